@@ -1,0 +1,36 @@
+# Everything runs from a bare clone: the first target to need it makes the virtual environment.
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test test-all lint bench clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@
+
+## Match handwritten digits across three rotations; tables on the screen, figures in demo/.
+demo: $(STAMP)
+	$(RUN) -m case_studies.rotated_digits --out demo
+
+## Lint, types and every test but the long ones.
+test: $(STAMP) lint
+	$(RUN) -m pytest -n 2 -m "not slow"
+
+## All tests: calibration of whole models and other long runs too.
+test-all: $(STAMP) lint
+	$(RUN) -m pytest -n 2
+
+lint: $(STAMP)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+## Every benchmark, one after the other, on an otherwise idle machine.
+bench: $(STAMP)
+	for script in benchmarks/[a-z]*.py; do $(RUN) $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .ruff_cache .mypy_cache

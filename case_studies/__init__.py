@@ -1,0 +1,1 @@
+"""One file a study: each reproduces a result, prints it and draws it."""

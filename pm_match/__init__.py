@@ -1,0 +1,31 @@
+"""Match clusters across data sets that share no keys: a posterior over matchings, on PyMC."""
+
+from pm_match import datasets, metrics, models, plots
+from pm_match.links import must_link
+from pm_match.matching import map_objects, match_probability, point_estimate
+from pm_match.sampling import initial_points, invariants, register, sample, steps
+from pm_match.steps import ClusterGibbs, ProjectionGibbs, ProjectionMAP
+from pm_match.structure import UnservedModelError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ClusterGibbs",
+    "ProjectionGibbs",
+    "ProjectionMAP",
+    "UnservedModelError",
+    "datasets",
+    "initial_points",
+    "invariants",
+    "map_objects",
+    "match_probability",
+    "metrics",
+    "models",
+    "must_link",
+    "plots",
+    "point_estimate",
+    "sample",
+    "steps",
+]
+
+register()

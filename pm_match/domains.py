@@ -1,0 +1,323 @@
+"""The user's tables, checked and brought into one form.
+
+Everything that can be wrong with a table is said here, early and by name (domain, row, column),
+rather than by a shape error from inside a compiled kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import xarray as xr
+
+__all__ = ["Domain", "as_domains"]
+
+# Names that the declared models (or PyMC and ArviZ) use themselves.
+_RESERVED = frozenset(
+    ("weights", "precision", "latent", "cluster", "factor", "links", "chain", "draw", "sample")
+)
+# What a domain called `name` brings into the model: variables first, then dims. PyMC adds the
+# two variables with "observed" when values are missing.
+_DERIVED = (
+    "{}",
+    "cluster_{}",
+    "projection_{}",
+    "{}_observed",
+    "{}_unobserved",
+    "{}_object",
+    "{}_feature",
+)
+
+_ACCEPTED = "a 2-D NumPy array, a masked array, a DataFrame, a DataArray or a SciPy sparse matrix"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One data set: objects by features.
+
+    Parameters
+    ----------
+    name : str
+        The domain's name, an identifier.
+    values : ndarray or MaskedArray, shape (n_objects, n_features), float64
+        A masked array when a value is missing, otherwise a plain one.
+    objects : ndarray, shape (n_objects,)
+        Unique labels of the rows.
+    features : ndarray, shape (n_features,)
+        Unique labels of the columns.
+    """
+
+    name: str
+    values: np.ndarray | np.ma.MaskedArray
+    objects: np.ndarray
+    features: np.ndarray
+
+    @property
+    def n_objects(self) -> int:
+        """Number of rows."""
+        return self.values.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.values.shape[1]
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Which values are missing: a boolean array, shape (n_objects, n_features)."""
+        return np.ma.getmaskarray(self.values)
+
+
+def as_domains(domains: Mapping[str, Any]) -> dict[str, Domain]:
+    """Check the user's tables and bring them into one form.
+
+    Parameters
+    ----------
+    domains : mapping of str to table
+        Each table has one row an object and one column a feature: a 2-D array, masked array,
+        DataFrame, DataArray or SciPy sparse matrix (which is made dense). NaN, or a mask, says
+        that a value is missing. Row and column labels are kept; where there are none, objects
+        and features are numbered from 0. `Domain` objects pass through.
+
+    Returns
+    -------
+    dict of str to Domain
+        In the order given.
+
+    Raises
+    ------
+    TypeError
+        If `domains` is no mapping, a name no string, or a table not of real numbers.
+    ValueError
+        If there is no domain; a name is no identifier or clashes with a name in the model; a
+        table is not 2-D, has no feature or fewer than two objects, has duplicate or missing
+        labels, an infinite value, a masked array's NaN outside of its mask, a column that is
+        constant or all missing, or a row that is all missing.
+    """
+    if not isinstance(domains, Mapping):
+        raise TypeError(
+            "domains: expected a mapping from a domain's name to its table, "
+            f"such as {{'a': table_a, 'b': table_b}}; found {_type_name(domains)}"
+        )
+    if not domains:
+        raise ValueError("domains: expected at least one domain; found none")
+    _check_names(domains)
+    return {
+        name: replace(table, name=name) if isinstance(table, Domain) else _as_domain(name, table)
+        for name, table in domains.items()
+    }
+
+
+def _check_names(names: Iterable[Any]) -> None:
+    owner: dict[str, str] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"domain {name!r}: expected a string as a domain's name; found {_type_name(name)}"
+            )
+        if not name.isidentifier():
+            raise ValueError(
+                f"domain {name!r}: a domain's name becomes part of variable names, so it must be "
+                "an identifier (letters, digits and underscores, not starting with a digit)"
+            )
+        for pattern in _DERIVED:
+            derived = pattern.format(name)
+            if derived in _RESERVED:
+                raise ValueError(
+                    f"domain {name!r}: the model uses the name {derived!r} itself; "
+                    "choose another name"
+                )
+            if derived in owner:
+                raise ValueError(
+                    f"domain {name!r}: it would give the model a second {derived!r} beside that "
+                    f"of domain {owner[derived]!r}; choose another name"
+                )
+            owner[derived] = name
+
+
+def _as_domain(name: str, table: Any) -> Domain:
+    where = f"domain {name!r}"
+    values, objects, features = _unpack(where, table)
+
+    n_objects, n_features = values.shape
+    if n_objects == 0 or n_features == 0:
+        raise ValueError(
+            f"{where}: the table is empty: {n_objects} objects (rows) by "
+            f"{n_features} features (columns)"
+        )
+    if n_objects == 1:
+        raise ValueError(
+            f"{where}: expected at least two objects (rows); found one. One row is one object"
+        )
+    objects = _labels(where, "row", range(n_objects) if objects is None else objects)
+    features = _labels(where, "column", range(n_features) if features is None else features)
+
+    mask = np.ma.getmaskarray(values)
+    data = np.array(np.ma.getdata(values), dtype=np.float64, order="C")
+    _refuse_cells(
+        where,
+        np.isinf(data) & ~mask,
+        data,
+        objects,
+        features,
+        "infinite value",
+        "expected finite numbers (NaN for a missing value)",
+    )
+    if isinstance(values, np.ma.MaskedArray):
+        _refuse_cells(
+            where,
+            np.isnan(data) & ~mask,
+            data,
+            objects,
+            features,
+            "NaN value",
+            "the mask of a masked array must cover every missing value (np.ma.masked_invalid does)",
+        )
+    mask = mask | np.isnan(data)
+    data[mask] = np.nan
+
+    _refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
+    _refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
+    # Not np.nanmin: reductions with `where` need no second copy of the table.
+    low = data.min(axis=0, where=~mask, initial=np.inf)
+    high = data.max(axis=0, where=~mask, initial=-np.inf)
+    constant = low == high
+    if constant.any():
+        first = int(np.flatnonzero(constant)[0])
+        _refuse_lines(
+            where,
+            "column",
+            features,
+            constant,
+            f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
+        )
+    return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
+
+
+def _unpack(where: str, table: Any) -> tuple[np.ndarray, Any, Any]:
+    """Return the values (real, 2-D, perhaps masked) and the labels of rows and columns or None."""
+    if isinstance(table, pd.DataFrame):
+        _check_columns(where, table)
+        # Nullable dtypes say NA and sparse ones need densifying: pandas does both here.
+        values = table.to_numpy(dtype=np.float64, na_value=np.nan)
+        return values, table.index, table.columns
+    if isinstance(table, xr.DataArray):
+        values = _real(where, _two_dimensional(where, table.to_numpy()))
+        rows, columns = (table.indexes.get(dim) for dim in table.dims)
+        return values, rows, columns
+    if scipy.sparse.issparse(table):
+        return _real(where, _two_dimensional(where, table).toarray()), None, None
+    if isinstance(table, np.ndarray):
+        return _real(where, _two_dimensional(where, table)), None, None
+    raise TypeError(f"{where}: expected {_ACCEPTED}; found {_type_name(table)}")
+
+
+def _check_columns(where: str, table: pd.DataFrame) -> None:
+    for position, label in enumerate(table.columns):
+        column = table.iloc[:, position]
+        numeric = pd.api.types.is_numeric_dtype(column.dtype)
+        if numeric and not pd.api.types.is_complex_dtype(column.dtype):
+            continue
+        for row, value in zip(column.index, column.array, strict=True):
+            if isinstance(value, str):
+                raise TypeError(
+                    f"{where}: column {label!r} holds text, for example {_plain(value)!r} in row "
+                    f"{_plain(row)!r}; expected numbers"
+                )
+        raise TypeError(
+            f"{where}: column {label!r} has dtype {column.dtype}; expected real numbers"
+            + _hint(column.dtype)
+        )
+
+
+def _two_dimensional(where: str, values: Any) -> Any:
+    if len(values.shape) != 2:
+        raise ValueError(
+            f"{where}: expected a 2-D table (objects by features); found shape {values.shape}"
+        )
+    return values
+
+
+def _real(where: str, values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind in "biuf":
+        return values
+    text = values.dtype.kind in "US"
+    for (row, column), value in np.ndenumerate(np.ma.getdata(values)):
+        if text or isinstance(value, str):
+            raise TypeError(
+                f"{where}: column {column} holds text, for example {_plain(value)!r} in row {row}; "
+                "expected numbers"
+            )
+    raise TypeError(
+        f"{where}: expected real numbers; found dtype {values.dtype}" + _hint(values.dtype)
+    )
+
+
+def _hint(dtype: Any) -> str:
+    return (
+        " (if it holds numbers, convert it with astype(float))" if np.dtype(object) == dtype else ""
+    )
+
+
+def _labels(where: str, kind: str, labels: Any) -> np.ndarray:
+    """Check the labels of rows or columns and make them a coordinate that can be saved."""
+    if isinstance(labels, pd.MultiIndex):
+        labels = pd.Index([", ".join(map(str, label)) for label in labels])
+    labels = pd.Index(labels)
+    if labels.hasnans:
+        raise ValueError(
+            f"{where}: {kind} number {int(np.argmax(labels.isna()))} (from 0) has no label"
+        )
+    if labels.dtype.kind not in "biufMm":
+        # Text, categories or a mixture, which no file format could hold.
+        labels = pd.Index(labels.astype(str))
+    if not labels.is_unique:
+        duplicated = labels[labels.duplicated()]
+        raise ValueError(
+            f"{where}: {kind} label {duplicated[0]!r} appears more than once; "
+            f"expected unique {kind} labels"
+        )
+    return np.asarray(labels, dtype=str if labels.dtype.kind not in "biufMm" else None)
+
+
+def _refuse_cells(
+    where: str,
+    bad: np.ndarray,
+    data: np.ndarray,
+    objects: np.ndarray,
+    features: np.ndarray,
+    what: str,
+    expected: str,
+) -> None:
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{where}: {_count(int(bad.sum()), what)}, the first ({data[row, column]}) in row "
+            f"{_plain(objects[row])!r}, column {_plain(features[column])!r}; {expected}"
+        )
+
+
+def _refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, what: str) -> None:
+    if bad.any():
+        first = _plain(labels[np.flatnonzero(bad)[0]])
+        others = int(bad.sum()) - 1
+        more = f" (and {_count(others, f'other {kind}')} the like)" if others else ""
+        raise ValueError(f"{where}: {kind} {first!r} has {what}{more}")
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _plain(label: Any) -> Any:
+    """Give a Python value, so that messages say 'x' and not np.str_('x')."""
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _type_name(value: Any) -> str:
+    return f"an object of type {type(value).__name__}"

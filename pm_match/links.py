@@ -1,0 +1,126 @@
+"""Linked objects: a declared constraint that objects share a cluster."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.model.core import modelcontext
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Constant, Variable
+
+__all__ = ["must_link"]
+
+
+class MustLink(OpFromGraph):
+    """Log probability of a set of links: 0 where each k-th entry shares a cluster, -inf elsewhere.
+
+    Inputs are the assignments, then as many index vectors. An op of its own, so that the links can
+    be read back from the graph of any copy of the model.
+    """
+
+
+def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
+    """Declare that objects of two or more assignments share their clusters.
+
+    The k-th entries of all the index vectors are in the same cluster. Links that overlap, here or in
+    another `must_link`, merge: what they connect shares one cluster. The declared log probability is
+    -inf off the constraint, and `ClusterGibbs` moves connected objects jointly.
+
+    Parameters
+    ----------
+    name : str
+        Name of the constraint in the model.
+    linked : mapping
+        From assignments (variables or their names) to vectors of object positions, all of one length.
+
+    Returns
+    -------
+    TensorVariable
+        The `pm.Potential` that was added to the model.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two assignments, no entry, lengths that differ, or positions that are
+        not in the domain.
+    TypeError
+        If the positions are not whole numbers.
+
+    Examples
+    --------
+    Object 3 of `a` belongs with object 5 of `b`, and object 7 with object 0::
+
+        pmm.must_link("links", {cluster_a: [3, 7], cluster_b: [5, 0]})
+    """
+    model = modelcontext(None)
+    if not isinstance(linked, Mapping) or len(linked) < 2:
+        raise ValueError(
+            f"must_link {name!r}: expected a mapping of at least two assignments to positions, "
+            f"found {linked if not isinstance(linked, Mapping) else list(linked)!r}."
+        )
+    assignments = [model[key] if isinstance(key, str) else key for key in linked]
+    positions = [
+        _positions(name, variable, index, model)
+        for variable, index in zip(assignments, linked.values(), strict=True)
+    ]
+    lengths = {variable.name: len(p) for variable, p in zip(assignments, positions, strict=True)}
+    if len(set(lengths.values())) != 1:
+        raise ValueError(
+            f"must_link {name!r}: the k-th entries are linked, so all positions need one length; "
+            f"found {lengths}."
+        )
+    if 0 in lengths.values():
+        raise ValueError(f"must_link {name!r}: no entries, nothing would be linked.")
+    return pm.Potential(name, _log_probability(assignments, positions))
+
+
+def _positions(name: str, variable, index, model) -> np.ndarray:
+    index = np.asarray(index)
+    if index.dtype.kind not in "iu" and index.size:
+        raise TypeError(
+            f"must_link {name!r}: positions in {variable.name!r} must be whole numbers, "
+            f"found dtype {index.dtype}."
+        )
+    if index.ndim != 1:
+        raise ValueError(
+            f"must_link {name!r}: positions in {variable.name!r} must be a vector, "
+            f"found {index.ndim} dimensions."
+        )
+    n_objects = int(variable.shape[0].eval())
+    bad = index[(index < 0) | (index >= n_objects)]
+    if len(bad):
+        raise ValueError(
+            f"must_link {name!r}: position {bad[0]} is out of range for {variable.name!r}, "
+            f"which has {n_objects} objects (0 to {n_objects - 1})."
+        )
+    return index.astype(np.int64)
+
+
+def _log_probability(assignments: Sequence[Variable], positions: Sequence[np.ndarray]):
+    inner = [pt.vector(dtype=variable.dtype) for variable in assignments]
+    at = [pt.lvector() for _ in positions]
+    first, *others = [cluster[index] for cluster, index in zip(inner, at, strict=True)]
+    together = pt.all([pt.all(pt.eq(first, other)) for other in others])
+    op = MustLink([*inner, *at], [pt.switch(together, np.float64(0.0), -np.inf)], inline=True)
+    return op(*assignments, *[pt.constant(index) for index in positions])
+
+
+def read_links(potential: Variable) -> tuple[list[Variable], list[np.ndarray]] | None:
+    """Read the links that a potential declares.
+
+    Returns
+    -------
+    assignments, positions : lists, or None
+        None if the potential is anything but `must_link`'s.
+    """
+    node = potential.owner
+    while node is not None and not isinstance(node.op, MustLink) and len(node.inputs) == 1:
+        node = node.inputs[0].owner
+    if node is None or not isinstance(node.op, MustLink):
+        return None
+    half = len(node.inputs) // 2
+    if not all(isinstance(index, Constant) for index in node.inputs[half:]):
+        return None
+    return node.inputs[:half], [index.data for index in node.inputs[half:]]

@@ -1,0 +1,5 @@
+"""The papers' models, declared: each file is one, and the example from which to write a variation."""
+
+from pm_match.models.projected_clusters import projected_clusters
+
+__all__ = ["projected_clusters"]

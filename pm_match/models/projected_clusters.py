@@ -1,0 +1,145 @@
+"""Projected clusters: the many-to-many matching latent variable model (MMLVM), declared."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pymc as pm
+
+from pm_match.domains import as_domains
+from pm_match.links import must_link
+
+__all__ = ["projected_clusters"]
+
+
+def projected_clusters(
+    domains: Mapping[str, Any],
+    n_factors: int = 5,
+    n_clusters: int = 25,
+    *,
+    concentration: float = 1.0,
+    precision_prior: tuple[float, float] = (1.0, 1.0),
+    latent_precision: float = 1.0,
+    projection: Literal["map", "normal"] = "map",
+    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+) -> pm.Model:
+    r"""Declare the many-to-many matching model of Iwata, Hirao & Ueda (2016).
+
+    Objects of all domains share clusters; every cluster has a latent vector, and every domain its own
+    projection of it:
+
+    .. math::
+
+        \theta \sim \mathrm{GEM}(\gamma), \quad \alpha \sim \mathrm{Gamma}(a, b), \quad
+        z_j \sim N(0, (\alpha r)^{-1} I), \quad s_{dn} \sim \mathrm{Categorical}(\theta), \quad
+        x_{dn} \sim N(W_d z_{s_{dn}}, \alpha^{-1} I)
+
+    Parameters
+    ----------
+    domains : mapping
+        From names to tables of objects by features: arrays, data frames, data arrays or sparse matrices,
+        of any sizes. Row and column labels become coords. NaN and masked values are missing, and are
+        imputed in PyMC's way.
+    n_factors : int, default 5
+        K, the dimension of the latent vectors.
+    n_clusters : int, default 25
+        Truncation of the stick-breaking: the most clusters there can be.
+    concentration : float, default 1.0
+        :math:`\gamma`.
+    precision_prior : (float, float), default (1.0, 1.0)
+        Shape a and rate b of the noise precision's Gamma prior.
+    latent_precision : float, default 1.0
+        r, the latent vectors' precision over that of the noise.
+    projection : {"map", "normal"}, default "map"
+        Whether projections are flat and found by MAP sub-steps (the paper's stochastic EM), or standard
+        normal and sampled.
+    links : mapping or sequence of mappings, optional
+        Objects known to share a cluster: from domain names to positions, the k-th entries of which belong
+        together. Several mappings may name different domains. See `must_link`.
+
+    Returns
+    -------
+    pymc.Model
+        With the variables `weights`, `precision`, `latent`, and `cluster_<name>`, `projection_<name>` and
+        `<name>` for every domain.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a table, a link or a parameter is not as described; the message says which, what was
+        expected, and what was found.
+
+    Examples
+    --------
+    >>> model = pmm.models.projected_clusters({"english": x, "german": y})
+    >>> idata = pmm.sample(model=model)
+    >>> pmm.match_probability(idata, "cluster_english", "cluster_german")
+    """
+    tables = as_domains(domains)
+    _check_count("n_factors", n_factors, 1)
+    _check_count("n_clusters", n_clusters, 2)
+    if len(precision_prior) != 2:
+        raise ValueError(
+            f"precision_prior must be (shape, rate), found {len(precision_prior)} numbers."
+        )
+    _check_positive("concentration", concentration)
+    _check_positive("precision_prior's shape", precision_prior[0])
+    _check_positive("precision_prior's rate", precision_prior[1])
+    _check_positive("latent_precision", latent_precision)
+    if projection not in ("map", "normal"):
+        raise ValueError(f"projection must be 'map' or 'normal', found {projection!r}.")
+
+    coords: dict[str, Any] = {"cluster": range(n_clusters), "factor": range(n_factors)}
+    for name, table in tables.items():
+        coords |= {f"{name}_object": table.objects, f"{name}_feature": table.features}
+
+    with pm.Model(coords=coords) as model:
+        weights = pm.StickBreakingWeights(
+            "weights", alpha=concentration, K=n_clusters - 1, dims="cluster"
+        )
+        precision = pm.Gamma("precision", *precision_prior)
+        latent = pm.Normal(
+            "latent", 0.0, tau=latent_precision * precision, dims=("cluster", "factor")
+        )
+        for name, table in tables.items():
+            objects, features = f"{name}_object", f"{name}_feature"
+            cluster = pm.Categorical(f"cluster_{name}", p=weights, dims=objects)
+            if projection == "map":
+                w = pm.Flat(f"projection_{name}", dims=(features, "factor"))
+            else:
+                w = pm.Normal(f"projection_{name}", 0.0, 1.0, dims=(features, "factor"))
+            pm.Normal(
+                name,
+                mu=latent[cluster] @ w.T,
+                tau=precision,
+                observed=table.values,
+                dims=(objects, features),
+            )
+        for number, linked in enumerate(_link_sets(links)):
+            _check_links(linked, tables)
+            must_link(
+                "links" if number == 0 else f"links_{number}",
+                {f"cluster_{name}": positions for name, positions in linked.items()},
+            )
+    return model
+
+
+def _link_sets(links) -> list[Mapping[str, Any]]:
+    if links is None:
+        return []
+    return [links] if isinstance(links, Mapping) else list(links)
+
+
+def _check_links(linked, tables) -> None:
+    strangers = [name for name in linked if name not in tables]
+    if strangers:
+        raise ValueError(f"links: no domain {strangers[0]!r}; the domains are {list(tables)}.")
+
+
+def _check_count(name, value, least) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
+
+
+def _check_positive(name, value) -> None:
+    if not 0.0 < float(value) < float("inf"):
+        raise ValueError(f"{name} must be a positive number, found {value!r}.")

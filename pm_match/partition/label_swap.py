@@ -1,0 +1,71 @@
+"""Label swaps: rename two clusters, accepted by Metropolis and Hastings' rule.
+
+Evidence does not see names, and truncated stick-breaking does (early labels expect larger
+clusters), so the Gibbs sweep alone would keep the names that clusters happened to be born with.
+Two labels drawn uniformly exchange their objects: the proposal is symmetric, and the ratio is that
+of the prior, which only the sticks between the two labels enter.
+"""
+
+from math import exp
+
+from pm_match.kernels import part
+from pm_match.partition.stick_breaking import stick_factor
+
+
+@part
+def log_swap_ratio(a, b, counts, first, second):
+    """Log of p(s with `first` and `second` exchanged) / p(s), for first < second."""
+    last = counts.shape[0] - 1
+    after = 0
+    for j in range(second + 1, last + 1):
+        after += counts[j]
+    ratio = 0.0
+    swapped = after
+    for j in range(second, first - 1, -1):
+        here = counts[j]
+        new = here
+        if j == second:
+            new = counts[first]
+        elif j == first:
+            new = counts[second]
+        if j < last:
+            ratio += stick_factor(a[j], b[j], new, swapped) - stick_factor(a[j], b[j], here, after)
+        after += here
+        swapped += new
+    return ratio
+
+
+@part
+def swap_labels(rng, a, b, counts, renamed, n_proposals):
+    """Propose `n_proposals` swaps; update `counts` and `renamed` (old label -> new) in place.
+
+    Returns
+    -------
+    accepted, proposed : int
+        Swaps of two empty clusters change nothing and are not counted.
+    """
+    n_labels = counts.shape[0]
+    accepted = 0
+    proposed = 0
+    if n_labels < 2:
+        return accepted, proposed
+    for _ in range(n_proposals):
+        first = int(rng.random() * n_labels)
+        second = int(rng.random() * (n_labels - 1))
+        if second >= first:
+            second += 1
+        else:
+            first, second = second, first
+        if counts[first] == 0 and counts[second] == 0:
+            continue
+        proposed += 1
+        if rng.random() >= exp(min(0.0, log_swap_ratio(a, b, counts, first, second))):
+            continue
+        accepted += 1
+        counts[first], counts[second] = counts[second], counts[first]
+        for old in range(n_labels):
+            if renamed[old] == first:
+                renamed[old] = second
+            elif renamed[old] == second:
+                renamed[old] = first
+    return accepted, proposed

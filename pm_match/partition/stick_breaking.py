@@ -1,0 +1,137 @@
+r"""The prior of an assignment under truncated stick-breaking, with the weights integrated out.
+
+Sticks :math:`v_l \sim \mathrm{Beta}(a_l, b_l)` for :math:`l < T - 1` and :math:`v_{T-1} = 1` give the
+weights :math:`w_l = v_l \prod_{k<l} (1 - v_k)`. With :math:`N_l` objects in cluster :math:`l` and
+:math:`N_{>l}` in the later ones,
+
+.. math:: p(s) = \prod_{l < T-1} \frac{B(a_l + N_l,\; b_l + N_{>l})}{B(a_l, b_l)}
+
+exactly, at any truncation :math:`T`. One pair of arrays serves every prior of this kind:
+
+===================================  ===============  ==================================
+prior                                :math:`a_l`      :math:`b_l`
+===================================  ===============  ==================================
+truncated Dirichlet process          1                :math:`\gamma`
+truncated Pitman-Yor process         :math:`1 - d`    :math:`\gamma + (l + 1) d`
+Dirichlet(:math:`\alpha`), finite    :math:`\alpha_l` :math:`\sum_{k>l} \alpha_k`
+===================================  ===============  ==================================
+
+As :math:`T \to \infty` the first is the Chinese restaurant process of Iwata, Hirao & Ueda (2016),
+eq. (3), (12) and (21). Labels are not exchangeable under it: see `label_swap`.
+"""
+
+from math import exp, lgamma
+
+import numpy as np
+
+from pm_match.kernels import part
+
+# A product of at most this many ratios a stick cannot underflow; larger groups go through logs.
+_SMALL_GROUP = 8
+
+
+@part
+def predictive(a, b, counts, label, size, out):
+    """Prior weight of every label for `size` objects that move together, given all others.
+
+    Parameters
+    ----------
+    a, b : (T - 1,) array
+        Beta parameters of the sticks.
+    counts : (T,) integer array
+        Objects in each cluster, the moving ones included.
+    label : int
+        The cluster that the moving objects are in now; they are taken out of it first.
+    size : int
+        How many move (1, or the size of a group of linked objects).
+    out : (T,) array
+        Filled with E[w_j^size | the others], up to a common factor.
+    """
+    n_labels = counts.shape[0]
+    after = 0
+    for j in range(n_labels):
+        after += counts[j]
+    after -= size
+    if size <= _SMALL_GROUP:
+        left = 1.0
+        for j in range(n_labels - 1):
+            here = counts[j] - size if j == label else counts[j]
+            after -= here
+            mean = 1.0
+            rest = 1.0
+            for t in range(size):
+                total = 1.0 / (a[j] + b[j] + here + after + t)
+                mean *= (a[j] + here + t) * total
+                rest *= (b[j] + after + t) * total
+            out[j] = left * mean
+            left *= rest
+        out[n_labels - 1] = left
+        return
+    left = 0.0
+    top = -np.inf
+    for j in range(n_labels - 1):
+        here = counts[j] - size if j == label else counts[j]
+        after -= here
+        both = a[j] + b[j] + here + after
+        total = lgamma(both + size) - lgamma(both)
+        out[j] = left + lgamma(a[j] + here + size) - lgamma(a[j] + here) - total
+        left += lgamma(b[j] + after + size) - lgamma(b[j] + after) - total
+        top = max(top, out[j])
+    out[n_labels - 1] = left
+    top = max(top, left)
+    for j in range(n_labels):
+        out[j] = exp(out[j] - top)
+
+
+@part
+def stick_factor(a, b, here, after):
+    """Log of one stick's factor in p(s): log B(a + here, b + after) - log B(a, b)."""
+    return (
+        lgamma(a + here)
+        + lgamma(b + after)
+        - lgamma(a + b + here + after)
+        - lgamma(a)
+        - lgamma(b)
+        + lgamma(a + b)
+    )
+
+
+@part
+def log_prior(a, b, counts):
+    """Log p(s) of an assignment with these `counts`, the weights integrated out."""
+    total = 0.0
+    after = 0
+    for j in range(counts.shape[0] - 1, -1, -1):
+        if j < counts.shape[0] - 1:
+            total += stick_factor(a[j], b[j], counts[j], after)
+        after += counts[j]
+    return total
+
+
+def draw_sticks(rng, a, b, counts):
+    """Draw the sticks from their exact conditional, v_l ~ Beta(a_l + N_l, b_l + N_{>l}).
+
+    Returns
+    -------
+    (T - 1,) array
+        Kept inside the open unit interval, so that the weights stay positive.
+    """
+    after = counts[::-1].cumsum()[::-1][1:]
+    sticks = rng.beta(a + counts[:-1], b + after)
+    return np.clip(sticks, 1e-300, 1.0 - 2.0**-53)
+
+
+def log_weights(sticks):
+    """Log of the weights that T - 1 `sticks` break a unit length into, shape (T,)."""
+    return np.concatenate([np.log(sticks), [0.0]]) + np.concatenate(
+        [[0.0], np.cumsum(np.log1p(-sticks))]
+    )
+
+
+def dirichlet_sticks(concentration):
+    """Beta parameters under which stick-breaking is Dirichlet(`concentration`)."""
+    after = concentration[::-1].cumsum()[::-1][1:]
+    return concentration[:-1], after
+
+
+__all__ = ["dirichlet_sticks", "draw_sticks", "log_prior", "log_weights", "predictive"]

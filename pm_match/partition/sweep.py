@@ -1,0 +1,281 @@
+"""The one Gibbs kernel: collapsed sweeps over the units of a partition, whatever the evidence.
+
+For every unit in turn the new cluster is drawn from
+
+    p(s_u = j | rest)  ~  E[w_j^size | others' counts]  x  exp( sum over terms of log predictive )
+
+with everything else integrated out (Iwata, Hirao & Ueda 2016, eq. 11 and 20, at a truncation that
+is exact). The whole sweep is one compiled call that allocates nothing.
+"""
+
+from math import exp, log
+from typing import NamedTuple
+
+import numpy as np
+from numba import literal_unroll
+from numpy.typing import NDArray
+
+from pm_match.evidence.protocol import clear, log_evidence, move, relocate, score
+from pm_match.kernels import entry, part
+from pm_match.partition.label_swap import swap_labels
+from pm_match.partition.stick_breaking import log_prior, predictive
+
+# A label whose weight is below exp(-45) = 3e-20 of the best one's is below the resolution of the
+# uniform draw (2^-53 = 1e-16) for any practical number of clusters: its exponential is not taken.
+_NEGLIGIBLE = 45.0
+
+
+class Partition(NamedTuple):
+    """The state of a partition with truncation T, capacity S = T + 1 slots (rounded up to 8).
+
+    Attributes
+    ----------
+    label : (U,) integer array
+        Cluster of each unit, 0 ... T - 1.
+    size : (U,) integer array
+        Objects in each unit.
+    counts : (T,) integer array
+        Objects in each cluster.
+    held : (S,) integer array
+        Units in each slot.
+    slot_of : (T,) integer array
+        Slot of each label, 0 if it is empty.
+    label_of : (S,) integer array
+        Label of each slot.
+    n_slots : (1,) integer array
+        Slots in use, the empty slot 0 included.
+    prior_by_label : (T,) array
+        Scratch: prior weights of the labels for one unit.
+    prior : (S, S) array
+        Row `own`: prior weights of the slots for a single object of slot `own`.
+    prior_stamp : (S,) integer array
+        The state of the counts that each row of `prior` was computed from.
+    version : (1,) integer array
+        Number of the present state of the counts.
+    scores, weights : (S,) array
+        Scratch: log predictives and unnormalised probabilities.
+    """
+
+    label: NDArray[np.int64]
+    size: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    held: NDArray[np.int64]
+    slot_of: NDArray[np.int64]
+    label_of: NDArray[np.int64]
+    n_slots: NDArray[np.int64]
+    prior_by_label: NDArray[np.float64]
+    prior: NDArray[np.float64]
+    prior_stamp: NDArray[np.int64]
+    version: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+def capacity(truncation: int) -> int:
+    """Slots to allocate for a `truncation`: whole vectors of 8, so that inner loops have no tail."""
+    return -(-(truncation + 1) // 8) * 8
+
+
+def new_partition(size: NDArray[np.int64], truncation: int) -> Partition:
+    """Allocate a partition of units of the given `size`, all of them yet to be placed."""
+    slots = capacity(truncation)
+    return Partition(
+        label=np.zeros(len(size), np.int64),
+        size=np.ascontiguousarray(size, np.int64),
+        counts=np.zeros(truncation, np.int64),
+        held=np.zeros(slots, np.int64),
+        slot_of=np.zeros(truncation, np.int64),
+        label_of=np.zeros(slots, np.int64),
+        n_slots=np.ones(1, np.int64),
+        prior_by_label=np.zeros(truncation),
+        prior=np.zeros((slots, slots)),
+        prior_stamp=np.full(slots, -1, np.int64),
+        version=np.zeros(1, np.int64),
+        scores=np.zeros(slots),
+        weights=np.zeros(slots),
+    )
+
+
+@entry
+def place(partition, labels):
+    """Set the partition to `labels` (U,): slots in the order in which clusters appear."""
+    partition.counts[:] = 0
+    partition.held[:] = 0
+    partition.slot_of[:] = 0
+    partition.n_slots[0] = 1
+    partition.version[0] += 1
+    for unit in range(labels.shape[0]):
+        label = labels[unit]
+        partition.label[unit] = label
+        partition.counts[label] += partition.size[unit]
+        if partition.slot_of[label] == 0:
+            partition.slot_of[label] = partition.n_slots[0]
+            partition.label_of[partition.n_slots[0]] = label
+            partition.n_slots[0] += 1
+        partition.held[partition.slot_of[label]] += 1
+
+
+@part
+def weigh_slots(partition, own, size, out):
+    """Fill ``out[:n_slots]`` with the slots' prior weights for a unit of slot `own`."""
+    predictive_by_label = partition.prior_by_label
+    n_slots = partition.n_slots[0]
+    empty = 0.0
+    for label in range(partition.counts.shape[0]):
+        if partition.slot_of[label] == 0:
+            empty += predictive_by_label[label]
+    out[0] = empty
+    for slot in range(1, n_slots):
+        out[slot] = predictive_by_label[partition.label_of[slot]]
+
+
+@part
+def draw_slot(rng, prior, scores, n_slots, weights):
+    """Draw a slot with probability ~ ``prior * exp(scores)``."""
+    best = 0
+    top = -np.inf
+    for slot in range(n_slots):
+        if prior[slot] > 0.0 and scores[slot] > top:
+            top = scores[slot]
+            best = slot
+    floor = top + log(prior[best]) - _NEGLIGIBLE
+    total = 0.0
+    for slot in range(n_slots):
+        if prior[slot] > 0.0 and scores[slot] >= floor:
+            total += prior[slot] * exp(scores[slot] - top)
+        weights[slot] = total
+    threshold = rng.random() * total
+    for slot in range(n_slots):
+        if weights[slot] > threshold:
+            return slot
+    return best
+
+
+@part
+def draw_empty_label(rng, partition):
+    """Draw one of the empty labels by their prior weights."""
+    total = 0.0
+    for label in range(partition.counts.shape[0]):
+        if partition.slot_of[label] == 0:
+            total += partition.prior_by_label[label]
+    threshold = rng.random() * total
+    chosen = -1
+    total = 0.0
+    for label in range(partition.counts.shape[0]):
+        if partition.slot_of[label] == 0 and partition.prior_by_label[label] > 0.0:
+            total += partition.prior_by_label[label]
+            chosen = label
+            if total > threshold:
+                break
+    return chosen
+
+
+@part
+def reassign(partition, terms, unit, label):
+    """Move `unit` to the cluster `label`, in the partition and in every term of evidence."""
+    source = partition.slot_of[partition.label[unit]]
+    target = partition.slot_of[label]
+    size = partition.size[unit]
+    if target == 0:
+        target = partition.n_slots[0]
+        partition.n_slots[0] += 1
+        partition.slot_of[label] = target
+        partition.label_of[target] = label
+        partition.held[target] = 0
+        for term in literal_unroll(terms):
+            clear(term, target)
+    for term in literal_unroll(terms):
+        move(term, unit, source, target)
+    partition.counts[partition.label[unit]] -= size
+    partition.counts[label] += size
+    partition.held[source] -= 1
+    partition.held[target] += 1
+    partition.version[0] += 1
+    if partition.held[source] == 0:
+        # Keep the slots without gaps: the last one takes the place of the emptied one.
+        partition.slot_of[partition.label[unit]] = 0
+        last = partition.n_slots[0] - 1
+        if source != last:
+            partition.held[source] = partition.held[last]
+            partition.label_of[source] = partition.label_of[last]
+            partition.slot_of[partition.label_of[source]] = source
+            for term in literal_unroll(terms):
+                relocate(term, last, source)
+        partition.n_slots[0] = last
+    partition.label[unit] = label
+
+
+@entry
+def sweep(rng, a, b, partition, terms):
+    """One Gibbs sweep over all units.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    a, b : (T - 1,) array
+        Beta parameters of the sticks (see `stick_breaking`).
+    partition : Partition
+    terms : tuple
+        The terms of evidence (see `evidence.protocol`), in the partition's present state.
+
+    Returns
+    -------
+    int
+        Objects that changed their cluster.
+    """
+    moved = 0
+    scores = partition.scores
+    for unit in range(partition.label.shape[0]):
+        size = partition.size[unit]
+        old = partition.label[unit]
+        own = partition.slot_of[old]
+        n_slots = partition.n_slots[0]
+        for slot in range(n_slots):
+            scores[slot] = 0.0
+        for term in literal_unroll(terms):
+            score(term, unit, own, n_slots, scores)
+        prior = partition.prior[own]
+        # Prior weights change with the counts only: a settled sweep looks them up.
+        fresh = size == 1 and partition.prior_stamp[own] == partition.version[0]
+        if not fresh:
+            predictive(a, b, partition.counts, old, size, partition.prior_by_label)
+            weigh_slots(partition, own, size, prior)
+            partition.prior_stamp[own] = partition.version[0] if size == 1 else -1
+        slot = draw_slot(rng, prior, scores, n_slots, partition.weights)
+        if slot == own:
+            continue
+        if slot == 0:
+            if fresh:
+                predictive(a, b, partition.counts, old, size, partition.prior_by_label)
+            label = draw_empty_label(rng, partition)
+        else:
+            label = partition.label_of[slot]
+        reassign(partition, terms, unit, label)
+        moved += size
+    return moved
+
+
+@entry
+def rename(rng, a, b, partition, renamed, n_proposals):
+    """Label-swap moves (see `label_swap`), applied to the partition; `renamed` (T,) is scratch."""
+    for label in range(partition.counts.shape[0]):
+        renamed[label] = label
+    accepted, proposed = swap_labels(rng, a, b, partition.counts, renamed, n_proposals)
+    if accepted > 0:
+        partition.version[0] += 1
+        partition.slot_of[:] = 0
+        for slot in range(1, partition.n_slots[0]):
+            partition.label_of[slot] = renamed[partition.label_of[slot]]
+            partition.slot_of[partition.label_of[slot]] = slot
+        for unit in range(partition.label.shape[0]):
+            partition.label[unit] = renamed[partition.label[unit]]
+    return accepted, proposed
+
+
+@entry
+def log_joint(a, b, partition, terms):
+    """Log p(data, assignment), all that the terms integrate out and the weights integrated out."""
+    total = log_prior(a, b, partition.counts)
+    for term in literal_unroll(terms):
+        total += log_evidence(term, partition.n_slots[0])
+    return total

@@ -1,0 +1,64 @@
+"""Units: what moves together. A free object is a unit of one; linked objects are one unit.
+
+Links are pairs of objects that share a cluster; overlapping links merge into connected components
+(Iwata, Hirao & Ueda 2016, section 3.3, for pairs; any number of domains and any size here).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of a partition of N objects, numbered by their first object.
+
+    Attributes
+    ----------
+    of_object : (N,) integer array
+        The unit of every object.
+    size : (U,) integer array
+        Objects in each unit.
+    first : (U,) integer array
+        The first object of each unit.
+    """
+
+    of_object: NDArray[np.int64]
+    size: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+    @property
+    def linked(self) -> bool:
+        """Whether any unit holds more than one object."""
+        return len(self.size) < len(self.of_object)
+
+    def total(self, values: NDArray) -> NDArray:
+        """Sum `values` (N, ...) over the objects of each unit, shape (U, ...)."""
+        if not self.linked:
+            return values
+        members = csr_array(
+            (np.ones(len(self.of_object)), (self.of_object, np.arange(len(self.of_object)))),
+            shape=(len(self.size), len(self.of_object)),
+        )
+        return members @ values
+
+    def members(self) -> list[NDArray[np.int64]]:
+        """Return the objects of each unit."""
+        order = np.argsort(self.of_object, kind="stable")
+        return np.split(order, np.cumsum(self.size)[:-1])
+
+
+def units(n_objects: int, links: NDArray[np.int64]) -> Units:
+    """Group `n_objects` by `links`, a (n_links, 2) array of pairs of objects."""
+    graph = coo_array((np.ones(len(links)), links.T), shape=(n_objects, n_objects))
+    _, component = connected_components(graph, directed=False)
+    _, first, of_object, size = np.unique(
+        component, return_index=True, return_inverse=True, return_counts=True
+    )
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    order = np.argsort(first)
+    return Units(rank[of_object], size[order].astype(np.int64), first[order].astype(np.int64))

@@ -1,0 +1,323 @@
+"""`pm.sample` with a matching model's steps, starts that differ, and checks that mean something."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from arviz_stats import ess, rhat
+from numpy.typing import NDArray
+from pymc.initial_point import make_initial_point_fn
+from pymc.model.core import Model, modelcontext
+from pymc.stats.convergence import (
+    SamplerWarning,
+    WarningType,
+    log_warnings,
+    warn_divergences,
+    warn_treedepth,
+)
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import BlockedStep
+from pymc.util import get_random_generator
+
+from pm_match.partition.units import units
+from pm_match.steps import ClusterGibbs, ProjectionGibbs, ProjectionMAP
+from pm_match.steps.cluster_gibbs import random_labels
+from pm_match.steps.projection_map import random_projection
+from pm_match.structure import UnservedModelError, read
+
+__all__ = ["initial_points", "sample", "steps"]
+
+# Projections come first: what they integrate out is then drawn given the new ones.
+_STEPS = (ProjectionMAP, ProjectionGibbs, ClusterGibbs)
+
+# R-hat and effective draws a chain below or above which PyMC warns too.
+_RHAT_LIMIT = 1.01
+_ESS_LIMIT = 100
+
+
+def register() -> None:
+    """Let a plain `pm.sample()` inside `with model:` choose our steps, for what they recognise.
+
+    PyMC takes the first of equally competent steps, and its own claim any Categorical: ours come first,
+    and decline every variable that is not part of a recognised model.
+    """
+    for step in reversed(_STEPS):
+        if step not in STEP_METHODS:
+            STEP_METHODS.insert(0, step)
+
+
+def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[BlockedStep]:
+    """Make the steps that serve a model.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Default: the model of the context.
+    given : sequence of steps, optional
+        Steps that exist already: the variables they hold are left out.
+
+    Returns
+    -------
+    list of BlockedStep
+        To be passed as `step=` to `pm.sample`. Variables that none of them holds are PyMC's.
+
+    Raises
+    ------
+    UnservedModelError
+        If no part of the model is one that the steps can serve.
+    """
+    model = modelcontext(model)
+    structure = read(model)
+    if not structure.partitions:
+        raise UnservedModelError(
+            f"pm_match has no step for this model: {structure.explain()}. "
+            "pm.sample() samples it with PyMC's own steps."
+        )
+    taken = {model.values_to_rvs[value].name for step in given for value in step.vars}
+    made: list[BlockedStep] = []
+    for partition in structure.partitions:
+        for kind in _STEPS:
+            names = [name for name in kind.served(partition) if name not in taken]
+            if names:
+                made.append(kind([model[name] for name in names], model=model))
+    return made
+
+
+def initial_points(
+    model: Model | None = None, chains: int = 4, random_seed: Any = None
+) -> list[dict[str, NDArray]]:
+    """Draw overdispersed starts, a different one for every chain.
+
+    PyMC starts all chains at the same point when any step is not NUTS, with every object in the first
+    cluster. Here each chain gets labels drawn uniformly (linked objects share theirs), and projections
+    drawn from their normal prior or, where that is flat, small noise. Variables that our steps do not
+    serve start jittered, as PyMC does for NUTS.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Default: the model of the context.
+    chains : int, default 4
+    random_seed : int, sequence of int, Generator or SeedSequence, optional
+
+    Returns
+    -------
+    list of dict
+        For each chain, values by variable name: `initvals` of `pm.sample`.
+
+    Raises
+    ------
+    UnservedModelError
+        If no part of the model is one that the steps can serve.
+    """
+    model = modelcontext(model)
+    if chains < 1:
+        raise ValueError(f"chains must be at least 1, found {chains}.")
+    structure = read(model)
+    if not structure.partitions:
+        raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")
+    # PyMC gives the first `chains` children of the seed to the chains: the next is ours.
+    rngs = get_random_generator(random_seed).spawn(chains + 1)[-1].spawn(chains)
+    served = {name for p in structure.partitions for kind in _STEPS for name in kind.served(p)}
+    others = [rv for rv in model.free_RVs if rv.name not in served]
+    jittered = {rv for rv in others if rv.dtype.startswith("float")}
+    start = model.initial_point(0)
+    jitter = (
+        make_initial_point_fn(model=model, jitter_rvs=jittered, return_transformed=False)
+        if jittered
+        else None
+    )
+    points = []
+    for rng in rngs:
+        point: dict[str, NDArray] = {}
+        if jitter is not None:
+            drawn = jitter(int(rng.integers(2**30)))
+            point |= {rv.name: np.asarray(drawn[rv.name]) for rv in jittered}
+        for partition in structure.partitions:
+            grouped = units(partition.n_objects, partition.links)
+            labels = random_labels(rng, grouped, partition.truncation)
+            ends = np.cumsum([len(d.data.values) for d in partition.domains])[:-1]
+            for domain, label in zip(partition.domains, np.split(labels, ends), strict=True):
+                point[domain.assignment] = label
+                shape = (domain.data.values.shape[1], partition.n_factors)
+                if domain.update == "map":
+                    projection = random_projection(rng, shape)
+                elif domain.update == "normal":
+                    mean, precision = partition.projection_prior(domain, start)
+                    projection = mean + rng.standard_normal(shape) / np.sqrt(precision)
+                else:
+                    continue
+                point[domain.projection] = projection.T if domain.transposed else projection
+        points.append(point)
+    return points
+
+
+def sample(
+    draws: int = 1000,
+    *,
+    model: Model | None = None,
+    chains: int = 4,
+    random_seed: Any = None,
+    step: Any = None,
+    initvals: Any = None,
+    compute_convergence_checks: bool = True,
+    **kwargs: Any,
+) -> xr.DataTree:
+    """Sample a matching model: `pm.sample` with our steps, dispersed starts and checks fit for labels.
+
+    Takes the arguments of `pm.sample`. What differs:
+
+    - our steps sample what they serve (see `steps`), PyMC's own the rest;
+    - chains start at `initial_points`, unless `initvals` says otherwise;
+    - labels mean nothing across draws and chains, so convergence is judged on quantities that do not
+      depend on them: the collapsed log joint, the number of occupied clusters, the precision, and every
+      variable that our steps do not draw;
+    - there are four chains by default, as these checks need.
+
+    Parameters
+    ----------
+    draws : int, default 1000
+    model : pymc.Model, optional
+        Default: the model of the context.
+    chains : int, default 4
+    random_seed : int, sequence of int, Generator or SeedSequence, optional
+        The same seed gives the same draws, bit for bit, whatever `cores` is.
+    step : step or list of steps, optional
+        Steps of your own; ours take what these leave.
+    initvals : dict or list of dict, optional
+        Starts, in the form of `pm.sample`.
+    compute_convergence_checks : bool, default True
+    **kwargs
+        Passed to `pm.sample`.
+
+    Returns
+    -------
+    DataTree
+        As from `pm.sample`. ``posterior.attrs["projections"]`` says how projections were found: ``"map"``
+        makes the chain the papers' stochastic EM, ``"drawn"`` a Markov chain Monte Carlo sample.
+
+    Raises
+    ------
+    UnservedModelError
+        If no part of the model is one that the steps can serve.
+
+    Warns
+    -----
+    UserWarning
+        If a part of the model is left to PyMC, or if the draws fill the truncation.
+    """
+    model = modelcontext(model)
+    structure = read(model)
+    given = [] if step is None else list(step) if isinstance(step, Sequence) else [step]
+    ours = steps(model, given=given)
+    if structure.refusals:
+        warnings.warn(
+            f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=2
+        )
+    if initvals is None:
+        initvals = initial_points(model, chains, random_seed)
+    with model:
+        idata = pm.sample(
+            draws,
+            step=[*given, *ours],
+            chains=chains,
+            random_seed=random_seed,
+            initvals=initvals,
+            compute_convergence_checks=False,
+            **kwargs,
+        )
+    if not isinstance(idata, xr.DataTree):
+        return idata
+    by_map = any(isinstance(s, ProjectionMAP) for s in [*given, *ours])
+    idata["posterior"].attrs["projections"] = "map" if by_map else "drawn"
+    _warn_if_full(idata, model)
+    if compute_convergence_checks and not kwargs.get("quiet"):
+        log_warnings(convergence_warnings(idata, model))
+    return idata
+
+
+def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
+    """Collect what a chain's convergence can be judged on: quantities that no relabelling changes.
+
+    Parameters
+    ----------
+    idata : DataTree
+        From `sample`.
+    model : pymc.Model, optional
+        Default: the model of the context.
+
+    Returns
+    -------
+    Dataset
+        The collapsed log joint, the number of occupied clusters, precisions, and all free variables that
+        our steps do not draw.
+    """
+    model = modelcontext(model)
+    posterior, stats = idata["posterior"], idata["sample_stats"]
+    bound = set()
+    for partition in read(model).partitions:
+        for kind in _STEPS:
+            bound |= set(kind.served(partition))
+        bound -= {partition.precision}
+    chosen = {name: stats[name] for name in ("log_joint", "n_occupied") if name in stats}
+    for rv in model.free_RVs:
+        if rv.name in posterior and rv.name not in bound:
+            chosen[rv.name] = posterior[rv.name]
+    return xr.Dataset(chosen)
+
+
+def convergence_warnings(idata: xr.DataTree, model: Model) -> list[SamplerWarning]:
+    """Judge convergence on `invariants`, with PyMC's limits and wording."""
+    found = [*warn_divergences(idata), *warn_treedepth(idata)]
+    sizes = idata["posterior"].sizes
+    if sizes["draw"] < 100:
+        message = "The number of samples is too small to check convergence reliably."
+        return [*found, SamplerWarning(WarningType.BAD_PARAMS, message, "info")]
+    if sizes["chain"] == 1:
+        message = "Only one chain was sampled: whether it found the posterior cannot be checked."
+        return [*found, SamplerWarning(WarningType.BAD_PARAMS, message, "info")]
+    quantities = invariants(idata, model)
+    tree = xr.DataTree.from_dict({"posterior": quantities})
+    # A quantity that is constant everywhere has no R-hat (nan), and nothing to warn about.
+    worst_rhat = {name: float(v.max()) for name, v in rhat(tree).items() if v.notnull().any()}
+    worst_ess = {name: float(v.min()) for name, v in ess(tree).items() if v.notnull().any()}
+    stuck = {k: round(v, 2) for k, v in worst_rhat.items() if v > _RHAT_LIMIT}
+    few = {k: round(v) for k, v in worst_ess.items() if v / sizes["chain"] < _ESS_LIMIT}
+    if stuck:
+        message = (
+            f"R-hat is larger than {_RHAT_LIMIT} for {stuck}: the chains have not agreed. Chains of "
+            "a matching model that settle in different modes do not mix by being longer; compare "
+            "their log_joint."
+        )
+        found.append(SamplerWarning(WarningType.CONVERGENCE, message, "warn", extra=stuck))
+    if few:
+        message = (
+            f"The effective sample size per chain is smaller than {_ESS_LIMIT} for some quantities "
+            f"(in all chains: {few})."
+        )
+        found.append(SamplerWarning(WarningType.CONVERGENCE, message, "warn", extra=few))
+    return found
+
+
+def _warn_if_full(idata: xr.DataTree, model: Model) -> None:
+    """Warn if draws use every cluster that a truncated stick-breaking has."""
+    if "n_occupied" not in idata["sample_stats"]:
+        return
+    occupied = idata["sample_stats"]["n_occupied"]
+    for number, partition in enumerate(read(model).partitions):
+        if partition.finite:
+            continue
+        dims = [dim for dim in occupied.dims if dim not in ("chain", "draw")]
+        own = occupied.isel({dims[0]: number}) if dims else occupied
+        full = float((own >= partition.truncation).mean())
+        if full > 0:
+            warnings.warn(
+                f"the draws fill the truncation: all {partition.truncation} clusters of "
+                f"{partition.weights!r} are occupied in {full:.0%} of the draws. Declare more "
+                "clusters, or the truncation is part of the answer.",
+                UserWarning,
+                stacklevel=3,
+            )

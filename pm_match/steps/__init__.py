@@ -1,0 +1,7 @@
+"""PyMC step methods, thin: point in, kernel, point out."""
+
+from pm_match.steps.cluster_gibbs import ClusterGibbs
+from pm_match.steps.projection_gibbs import ProjectionGibbs
+from pm_match.steps.projection_map import ProjectionMAP
+
+__all__ = ["ClusterGibbs", "ProjectionGibbs", "ProjectionMAP"]

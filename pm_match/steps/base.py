@@ -1,0 +1,201 @@
+"""What the steps share: finding their partition in the model, and reading and writing points."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model, modelcontext
+from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from pytensor.tensor.random.basic import CategoricalRV
+
+from pm_match.structure import (
+    ProjectedPartition,
+    Structure,
+    UnservedModelError,
+    natural_function,
+    read,
+    value_function,
+)
+
+
+@dataclass_state
+class PartitionStepState(StepMethodState):
+    """What a chain changes in a step, besides its generator."""
+
+    started: bool
+
+
+class PartitionStep(BlockedStep):
+    """A step on the variables of one recognised partition.
+
+    Subclasses say which variables of a `Structure` they serve (`served`) and how they `update` a point.
+    """
+
+    _state_class = PartitionStepState
+    default_blocked = True
+
+    def __init__(
+        self,
+        vars: Sequence[Any],
+        *,
+        model: Model | None = None,
+        rng=None,
+        initial_point=None,
+        compile_kwargs=None,
+        blocked: bool = True,
+    ):
+        model = modelcontext(model)
+        self.model = model
+        self.vars = get_value_vars_from_user_vars(vars, model)
+        self.rng = get_random_generator(rng)
+        self.blocked = blocked
+        self.started = False
+        self.partition = self._find(read(model))
+        # Whatever is named, the step draws all that belongs together: complete the variables.
+        names = self.served(self.partition)
+        self.vars = [model.rvs_to_values[model[name]] for name in names]
+        self._prepare()
+
+    @classmethod
+    def served(cls, partition: ProjectedPartition) -> list[str]:
+        """Names of the variables of `partition` that the step serves."""
+        raise NotImplementedError
+
+    @classmethod
+    def why_not(cls, structure: Structure, name: str) -> str:
+        """Say why the step does not serve the variable `name`."""
+        return structure.explain()
+
+    def _find(self, structure: Structure) -> ProjectedPartition:
+        wanted = {self.model.values_to_rvs[value].name for value in self.vars}
+        for partition in structure.partitions:
+            if wanted <= set(self.served(partition)):
+                return partition
+        served = [name for p in structure.partitions for name in self.served(p)]
+        stranger = sorted(wanted - set(served)) or sorted(wanted)
+        raise UnservedModelError(
+            f"{type(self).__name__} cannot serve {', '.join(map(repr, stranger))}: "
+            f"{self.why_not(structure, stranger[0])}."
+        )
+
+    def _prepare(self) -> None:
+        """Compile and allocate: called at construction, and again in every new process."""
+        partition = self.partition
+        # Beside the projections, only the missing values and the labels are read from a point.
+        self._projections = natural_function(
+            self.model, [domain.projection for domain in partition.domains]
+        )
+        self._weights_to_value = value_function(self.model, partition.weights)
+        self._precision_to_value = value_function(self.model, partition.precision)
+        self._value_of = {
+            name: self.model.rvs_to_values[self.model[name]]
+            for name in [*partition.collapsed, *(d.projection for d in partition.domains)]
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is compiled or large: another process makes it anew from the model."""
+        kept = ("vars", "rng", "blocked", "started", "stats_dtypes", "stats_dtypes_shapes", "tune")
+        state = {key: value for key, value in self.__dict__.items() if key in kept}
+        state["_settings"] = self.settings()
+        state["model"] = self.model
+        state["_BlockedStep__newargs"] = self._BlockedStep__newargs
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        settings = state.pop("_settings")
+        self.__dict__.update(state, **settings)
+        self.partition = self._find(read(self.model))
+        self._prepare()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments of the constructor that `_prepare` does not know."""
+        return {}
+
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        """Start a chain."""
+        super().setup_chain(rng, tune, draws)
+        self.started = False
+
+    # -- points -----------------------------------------------------------------------------------
+
+    def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
+        """Read the labels of every domain's objects from a point."""
+        return [
+            np.asarray(point[self._value_of[domain.assignment].name], np.int64)
+            for domain in self.partition.domains
+        ]
+
+    def projections(self, point: Mapping[str, NDArray]) -> list[NDArray[np.float64]]:
+        """Read every domain's projection (M_d, K) from a point."""
+        return [
+            np.ascontiguousarray(w.T if domain.transposed else w, dtype=np.float64)
+            for domain, w in zip(self.partition.domains, self._projections(point), strict=True)
+        ]
+
+    def write(self, point: dict[str, NDArray], values: Mapping[str, Any]) -> None:
+        """Write variables, by name and in the space that is sampled, into a new `point`."""
+        for name, value in values.items():
+            variable = self._value_of[name]
+            point[variable.name] = np.asarray(value, dtype=variable.dtype)
+
+    def write_projections(self, point, projections) -> None:
+        """Write the projections (M_d, K) that are ours to update into a new `point`."""
+        self.write(
+            point,
+            {
+                domain.projection: w.T if domain.transposed else w
+                for domain, w in zip(self.partition.domains, projections, strict=True)
+                if domain.update is not None
+            },
+        )
+
+    def write_latent(self, point, weights, alpha, latent) -> None:
+        """Write weights (or sticks; None to keep them), precision and latent vectors (T, K)."""
+        partition = self.partition
+        values = {
+            partition.precision: self._precision_to_value(np.asarray(alpha)),
+            partition.latent: latent.T if partition.latent_transposed else latent,
+        }
+        if weights is not None:
+            values[partition.weights] = self._weights_to_value(weights)
+        self.write(point, values)
+
+    def write_missing(self, rng, point, labels, projections, alpha, latent) -> None:
+        """Draw the missing values given all else, and write them."""
+        for domain, label, w in zip(self.partition.domains, labels, projections, strict=True):
+            if domain.missing is None:
+                continue
+            row, column = np.nonzero(~domain.data.observed)
+            mean = np.einsum("ik,ik->i", latent[label[row]], w[column])
+            noise = rng.standard_normal(len(mean))
+            self.write(point, {domain.missing: mean + alpha**-0.5 * noise})
+
+    @classmethod
+    def competence(cls, var, has_grad) -> Competence:
+        """Claim, inside a model context, exactly the variables that the step serves there."""
+        try:
+            model = modelcontext(None)
+        except TypeError:
+            if _looks_like_ours(var):
+                warnings.warn(
+                    f"pm_match cannot see the model that {var.name!r} belongs to, and leaves it to "
+                    "PyMC: call pm.sample() inside `with model:`, or call pm_match.sample().",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            return Competence.INCOMPATIBLE
+        if var not in model.free_RVs:
+            return Competence.INCOMPATIBLE
+        for partition in read(model).partitions:
+            if var.name in cls.served(partition):
+                return Competence.IDEAL
+        return Competence.INCOMPATIBLE
+
+
+def _looks_like_ours(variable) -> bool:
+    node = getattr(variable, "owner", None)
+    return node is not None and isinstance(node.op, CategoricalRV)

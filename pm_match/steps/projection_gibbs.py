@@ -1,0 +1,68 @@
+"""Exact draws of projections that have a normal prior."""
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+
+from pm_match.evidence.projection import ClusterSums, draw_projection
+from pm_match.steps.base import PartitionStep
+from pm_match.steps.projection_map import why_not
+from pm_match.structure import ProjectedPartition, Structure, natural_function
+
+
+class ProjectionGibbs(PartitionStep):
+    r"""Draw the projections from their exact conditional given assignments, latent vectors and precision.
+
+    Rows are independent given the latent vectors: :math:`w_m \sim N(A_m^{-1} b_m, A_m^{-1})` (see
+    `evidence.projection.draw_projection`). Missing values are integrated out, and redrawn afterwards.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        Projections, declared with `pm.Normal` (any mean and scale, which may have priors of their own).
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the projections are not normal, or the model is not one that the steps can serve.
+    """
+
+    name = "projection_gibbs"
+
+    @classmethod
+    def served(cls, partition: ProjectedPartition) -> list[str]:
+        """Names of the variables of `partition` that the step serves."""
+        return [domain.projection for domain in partition.domains if domain.update == "normal"]
+
+    @classmethod
+    def why_not(cls, structure: Structure, name: str) -> str:
+        """Say why the step does not serve the variable `name`."""
+        return why_not(structure, name, "normal", "pm.Normal")
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        partition = self.partition
+        self._given = natural_function(self.model, [partition.precision, partition.latent])
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        partition = self.partition
+        labels = self.labels(point)
+        alpha, latent = self._given(point)
+        alpha = float(alpha)
+        latent = np.ascontiguousarray(latent.T if partition.latent_transposed else latent)
+        projections = self.projections(point)
+        for number, domain in enumerate(partition.domains):
+            if domain.update == "normal":
+                clusters = ClusterSums.of([domain.data], [labels[number]], partition.truncation)
+                mean, precision = partition.projection_prior(domain, point)
+                projections[number] = draw_projection(
+                    self.rng, clusters, latent, alpha, mean, precision
+                )
+        new = dict(point)
+        self.write_projections(new, projections)
+        self.write_missing(self.rng, new, labels, projections, alpha, latent)
+        return new, [{}]

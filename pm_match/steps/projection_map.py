@@ -1,0 +1,125 @@
+"""MAP sub-steps on projections that have no prior: the M-step of the papers' stochastic EM."""
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+from scipy.optimize import minimize
+
+from pm_match.evidence.projection import ClusterSums, ProjectionObjective
+from pm_match.steps.base import PartitionStep
+from pm_match.structure import ProjectedPartition, Structure
+
+
+class ProjectionMAP(PartitionStep):
+    """Climb the collapsed log joint in the projections, a few quasi-Newton iterations a step.
+
+    The chain is then the papers' stochastic EM: exact draws of everything else, given projections that
+    follow their maximum. Few iterations a step do better than many: an early, fully fitted projection
+    locks the matching of the moment in. Latent vectors, precision and missing values, which the objective
+    integrates out, are redrawn given the new projections, so that the point stays consistent.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        The projections, declared with `pm.Flat`.
+    n_iterations : int, default 2
+        Iterations of L-BFGS a step.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the projections are not flat, or the model is not one that the steps can serve.
+
+    Notes
+    -----
+    This maximises: it is not a Markov chain Monte Carlo kernel, and the chain's law is not the posterior
+    of the projections. Declare them with `pm.Normal` for that (see `ProjectionGibbs`).
+    """
+
+    name = "projection_map"
+    stats_dtypes_shapes = {"projection_log_joint": (np.float64, [])}  # noqa: RUF012
+
+    def __init__(self, vars, n_iterations: int = 2, **kwargs):
+        if n_iterations < 1:
+            raise ValueError(
+                f"ProjectionMAP: n_iterations must be at least 1, found {n_iterations}."
+            )
+        self.n_iterations = n_iterations
+        super().__init__(vars, **kwargs)
+
+    def settings(self):
+        """Return the arguments of the constructor."""
+        return {"n_iterations": self.n_iterations}
+
+    @classmethod
+    def served(cls, partition: ProjectedPartition) -> list[str]:
+        """Names of the variables of `partition` that the step serves."""
+        # All projections of a partition are climbed together, or none.
+        if any(domain.update != "map" for domain in partition.domains):
+            return []
+        return [domain.projection for domain in partition.domains]
+
+    @classmethod
+    def why_not(cls, structure: Structure, name: str) -> str:
+        """Say why the step does not serve the variable `name`."""
+        return why_not(structure, name, "map", "pm.Flat")
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        partition = self.partition
+        hyper = partition.hyper(point)
+        labels = self.labels(point)
+        data = [domain.data for domain in partition.domains]
+        clusters = ClusterSums.of(data, labels, partition.truncation)
+        n_values = sum(domain.n_values for domain in data)
+        squares = sum(np.vdot(domain.values, domain.values) for domain in data)
+        objective = ProjectionObjective(
+            clusters,
+            hyper.shape + 0.5 * n_values,
+            hyper.rate + 0.5 * squares,
+            hyper.latent_precision,
+            partition.n_factors,
+        )
+        projections = self.projections(point)
+        start = np.concatenate(projections)
+        if not self.started:
+            self.started = True
+            if not start.any():
+                # Zero is a saddle point, where the gradient vanishes.
+                start = random_projection(self.rng, start.shape)
+        found = minimize(
+            objective,
+            start.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": self.n_iterations},
+        )
+        w = found.x.reshape(start.shape)
+        projections = np.split(w, np.cumsum([len(w) for w in projections])[:-1])
+        new = dict(point)
+        self.write_projections(new, projections)
+        alpha, latent = objective.draw(self.rng, w)
+        self.write_latent(new, None, alpha, latent)
+        self.write_missing(self.rng, new, labels, projections, alpha, latent)
+        return new, [{"projection_log_joint": -float(found.fun)}]
+
+
+def random_projection(rng: np.random.Generator, shape) -> np.ndarray:
+    """Draw small projections to start from: they grow with the matching instead of fixing it."""
+    return 0.01 * rng.standard_normal(shape)
+
+
+def why_not(structure: Structure, name: str, update: str, prior: str) -> str:
+    """Say why a projection's step does not serve the variable `name`."""
+    for partition in structure.partitions:
+        for domain in partition.domains:
+            if domain.projection == name and domain.update != update:
+                return domain.why_not or f"its prior is not {prior}"
+            if domain.update != update and any(d.projection == name for d in partition.domains):
+                return f"{domain.projection!r} of the same partition: " + (
+                    domain.why_not or f"its prior is not {prior}"
+                )
+    return structure.explain() if structure.refusals else "it is not a projection of the model"
