@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,12 +20,14 @@ from pm_match import plots
 from pm_match.domains import Domain, as_domains
 from pm_match.matching import (
     assignment_names,
+    best_chain,
     cluster_sizes,
     log_joint_rhat,
     match_probability,
     point_estimate,
 )
 
+_AGREE = 1.05  # R-hat above which chains are said to differ
 _MISSING = ["", "NA", "N/A", "NaN", "nan"]
 
 _DESCRIPTION = """\
@@ -120,13 +122,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     seconds = time.perf_counter() - start
 
-    labels = point_estimate(idata)
+    rhat = log_joint_rhat(idata)
+    kept = best_chain(idata) if options.best_chain else idata
+    labels = point_estimate(kept)
     sizes = cluster_sizes(labels)
-    write_tables(idata, labels, out)
+    write_tables(kept, labels, out)
     sizes.to_csv(out / "cluster_sizes.csv")
     write_draws(idata, out / "draws.nc")
     for name, figure in {
-        "match_probability": plots.plot_match_matrix(idata, labels=labels),
+        "match_probability": plots.plot_match_matrix(kept, labels=labels),
         "clusters": plots.plot_clusters(labels, tables),
         "trace": plots.plot_trace(idata),
     }.items():
@@ -134,7 +138,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     print(f"{len(sizes)} clusters; objects of each domain in them:\n")
     print(sizes.to_string())
-    print(f"\nR-hat of the log joint  {log_joint_rhat(idata):.3f}   (chains agree when below 1.01)")
+    print("\nMean log joint of each chain\n")
+    means = idata["sample_stats"]["log_joint"].mean("draw").to_series()
+    print(means.to_string(float_format="{:.1f}".format, header=False))
+    print(f"\nR-hat of the log joint  {rhat:.3f}   (chains agree when below {_AGREE})")
+    if options.best_chain:
+        print(f"reported                chain {int(kept['posterior']['chain'][0])}, the best")
+    elif rhat > _AGREE:
+        print("                        The chains settled in different modes, and what is reported")
+        print("                        averages over them: consider --best-chain.")
     print(f"sampling                {seconds:.1f} s")
     print(f"written to              {out}")
     return 0
@@ -274,7 +286,7 @@ def write_draws(idata: xr.DataTree, file: Path) -> None:
         for variable in dataset.variables.values():
             variable.attrs = _attributes(variable.attrs)
         node.dataset = dataset
-    tree.to_netcdf(file, engine="h5netcdf")
+    tree.to_netcdf(file, engine=_netcdf_engine())
 
 
 def _attributes(attrs: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -371,8 +383,21 @@ def _identifier(text: str) -> str:
     return f"_{name}" if name[:1].isdigit() else name
 
 
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _netcdf_engine() -> Literal["netcdf4", "h5netcdf"] | None:
+    if _installed("netCDF4"):
+        return "netcdf4"
+    # h5netcdf by itself cannot write: h5py does that for it.
+    return "h5netcdf" if _installed("h5netcdf") and _installed("h5py") else None
+
+
 def _need_examples() -> None:
-    missing = [m for m in ("h5netcdf", "matplotlib") if importlib.util.find_spec(m) is None]
+    missing = [] if _installed("matplotlib") else ["matplotlib"]
+    if _netcdf_engine() is None:
+        missing.append("h5netcdf with h5py")
     if missing:
         raise InputError(f'{" and ".join(missing)} not installed: pip install "pm_match[examples]"')
 
@@ -411,6 +436,11 @@ def _parser() -> argparse.ArgumentParser:
         "--tune", type=_at_least(0), default=1000, help="thrown away before (default: 1000)"
     )
     sampling.add_argument("--chains", type=count, default=4, help="default: 4")
+    sampling.add_argument(
+        "--best-chain",
+        action="store_true",
+        help="report only the chain with the highest log joint, as the papers do",
+    )
     sampling.add_argument("--cores", type=count, help="chains at a time (default: PyMC's)")
     return parser
 

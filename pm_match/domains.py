@@ -6,6 +6,7 @@ rather than by a shape error from inside a compiled kernel.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +20,9 @@ __all__ = ["Domain", "as_domains"]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(
-    ("weights", "precision", "latent", "cluster", "factor", "links", "chain", "draw", "sample")
+    ("weights", "precision", "latent", "cluster", "factor", "chain", "draw", "sample")
 )
+_LINKS = re.compile(r"links(_\d+)?")
 # What a domain called `name` brings into the model: variables first, then dims. PyMC adds the
 # two variables with "observed" when values are missing.
 _DERIVED = (
@@ -127,7 +129,7 @@ def _check_names(names: Iterable[Any]) -> None:
             )
         for pattern in _DERIVED:
             derived = pattern.format(name)
-            if derived in _RESERVED:
+            if derived in _RESERVED or _LINKS.fullmatch(derived):
                 raise ValueError(
                     f"domain {name!r}: the model uses the name {derived!r} itself; "
                     "choose another name"

@@ -16,6 +16,7 @@ import xarray as xr
 
 __all__ = [
     "assignment_names",
+    "best_chain",
     "cluster_sizes",
     "log_joint_rhat",
     "map_objects",
@@ -272,6 +273,30 @@ def assignment_names(
         for name, variable in _draws(idata, group).data_vars.items()
         if str(name).startswith(_PREFIX) and variable.dtype.kind in "iu"
     ]
+
+
+def best_chain(idata: xr.DataTree) -> xr.DataTree:
+    """Keep only the chain with the highest mean of the collapsed log joint.
+
+    Chains that settle in different modes are better compared than averaged: the papers run
+    several and keep the one with the highest likelihood. What is left says nothing about the
+    other modes.
+
+    Parameters
+    ----------
+    idata : DataTree
+        What `pm_match.sample` returns.
+
+    Returns
+    -------
+    DataTree
+        With one chain, which keeps its number.
+    """
+    log_joint = _draws(idata, "sample_stats")["log_joint"]
+    best = int(log_joint.mean("draw").argmax("chain"))
+    return idata.map_over_datasets(
+        lambda dataset: dataset.isel(chain=[best]) if "chain" in dataset.dims else dataset
+    )
 
 
 def log_joint_rhat(idata: xr.DataTree) -> float:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
-from arviz_stats import ess, rhat
 from numpy.typing import NDArray
 from pymc.initial_point import make_initial_point_fn
 from pymc.model.core import Model, modelcontext
@@ -279,6 +278,9 @@ def convergence_warnings(idata: xr.DataTree, model: Model) -> list[SamplerWarnin
     if sizes["chain"] == 1:
         message = "Only one chain was sampled: whether it found the posterior cannot be checked."
         return [*found, SamplerWarning(WarningType.BAD_PARAMS, message, "info")]
+    # Importing it takes as long as importing PyMC.
+    from arviz_stats import ess, rhat
+
     quantities = invariants(idata, model)
     tree = xr.DataTree.from_dict({"posterior": quantities})
     # A quantity that is constant everywhere has no R-hat (nan), and nothing to warn about.

@@ -181,6 +181,7 @@ BAD_NAMES = {
     "variable": (["weights"], ValueError, "the model uses the name 'weights' itself"),
     "dim": (["factor"], ValueError, "the model uses the name 'factor' itself"),
     "sampling dim": (["draw"], ValueError, "the model uses the name 'draw' itself"),
+    "links": (["links_2"], ValueError, "the model uses the name 'links_2' itself"),
     "another's cluster": (["a", "cluster_a"], ValueError, "second 'cluster_a' .*domain 'a'"),
     "another's dim": (["a_object", "a"], ValueError, "second 'a_object' .*domain 'a_object'"),
     "another's missing": (["a", "a_unobserved"], ValueError, "second 'a_unobserved'"),

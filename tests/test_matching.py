@@ -275,3 +275,16 @@ def test_rhat_of_the_log_joint():
     idata["sample_stats"]["log_joint"].to_numpy()[0] += 50
     assert matching.log_joint_rhat(idata) > 1.5
     assert np.isnan(matching.log_joint_rhat(idata.isel(chain=[0])))
+
+
+def test_best_chain():
+    idata = tree()
+    idata["sample_stats"]["log_joint"].to_numpy()[1] += 5
+    idata["observed_data"] = xr.Dataset({"a": ("a_object", range(7))})
+    best = matching.best_chain(idata)
+    assert best["posterior"]["chain"].to_numpy().tolist() == [5]
+    assert best["sample_stats"].sizes == {"chain": 1, "draw": DRAWS}
+    np.testing.assert_array_equal(best["observed_data"]["a"], range(7))
+    np.testing.assert_array_equal(
+        best["posterior"]["cluster_a"][0], idata["posterior"]["cluster_a"][1]
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import pymc as pm
 
 from pm_match.domains import as_domains
@@ -88,6 +89,10 @@ def projected_clusters(
     if projection not in ("map", "normal"):
         raise ValueError(f"projection must be 'map' or 'normal', found {projection!r}.")
 
+    # PyTensor keeps a Python float that fits in single precision, and computes with it there.
+    concentration, latent_precision = np.float64(concentration), np.float64(latent_precision)
+    shape, rate = map(np.float64, precision_prior)
+
     coords: dict[str, Any] = {"cluster": range(n_clusters), "factor": range(n_factors)}
     for name, table in tables.items():
         coords |= {f"{name}_object": table.objects, f"{name}_feature": table.features}
@@ -96,7 +101,7 @@ def projected_clusters(
         weights = pm.StickBreakingWeights(
             "weights", alpha=concentration, K=n_clusters - 1, dims="cluster"
         )
-        precision = pm.Gamma("precision", *precision_prior)
+        precision = pm.Gamma("precision", shape, rate)
         latent = pm.Normal(
             "latent", 0.0, tau=latent_precision * precision, dims=("cluster", "factor")
         )

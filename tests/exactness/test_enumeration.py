@@ -1,0 +1,86 @@
+"""The chain's law of the assignment, labels and all, against every assignment there is."""
+
+import numpy as np
+import pytest
+
+from pm_match.partition.sweep import place, rename, sweep
+from tests.tiny import (
+    TRUNCATION,
+    all_assignments,
+    cluster_step,
+    exact_law,
+    random_point,
+    sampling_noise,
+    tiny_model,
+    total_variation,
+)
+
+CASES = {"plain": {}, "linked": {"linked": True}, "missing": {"missing": True}}
+
+
+def visits(step, point, n_sweeps, moves="both", seed=0):
+    """How often a chain of sweeps and label swaps is in each assignment."""
+    rng = np.random.default_rng(seed)
+    hyper = step.partition.hyper(point)
+    state, evidence = step._state, step._evidence
+    place(state, np.concatenate(step.labels(point))[step._units.first])
+    evidence.load(
+        step.projections(point),
+        state.slot_of[state.label],
+        hyper.shape,
+        hyper.rate,
+        hyper.latent_precision,
+    )
+    powers = TRUNCATION ** np.arange(len(state.label))[::-1]
+    counts = np.zeros(TRUNCATION ** len(state.label))
+    terms = (evidence.term,)
+    for _ in range(n_sweeps):
+        sweep(rng, hyper.a, hyper.b, state, terms)
+        if moves == "both":
+            rename(rng, hyper.a, hyper.b, state, step._renamed, TRUNCATION)
+        counts[state.label @ powers] += 1
+    return counts
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("moves", ["both", "sweep alone"])
+def test_law_of_the_assignment(case, moves):
+    model = tiny_model(**CASES[case])
+    step = cluster_step(model)
+    point = random_point(model, np.random.default_rng(5))
+    law = exact_law(step, point)
+    n_sweeps = 200_000
+    counts = visits(step, point, n_sweeps, moves)
+    # Successive sweeps are correlated: the noise is that of fewer independent draws.
+    limit = 2.0 * sampling_noise(law, n_sweeps)
+    assert total_variation(counts, law) < limit
+    # The check can fail: under the law at a slightly different concentration, it does.
+    other = cluster_step(tiny_model(concentration=1.6, **CASES[case]))
+    assert total_variation(counts, exact_law(other, point)) > limit
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_law_through_the_step(case):
+    model = tiny_model(**CASES[case])
+    step = cluster_step(model)
+    point = random_point(model, np.random.default_rng(6))
+    law = exact_law(step, point)
+    powers = TRUNCATION ** np.arange(len(step._units.size))[::-1]
+    counts = np.zeros(len(all_assignments(step)))
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    n_steps = 20_000
+    for _ in range(n_steps):
+        point, _ = step.step(point)
+        labels = np.concatenate([point["cluster_a"], point["cluster_b"]])
+        counts[labels[step._units.first] @ powers] += 1
+    assert total_variation(counts, law) < 2.0 * sampling_noise(law, n_steps)
+
+
+def test_linked_objects_never_part():
+    model = tiny_model(linked=True)
+    step = cluster_step(model)
+    point = random_point(model, np.random.default_rng(7))
+    for _ in range(200):
+        point, _ = step.step(point)
+        a, b = point["cluster_a"], point["cluster_b"]
+        assert a[0] == a[2] == b[1]

@@ -1,0 +1,63 @@
+"""Geweke's joint distribution test: updates alternated with new data must leave the prior alone.
+
+J. Geweke (2004), "Getting it right", JASA 99(467).
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from arviz_stats import ess
+
+from tests.exactness.simulate import Simulator, quantities
+from tests.tiny import tiny_model
+
+CASES = {
+    "plain": {},
+    "linked": {"linked": True},
+    "missing": {"missing": True},
+    "both": {"linked": True, "missing": True},
+}
+N_PRIOR = 4_000
+N_CHAIN = 30_000
+
+
+def scores(simulator) -> dict[str, float]:
+    """Standardised differences between the prior and the successive-conditional chain."""
+    prior = [quantities(draw) for draw in simulator.prior(N_PRIOR)]
+    start = simulator.prior(1)[0]
+    point = simulator.point(start)
+    simulator.set_data(simulator.data_given(start))
+    chain = []
+    for _ in range(N_CHAIN):
+        point = simulator.update(point)
+        draw = simulator.natural(point)
+        simulator.set_data(simulator.data_given(draw))
+        chain.append(quantities(draw))
+    found = {}
+    for name in prior[0]:
+        p = np.array([q[name] for q in prior], float)
+        c = np.array([q[name] for q in chain], float)
+        error = p.var() / len(p) + c.var() / float(ess(c[None]))
+        found[name] = float((c.mean() - p.mean()) / np.sqrt(error))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_updates_leave_the_prior_alone(case):
+    simulator = Simulator(tiny_model(**CASES[case]), seed=11)
+    found = scores(simulator)
+    assert max(map(abs, found.values())) < 4.0, found
+
+
+def test_a_wrong_update_is_caught(monkeypatch):
+    simulator = Simulator(tiny_model(), seed=12)
+    partition = simulator.partition
+    right = partition._hyper
+
+    def wrong(point):
+        return dataclasses.replace(right(point), latent_precision=0.8)
+
+    object.__setattr__(partition, "_hyper", wrong)
+    found = scores(simulator)
+    assert max(map(abs, found.values())) > 6.0, found

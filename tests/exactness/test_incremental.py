@@ -1,0 +1,131 @@
+"""Running state against the plain formula, after thousands of random moves."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from pm_match.evidence import protocol
+from pm_match.partition.stick_breaking import predictive
+from pm_match.partition.sweep import log_joint, place, reassign
+from tests.tiny import cluster_step, plain_log_prior, random_point, tiny_data, tiny_model
+
+N_MOVES = 10_000
+
+
+@njit
+def move_about(partition, terms, units, labels):
+    for unit, label in zip(units, labels):
+        if partition.label[unit] != label:
+            reassign(partition, terms, unit, label)
+
+
+@njit
+def scores(partition, term, unit, out):
+    own = partition.slot_of[partition.label[unit]]
+    protocol.score(term, unit, own, partition.n_slots[0], out)
+
+
+@njit
+def prior_weights(a, b, counts, label, size, out):
+    predictive(a, b, counts, label, size, out)
+
+
+def at(unit, label):
+    return np.array([unit]), np.array([label])
+
+
+def medium(missing, linked):
+    data = tiny_data(n_objects=(20, 15), n_features=(4, 6))
+    if missing:
+        holes = np.random.default_rng(2)
+        data = {name: np.where(holes.random(x.shape) < 0.2, np.nan, x) for name, x in data.items()}
+    return tiny_model(data=data, linked=linked, n_clusters=9, n_factors=3)
+
+
+def loaded(model, seed=0):
+    step = cluster_step(model)
+    point = random_point(model, np.random.default_rng(seed))
+    hyper = step.partition.hyper(point)
+    place(step._state, np.concatenate(step.labels(point))[step._units.first])
+    step._evidence.load(
+        step.projections(point),
+        step._state.slot_of[step._state.label],
+        hyper.shape,
+        hyper.rate,
+        hyper.latent_precision,
+    )
+    return step, point, hyper
+
+
+def plain(step, point, hyper, units):
+    labels = units[step._units.of_object]
+    counts = np.bincount(labels, minlength=step.partition.truncation)
+    return plain_log_prior(hyper.a, hyper.b, counts) + step._evidence.log_marginal(
+        step.projections(point), labels, hyper.shape, hyper.rate, hyper.latent_precision
+    )
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_state_after_random_moves(missing, linked):
+    step, point, hyper = loaded(medium(missing, linked))
+    rng = np.random.default_rng(8)
+    state, terms = step._state, (step._evidence.term,)
+    n_units, truncation = len(step._units.size), step.partition.truncation
+    for _ in range(10):
+        units = rng.integers(n_units, size=N_MOVES // 10)
+        # Few labels at times, so that clusters are born and die.
+        labels = rng.integers(rng.integers(1, truncation + 1), size=len(units))
+        move_about(state, terms, units, labels)
+        found = log_joint(hyper.a, hyper.b, state, terms)
+        assert found == pytest.approx(plain(step, point, hyper, state.label), rel=1e-9)
+        occupied = np.flatnonzero(np.bincount(state.label, minlength=truncation))
+        assert set(state.label_of[1 : state.n_slots[0]]) == set(occupied)
+        np.testing.assert_array_equal(
+            state.counts, np.bincount(state.label, state.size, truncation).astype(int)
+        )
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_scores_are_differences_of_the_plain_formula(missing, linked):
+    step, point, hyper = loaded(medium(missing, linked), seed=3)
+    state, term = step._state, step._evidence.term
+    rng = np.random.default_rng(9)
+    for unit in range(0, len(step._units.size), 4):
+        # Make some units the only ones of their cluster.
+        if unit % 3 == 0:
+            for other in np.flatnonzero(state.label == state.label[unit]):
+                if other != unit:
+                    move_about(state, (term,), *at(other, (state.label[other] + 1) % 8))
+        out = np.zeros(len(state.scores))
+        scores(state, term, unit, out)
+        weights = np.zeros(step.partition.truncation)
+        size = step._units.size[unit]
+        prior_weights(hyper.a, hyper.b, state.counts, state.label[unit], size, weights)
+        found, expected = [], []
+        for label in range(step.partition.truncation):
+            moved = state.label.copy()
+            moved[unit] = label
+            expected.append(plain(step, point, hyper, moved))
+            found.append(np.log(weights[label]) + out[state.slot_of[label]])
+        np.testing.assert_allclose(
+            np.array(found) - found[0], np.array(expected) - expected[0], atol=1e-9, rtol=1e-9
+        )
+        move_about(state, (term,), *at(unit, rng.integers(step.partition.truncation)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 8, 9, 40])
+def test_prior_weights_of_groups(size):
+    a, b = np.array([1.0, 0.7, 2.0]), np.array([1.4, 1.4, 0.3])
+    counts = np.array([size + 2, 0, 5, 1])
+    weights = np.zeros(4)
+    prior_weights(a, b, counts, 0, size, weights)
+    expected = []
+    for label in range(4):
+        moved = counts.copy()
+        moved[0] -= size
+        moved[label] += size
+        expected.append(plain_log_prior(a, b, moved))
+    found = np.log(weights)
+    np.testing.assert_allclose(found - found[0], np.array(expected) - expected[0], atol=1e-10)
