@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(means.to_string(float_format="{:.1f}".format, header=False))
     print(f"\nR-hat of the log joint  {rhat:.3f}   (chains agree when below {_AGREE})")
     if options.best_chain:
-        print(f"reported                chain {int(kept['posterior']['chain'][0])}, the best")
+        print(f"reported                chain {int(kept['posterior']['chain'].item())}, the best")
     elif rhat > _AGREE:
         print("                        The chains settled in different modes, and what is reported")
         print("                        averages over them: consider --best-chain.")

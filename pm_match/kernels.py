@@ -2,10 +2,11 @@
 
 Numba's cache looks only at the file of the function that it compiled. A sweep has the code of
 every evidence term compiled into it, so its cache must also be thrown away when *their* files
-change: the stamp used here covers all of the package's kernels.
+change: the stamp used here covers all of the package's kernels. What is compiled for a term from
+elsewhere is not kept on disk, because nobody would notice when that term changed.
 
-Kernels are compiled without numba's runtime for memory (`_nrt`): they cannot allocate, and they do not
-count references, which cost several times the arithmetic of an inner loop over small arrays.
+Kernels are compiled without numba's runtime for memory (`_nrt`): they cannot allocate, and they do
+not count references, which cost several times the arithmetic of an inner loop over small arrays.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core.caching import IndexDataCacheFile
 
 _ROOT = Path(__file__).parent
 _FILES = [*_ROOT.glob("*.py"), *_ROOT.glob("partition/*.py"), *_ROOT.glob("evidence/*.py")]
@@ -20,19 +22,42 @@ _STAMP = (
     max(file.stat().st_mtime_ns for file in _FILES),
     sum(file.stat().st_size for file in _FILES),
 )
-# Sums keep their order (no reassociation), so that draws are the same bit for bit wherever the same
-# machine runs them; multiply and add may fuse.
+# Sums keep their order (no reassociation), so that draws are the same bit for bit wherever the
+# same machine runs them; multiply and add may fuse.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
 _PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 INLINED = _PART | {"forceinline": True}
 
 
+class _PackageCache(IndexDataCacheFile):
+    """Numba's cache files of one kernel, for signatures whose types are the package's own."""
+
+    def save(self, key, data):
+        if not _foreign(key[0]):
+            super().save(key, data)
+
+    def _load_index(self):
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError, EOFError):
+            # Written for something that is no longer there.
+            return {}
+
+
+def _foreign(kind: Any) -> bool:
+    """Whether a type, or a type inside it, is a named tuple from outside the package."""
+    if hasattr(kind, "instance_class"):
+        return kind.instance_class.__module__.partition(".")[0] != __package__
+    inside = kind if isinstance(kind, tuple) else getattr(kind, "types", ())
+    return any(_foreign(part) for part in inside)
+
+
 def entry(function: Callable) -> Any:
     """Compile a kernel that Python calls, with a cache on disk that knows the whole package."""
     dispatcher = njit(cache=True, **_OPTIONS)(function)
-    cache_file = getattr(dispatcher._cache, "_cache_file", None)
-    if hasattr(cache_file, "_source_stamp"):
-        cache_file._source_stamp = _STAMP
+    old = dispatcher._cache._cache_file
+    name = old._index_name.removesuffix(".nbi")
+    dispatcher._cache._cache_file = _PackageCache(old._cache_path, name, _STAMP)
     return dispatcher
 
 
@@ -44,7 +69,7 @@ def part(function: Callable) -> Any:
 def inlined(function: Callable) -> Any:
     """Compile a part into its callers.
 
-    For inner loops: a term is some twenty arrays, and to hand those over in a call costs more than the
-    arithmetic.
+    For inner loops: a term is some twenty arrays, and to hand those over in a call costs more than
+    the arithmetic.
     """
     return njit(**INLINED)(function)

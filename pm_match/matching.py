@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -315,7 +314,10 @@ def log_joint_rhat(idata: xr.DataTree) -> float:
     log_joint = _draws(idata, "sample_stats")["log_joint"]
     if log_joint.sizes["chain"] < 2 or log_joint.sizes["draw"] < 4:
         return float("nan")
-    return float(az.rhat(log_joint))
+    # Importing it takes as long as importing PyMC.
+    from arviz_stats import rhat
+
+    return float(rhat(log_joint))
 
 
 def _draws(idata: Any, group: str) -> xr.Dataset:

@@ -400,7 +400,8 @@ def plot_trace(
         axis.ticklabel_format(axis="y", useOffset=False)
         axis.spines[["top", "right"]].set_visible(False)
         if values.dtype.kind in "iu":
-            axis.yaxis.get_major_locator().set_params(integer=True)
+            axis.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+            axis.set_ylim(int(values.min()) - 0.8, int(values.max()) + 0.8)
     axes[-1, 0].set_xlabel("draw")
     figure.suptitle("Chains")
     handles, names = axes[0, 0].get_legend_handles_labels()

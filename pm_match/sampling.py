@@ -20,6 +20,7 @@ from pymc.stats.convergence import (
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
+from threadpoolctl import threadpool_limits
 
 from pm_match.partition.units import units
 from pm_match.steps import ClusterGibbs, ProjectionGibbs, ProjectionMAP
@@ -218,7 +219,8 @@ def sample(
         )
     if initvals is None:
         initvals = initial_points(model, chains, random_seed)
-    with model:
+    # The steps' matrices are small: threads of BLAS would only get in each other's way.
+    with model, threadpool_limits(1, user_api="blas"):
         idata = pm.sample(
             draws,
             step=[*given, *ours],
@@ -282,10 +284,11 @@ def convergence_warnings(idata: xr.DataTree, model: Model) -> list[SamplerWarnin
     from arviz_stats import ess, rhat
 
     quantities = invariants(idata, model)
-    tree = xr.DataTree.from_dict({"posterior": quantities})
-    # A quantity that is constant everywhere has no R-hat (nan), and nothing to warn about.
-    worst_rhat = {name: float(v.max()) for name, v in rhat(tree).items() if v.notnull().any()}
-    worst_ess = {name: float(v.min()) for name, v in ess(tree).items() if v.notnull().any()}
+    # A quantity that is the same everywhere has no R-hat, and nothing to warn about.
+    moving = {name: v for name, v in quantities.items() if float(v.std()) > 0.0}
+    tree = xr.DataTree.from_dict({"posterior": xr.Dataset(moving)})
+    worst_rhat = {name: float(v.max()) for name, v in rhat(tree).items()}
+    worst_ess = {name: float(v.min()) for name, v in ess(tree).items()}
     stuck = {k: round(v, 2) for k, v in worst_rhat.items() if v > _RHAT_LIMIT}
     few = {k: round(v) for k, v in worst_ess.items() if v / sizes["chain"] < _ESS_LIMIT}
     if stuck:

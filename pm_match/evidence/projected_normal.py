@@ -432,6 +432,11 @@ class DomainData:
         assert self.observed is not None
         return self.observed.astype(np.float64)
 
+    @cached_property
+    def sum_of_squares(self) -> float:
+        """Sum of the squared observed values (not by BLAS, whose sums depend on its threads)."""
+        return float(np.square(self.values).sum())
+
     @property
     def n_values(self) -> int:
         """Number of observed values."""
@@ -464,7 +469,7 @@ class ProjectedNormalEvidence:
         self.truncation = truncation
         self.n_factors = n_factors
         self.n_values = sum(domain.n_values for domain in self.domains)
-        self.sum_of_squares = float(sum(np.vdot(d.values, d.values) for d in self.domains))
+        self.sum_of_squares = sum(domain.sum_of_squares for domain in self.domains)
         self._patterns = [domain.patterns() for domain in self.domains]
         self._members, unit_pattern = self._unit_patterns()
         self.term = self._allocate(unit_pattern)

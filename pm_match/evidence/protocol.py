@@ -19,7 +19,6 @@ against, and a `draw` of the parameters that it integrates out from their exact 
 from collections.abc import Callable
 from inspect import signature
 
-from numba import types
 from numba.extending import overload
 
 from pm_match.kernels import INLINED
@@ -38,7 +37,7 @@ def implements(function: Callable, kind: type) -> Callable:
 
     def register(implementation: Callable) -> Callable:
         def resolve(term, *args):
-            if isinstance(term, types.NamedTuple) and term.instance_class is kind:
+            if getattr(term, "instance_class", None) is kind:
                 return implementation
             return None
 

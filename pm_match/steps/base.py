@@ -10,9 +10,11 @@ from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import CategoricalRV
 
 from pm_match.structure import (
+    WEIGHTS,
     ProjectedPartition,
     Structure,
     UnservedModelError,
@@ -183,7 +185,8 @@ class PartitionStep(BlockedStep):
             if _looks_like_ours(var):
                 warnings.warn(
                     f"pm_match cannot see the model that {var.name!r} belongs to, and leaves it to "
-                    "PyMC: call pm.sample() inside `with model:`, or call pm_match.sample().",
+                    "PyMC. If it is a matching model, call pm.sample() inside `with model:`, or call "
+                    "pm_match.sample().",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -197,5 +200,11 @@ class PartitionStep(BlockedStep):
 
 
 def _looks_like_ours(variable) -> bool:
+    """Whether a variable is an assignment over random weights: all that shows without its model."""
     node = getattr(variable, "owner", None)
-    return node is not None and isinstance(node.op, CategoricalRV)
+    if node is None or not isinstance(node.op, CategoricalRV):
+        return False
+    return any(
+        v.owner is not None and isinstance(v.owner.op, WEIGHTS)
+        for v in ancestors([node.inputs[-1]])
+    )

@@ -75,7 +75,7 @@ class ProjectionMAP(PartitionStep):
         data = [domain.data for domain in partition.domains]
         clusters = ClusterSums.of(data, labels, partition.truncation)
         n_values = sum(domain.n_values for domain in data)
-        squares = sum(np.vdot(domain.values, domain.values) for domain in data)
+        squares = sum(domain.sum_of_squares for domain in data)
         objective = ProjectionObjective(
             clusters,
             hyper.shape + 0.5 * n_values,

@@ -1,0 +1,71 @@
+"""Who depends on whom in a declared model."""
+
+from collections.abc import Iterable
+
+from pymc.model.core import Model
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import walk
+
+
+class Refusal(Exception):
+    """Why a partition is not served, in words that name the variable."""
+
+
+class Ancestry:
+    """Direct dependence between the random variables and potentials of a model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    """
+
+    def __init__(self, model: Model):
+        self._random = set(model.basic_RVs)
+        self.parents = {
+            rv: self.of(rv.owner.inputs) for rv in model.basic_RVs if rv.owner is not None
+        }
+        self.parents |= {potential: self.of([potential]) for potential in model.potentials}
+
+    def of(self, variables: Iterable[Variable]) -> set[Variable]:
+        """Return the random variables that `variables` depend on directly."""
+
+        def expand(variable):
+            if variable in self._random or variable.owner is None:
+                return None
+            return variable.owner.inputs
+
+        return {v for v in walk(list(variables), expand) if v in self._random}
+
+    def children(self, rv: Variable) -> list[Variable]:
+        """Return the random variables and potentials that depend on `rv` directly."""
+        return [v for v, parents in self.parents.items() if rv in parents]
+
+    def only_children(self, rv: Variable, expected: Iterable[Variable]) -> None:
+        """Refuse if anything but `expected` depends on `rv`."""
+        expected = list(expected)
+        others = [v for v in self.children(rv) if v not in expected]
+        if others:
+            raise Refusal(
+                f"{names(others)} depends on {rv.name!r} too, which could then not be integrated out"
+            )
+
+
+def mean(rv: Variable) -> Variable:
+    """Return the mean of a normal variable."""
+    return rv.owner.op.dist_params(rv.owner)[0]
+
+
+def scale(rv: Variable) -> Variable:
+    """Return the standard deviation of a normal variable."""
+    return rv.owner.op.dist_params(rv.owner)[1]
+
+
+def kind(rv: Variable) -> str:
+    """Return the name of a variable's distribution, as a user knows it."""
+    printed = getattr(rv.owner.op, "_print_name", None)
+    return printed[0] if printed else type(rv.owner.op).__name__.removesuffix("RV")
+
+
+def names(variables: Iterable[Variable]) -> str:
+    """List variables for a message."""
+    return ", ".join(sorted(repr(v.name) for v in variables))

@@ -1,0 +1,32 @@
+"""Compiled kernels: what may be kept on disk, and when it is thrown away."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import typeof
+
+from pm_match import kernels
+from pm_match.partition.sweep import new_partition, sweep
+
+
+class Elsewhere(NamedTuple):
+    values: np.ndarray
+
+
+def test_terms_from_elsewhere_are_not_kept_on_disk(tmp_path):
+    cache = kernels._PackageCache(str(tmp_path), "kernel", (1, 1))
+    ours = (typeof(new_partition(np.ones(3, int), 4)),)
+    theirs = (typeof((Elsewhere(np.zeros(3)),)),)
+    cache.save((theirs, "cpu"), b"code")
+    assert list(cache._load_index()) == []
+    cache.save((ours, "cpu"), b"code")
+    assert len(cache._load_index()) == 1
+    assert cache.load((ours, "cpu")) is not None
+    edited = kernels._PackageCache(str(tmp_path), "kernel", (2, 1))
+    assert edited.load((ours, "cpu")) is None
+
+
+def test_the_stamp_covers_every_kernel_file():
+    names = {file.name for file in kernels._FILES}
+    assert {"sweep.py", "stick_breaking.py", "projected_normal.py", "cholesky.py"} <= names
+    assert sweep._cache._cache_file._source_stamp == kernels._STAMP

@@ -1,0 +1,255 @@
+"""`pmm.sample`, and our steps under PyMC's own: reproducible, composable, honest about convergence."""
+
+import logging
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pm_match as pmm
+from pm_match.partition.units import units
+from pm_match.sampling import convergence_warnings
+from tests.tiny import tiny_data, tiny_model
+
+# Three clusters for six objects: these draws do fill the truncation, and tests below say where.
+pytestmark = pytest.mark.filterwarnings("ignore:the draws fill the truncation")
+QUIET = {"progressbar": False, "quiet": True}
+
+
+def draw(model, seed=1, draws=20, tune=5, **kwargs):
+    with model:
+        return pmm.sample(draws, tune=tune, random_seed=seed, **(QUIET | {"chains": 2} | kwargs))
+
+
+def same(one, other):
+    return all(
+        np.array_equal(one["posterior"][name], other["posterior"][name])
+        for name in one["posterior"].data_vars
+    )
+
+
+@pytest.fixture(scope="module")
+def normal():
+    return tiny_model(missing=True)
+
+
+@pytest.fixture(scope="module")
+def one_core(normal):
+    return draw(normal, cores=1)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_draws_do_not_depend_on_processes(normal, one_core, context):
+    assert same(one_core, draw(normal, cores=2, mp_ctx=context))
+
+
+def test_projections_by_map_do_not_depend_on_processes():
+    model = tiny_model(projection="map", linked=True)
+    assert same(draw(model, cores=1), draw(model, cores=2))
+
+
+def test_same_seed_same_draws(normal, one_core):
+    assert same(one_core, draw(normal, cores=1))
+    assert not same(one_core, draw(normal, cores=1, seed=2))
+
+
+def test_chains_differ(one_core):
+    first, second = one_core["posterior"].isel(chain=0), one_core["posterior"].isel(chain=1)
+    for name in ("precision", "latent", "projection_a", "weights"):
+        assert not np.array_equal(first[name], second[name])
+
+
+def test_form_of_the_result(one_core):
+    posterior, stats = one_core["posterior"], one_core["sample_stats"]
+    assert posterior["cluster_a"].dims == ("chain", "draw", "a_object")
+    assert posterior["projection_b"].dims == ("chain", "draw", "b_feature", "factor")
+    assert posterior.attrs["projections"] == "drawn"
+    assert set(stats.data_vars) >= {"log_joint", "n_occupied", "moved", "swap_accepted"}
+    for chain in range(2):
+        for step in range(20):
+            labels = posterior.isel(chain=chain, draw=step)
+            occupied = set(labels["cluster_a"].values) | set(labels["cluster_b"].values)
+            assert len(occupied) == stats["n_occupied"].isel(chain=chain, draw=step)
+
+
+def test_plain_pm_sample_inside_the_model_chooses_our_steps(normal):
+    with normal:
+        idata = pm.sample(10, tune=0, chains=1, random_seed=0, **QUIET)
+    assert "log_joint" in idata["sample_stats"]
+    assert "tree_depth" not in idata["sample_stats"]
+
+
+def test_settings_reach_the_step_by_its_name(normal):
+    with normal:
+        pm.sample(2, tune=0, chains=1, random_seed=0, cluster_gibbs={"n_sweeps": 2}, **QUIET)
+
+
+def test_steps_given_by_hand_are_used(normal):
+    with normal:
+        step = pmm.ClusterGibbs([normal["cluster_a"]], n_sweeps=3)
+        ours = pmm.steps(given=[step])
+    assert [type(s) for s in ours] == [pmm.ProjectionGibbs]
+    idata = draw(normal, step=step, cores=1)
+    assert "log_joint" in idata["sample_stats"]
+
+
+def test_observed_by_pm_observe():
+    data = tiny_data()
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", alpha=1.0, K=2)
+        tau = pm.Gamma("precision", 2.0, 1.5)
+        z = pm.Normal("latent", 0.0, tau=tau, shape=(3, 2))
+        s = pm.Categorical("cluster", p=weights, shape=3)
+        w = pm.Normal("projection", shape=(2, 2))
+        pm.Normal("x", z[s] @ w.T, tau=tau)
+    with pytest.raises(pmm.UnservedModelError, match="'x' is not observed"):
+        pmm.steps(model)
+    draw(pm.observe(model, {"x": data["a"]}), cores=1)
+
+
+def with_hyperprior():
+    data = tiny_data(n_objects=(12, 10))
+    with pm.Model() as model:
+        gamma = pm.Gamma("gamma", 4.0, 2.0)
+        weights = pm.StickBreakingWeights("weights", alpha=gamma, K=5)
+        tau = pm.Gamma("precision", 2.0, 1.5)
+        z = pm.Normal("latent", 0.0, tau=tau, shape=(6, 2))
+        for name, x in data.items():
+            s = pm.Categorical(f"cluster_{name}", p=weights, shape=len(x))
+            w = pm.Normal(f"projection_{name}", shape=(x.shape[1], 2))
+            pm.Normal(name, z[s] @ w.T, tau=tau, observed=x)
+    return model
+
+
+def test_a_free_hyperparameter_is_sampled_by_nuts_beside_our_steps():
+    model = with_hyperprior()
+    idata = draw(model, draws=800, tune=400, cores=1)
+    assert "tree_depth" in idata["sample_stats"]
+    # E[gamma | ...] against its conditional given the number of sticks and their lengths, averaged.
+    w = idata["posterior"]["weights"].values.reshape(-1, 6)
+    # p(gamma | w): Gamma(4 + 5, 2 - sum log(1 - v)), and the product of all 1 - v is the last weight.
+    expected = 9.0 / (2.0 - np.log(w[:, -1]))
+    gamma = idata["posterior"]["gamma"].values.ravel()
+    error = (gamma - expected).std() / np.sqrt(float(az.ess(idata["posterior"]["gamma"].values)))
+    assert abs((gamma - expected).mean()) < 4 * error
+    assert "gamma" in pmm.invariants(idata, model)
+
+
+def test_predictions_and_summaries_work_on_the_result(normal, one_core):
+    with normal:
+        prior = pm.sample_prior_predictive(20, random_seed=0)
+        predicted = pm.sample_posterior_predictive(one_core, random_seed=0, progressbar=False)
+        scored = pm.compute_log_likelihood(one_core.copy(), progressbar=False)
+    assert prior["prior"]["cluster_a"].shape == (1, 20, 3)
+    assert predicted["posterior_predictive"]["a_observed"].sizes["draw"] == 20
+    expected = np.isfinite(scored["log_likelihood"]["b_observed"])
+    assert bool(expected.all())
+    assert az.summary(one_core, var_names=["precision"]).shape[0] == 1
+
+
+def test_log_likelihood_is_that_of_the_draws(normal, one_core):
+    posterior = one_core["posterior"]
+    with normal:
+        scored = pm.compute_log_likelihood(one_core.copy(), progressbar=False)
+    last = posterior.isel(chain=1, draw=-1)
+    mean = last["latent"].values[last["cluster_a"].values] @ last["projection_a"].values.T
+    x = tiny_data(missing=True)["a"]
+    alpha = float(last["precision"])
+    expected = 0.5 * np.log(alpha / (2 * np.pi)) - 0.5 * alpha * (x - mean) ** 2
+    np.testing.assert_allclose(
+        scored["log_likelihood"]["a_observed"].isel(chain=1, draw=-1).values,
+        expected[~np.isnan(x)],
+        rtol=1e-9,
+    )
+
+
+def test_projections_by_map_say_so():
+    idata = draw(tiny_model(projection="map"), cores=1)
+    assert idata["posterior"].attrs["projections"] == "map"
+    assert "projection_log_joint" in idata["sample_stats"]
+
+
+def test_initial_points_are_overdispersed_and_keep_links():
+    model = tiny_model(linked=True, projection="map")
+    points = pmm.initial_points(model, 6, random_seed=3)
+    assert len({tuple(p["cluster_a"]) + tuple(p["cluster_b"]) for p in points}) > 1
+    for point in points:
+        assert point["cluster_a"][0] == point["cluster_a"][2] == point["cluster_b"][1]
+        assert 0 < np.abs(point["projection_a"]).max() < 0.1
+    again = pmm.initial_points(model, 6, random_seed=3)
+    for one, other in zip(points, again, strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    with pytest.raises(ValueError, match="chains must be at least 1, found 0"):
+        pmm.initial_points(model, 0)
+
+
+def test_initial_points_jitter_what_is_left_to_pymc():
+    model = with_hyperprior()
+    points = pmm.initial_points(model, 3, random_seed=0)
+    assert len({float(p["gamma"]) for p in points}) == 3
+
+
+def test_own_starts_are_taken(normal):
+    start = {"cluster_a": np.array([2, 1, 0]), "cluster_b": np.array([0, 0, 2])}
+    idata = draw(normal, initvals=start, draws=1, tune=0, cores=1)
+    assert idata["posterior"].sizes["chain"] == 2
+
+
+def test_a_filled_truncation_is_said():
+    rng = np.random.default_rng(0)
+    x = np.repeat(10.0 * rng.normal(size=(4, 3)), 10, axis=0) + rng.normal(size=(40, 3))
+    model = pmm.models.projected_clusters({"a": x}, n_factors=2, n_clusters=3, projection="normal")
+    with pytest.warns(UserWarning, match=r"fill the truncation: all 3 clusters of 'weights'"):
+        draw(model, draws=200, tune=100, cores=1)
+
+
+def test_a_part_left_to_pymc_is_said():
+    model = tiny_model()
+    with model:
+        p = pm.Dirichlet("p", np.ones(2))
+        k = pm.Categorical("k", p=p, shape=3)
+        pm.Poisson("counts", 1.0 + k, observed=[1, 2, 4])
+        with pytest.warns(UserWarning, match=r"left to PyMC's own steps: k: 'counts' is a Poisson"):
+            idata = pmm.sample(5, tune=0, chains=1, random_seed=0, **QUIET)
+    assert "k" in idata["posterior"]
+
+
+def fake(log_joint, draws=300):
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(4, draws))
+    stats = {
+        "log_joint": (("chain", "draw"), noise + np.array(log_joint)[:, None]),
+        "n_occupied": (("chain", "draw"), np.full((4, draws), 3)),
+    }
+    posterior = {
+        "precision": (("chain", "draw"), rng.gamma(2.0, size=(4, draws))),
+        # Labels that never move: PyMC's own check would fire on them.
+        "cluster_a": (("chain", "draw", "n"), np.tile(np.arange(4)[:, None, None], (draws, 3))),
+    }
+    return xr.DataTree.from_dict(
+        {"posterior": xr.Dataset(posterior), "sample_stats": xr.Dataset(stats)}
+    )
+
+
+def test_convergence_is_judged_on_what_labels_do_not_change(normal):
+    assert convergence_warnings(fake([0, 0, 0, 0]), normal) == []
+    messages = [w.message for w in convergence_warnings(fake([0, 0, 0, 9]), normal)]
+    assert any("R-hat" in m and "log_joint" in m for m in messages)
+    assert any("effective sample size" in m for m in messages)
+
+
+def test_convergence_warnings_are_logged(normal, caplog):
+    with caplog.at_level(logging.INFO, logger="pymc"), normal:
+        pmm.sample(20, tune=0, chains=2, random_seed=0, progressbar=False, cores=1)
+    assert "too small to check convergence" in caplog.text
+
+
+def test_units_are_connected_components():
+    grouped = units(6, np.array([[0, 4], [4, 2], [1, 5]]))
+    assert grouped.of_object.tolist() == [0, 1, 0, 2, 0, 1]
+    assert grouped.size.tolist() == [3, 2, 1]
+    assert grouped.first.tolist() == [0, 1, 3]
+    np.testing.assert_array_equal(grouped.total(np.arange(6.0)), [6.0, 6.0, 3.0])
+    assert [m.tolist() for m in grouped.members()] == [[0, 2, 4], [1, 5], [3]]
