@@ -62,7 +62,7 @@ def entry(function: Callable) -> Any:
 
 
 def part(function: Callable) -> Any:
-    """Compile a function that only kernels call: no wrapper for Python, which takes long to make."""
+    """Compile a function that only kernels call: no wrapper for Python, slow to make."""
     return njit(**_PART)(function)
 
 

@@ -24,16 +24,17 @@ class MustLink(OpFromGraph):
 def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
     """Declare that objects of two or more assignments share their clusters.
 
-    The k-th entries of all the index vectors are in the same cluster. Links that overlap, here or in
-    another `must_link`, merge: what they connect shares one cluster. The declared log probability is
-    -inf off the constraint, and `ClusterGibbs` moves connected objects jointly.
+    The k-th entries of all the index vectors are in the same cluster. Links that overlap, here or
+    in another `must_link`, merge: what they connect shares one cluster. The declared log
+    probability is -inf off the constraint, and `ClusterGibbs` moves connected objects jointly.
 
     Parameters
     ----------
     name : str
         Name of the constraint in the model.
     linked : mapping
-        From assignments (variables or their names) to vectors of object positions, all of one length.
+        From assignments (variables or their names) to vectors of object positions, all of one
+        length.
 
     Returns
     -------
@@ -43,8 +44,8 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
     Raises
     ------
     ValueError
-        If there are fewer than two assignments, no entry, lengths that differ, or positions that are
-        not in the domain.
+        If there are fewer than two assignments, no entry, lengths that differ, or positions that
+        are not in the domain.
     TypeError
         If the positions are not whole numbers.
 
@@ -99,7 +100,7 @@ def _positions(name: str, variable, index, model) -> np.ndarray:
 
 
 def _log_probability(assignments: Sequence[Variable], positions: Sequence[np.ndarray]):
-    inner = [pt.vector(dtype=variable.dtype) for variable in assignments]
+    inner = [pt.vector(dtype=variable.type.dtype) for variable in assignments]
     at = [pt.lvector() for _ in positions]
     first, *others = [cluster[index] for cluster, index in zip(inner, at, strict=True)]
     together = pt.all([pt.all(pt.eq(first, other)) for other in others])

@@ -41,8 +41,8 @@ _ESS_LIMIT = 100
 def register() -> None:
     """Let a plain `pm.sample()` inside `with model:` choose our steps, for what they recognise.
 
-    PyMC takes the first of equally competent steps, and its own claim any Categorical: ours come first,
-    and decline every variable that is not part of a recognised model.
+    PyMC takes the first of equally competent steps, and its own claim any Categorical: ours come
+    first, and decline every variable that is not part of a recognised model.
     """
     for step in reversed(_STEPS):
         if step not in STEP_METHODS:
@@ -91,10 +91,10 @@ def initial_points(
 ) -> list[dict[str, NDArray]]:
     """Draw overdispersed starts, a different one for every chain.
 
-    PyMC starts all chains at the same point when any step is not NUTS, with every object in the first
-    cluster. Here each chain gets labels drawn uniformly (linked objects share theirs), and projections
-    drawn from their normal prior or, where that is flat, small noise. Variables that our steps do not
-    serve start jittered, as PyMC does for NUTS.
+    PyMC starts all chains at the same point when any step is not NUTS, with every object in the
+    first cluster. Here each chain gets labels drawn uniformly (linked objects share theirs), and
+    projections drawn from their normal prior or, where that is flat, small noise. Variables that
+    our steps do not serve start jittered, as PyMC does for NUTS.
 
     Parameters
     ----------
@@ -166,15 +166,17 @@ def sample(
     compute_convergence_checks: bool = True,
     **kwargs: Any,
 ) -> xr.DataTree:
-    """Sample a matching model: `pm.sample` with our steps, dispersed starts and checks fit for labels.
+    """Sample a matching model.
+
+    This is `pm.sample` with our steps, dispersed starts, and convergence checks fit for labels.
 
     Takes the arguments of `pm.sample`. What differs:
 
     - our steps sample what they serve (see `steps`), PyMC's own the rest;
     - chains start at `initial_points`, unless `initvals` says otherwise;
-    - labels mean nothing across draws and chains, so convergence is judged on quantities that do not
-      depend on them: the collapsed log joint, the number of occupied clusters, the precision, and every
-      variable that our steps do not draw;
+    - labels mean nothing across draws and chains, so convergence is judged on quantities that do
+      not depend on them: the collapsed log joint, the number of occupied clusters, the precision,
+      and every variable that our steps do not draw;
     - there are four chains by default, as these checks need.
 
     Parameters
@@ -196,8 +198,9 @@ def sample(
     Returns
     -------
     DataTree
-        As from `pm.sample`. ``posterior.attrs["projections"]`` says how projections were found: ``"map"``
-        makes the chain the papers' stochastic EM, ``"drawn"`` a Markov chain Monte Carlo sample.
+        As from `pm.sample`. ``posterior.attrs["projections"]`` says how projections were found:
+        ``"map"`` makes the chain the papers' stochastic EM, ``"drawn"`` a Markov chain Monte Carlo
+        sample.
 
     Raises
     ------
@@ -253,8 +256,8 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     Returns
     -------
     Dataset
-        The collapsed log joint, the number of occupied clusters, precisions, and all free variables that
-        our steps do not draw.
+        The collapsed log joint, the number of occupied clusters, precisions, and all free variables
+        that our steps do not draw.
     """
     model = modelcontext(model)
     posterior, stats = idata["posterior"], idata["sample_stats"]
@@ -293,9 +296,9 @@ def convergence_warnings(idata: xr.DataTree, model: Model) -> list[SamplerWarnin
     few = {k: round(v) for k, v in worst_ess.items() if v / sizes["chain"] < _ESS_LIMIT}
     if stuck:
         message = (
-            f"R-hat is larger than {_RHAT_LIMIT} for {stuck}: the chains have not agreed. Chains of "
-            "a matching model that settle in different modes do not mix by being longer; compare "
-            "their log_joint."
+            f"R-hat is larger than {_RHAT_LIMIT} for {stuck}: the chains have not agreed. Chains "
+            "of a matching model that settle in different modes do not mix by being longer; "
+            "compare their log_joint."
         )
         found.append(SamplerWarning(WarningType.CONVERGENCE, message, "warn", extra=stuck))
     if few:

@@ -1,4 +1,4 @@
-"""The MAP step's objective: its value against the plain formula, its gradient against differences."""
+"""The MAP step's objective: value against the plain formula, gradient against differences."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`pmm.sample`, and our steps under PyMC's own: reproducible, composable, honest about convergence."""
+"""`pmm.sample`, and our steps under PyMC's own: reproducible, composable, honest."""
 
 import logging
 
@@ -129,7 +129,8 @@ def test_a_free_hyperparameter_is_sampled_by_nuts_beside_our_steps():
     assert "tree_depth" in idata["sample_stats"]
     # E[gamma | ...] against its conditional given the number of sticks and their lengths, averaged.
     w = idata["posterior"]["weights"].values.reshape(-1, 6)
-    # p(gamma | w): Gamma(4 + 5, 2 - sum log(1 - v)), and the product of all 1 - v is the last weight.
+    # p(gamma | w): Gamma(4 + 5, 2 - sum log(1 - v)), and the product of all 1 - v is the last
+    # weight.
     expected = 9.0 / (2.0 - np.log(w[:, -1]))
     gamma = idata["posterior"]["gamma"].values.ravel()
     error = (gamma - expected).std() / np.sqrt(float(az.ess(idata["posterior"]["gamma"].values)))

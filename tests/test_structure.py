@@ -298,8 +298,8 @@ def test_projections_of_other_priors_are_left_to_pymc():
     assert kinds == [pmm.ClusterGibbs]
     with pytest.raises(UnservedModelError, match=r"'projection_a' is a Laplace; expected Flat or"):
         pmm.ProjectionGibbs([model["projection_a"]], model=model)
+    normal = declare()
     with pytest.raises(UnservedModelError, match=r"prior is not pm\.Flat"):
-        normal = declare()
         pmm.ProjectionMAP([normal["projection_a"]], model=normal)
 
 

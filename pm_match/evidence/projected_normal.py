@@ -3,27 +3,30 @@ r"""Projected normal evidence: feature vectors as noisy projections of a shared 
 .. math:: x_{dn} \sim N(W_d z_{s_{dn}}, \alpha^{-1} I), \quad z_j \sim N(0, (\alpha r)^{-1} I),
           \quad \alpha \sim \mathrm{Gamma}(a, b)
 
-with :math:`z` and :math:`\alpha` integrated out (Iwata, Hirao & Ueda 2016, eq. 4-8; 23-26 with missing
-values). The term sees the data of a unit only through its Gram matrix :math:`G = \sum W^\top W` (over
-the rows of :math:`W` that are observed), :math:`h = \sum W^\top x` and :math:`\sum x^\top x`. A cluster
-is its precision :math:`C_j^{-1} = rI + \sum G` and its linear part :math:`m_j = \sum h`, with
-:math:`\mu_j = C_j m_j` and :math:`q_j = m_j^\top C_j m_j`; all clusters share one scalar,
+with :math:`z` and :math:`\alpha` integrated out (Iwata, Hirao & Ueda 2016, eq. 4-8; 23-26 with
+missing values). The term sees the data of a unit only through its Gram matrix :math:`G = \sum
+W^\top W` (over the rows of :math:`W` that are observed), :math:`h = \sum W^\top x` and :math:`\sum
+x^\top x`. A cluster is its precision :math:`C_j^{-1} = rI + \sum G` and its linear part :math:`m_j
+= \sum h`, with :math:`\mu_j = C_j m_j` and :math:`q_j = m_j^\top C_j m_j`; all clusters share one
+scalar,
 
 .. math:: b' = b + \tfrac12 \sum x^\top x - \tfrac12 \sum_j q_j .
 
-A unit that joins cluster :math:`j` raises :math:`q_j` by :math:`\Delta_j`, and its log predictive is, up to
-what is common to all clusters (eq. 13-17, with the factor :math:`r^{K/2}` that a new cluster brings),
+A unit that joins cluster :math:`j` raises :math:`q_j` by :math:`\Delta_j`, and its log predictive
+is, up to what is common to all clusters (eq. 13-17, with the factor :math:`r^{K/2}` that a new
+cluster brings),
 
 .. math:: \tfrac12 \log \frac{|C_{j+}|}{|C_j|} - a' \log\left(1 - \frac{\Delta_j}{2 b'_0}\right) .
 
-Units with the same Gram matrix share a *pattern* (one a domain when nothing is missing). For a pattern
-that many units share, :math:`\Delta_j` is a plain dot product: with :math:`C_{j+} = (C_j^{-1} + G)^{-1}`,
+Units with the same Gram matrix share a *pattern* (one a domain when nothing is missing). For a
+pattern that many units share, :math:`\Delta_j` is a plain dot product: with :math:`C_{j+} =
+(C_j^{-1} + G)^{-1}`,
 
 .. math:: \Delta_j = h^\top C_{j+} h + 2 (C_{j+} m_j)^\top h + (m_j^\top C_{j+} m_j - q_j)
 
-is linear in the K(K+1)/2 products of :math:`h`, in :math:`h`, and in 1, with coefficients that are kept
-until cluster :math:`j` changes. The coefficients of all clusters lie side by side, so that one pass of
-fused multiply-adds scores a unit against every cluster.
+is linear in the K(K+1)/2 products of :math:`h`, in :math:`h`, and in 1, with coefficients that are
+kept until cluster :math:`j` changes. The coefficients of all clusters lie side by side, so that one
+pass of fused multiply-adds scores a unit against every cluster.
 """
 
 from dataclasses import dataclass
@@ -35,8 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.evidence import protocol
-from pm_match.evidence.protocol import implements
 from pm_match.evidence.cholesky import factorise, invert, solve_lower, solve_upper
+from pm_match.evidence.protocol import implements
 from pm_match.kernels import entry, inlined, part
 from pm_match.partition.sweep import capacity
 from pm_match.partition.units import Units
@@ -224,7 +227,7 @@ def _coefficients(term, slot, out):
 
 @inlined
 def _products(vector, out):
-    """The quadratic features of `vector` (K,) that the coefficients multiply."""
+    """Fill `out` with the quadratic features of `vector` (K,) that coefficients multiply."""
     n_factors = vector.shape[0]
     place = 0
     for k in range(n_factors):
@@ -239,7 +242,7 @@ def _products(vector, out):
 
 @inlined
 def _leave(term, unit, own):
-    """What taking `unit` out of slot `own` leaves: (drop in q, half the log determinant ratio)."""
+    """Take `unit` out of slot `own`, in thought: return the drop in q, and half the log ratio."""
     pattern = term.pattern[unit]
     n_factors = term.linear.shape[1]
     h = term.projected[unit]

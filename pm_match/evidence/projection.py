@@ -1,9 +1,9 @@
 r"""Projections given an assignment: the collapsed objective that MAP climbs, and the Gibbs draw.
 
 Both see the data of the projected normal term only through each cluster's sums and counts *per
-feature*, :math:`S_{jm} = \sum_{n \in j} h_{nm} x_{nm}` and :math:`N_{jm} = \sum_{n \in j} h_{nm}`, where
-:math:`h` marks what is observed. All domains' features stand one below the other in one matrix
-:math:`W` with rows :math:`w_m`.
+feature*, :math:`S_{jm} = \sum_{n \in j} h_{nm} x_{nm}` and :math:`N_{jm} = \sum_{n \in j} h_{nm}`,
+where :math:`h` marks what is observed. All domains' features stand one below the other in one
+matrix :math:`W` with rows :math:`w_m`.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ def climb(w, sums, counts, shape, rate, r, precision, linear, work, vectors, gra
     .. math:: -\sum_j N_{jm} \left(C_j + \tfrac{a'}{b'} \mu_j \mu_j^\top\right) w_m
               + \tfrac{a'}{b'} \sum_j S_{jm} \mu_j .
 
-    With nothing missing this is eq. (18). Eq. (27), for missing values, counts objects where it must
-    count each feature's observed values, as here.
+    With nothing missing this is eq. (18). Eq. (27), for missing values, counts objects where it
+    must count each feature's observed values, as here.
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ class ProjectionObjective:
 def draw_projection(rng, clusters: ClusterSums, latent, alpha, mean, precision):
     r"""Draw projections under independent normal priors from their exact conditional.
 
-    Row :math:`m` is normal with precision :math:`A_m = \mathrm{diag}(\tau_m) + \alpha \sum_j N_{jm} z_j
-    z_j^\top` and mean :math:`A_m^{-1} (\tau_m \circ \mu_m + \alpha \sum_j S_{jm} z_j)`.
+    Row :math:`m` is normal with precision :math:`A_m = \mathrm{diag}(\tau_m) + \alpha \sum_j N_{jm}
+    z_j z_j^\top` and mean :math:`A_m^{-1} (\tau_m \circ \mu_m + \alpha \sum_j S_{jm} z_j)`.
 
     Parameters
     ----------

@@ -1,19 +1,19 @@
 """The protocol of evidence: what the one Gibbs kernel asks of a data type.
 
 A *term* is what one group of observed variables says about an assignment. It is a `NamedTuple` of
-arrays, so that numba can take a tuple of different terms and compile one sweep for them; each of the
-functions below is implemented for it by `numba.extending.overload` in the term's own file.
+arrays, so that numba can take a tuple of different terms and compile one sweep for them; each of
+the functions below is implemented for it by `numba.extending.overload` in the term's own file.
 
 Clusters that hold something sit in *slots* 1 ... n_slots - 1, in no order and without gaps; slot 0
-stands for any empty cluster (they all score alike, so it is scored once). A *unit* is one object, or a
-group of linked objects that move together.
+stands for any empty cluster (they all score alike, so it is scored once). A *unit* is one object,
+or a group of linked objects that move together.
 
-The kernel does not remove a unit before it scores it: `score` answers *as if* the unit were out of its
-own cluster. A settled sweep, in which most units stay where they are, then changes no state at all,
-and what a term has cached for each cluster stays valid.
+The kernel does not remove a unit before it scores it: `score` answers *as if* the unit were out of
+its own cluster. A settled sweep, in which most units stay where they are, then changes no state at
+all, and what a term has cached for each cluster stays valid.
 
-In Python, next to its NamedTuple, a term also has a slow plain `log_marginal` that the tests hold these
-against, and a `draw` of the parameters that it integrates out from their exact conditional.
+In Python, next to its NamedTuple, a term also has a slow plain `log_marginal` that the tests hold
+these against, and a `draw` of the parameters that it integrates out from their exact conditional.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def implements(function: Callable, kind: type) -> Callable:
 
         # numba matches the signature of `resolve` with the implementation's, name by name.
         resolve.__signature__ = signature(implementation)  # type: ignore[attr-defined]
-        overload(function, jit_options=INLINED, strict=False)(resolve)
+        overload(function, jit_options=INLINED, strict=False)(resolve)  # type: ignore[arg-type]
         return implementation
 
     return register

@@ -1,4 +1,4 @@
-"""The papers' models, declared: each file is one, and the example from which to write a variation."""
+"""The papers' models, declared: each file is one, and the example for a variation of it."""
 
 from pm_match.models.projected_clusters import projected_clusters
 

@@ -25,8 +25,8 @@ def projected_clusters(
 ) -> pm.Model:
     r"""Declare the many-to-many matching model of Iwata, Hirao & Ueda (2016).
 
-    Objects of all domains share clusters; every cluster has a latent vector, and every domain its own
-    projection of it:
+    Objects of all domains share clusters; every cluster has a latent vector, and every domain its
+    own projection of it:
 
     .. math::
 
@@ -37,9 +37,9 @@ def projected_clusters(
     Parameters
     ----------
     domains : mapping
-        From names to tables of objects by features: arrays, data frames, data arrays or sparse matrices,
-        of any sizes. Row and column labels become coords. NaN and masked values are missing, and are
-        imputed in PyMC's way.
+        From names to tables of objects by features: arrays, data frames, data arrays or sparse
+        matrices, of any sizes. Row and column labels become coords. NaN and masked values are
+        missing, and are imputed in PyMC's way.
     n_factors : int, default 5
         K, the dimension of the latent vectors.
     n_clusters : int, default 25
@@ -51,17 +51,17 @@ def projected_clusters(
     latent_precision : float, default 1.0
         r, the latent vectors' precision over that of the noise.
     projection : {"map", "normal"}, default "map"
-        Whether projections are flat and found by MAP sub-steps (the paper's stochastic EM), or standard
-        normal and sampled.
+        Whether projections are flat and found by MAP sub-steps (the paper's stochastic EM), or
+        standard normal and sampled.
     links : mapping or sequence of mappings, optional
-        Objects known to share a cluster: from domain names to positions, the k-th entries of which belong
-        together. Several mappings may name different domains. See `must_link`.
+        Objects known to share a cluster: from domain names to positions, the k-th entries of which
+        belong together. Several mappings may name different domains. See `must_link`.
 
     Returns
     -------
     pymc.Model
-        With the variables `weights`, `precision`, `latent`, and `cluster_<name>`, `projection_<name>` and
-        `<name>` for every domain.
+        With the variables `weights`, `precision`, `latent`, and `cluster_<name>`,
+        `projection_<name>` and `<name>` for every domain.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 r"""The prior of an assignment under truncated stick-breaking, with the weights integrated out.
 
-Sticks :math:`v_l \sim \mathrm{Beta}(a_l, b_l)` for :math:`l < T - 1` and :math:`v_{T-1} = 1` give the
-weights :math:`w_l = v_l \prod_{k<l} (1 - v_k)`. With :math:`N_l` objects in cluster :math:`l` and
-:math:`N_{>l}` in the later ones,
+Sticks :math:`v_l \sim \mathrm{Beta}(a_l, b_l)` for :math:`l < T - 1` and :math:`v_{T-1} = 1` give
+the weights :math:`w_l = v_l \prod_{k<l} (1 - v_k)`. With :math:`N_l` objects in cluster :math:`l`
+and :math:`N_{>l}` in the later ones,
 
 .. math:: p(s) = \prod_{l < T-1} \frac{B(a_l + N_l,\; b_l + N_{>l})}{B(a_l, b_l)}
 

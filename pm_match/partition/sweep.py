@@ -72,7 +72,7 @@ class Partition(NamedTuple):
 
 
 def capacity(truncation: int) -> int:
-    """Slots to allocate for a `truncation`: whole vectors of 8, so that inner loops have no tail."""
+    """Slots for a `truncation`: whole vectors of 8, so that inner loops have no tail."""
     return -(-(truncation + 1) // 8) * 8
 
 

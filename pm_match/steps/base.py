@@ -34,7 +34,8 @@ class PartitionStepState(StepMethodState):
 class PartitionStep(BlockedStep):
     """A step on the variables of one recognised partition.
 
-    Subclasses say which variables of a `Structure` they serve (`served`) and how they `update` a point.
+    Subclasses say which variables of a `Structure` they serve (`served`) and how they `update` a
+    point.
     """
 
     _state_class = PartitionStepState
@@ -169,7 +170,7 @@ class PartitionStep(BlockedStep):
     def write_missing(self, rng, point, labels, projections, alpha, latent) -> None:
         """Draw the missing values given all else, and write them."""
         for domain, label, w in zip(self.partition.domains, labels, projections, strict=True):
-            if domain.missing is None:
+            if domain.missing is None or domain.data.observed is None:
                 continue
             row, column = np.nonzero(~domain.data.observed)
             mean = np.einsum("ik,ik->i", latent[label[row]], w[column])
@@ -185,8 +186,8 @@ class PartitionStep(BlockedStep):
             if _looks_like_ours(var):
                 warnings.warn(
                     f"pm_match cannot see the model that {var.name!r} belongs to, and leaves it to "
-                    "PyMC. If it is a matching model, call pm.sample() inside `with model:`, or call "
-                    "pm_match.sample().",
+                    "PyMC. If it is a matching model, call pm.sample() inside `with model:`, "
+                    "or call pm_match.sample().",
                     UserWarning,
                     stacklevel=2,
                 )

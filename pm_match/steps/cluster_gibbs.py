@@ -1,5 +1,7 @@
 """Collapsed Gibbs sweeps over a partition, and exact draws of all that they integrate out."""
 
+from typing import Any, ClassVar
+
 import numpy as np
 from pymc.blocking import PointType, StatsType
 from rich.progress import TextColumn
@@ -14,18 +16,18 @@ from pm_match.structure import ProjectedPartition, UnservedModelError
 
 
 class ClusterGibbs(PartitionStep):
-    r"""Draw the assignments of all objects, then the weights, latent vectors, precision and missing values.
+    r"""Draw the assignments of all objects, and then all that was integrated out to do so.
 
-    One step is a blocked update of the declared posterior: `n_sweeps` collapsed Gibbs sweeps and label
-    swaps with weights, latent vectors, precision and missing values integrated out (Iwata, Hirao &
-    Ueda 2016, eq. 11-17 and 20-26, for truncated weights), then one draw of those from their exact
-    conditional (eq. 9 and 10). Objects linked by `must_link` move jointly.
+    One step is a blocked update of the declared posterior: `n_sweeps` collapsed Gibbs sweeps and
+    label swaps with weights, latent vectors, precision and missing values integrated out (Iwata,
+    Hirao & Ueda 2016, eq. 11-17 and 20-26, for truncated weights), then one draw of those from
+    their exact conditional (eq. 9 and 10). Objects linked by `must_link` move jointly.
 
     Parameters
     ----------
     vars : sequence of variables
-        Any of the partition's assignments (or other variables that go with them); the step serves all
-        that belong together.
+        Any of the partition's assignments (or other variables that go with them); the step serves
+        all that belong together.
     n_sweeps : int, default 1
         Sweeps a step.
     model : pymc.Model, optional
@@ -40,15 +42,16 @@ class ClusterGibbs(PartitionStep):
 
     Notes
     -----
-    Sampler statistics: `log_joint`, the collapsed log joint of data and assignments given projections
-    and hyperparameters; `n_occupied`, the clusters that hold something; `moved`, the fraction of objects
-    that changed their cluster; `swap_accepted`, the fraction of label swaps that were accepted.
+    Sampler statistics: `log_joint`, the collapsed log joint of data and assignments given
+    projections and hyperparameters; `n_occupied`, the clusters that hold something; `moved`, the
+    fraction of objects that changed their cluster; `swap_accepted`, the fraction of label swaps
+    that were accepted.
 
     A chain that starts with everything in one cluster (PyMC's default start) is dispersed first.
     """
 
     name = "cluster_gibbs"
-    stats_dtypes_shapes = {  # noqa: RUF012
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "log_joint": (np.float64, []),
         "n_occupied": (np.int64, []),
         "moved": (np.float64, []),
@@ -127,13 +130,14 @@ class ClusterGibbs(PartitionStep):
         truncation = self.partition.truncation
         if labels.min() < 0 or labels.max() >= truncation:
             raise ValueError(
-                f"labels of {', '.join(repr(d.assignment) for d in self.partition.domains)} must be "
-                f"in 0 ... {truncation - 1}, found {labels.min()} to {labels.max()}."
+                f"labels of {', '.join(repr(d.assignment) for d in self.partition.domains)} must "
+                f"be in 0 ... {truncation - 1}, found {labels.min()} to {labels.max()}."
             )
         first = self._units.first[self._units.of_object]
         if not np.array_equal(labels, labels[first]):
             raise UnservedModelError(
-                "the start contradicts must_link: objects that are linked start in different clusters."
+                "the start contradicts must_link: objects that are linked start in "
+                "different clusters."
             )
         if np.all(labels == labels[0]):
             labels = random_labels(self.rng, self._units, truncation)

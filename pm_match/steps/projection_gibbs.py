@@ -10,15 +10,18 @@ from pm_match.structure import ProjectedPartition, Structure, natural_function
 
 
 class ProjectionGibbs(PartitionStep):
-    r"""Draw the projections from their exact conditional given assignments, latent vectors and precision.
+    r"""Draw the projections from their exact conditional.
 
-    Rows are independent given the latent vectors: :math:`w_m \sim N(A_m^{-1} b_m, A_m^{-1})` (see
-    `evidence.projection.draw_projection`). Missing values are integrated out, and redrawn afterwards.
+    What is given are assignments, latent vectors, precision and hyperparameters. Rows are then
+    independent, :math:`w_m \sim N(A_m^{-1} b_m, A_m^{-1})` (see
+    `evidence.projection.draw_projection`). Missing values are integrated out, and redrawn
+    afterwards.
 
     Parameters
     ----------
     vars : sequence of variables
-        Projections, declared with `pm.Normal` (any mean and scale, which may have priors of their own).
+        Projections, declared with `pm.Normal` (any mean and scale, which may have priors of their
+        own).
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional

@@ -1,8 +1,9 @@
 """MAP sub-steps on projections that have no prior: the M-step of the papers' stochastic EM."""
 
+from typing import Any, ClassVar
+
 import numpy as np
 from pymc.blocking import PointType, StatsType
-from scipy.optimize import minimize
 
 from pm_match.evidence.projection import ClusterSums, ProjectionObjective
 from pm_match.steps.base import PartitionStep
@@ -12,10 +13,11 @@ from pm_match.structure import ProjectedPartition, Structure
 class ProjectionMAP(PartitionStep):
     """Climb the collapsed log joint in the projections, a few quasi-Newton iterations a step.
 
-    The chain is then the papers' stochastic EM: exact draws of everything else, given projections that
-    follow their maximum. Few iterations a step do better than many: an early, fully fitted projection
-    locks the matching of the moment in. Latent vectors, precision and missing values, which the objective
-    integrates out, are redrawn given the new projections, so that the point stays consistent.
+    The chain is then the papers' stochastic EM: exact draws of everything else, given projections
+    that follow their maximum. Few iterations a step do better than many: an early, fully fitted
+    projection locks the matching of the moment in. Latent vectors, precision and missing values,
+    which the objective integrates out, are redrawn given the new projections, so that the point
+    stays consistent.
 
     Parameters
     ----------
@@ -35,12 +37,12 @@ class ProjectionMAP(PartitionStep):
 
     Notes
     -----
-    This maximises: it is not a Markov chain Monte Carlo kernel, and the chain's law is not the posterior
-    of the projections. Declare them with `pm.Normal` for that (see `ProjectionGibbs`).
+    This maximises: it is not a Markov chain Monte Carlo kernel, and the chain's law is not the
+    posterior of the projections. Declare them with `pm.Normal` for that (see `ProjectionGibbs`).
     """
 
     name = "projection_map"
-    stats_dtypes_shapes = {"projection_log_joint": (np.float64, [])}  # noqa: RUF012
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"projection_log_joint": (np.float64, [])}
 
     def __init__(self, vars, n_iterations: int = 2, **kwargs):
         if n_iterations < 1:
@@ -69,6 +71,9 @@ class ProjectionMAP(PartitionStep):
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
+        # SciPy's optimisers are slow to import: not before they are needed.
+        from scipy.optimize import minimize
+
         partition = self.partition
         hyper = partition.hyper(point)
         labels = self.labels(point)

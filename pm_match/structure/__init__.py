@@ -1,9 +1,9 @@
 """Reads a declared model: which variables form a partition, and which may be integrated out.
 
-Candidates are found by ancestry (who depends on whom); that they mean what they seem to mean is then
-checked *numerically*, on the declared log densities at random points, so that every way of writing the
-same model is accepted and no other model is. What is not recognised is refused with a reason that
-names the variable.
+Candidates are found by ancestry (who depends on whom); that they mean what they seem to mean is
+then checked *numerically*, on the declared log densities at random points, so that every way of
+writing the same model is accepted and no other model is. What is not recognised is refused with a
+reason that names the variable.
 """
 
 from weakref import WeakKeyDictionary

@@ -1,10 +1,13 @@
 """Who depends on whom in a declared model."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from pymc.model.core import Model
-from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import walk
+
+# A random variable (or potential) of a model: a named tensor variable.
+RV = Any
 
 
 class Refusal(Exception):
@@ -26,7 +29,7 @@ class Ancestry:
         }
         self.parents |= {potential: self.of([potential]) for potential in model.potentials}
 
-    def of(self, variables: Iterable[Variable]) -> set[Variable]:
+    def of(self, variables: Iterable[RV]) -> set[RV]:
         """Return the random variables that `variables` depend on directly."""
 
         def expand(variable):
@@ -36,36 +39,37 @@ class Ancestry:
 
         return {v for v in walk(list(variables), expand) if v in self._random}
 
-    def children(self, rv: Variable) -> list[Variable]:
+    def children(self, rv: RV) -> list[RV]:
         """Return the random variables and potentials that depend on `rv` directly."""
         return [v for v, parents in self.parents.items() if rv in parents]
 
-    def only_children(self, rv: Variable, expected: Iterable[Variable]) -> None:
+    def only_children(self, rv: RV, expected: Iterable[RV]) -> None:
         """Refuse if anything but `expected` depends on `rv`."""
         expected = list(expected)
         others = [v for v in self.children(rv) if v not in expected]
         if others:
             raise Refusal(
-                f"{names(others)} depends on {rv.name!r} too, which could then not be integrated out"
+                f"{names(others)} depends on {rv.name!r} too, which could then not be "
+                "integrated out"
             )
 
 
-def mean(rv: Variable) -> Variable:
+def mean(rv: RV) -> RV:
     """Return the mean of a normal variable."""
     return rv.owner.op.dist_params(rv.owner)[0]
 
 
-def scale(rv: Variable) -> Variable:
+def scale(rv: RV) -> RV:
     """Return the standard deviation of a normal variable."""
     return rv.owner.op.dist_params(rv.owner)[1]
 
 
-def kind(rv: Variable) -> str:
+def kind(rv: RV) -> str:
     """Return the name of a variable's distribution, as a user knows it."""
     printed = getattr(rv.owner.op, "_print_name", None)
     return printed[0] if printed else type(rv.owner.op).__name__.removesuffix("RV")
 
 
-def names(variables: Iterable[Variable]) -> str:
+def names(variables: Iterable[RV]) -> str:
     """List variables for a message."""
     return ", ".join(sorted(repr(v.name) for v in variables))

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from pytensor.graph.basic import Variable
 
 from pm_match.evidence.projected_normal import DomainData
 from pm_match.partition.stick_breaking import log_weights
-from pm_match.structure.ancestry import Refusal
+from pm_match.structure.ancestry import RV, Refusal
 from pm_match.structure.functions import log_densities, natural_function
 from pm_match.structure.parts import Hyper
 
@@ -29,7 +28,8 @@ class DensityCheck:
         Whether `weights` holds the sticks of a stick-breaking.
     assignments : sequence of variables
     observed : sequence of lists of variables
-        For each assignment its observed variable, and the one with the missing values if there is one.
+        For each assignment its observed variable, and the one with the missing values if there is
+        one.
     truncation : int
     hyper : callable
         From a point to the `Hyper`parameters that were read.
@@ -39,12 +39,12 @@ class DensityCheck:
         self,
         model: Model,
         *,
-        weights: Variable,
+        weights: RV,
         sticks: bool,
-        precision: Variable,
-        latent: Variable,
-        assignments: Sequence[Variable],
-        observed: Sequence[Sequence[Variable]],
+        precision: RV,
+        latent: RV,
+        assignments: Sequence[RV],
+        observed: Sequence[Sequence[RV]],
         truncation: int,
         hyper: Callable[[Mapping[str, NDArray]], Hyper],
     ):
@@ -64,7 +64,7 @@ class DensityCheck:
         self.declared = [declared(point) for point in self.points]
         self.natural = [natural(point) for point in self.points]
 
-    def _value(self, point, rv: Variable) -> NDArray:
+    def _value(self, point, rv: RV) -> NDArray:
         return point[self.model.rvs_to_values[rv].name]
 
     def latent_prior(self) -> None:
@@ -103,10 +103,10 @@ class DensityCheck:
     def likelihood(
         self,
         name: str,
-        rvs: Sequence[Variable],
+        rvs: Sequence[RV],
         data: DomainData,
-        assignment: Variable,
-        projection: Variable,
+        assignment: RV,
+        projection: RV,
         latent_transposed: bool,
         n_factors: int,
     ) -> bool:

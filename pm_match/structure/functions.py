@@ -7,30 +7,29 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.model.core import Model
 from pytensor.compile.mode import Mode
-from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import explicit_graph_inputs
 
-# Interpreted and hardly rewritten: these graphs are tiny or run a handful of times, and compiling them
-# would take longer than everything else in a start-up.
+from pm_match.structure.ancestry import RV
+
+# Interpreted and hardly rewritten: these graphs are tiny or run a handful of times, and compiling
+# them would take longer than everything else in a start-up.
 PLAIN = Mode(linker="py", optimizer="fast_compile")
 
 
-def evaluate(variable: Variable):
+def evaluate(variable: RV):
     """Evaluate a variable that depends on nothing."""
     return pytensor.function([], variable, mode=PLAIN)()
 
 
-def point_function(model: Model, outputs: Sequence[Variable], givens: Mapping[Variable, float]):
+def point_function(model: Model, outputs: Sequence[RV], givens: Mapping[RV, float]):
     """Compile `outputs` as a function of a point of value variables.
 
-    `givens` are random variables set to constants. What depends on no free variable is evaluated once.
+    `givens` are random variables set to constants. What depends on no free variable is evaluated
+    once.
     """
-    replaced = graph_replace(
-        outputs,
-        {rv: pt.constant(value, dtype=rv.dtype) for rv, value in givens.items()},
-        strict=False,
-    )
+    constants = [(rv, pt.constant(value, dtype=rv.dtype)) for rv, value in givens.items()]
+    replaced = graph_replace(outputs, constants, strict=False)
     function, names = _compiled(model, [pt.as_tensor(v) for v in replaced])
     if not names:
         constant = [np.asarray(v) for v in function()]
@@ -60,8 +59,8 @@ def value_function(model: Model, name: str):
     return pytensor.function([natural], output, mode=PLAIN, on_unused_input="ignore")
 
 
-def log_densities(model: Model, variables: Sequence[Variable]):
-    """Compile the declared log densities of `variables`, entry by entry, as a function of a point."""
+def log_densities(model: Model, variables: Sequence[RV]):
+    """Compile the declared log densities of `variables`, entry by entry, at a point."""
     outputs = model.logp(vars=list(variables), jacobian=False, sum=False)
     inputs = model.value_vars
     function = pytensor.function(inputs, outputs, mode=PLAIN, on_unused_input="ignore")

@@ -29,8 +29,8 @@ class Projected:
     missing : str or None
         The free variable that holds the missing values, in the order of the array.
     update : {"map", "normal", None}
-        What serves the projection: MAP sub-steps for a flat prior, Gibbs draws for a normal one, and
-        nothing of ours for any other (its own step can still be PyMC's).
+        What serves the projection: MAP sub-steps for a flat prior, Gibbs draws for a normal one,
+        and nothing of ours for any other (its own step can still be PyMC's).
     why_not : str
         If `update` is None, the reason.
     """

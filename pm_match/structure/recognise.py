@@ -6,14 +6,13 @@ from numpy.typing import NDArray
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.initial_point import make_initial_point_fn
 from pymc.model.core import Model
-from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor.random.basic import BetaRV, CategoricalRV, DirichletRV, GammaRV, NormalRV
 
 from pm_match.evidence.projected_normal import DomainData
 from pm_match.links import read_links
 from pm_match.partition.stick_breaking import dirichlet_sticks
-from pm_match.structure.ancestry import Ancestry, Refusal, kind, mean, names, scale
+from pm_match.structure.ancestry import RV, Ancestry, Refusal, kind, mean, names, scale
 from pm_match.structure.densities import DensityCheck
 from pm_match.structure.functions import evaluate, point_function
 from pm_match.structure.parts import Hyper, Projected, ProjectedPartition, Structure
@@ -33,11 +32,12 @@ class Reader:
 
     def read(self) -> Structure:
         """Try to recognise the partition behind each group of assignments."""
-        groups: dict[frozenset, list[Variable]] = {}
+        groups: dict[frozenset, list[RV]] = {}
         for rv in self.model.free_RVs:
             if isinstance(rv.owner.op, CategoricalRV) and self.ancestry.parents[rv]:
                 groups.setdefault(frozenset(self.ancestry.parents[rv]), []).append(rv)
-        partitions, refusals = [], {}
+        partitions: list[ProjectedPartition] = []
+        refusals: dict[str, str] = {}
         for weights, assignments in groups.items():
             try:
                 partitions.append(self._partition(weights, assignments))
@@ -98,7 +98,7 @@ class Reader:
             self._must_be_free(rv)
         return self._verified(weights, assignments, precision, latent, found, links)
 
-    def _domain_candidate(self, assignment) -> tuple[str, list[Variable]]:
+    def _domain_candidate(self, assignment) -> tuple[str, list[RV]]:
         """Find the observed variable over an assignment: its name, and its random variables."""
         rvs = [v for v in self.ancestry.children(assignment) if v not in self.model.potentials]
         if not rvs:
@@ -110,8 +110,8 @@ class Reader:
         split = len(rvs) == 2 and len(stems) == 1
         if len(rvs) > 1 and not split:
             raise Refusal(
-                f"{names(rvs)} all depend on {assignment.name!r}; put the features of one assignment "
-                "side by side in one observed variable"
+                f"{names(rvs)} all depend on {assignment.name!r}; put the features of one "
+                "assignment side by side in one observed variable"
             )
         if split:
             # PyMC splits data with missing values into an observed and a free variable.
@@ -123,7 +123,7 @@ class Reader:
             raise Refusal(f"{rvs[0].name!r} is not observed")
         return stems.pop() if split else rvs[0].name, rvs
 
-    def _one(self, candidates, what, expected, observed) -> Variable:
+    def _one(self, candidates, what, expected, observed) -> RV:
         if len(candidates) != 1:
             raise Refusal(
                 f"{what} {names(observed)} depends on {names(candidates) or 'no variable'}; "
@@ -246,7 +246,7 @@ class Reader:
         model = self.model
         observed = np.asarray(evaluate(model.rvs_to_values[rvs[0]]), dtype=np.float64)
         if len(rvs) == 2:
-            holes = np.full(self._initial[rvs[1].name].shape, np.nan)
+            holes = np.full(self.shapes[rvs[1].name], np.nan)
             joined = graph_replace(
                 model[name],
                 {rvs[0]: pt.constant(observed), rvs[1]: pt.constant(holes)},
@@ -269,7 +269,7 @@ class Reader:
             return DomainData(np.ascontiguousarray(values))
         return DomainData(np.ascontiguousarray(np.where(seen, values, 0.0)), seen)
 
-    def _projection(self, rvs, assignment, latent) -> Variable:
+    def _projection(self, rvs, assignment, latent) -> RV:
         candidates = {p for rv in rvs for p in self.ancestry.of([mean(rv)])} - {
             assignment,
             latent,

@@ -1,4 +1,4 @@
-"""Simulate from a declared model, and hand its steps new data: for Geweke's test and calibration."""
+"""Simulate from a declared model, and hand its steps new data."""
 
 import numpy as np
 import pymc as pm
@@ -7,10 +7,11 @@ import pm_match as pmm
 
 
 class Simulator:
-    """A tiny declared model, its steps, and data that can be replaced without building anything anew.
+    """A tiny declared model, its steps, and data that can be replaced without building anything
+    anew.
 
-    Prior draws come from PyMC, through the declared model: the steps are judged against it, not against
-    another version of their own code.
+    Prior draws come from PyMC, through the declared model: the steps are judged against it, not
+    against another version of their own code.
     """
 
     def __init__(self, model: pm.Model, seed: int):

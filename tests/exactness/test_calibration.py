@@ -1,6 +1,7 @@
 """Simulation-based calibration of the whole model, projections sampled.
 
-S. Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based calibration".
+S. Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based
+calibration".
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from tests.tiny import tiny_data, tiny_model
 
 N_SIMULATIONS = 240
 N_DRAWS = 63
-THIN = 12
+THIN = 8
 N_BINS = 8
 # Label-invariant ones, and two that are not.
 QUANTITIES = (

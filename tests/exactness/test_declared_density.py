@@ -1,8 +1,9 @@
 """Collapsed formulas and conditional draws against the declared model's own log density.
 
-For every point, declared log p(x, s, w, alpha, z) = collapsed log p(x, s) + log p(w, alpha, z | x, s):
-the first from PyMC, the second from the step, the third from the conditionals that the step says it
-draws from. One identity holds the prior, the evidence and the draws against the model at once.
+For every point, declared log p(x, s, w, alpha, z) = collapsed log p(x, s) + log p(w, alpha, z | x,
+s): the first from PyMC, the second from the step, the third from the conditionals that the step
+says it draws from. One identity holds the prior, the evidence and the draws against the model at
+once.
 """
 
 import numpy as np

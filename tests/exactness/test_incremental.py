@@ -14,7 +14,8 @@ N_MOVES = 10_000
 
 @njit
 def move_about(partition, terms, units, labels):
-    for unit, label in zip(units, labels):
+    for i in range(len(units)):
+        unit, label = units[i], labels[i]
         if partition.label[unit] != label:
             reassign(partition, terms, unit, label)
 
