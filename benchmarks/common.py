@@ -29,11 +29,17 @@ def start(model: pm.Model, values: Mapping[str, Any]) -> dict[str, NDArray]:
 
 
 def chain(steps: Sequence[Any], point: Mapping[str, NDArray], n_iterations: int, seed: Any):
-    """Run the steps in turn; yield the point and the merged statistics of every iteration."""
+    """Run the steps in turn; yield the point and the merged statistics of every iteration.
+
+    As PyMC does it, with all but the last iteration as warm-up.
+    """
     rng = np.random.default_rng(seed)
     for step, own in zip(steps, rng.spawn(len(steps)), strict=True):
-        step.setup_chain(own, 0, n_iterations)
-    for _ in range(n_iterations):
+        step.setup_chain(own, n_iterations - 1, 1)
+    for iteration in range(n_iterations):
+        if iteration == n_iterations - 1:
+            for step in steps:
+                step.stop_tuning()
         stats: dict[str, Any] = {}
         for step in steps:
             point, drawn = step.step(point)

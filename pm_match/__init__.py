@@ -2,7 +2,13 @@
 
 from pm_match import datasets, metrics, models, plots
 from pm_match.links import must_link
-from pm_match.matching import map_objects, match_probability, point_estimate
+from pm_match.matching import (
+    best_chain,
+    cluster_sizes,
+    map_objects,
+    match_probability,
+    point_estimate,
+)
 from pm_match.sampling import initial_points, invariants, register, sample, steps
 from pm_match.steps import ClusterGibbs, ProjectionGibbs, ProjectionMAP
 from pm_match.structure import UnservedModelError
@@ -14,6 +20,8 @@ __all__ = [
     "ProjectionGibbs",
     "ProjectionMAP",
     "UnservedModelError",
+    "best_chain",
+    "cluster_sizes",
     "datasets",
     "initial_points",
     "invariants",

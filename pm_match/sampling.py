@@ -325,7 +325,7 @@ def _warn_if_full(idata: xr.DataTree, model: Model) -> None:
             warnings.warn(
                 f"the draws fill the truncation: all {partition.truncation} clusters of "
                 f"{partition.weights!r} are occupied in {full:.0%} of the draws. Declare more "
-                "clusters, or the truncation is part of the answer.",
+                "clusters; if they fill too, the noise may be too simple for these data.",
                 UserWarning,
                 stacklevel=3,
             )

@@ -134,6 +134,12 @@ def test_counts_must_be_positive(kind, argument):
         kind([model[name]], model=model, **{argument: 0})
 
 
+def test_a_step_says_what_it_serves():
+    model = tiny_model()
+    with pytest.raises(ValueError, match=r"cannot serve 'projection_a': it serves 'weights', 'pre"):
+        pmm.ClusterGibbs([model["projection_a"]], model=model)
+
+
 def test_registered_once_and_first():
     pmm.sampling.register()
     assert STEP_METHODS[:3] == [pmm.ProjectionMAP, pmm.ProjectionGibbs, pmm.ClusterGibbs]
@@ -155,8 +161,9 @@ def pt_exp(z):
 
 def test_outside_a_context_ours_decline_and_say_so():
     model = tiny_model()
-    with pytest.warns(UserWarning, match="cannot see the model that 'cluster_a' belongs to"):
+    with pytest.warns(UserWarning, match="cannot see the model") as caught:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
+    assert [str(w.message).split("'")[1] for w in caught] == ["cluster_a", "cluster_b"]
     assert not set(chosen) & set(STEP_METHODS[:3])
     with model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)

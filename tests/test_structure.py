@@ -257,6 +257,31 @@ def test_mutable_data_are_read():
     np.testing.assert_array_equal(read(model).partitions[0].domains[0].data.values, x)
 
 
+def test_replaced_data_and_hyperparameters_are_read_again():
+    x = tiny_data()["a"]
+    with pm.Model() as model:
+        gamma = pm.Data("gamma", 1.0)
+        values = pm.Data("values", x)
+        weights = pm.StickBreakingWeights("weights", alpha=gamma, K=T - 1)
+        tau = pm.Gamma("precision", 2.0, 1.5)
+        z = pm.Normal("latent", 0.0, tau=tau, shape=(T, K))
+        s = pm.Categorical("cluster", p=weights, shape=3)
+        w = pm.Normal("projection", shape=(2, K))
+        pm.Normal("x", z[s] @ w.T, tau=tau, observed=values)
+    step = pmm.ClusterGibbs([s], model=model)
+    point = model.initial_point()
+    assert read(model) is read(model)
+    assert step.partition.hyper(point).b[0] == 1.0
+    pm.set_data({"values": 100.0 * x, "gamma": 9.0}, model=model)
+    (partition,) = read(model).partitions
+    np.testing.assert_array_equal(partition.domains[0].data.values, 100.0 * x)
+    assert partition.hyper(point).b[0] == 9.0
+    # A step that was made before takes notice when its next chain starts.
+    step.setup_chain(np.random.default_rng(0), 0, 0)
+    assert step.partition is partition
+    assert step._evidence.sum_of_squares == pytest.approx(1e4 * (x**2).sum())
+
+
 def test_missing_values_are_found_where_they_are():
     data = tiny_data(missing=True)
     model = tiny_model(missing=True)

@@ -1,10 +1,12 @@
 """Projected clusters: the many-to-many matching latent variable model (MMLVM), declared."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
+from pymc.exceptions import ImputationWarning
 
 from pm_match.domains import as_domains
 from pm_match.links import must_link
@@ -112,13 +114,16 @@ def projected_clusters(
                 w = pm.Flat(f"projection_{name}", dims=(features, "factor"))
             else:
                 w = pm.Normal(f"projection_{name}", 0.0, 1.0, dims=(features, "factor"))
-            pm.Normal(
-                name,
-                mu=latent[cluster] @ w.T,
-                tau=precision,
-                observed=table.values,
-                dims=(objects, features),
-            )
+            with warnings.catch_warnings():
+                # PyMC announces that it imputes missing values, which is what was asked for.
+                warnings.simplefilter("ignore", ImputationWarning)
+                pm.Normal(
+                    name,
+                    mu=latent[cluster] @ w.T,
+                    tau=precision,
+                    observed=table.values,
+                    dims=(objects, features),
+                )
         for number, linked in enumerate(_link_sets(links)):
             _check_links(linked, tables)
             must_link(

@@ -39,6 +39,7 @@ class PartitionStep(BlockedStep):
     """
 
     _state_class = PartitionStepState
+    _announces = False
     default_blocked = True
 
     def __init__(
@@ -71,7 +72,10 @@ class PartitionStep(BlockedStep):
     @classmethod
     def why_not(cls, structure: Structure, name: str) -> str:
         """Say why the step does not serve the variable `name`."""
-        return structure.explain()
+        if structure.refusals:
+            return structure.explain()
+        served = [name for partition in structure.partitions for name in cls.served(partition)]
+        return f"it serves {', '.join(map(repr, served)) or 'nothing in this model'}"
 
     def _find(self, structure: Structure) -> ProjectedPartition:
         wanted = {self.model.values_to_rvs[value].name for value in self.vars}
@@ -122,6 +126,11 @@ class PartitionStep(BlockedStep):
         """Start a chain."""
         super().setup_chain(rng, tune, draws)
         self.started = False
+        partition = self._find(read(self.model))
+        if partition is not self.partition:
+            # The model has other data than when the step was made.
+            self.partition = partition
+            self._prepare()
 
     # -- points -----------------------------------------------------------------------------------
 
@@ -183,7 +192,8 @@ class PartitionStep(BlockedStep):
         try:
             model = modelcontext(None)
         except TypeError:
-            if _looks_like_ours(var):
+            # One of the steps speaks for all.
+            if cls._announces and _looks_like_ours(var):
                 warnings.warn(
                     f"pm_match cannot see the model that {var.name!r} belongs to, and leaves it to "
                     "PyMC. If it is a matching model, call pm.sample() inside `with model:`, "

@@ -51,6 +51,7 @@ class ClusterGibbs(PartitionStep):
     """
 
     name = "cluster_gibbs"
+    _announces = True
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "log_joint": (np.float64, []),
         "n_occupied": (np.int64, []),

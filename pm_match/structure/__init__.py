@@ -6,6 +6,7 @@ writing the same model is accepted and no other model is. What is not recognised
 reason that names the variable.
 """
 
+from operator import is_not
 from weakref import WeakKeyDictionary
 
 from pymc.model.core import Model
@@ -25,11 +26,11 @@ __all__ = [
     "value_function",
 ]
 
-_CACHE: WeakKeyDictionary[Model, tuple[tuple, Structure]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[Model, tuple[list, Structure]] = WeakKeyDictionary()
 
 
 def read(model: Model) -> Structure:
-    """Read a model. The result is kept until the model gets another variable.
+    """Read a model. The result is kept until the model gets another variable or other data.
 
     Parameters
     ----------
@@ -39,9 +40,11 @@ def read(model: Model) -> Structure:
     -------
     Structure
     """
-    state = (tuple(map(id, model.basic_RVs)), tuple(map(id, model.potentials)))
+    # Everything that what was read depends on. `pm.set_data` puts another array in its variable.
+    state = [*model.basic_RVs, *model.potentials]
+    state += [data.get_value(borrow=True) for data in model.data_vars]
     known = _CACHE.get(model)
-    if known is None or known[0] != state:
+    if known is None or len(known[0]) != len(state) or any(map(is_not, known[0], state)):
         known = (state, Reader(model).read())
         _CACHE[model] = known
     return known[1]

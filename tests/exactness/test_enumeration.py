@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pm_match.evidence import projected_normal
 from pm_match.partition.sweep import place, rename, sweep
 from tests.tiny import (
     TRUNCATION,
@@ -44,9 +45,12 @@ def visits(step, point, n_sweeps, moves="both", seed=0):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("moves", ["both", "sweep alone"])
-def test_law_of_the_assignment(case, moves):
+@pytest.mark.parametrize("common", [1, 100], ids=["coefficients kept", "coefficients afresh"])
+def test_law_of_the_assignment(case, moves, common, monkeypatch):
+    monkeypatch.setattr(projected_normal, "_COMMON", common)
     model = tiny_model(**CASES[case])
     step = cluster_step(model)
+    assert (step._evidence.term.kept >= 0).all() == (common == 1)
     point = random_point(model, np.random.default_rng(5))
     law = exact_law(step, point)
     n_sweeps = 200_000

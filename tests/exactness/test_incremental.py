@@ -6,7 +6,7 @@ from numba import njit
 
 from pm_match.evidence import protocol
 from pm_match.partition.stick_breaking import predictive
-from pm_match.partition.sweep import log_joint, place, reassign
+from pm_match.partition.sweep import log_joint, place, reassign, rename, sweep
 from tests.tiny import cluster_step, plain_log_prior, random_point, tiny_data, tiny_model
 
 N_MOVES = 10_000
@@ -130,3 +130,32 @@ def test_prior_weights_of_groups(size):
         expected.append(plain_log_prior(a, b, moved))
     found = np.log(weights)
     np.testing.assert_allclose(found - found[0], np.array(expected) - expected[0], atol=1e-10)
+
+
+def test_kept_prior_weights_are_those_of_the_present_counts():
+    """Rows that a sweep would look up instead of computing them, after sweeps and label swaps."""
+    data = {"a": np.repeat(20.0 * np.eye(4), 5, axis=0)}
+    model = tiny_model(data=data, n_clusters=6, n_factors=3)
+    step, _, hyper = loaded(model)
+    # Projections with which the clusters are far apart: nothing moves but names.
+    projection = np.random.default_rng(1).normal(size=(4, 3))
+    state, rng = step._state, np.random.default_rng(2)
+    place(state, np.repeat([4, 1, 0, 3], 5))
+    slots = state.slot_of[state.label]
+    step._evidence.load([projection], slots, hyper.shape, hyper.rate, hyper.latent_precision)
+    looked_up = swapped = 0
+    for _ in range(200):
+        sweep(rng, hyper.a, hyper.b, state, (step._evidence.term,))
+        swapped += rename(rng, hyper.a, hyper.b, state, step._renamed, 1)[0]
+        for slot in range(1, state.n_slots[0]):
+            if state.prior_stamp[slot] != state.version[0]:
+                continue
+            looked_up += 1
+            weights = np.zeros(6)
+            own = state.label_of[slot]
+            prior_weights(hyper.a, hyper.b, state.counts, own, 1, weights)
+            expected = weights[state.label_of[: state.n_slots[0]]]
+            expected[0] = weights[state.slot_of == 0].sum()
+            np.testing.assert_allclose(state.prior[slot, : state.n_slots[0]], expected)
+    assert looked_up > 100
+    assert swapped > 20
