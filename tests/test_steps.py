@@ -100,9 +100,12 @@ def test_degenerate_starts_are_dispersed_once():
     assert not point["cluster_a"].any()
     assert not point["projection_a"].any()
     for made in pmm.steps(model):
-        made.setup_chain(np.random.default_rng(3), 0, 0)
-        point, _ = made.step(point)
-        assert made.started
+        # One instance serves all chains that run in one process: each starts anew.
+        for _ in range(2):
+            made.setup_chain(np.random.default_rng(3), 0, 0)
+            assert not made.started
+            point, _ = made.step(point)
+            assert made.started
     assert point["projection_a"].any()
 
 

@@ -43,6 +43,11 @@ class Simulator:
             for values in zip(*found, strict=True):
                 draw = dict(zip([*self.names, *observed], values, strict=True))
                 labels = np.concatenate([draw[d.assignment] for d in self.partition.domains])
+                draw["missing"] = [
+                    np.asarray(draw[d.name])[~d.data.observed]
+                    for d in self.partition.domains
+                    if d.missing
+                ]
                 if np.array_equal(labels[links[:, 0]], labels[links[:, 1]]):
                     draws.append(draw)
         return draws[:n]
@@ -81,6 +86,7 @@ class Simulator:
             "weights": weights / weights.sum(),
             "precision": np.exp(point["precision_log__"]),
         }
+        draw["missing"] = [point[d.missing] for d in self.partition.domains if d.missing]
         return draw
 
     def data_given(self, draw) -> list[np.ndarray]:
@@ -102,7 +108,7 @@ def quantities(draw) -> dict[str, float]:
     a, b = draw["cluster_a"], draw["cluster_b"]
     w = draw["weights"]
     z, alpha = draw["latent"], float(draw["precision"])
-    return {
+    found = {
         "log precision": np.log(alpha),
         "precision": alpha,
         "occupied": len(set(a) | set(b)),
@@ -119,3 +125,12 @@ def quantities(draw) -> dict[str, float]:
         "signal": np.sqrt(alpha) * z[b[0]] @ draw["projection_b"][0],
         "fit": np.log1p(alpha * (z[a[1]] @ draw["projection_a"][1]) ** 2),
     }
+    for number, values in enumerate(draw["missing"]):
+        # Values that the tiny data miss: a[0, 1] first, and b[2, 0] first.
+        mean = (z[a[0]] @ draw["projection_a"][1], z[b[2]] @ draw["projection_b"][0])[number]
+        found[f"missing {number}"] = np.log1p(values[0] ** 2)
+        residual = np.log1p(alpha * (values[0] - mean) ** 2)
+        found[f"missing {number} residual"] = residual
+        # Standardised residuals do not depend on the precision.
+        found[f"missing {number} scale"] = residual * np.log(alpha)
+    return found

@@ -19,7 +19,7 @@ CASES = {
     "missing": {"missing": True},
     "both": {"linked": True, "missing": True},
 }
-N_PRIOR = 4_000
+N_PRIOR = 15_000
 N_CHAIN = 20_000
 
 
