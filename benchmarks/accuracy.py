@@ -1,19 +1,18 @@
-"""Accuracy by the papers' recipe: five dispersed starts, 100 iterations each, the best by log joint.
+"""Accuracy by the papers' recipe: five dispersed starts, 100 iterations each, best by log joint.
 
-Prints the adjusted Rand index over the objects of all domains for every data set, and means with standard
-errors beside what Iwata, Hirao and Ueda (2016) report. An iteration is one step on the projections and one
-Gibbs sweep; the steps are driven in this process. `--sample` adds the same recipe through
-`pm_match.sample(draws=1, tune=99, chains=5)`, and `--truth` a chain that starts at the true clusters, which
-tells a failure of search from a limit of the model.
+Prints the adjusted Rand index over the objects of all domains for every data set, and means with
+standard errors beside what Iwata, Hirao and Ueda (2016) report. An iteration is one step on the
+projections and one Gibbs sweep; the steps are driven in this process. `--sample` adds the same
+recipe through `pm_match.sample(draws=1, tune=99, chains=5)`, and `--truth` a chain that starts at
+the true clusters, which tells a failure of search from a limit of the model.
 
-The data: Synth3 and Synth5 (two domains of 200 objects and 50 features, 5 clusters, 3 or 5 true latent
-dimensions, noise precision 1; the model has 5), Iris (features split at random into two domains of 150
-objects; raw), Synth5 with 5% of each domain's objects linked to one of the same cluster, and Synth5 with 20%
-of the entries missing at random.
+The data: Synth3 and Synth5 (two domains of 200 objects and 50 features, 5 clusters, 3 or 5 true
+latent dimensions, noise precision 1; the model has 5), Iris (features split at random into two
+domains of 150 objects; raw), Synth5 with 5% of each domain's objects linked to one of the same
+cluster, and Synth5 with 20% of the entries missing at random.
 """
 
-# ruff: noqa: I001  (common sets the number of threads before numpy is loaded)
-import common
+import common  # noqa: I001  (before numpy)
 
 import argparse
 import logging
@@ -33,12 +32,14 @@ PAPER = {"Synth5": 0.893, "Synth3": 0.875, "Iris": 0.383}
 def random_links(domains, fraction: float, rng: np.random.Generator) -> dict[str, list[int]]:
     """Link a fraction of each domain's objects, at random, to one of the same true cluster."""
     (first, label), (second, other) = pmm.datasets.true_labels(domains).items()
-    pairs: list[tuple[int, int]] = []
-    order = rng.permutation(len(other))
-    for i in rng.permutation(len(label))[: round(fraction * len(label))]:
-        taken = {j for _, j in pairs}
-        pairs.append((int(i), int(next(j for j in order if other[j] == label[i] and j not in taken))))
-    return {first: [i for i, _ in pairs], second: [j for _, j in pairs]}
+    chosen = rng.permutation(len(label))[: round(fraction * len(label))]
+    left = list(rng.permutation(len(other)))
+    partners = []
+    for i in chosen:
+        partner = next(j for j in left if other[j] == label[i])
+        left.remove(partner)
+        partners.append(int(partner))
+    return {first: chosen.tolist(), second: partners}
 
 
 def problem(name: str, seed: int):
@@ -59,10 +60,7 @@ def problem(name: str, seed: int):
 
 def last(steps, model, values: Mapping, seed, n_iterations: int = ITERATIONS):
     """Run one chain from `values`, all but its last iteration as warm-up."""
-    final = None
-    for final in common.chain(steps, common.start(model, values), n_iterations, seed):
-        pass
-    return final
+    return common.last(common.chain(steps, common.start(model, values), n_iterations, seed))
 
 
 def by_steps(domains, model, seed: int, truth: bool):

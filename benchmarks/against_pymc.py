@@ -1,20 +1,19 @@
 """Effective draws a second on the same declared model: pm_match against PyMC's own samplers.
 
-The model is `projected_clusters(..., projection="normal")` on Synth5, of which both samplers target the
-whole posterior. Both start at the truth, so that neither is charged for finding it. PyMC runs NUTS on
-the continuous variables and CategoricalGibbsMetropolis on the assignments: what it has for them.
+The model is `projected_clusters(..., projection="normal")` on Synth5, of which both samplers target
+the whole posterior. Both start at the truth, so that neither is charged for finding it. PyMC runs
+NUTS on the continuous variables and CategoricalGibbsMetropolis on the assignments: what it has.
 
 Compared are quantities that no relabelling changes: the model's log joint, the number of occupied
-clusters and the precision; for each sampler the worst of them counts. Effective sample sizes are arviz's
-(bulk), capped at the number of draws. They overstate a chain too short to have seen a quantity vary, as
-PyMC's may be: its number of occupied clusters moves rarely, if at all. A quantity that never moved is left
-out of PyMC's worst, and the last column, for which every one of PyMC's draws counts as effective, is a
-bound that leans on no estimate. Time is CPU time; pm_match is charged with its start-up and warm-up, PyMC
-with neither.
+clusters and the precision; for each sampler the worst of them counts. Effective sample sizes are
+arviz's (bulk), capped at the number of draws. They overstate a chain too short to have seen a
+quantity vary, as PyMC's may be: its number of occupied clusters moves rarely. A quantity that
+never moved is left out of PyMC's worst, and the last column, for which every one of PyMC's draws
+counts as effective, is a bound that leans on no estimate. Time is CPU time; pm_match is charged
+with its start-up and warm-up, PyMC with neither.
 """
 
-# ruff: noqa: I001  (common sets the number of threads before numpy is loaded)
-import common
+import common  # noqa: I001  (before numpy)
 
 import argparse
 import logging
@@ -33,13 +32,12 @@ QUANTITIES = ("log joint", "occupied clusters", "precision")
 
 
 def truth(domains, model: pm.Model) -> dict[str, Any]:
-    """Give the true assignments, and for the rest a draw from its conditional after a few iterations."""
+    """Start at the true assignments and run until the rest has settled."""
     values = pmm.initial_points(model, chains=1, random_seed=0)[0]
     for name, label in pmm.datasets.true_labels(domains).items():
         values[f"cluster_{name}"] = label
-    for point, _ in common.chain(pmm.steps(model), common.start(model, values), 300, 1):
-        pass
-    return point
+    settling = common.chain(pmm.steps(model), common.start(model, values), 300, 1)
+    return common.last(settling)[0]
 
 
 def natural(model: pm.Model, point: dict[str, Any]) -> dict[str, Any]:
@@ -161,6 +159,7 @@ class Clock:
         self.seconds = 0.0
 
     def __call__(self, trace, draw) -> None:
+        """Note the time after a draw."""
         now = time.process_time()
         if self._left > 0:
             self._left -= 1

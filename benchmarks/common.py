@@ -1,12 +1,9 @@
 """What the benchmarks share: driving a model's steps by hand, and a plain table."""
 
-import os
-
-# One core, before numpy starts its threads.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+import one_core  # noqa: F401, I001  (first: it has to come before numpy)
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +43,11 @@ def chain(steps: Sequence[Any], point: Mapping[str, NDArray], n_iterations: int,
             for part in drawn:
                 stats |= part
         yield point, stats
+
+
+def last(items):
+    """Give the last of an iterator."""
+    return deque(items, maxlen=1).pop()
 
 
 def cpu_seconds(function: Callable[[], Any], repeats: int = 5, number: int = 1) -> float:

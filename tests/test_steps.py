@@ -63,7 +63,7 @@ def test_changes_only_what_it_says(step):
     redrawn = {
         pmm.ClusterGibbs: set(),
         pmm.ProjectionMAP: {"precision_log__", "latent", "a_unobserved", "b_unobserved"},
-        pmm.ProjectionGibbs: {"a_unobserved", "b_unobserved"},
+        pmm.ProjectionGibbs: {"latent", "a_unobserved", "b_unobserved"},
     }
     assert changed <= own | redrawn[type(step)]
 

@@ -4,6 +4,7 @@ import numpy as np
 from pymc.blocking import PointType, StatsType
 
 from pm_match.evidence.projection import ClusterSums, draw_projection
+from pm_match.evidence.rescale import rescale
 from pm_match.steps.base import PartitionStep
 from pm_match.steps.projection_map import why_not
 from pm_match.structure import ProjectedPartition, Structure, natural_function
@@ -14,8 +15,9 @@ class ProjectionGibbs(PartitionStep):
 
     What is given are assignments, latent vectors, precision and hyperparameters. Rows are then
     independent, :math:`w_m \sim N(A_m^{-1} b_m, A_m^{-1})` (see
-    `evidence.projection.draw_projection`). Missing values are integrated out, and redrawn
-    afterwards.
+    `evidence.projection.draw_projection`). Then projections and latent vectors exchange their
+    scale (see `evidence.rescale`), without which the two creep along each other. Missing values are
+    integrated out, and redrawn afterwards.
 
     Parameters
     ----------
@@ -49,23 +51,43 @@ class ProjectionGibbs(PartitionStep):
         super()._prepare()
         partition = self.partition
         self._given = natural_function(self.model, [partition.precision, partition.latent])
+        self._direction = np.empty(partition.n_factors)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
-        partition = self.partition
+        rng, partition = self.rng, self.partition
         labels = self.labels(point)
         alpha, latent = self._given(point)
         alpha = float(alpha)
         latent = np.ascontiguousarray(latent.T if partition.latent_transposed else latent)
         projections = self.projections(point)
+        priors = []
         for number, domain in enumerate(partition.domains):
-            if domain.update == "normal":
-                clusters = ClusterSums.of([domain.data], [labels[number]], partition.truncation)
-                mean, precision = partition.projection_prior(domain, point)
-                projections[number] = draw_projection(
-                    self.rng, clusters, latent, alpha, mean, precision
-                )
+            if domain.update != "normal":
+                continue
+            clusters = ClusterSums.of([domain.data], [labels[number]], partition.truncation)
+            mean, precision = partition.projection_prior(domain, point)
+            projections[number] = draw_projection(rng, clusters, latent, alpha, mean, precision)
+            priors.append((mean, precision))
         new = dict(point)
+        if len(priors) == len(partition.domains):
+            # Only if all projections are ours can the latent vectors change their scale with them.
+            tau = alpha * partition.hyper(point).latent_precision
+            projections, latent = self._rescale(projections, priors, latent, tau, labels)
+            written = latent.T if partition.latent_transposed else latent
+            self.write(new, {partition.latent: written})
         self.write_projections(new, projections)
-        self.write_missing(self.rng, new, labels, projections, alpha, latent)
+        self.write_missing(rng, new, labels, projections, alpha, latent)
         return new, [{}]
+
+    def _rescale(self, projections, priors, latent, tau, labels):
+        """Exchange scale between projections and occupied latent vectors; draw the empty ones."""
+        held = np.zeros(len(latent), bool)
+        held[np.concatenate(labels)] = True
+        w, z = np.concatenate(projections), latent[held]
+        mean, precision = (np.concatenate(values) for values in zip(*priors, strict=True))
+        n_directions = 2 * self.partition.n_factors
+        rescale(self.rng, w, mean, precision, z, tau, n_directions, self._direction)
+        latent = self.rng.standard_normal(latent.shape) / np.sqrt(tau)
+        latent[held] = z
+        return np.split(w, np.cumsum([len(p) for p in projections])[:-1]), latent
