@@ -32,12 +32,25 @@ QUANTITIES = ("log joint", "occupied clusters", "precision")
 
 
 def truth(domains, model: pm.Model) -> dict[str, Any]:
-    """Start at the true assignments and run until the rest has settled."""
-    values = pmm.initial_points(model, chains=1, random_seed=0)[0]
-    for name, label in pmm.datasets.true_labels(domains).items():
-        values[f"cluster_{name}"] = label
-    settling = common.chain(pmm.steps(model), common.start(model, values), 300, 1)
-    return common.last(settling)[0]
+    """Start at the true clusters, with latent vectors and projections that fit their means."""
+    labels = pmm.datasets.true_labels(domains)
+    start = common.start(model, {f"cluster_{name}": label for name, label in labels.items()})
+    n_clusters = 1 + max(int(label.max()) for label in labels.values())
+    means = [
+        np.stack([table.to_numpy()[labels[name] == j].mean(0) for j in range(n_clusters)])
+        for name, table in domains.items()
+    ]
+    left, singular, right = np.linalg.svd(np.hstack(means), full_matrices=False)
+    n_factors = start["latent"].shape[1]
+    # Of the latent vectors' prior scale; with five true clusters there are five directions.
+    size = np.sqrt(len(left))
+    start["latent"][:n_clusters] = (size * left)[:, :n_factors]
+    w = (right.T * singular / size)[:, :n_factors]
+    ends = np.cumsum([mean.shape[1] for mean in means])[:-1]
+    for name, part in zip(domains, np.split(w, ends), strict=True):
+        start[f"projection_{name}"] = part
+    settled, _ = common.last(common.chain(pmm.steps(model), start, 300, 1))
+    return settled
 
 
 def natural(model: pm.Model, point: dict[str, Any]) -> dict[str, Any]:

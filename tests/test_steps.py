@@ -6,6 +6,7 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
+import scipy.optimize
 from pymc.step_methods import STEP_METHODS
 
 import pm_match as pmm
@@ -141,6 +142,25 @@ def test_a_step_says_what_it_serves():
     model = tiny_model()
     with pytest.raises(ValueError, match=r"cannot serve 'projection_a': it serves 'weights', 'pre"):
         pmm.ClusterGibbs([model["projection_a"]], model=model)
+
+
+def test_projections_are_gradual_while_the_chain_warms_up(monkeypatch):
+    model = tiny_model(projection="map")
+    (step,) = [s for s in pmm.steps(model) if isinstance(s, pmm.ProjectionMAP)]
+    asked = []
+    minimize = scipy.optimize.minimize
+
+    def spy(*args, options, **kwargs):
+        asked.append(options["maxiter"])
+        return minimize(*args, options=options, **kwargs)
+
+    monkeypatch.setattr(scipy.optimize, "minimize", spy)
+    step.setup_chain(np.random.default_rng(0), 5, 3)
+    run(step, model.initial_point(0), 8)
+    assert asked == [1] * 4 + [20] * 4
+    # Where it is in its warm-up travels with the step.
+    assert cloudpickle.loads(cloudpickle.dumps(step)).n_done == 8
+    assert step.sampling_state.n_gradual == 4
 
 
 def test_registered_once_and_first():

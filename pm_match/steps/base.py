@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,8 @@ class PartitionStep(BlockedStep):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is compiled or large: another process makes it anew from the model."""
-        kept = ("vars", "rng", "blocked", "started", "stats_dtypes", "stats_dtypes_shapes", "tune")
+        changing = {field.name for field in fields(self._state_class)} - {"var_names"}
+        kept = {"vars", "blocked", "stats_dtypes", "stats_dtypes_shapes", *changing}
         state = {key: value for key, value in self.__dict__.items() if key in kept}
         state["_settings"] = self.settings()
         state["model"] = self.model

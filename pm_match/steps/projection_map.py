@@ -1,30 +1,47 @@
 """MAP sub-steps on projections that have no prior: the M-step of the papers' stochastic EM."""
 
+import sys
 from typing import Any, ClassVar
 
 import numpy as np
 from pymc.blocking import PointType, StatsType
+from pymc.step_methods.state import dataclass_state
 
 from pm_match.evidence.projection import ClusterSums, ProjectionObjective
-from pm_match.steps.base import PartitionStep
+from pm_match.steps.base import PartitionStep, PartitionStepState
 from pm_match.structure import ProjectedPartition, Structure
+
+# The part of the warm-up in which projections only follow the assignments, gradually.
+_GRADUAL = 0.8
+
+
+@dataclass_state
+class ProjectionMAPState(PartitionStepState):
+    """What a chain changes in the step: how far its warm-up is."""
+
+    n_gradual: int
+    n_done: int
 
 
 class ProjectionMAP(PartitionStep):
     """Climb the collapsed log joint in the projections, a few quasi-Newton iterations a step.
 
     The chain is then the papers' stochastic EM: exact draws of everything else, given projections
-    that follow their maximum. Few iterations a step do better than many: an early, fully fitted
-    projection locks the matching of the moment in. Latent vectors, precision and missing values,
-    which the objective integrates out, are redrawn given the new projections, so that the point
-    stays consistent.
+    that follow their maximum. Few iterations a step do better than many while the chain looks for
+    its mode: an early, fully fitted projection locks the matching of the moment in. In the last
+    fifth of the warm-up and afterwards the projections are fitted to the end. Latent vectors,
+    precision and missing values, which the objective integrates out, are redrawn given the new
+    projections, so that the point stays consistent.
 
     Parameters
     ----------
     vars : sequence of variables
         The projections, declared with `pm.Flat`.
-    n_iterations : int, default 2
-        Iterations of L-BFGS a step.
+    n_iterations : int, default 1
+        Iterations of L-BFGS a step, in the gradual part of the warm-up (and always, if PyMC has not
+        set the step up for a chain).
+    n_final : int, default 20
+        The most iterations of L-BFGS a step after that.
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -44,17 +61,27 @@ class ProjectionMAP(PartitionStep):
     name = "projection_map"
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"projection_log_joint": (np.float64, [])}
 
-    def __init__(self, vars, n_iterations: int = 2, **kwargs):
-        if n_iterations < 1:
-            raise ValueError(
-                f"ProjectionMAP: n_iterations must be at least 1, found {n_iterations}."
-            )
+    _state_class = ProjectionMAPState
+
+    def __init__(self, vars, n_iterations: int = 1, n_final: int = 20, **kwargs):
+        for name, value in (("n_iterations", n_iterations), ("n_final", n_final)):
+            if value < 1:
+                raise ValueError(f"ProjectionMAP: {name} must be at least 1, found {value}.")
         self.n_iterations = n_iterations
+        self.n_final = n_final
+        self.n_gradual = sys.maxsize
+        self.n_done = 0
         super().__init__(vars, **kwargs)
 
     def settings(self):
         """Return the arguments of the constructor."""
-        return {"n_iterations": self.n_iterations}
+        return {"n_iterations": self.n_iterations, "n_final": self.n_final}
+
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        """Start a chain."""
+        super().setup_chain(rng, tune, draws)
+        self.n_gradual = round(_GRADUAL * tune)
+        self.n_done = 0
 
     @classmethod
     def served(cls, partition: ProjectedPartition) -> list[str]:
@@ -95,13 +122,15 @@ class ProjectionMAP(PartitionStep):
             if not start.any():
                 # Zero is a saddle point, where the gradient vanishes.
                 start = random_projection(self.rng, start.shape)
+        n_iterations = self.n_iterations if self.n_done < self.n_gradual else self.n_final
         found = minimize(
             objective,
             start.ravel(),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": self.n_iterations},
+            options={"maxiter": n_iterations},
         )
+        self.n_done += 1
         w = found.x.reshape(start.shape)
         projections = np.split(w, np.cumsum([len(w) for w in projections])[:-1])
         new = dict(point)
