@@ -7,11 +7,11 @@ NUTS on the continuous variables and CategoricalGibbsMetropolis on the assignmen
 Compared are quantities that no relabelling changes: the model's log joint, the number of occupied
 clusters and the precision; for each sampler the worst of them counts. Effective sample sizes are
 arviz's (bulk), capped at the number of draws, except PyMC's for the number of occupied clusters.
-That changes so rarely that a chain of thousands of draws may never see it change, from which nothing
-can be estimated. So PyMC is also started from draws of pm_match that have more clusters than usual,
-and followed: with I that indicator, p its posterior probability and K a lag, the autocorrelation is
-(P(I_K = 1 | I_0 = 1) - p) / (1 - p), and its sum gives the effective draws a draw. The sum stops
-where the chains stop, to PyMC's advantage.
+That changes so rarely that a chain of thousands of draws may never see it change, from which
+nothing can be estimated. So PyMC is also started from draws of pm_match that have more clusters
+than usual, and followed: with I that indicator, p its posterior probability and K a lag, the
+autocorrelation is (P(I_K = 1 | I_0 = 1) - p) / (1 - p), and its sum gives the effective draws a
+draw. The sum stops where the chains stop, to PyMC's advantage.
 
 Time is CPU time; pm_match is charged with its start-up and warm-up, PyMC with neither.
 """
@@ -160,8 +160,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5000, help="of pm_match")
     parser.add_argument("--pymc-draws", type=int, default=500)
     parser.add_argument("--pymc-tune", type=int, default=300)
-    parser.add_argument("--starts", type=int, default=20, help="of PyMC with an extra cluster")
-    parser.add_argument("--length", type=int, default=60, help="draws from each of them")
+    parser.add_argument("--starts", type=int, default=16, help="of PyMC with an extra cluster")
+    parser.add_argument("--length", type=int, default=120, help="draws from each of them")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)

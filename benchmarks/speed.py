@@ -1,7 +1,7 @@
 """How fast pm_match is on one core: kernels, iterations of `pm_match.sample`, first calls, import.
 
-Run it as ``python benchmarks/speed.py`` on a quiet machine. Everything is CPU time, the least of
-several repeats, except first calls and imports: wall-clock time in processes of their own.
+Run it as ``python benchmarks/speed.py``. Everything is CPU time, the least of several repeats where
+it can be repeated; first calls and imports are measured in processes of their own.
 """
 
 import common  # noqa: I001  (before numpy)
@@ -207,20 +207,20 @@ import json, time
 import pm_match as pmm
 model = pmm.models.projected_clusters(pmm.datasets.synthetic())
 steps, point = pmm.steps(model), model.initial_point(0)
-begin = time.perf_counter()
+begin = time.process_time()
 for step in steps:
     step.setup_chain(0, 0, 1)
     point, _ = step.step(point)
-print(json.dumps(time.perf_counter() - begin))
+print(json.dumps(time.process_time() - begin))
 """
 
 _IMPORT = """
 import json, time
-begin = time.perf_counter()
+begin = time.process_time()
 import pymc
-middle = time.perf_counter()
+middle = time.process_time()
 import pm_match
-print(json.dumps([middle - begin, time.perf_counter() - middle]))
+print(json.dumps([middle - begin, time.process_time() - middle]))
 """
 
 

@@ -138,7 +138,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--objects", type=int, default=200, help="images in each domain")
     parser.add_argument("--digits", type=int, nargs="+", default=(0, 1, 2, 3), help="which")
     parser.add_argument("--factors", type=int, default=5, help="latent dimensions")
-    parser.add_argument("--clusters", type=int, default=5, help="truncation")
+    parser.add_argument("--clusters", type=int, default=8, help="truncation")
     parser.add_argument("--draws", type=int, default=300, help="a chain")
     parser.add_argument("--tune", type=int, default=500, help="thrown away before")
     parser.add_argument("--chains", type=int, default=8, help="independent chains")

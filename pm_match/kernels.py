@@ -55,9 +55,13 @@ def _foreign(kind: Any) -> bool:
 def entry(function: Callable) -> Any:
     """Compile a kernel that Python calls, with a cache on disk that knows the whole package."""
     dispatcher = njit(cache=True, **_OPTIONS)(function)
-    old = dispatcher._cache._cache_file
-    name = old._index_name.removesuffix(".nbi")
-    dispatcher._cache._cache_file = _PackageCache(old._cache_path, name, _STAMP)
+    try:
+        old = dispatcher._cache._cache_file
+        name = old._index_name.removesuffix(".nbi")
+        dispatcher._cache._cache_file = _PackageCache(old._cache_path, name, _STAMP)
+    except AttributeError:
+        # A numba whose cache is built otherwise: rather none than one that can go stale.
+        return njit(**_OPTIONS)(function)
     return dispatcher
 
 

@@ -62,6 +62,12 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
             f"found {linked if not isinstance(linked, Mapping) else list(linked)!r}."
         )
     assignments = [model[key] if isinstance(key, str) else key for key in linked]
+    strangers = [variable for variable in assignments if variable not in model.free_RVs]
+    if strangers:
+        raise TypeError(
+            f"must_link {name!r}: links are between whole assignments, free variables "
+            f"of the model; found {strangers[0]}."
+        )
     positions = [
         _positions(name, variable, index, model)
         for variable, index in zip(assignments, linked.values(), strict=True)

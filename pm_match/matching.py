@@ -291,7 +291,7 @@ def best_chain(idata: xr.DataTree) -> xr.DataTree:
     DataTree
         With one chain, which keeps its number.
     """
-    log_joint = _draws(idata, "sample_stats")["log_joint"]
+    log_joint = _log_joint(idata)
     best = int(log_joint.mean("draw").argmax("chain"))
     return idata.map_over_datasets(
         lambda dataset: dataset.isel(chain=[best]) if "chain" in dataset.dims else dataset
@@ -311,13 +311,19 @@ def log_joint_rhat(idata: xr.DataTree) -> float:
     float
         NaN with fewer than two chains or four draws, which cannot disagree.
     """
-    log_joint = _draws(idata, "sample_stats")["log_joint"]
+    log_joint = _log_joint(idata)
     if log_joint.sizes["chain"] < 2 or log_joint.sizes["draw"] < 4:
         return float("nan")
     # Importing it takes as long as importing PyMC.
     from arviz_stats import rhat
 
     return float(rhat(log_joint))
+
+
+def _log_joint(idata: xr.DataTree) -> xr.DataArray:
+    """Read the log joint, summed over partitions if the model has several."""
+    log_joint = _draws(idata, "sample_stats")["log_joint"]
+    return log_joint.sum([dim for dim in log_joint.dims if dim not in ("chain", "draw")])
 
 
 def _draws(idata: Any, group: str) -> xr.Dataset:

@@ -80,8 +80,14 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     made: list[BlockedStep] = []
     for partition in structure.partitions:
         for kind in _STEPS:
-            names = [name for name in kind.served(partition) if name not in taken]
-            if names:
+            names = kind.served(partition)
+            left = [name for name in names if name not in taken]
+            if left and len(left) < len(names):
+                raise UnservedModelError(
+                    f"{kind.__name__} draws {names} together, and a given step holds "
+                    f"{sorted(set(names) - set(left))}: give a step for all of them or for none."
+                )
+            if left:
                 made.append(kind([model[name] for name in names], model=model))
     return made
 
@@ -159,7 +165,7 @@ def sample(
     draws: int = 1000,
     *,
     model: Model | None = None,
-    chains: int = 4,
+    chains: int | None = 4,
     random_seed: Any = None,
     step: Any = None,
     initvals: Any = None,
@@ -220,6 +226,7 @@ def sample(
         warnings.warn(
             f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=2
         )
+    chains = 4 if chains is None else chains
     if initvals is None:
         initvals = initial_points(model, chains, random_seed)
     # The steps' matrices are small: threads of BLAS would only get in each other's way.

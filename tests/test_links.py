@@ -66,6 +66,15 @@ def test_bad_links(model, linked, error, message):
         pmm.must_link("links", linked)
 
 
+def test_links_are_between_whole_assignments(model):
+    with model, pytest.raises(TypeError, match="links are between whole assignments"):
+        pmm.must_link("links", {model["cluster_a"][:2]: [0], model["cluster_b"]: [1]})
+    with model:
+        shifted = pm.Deterministic("shifted", model["cluster_a"] + 0)
+    with model, pytest.raises(TypeError, match="links are between whole assignments"):
+        pmm.must_link("links", {shifted: [0], "cluster_b": [1]})
+
+
 def test_links_of_unknown_domains():
     with pytest.raises(ValueError, match=r"links: no domain 'c'; the domains are \['a', 'b'\]"):
         pmm.models.projected_clusters(tiny_data(), links={"a": [0], "c": [0]})

@@ -7,8 +7,10 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy.special import digamma
 
 import pm_match as pmm
+from pm_match.partition.stick_breaking import draw_log_sticks, log_weights
 from pm_match.partition.units import units
 from pm_match.sampling import convergence_warnings
 from tests.tiny import tiny_data, tiny_model
@@ -45,9 +47,10 @@ def test_draws_do_not_depend_on_processes(normal, one_core, context):
     assert same(one_core, draw(normal, cores=2, mp_ctx=context))
 
 
-def test_projections_by_map_do_not_depend_on_processes():
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_projections_by_map_do_not_depend_on_processes(context):
     model = tiny_model(projection="map", linked=True)
-    assert same(draw(model, cores=1), draw(model, cores=2))
+    assert same(draw(model, cores=1), draw(model, cores=2, mp_ctx=context))
 
 
 def test_same_seed_same_draws(normal, one_core):
@@ -93,6 +96,28 @@ def test_steps_given_by_hand_are_used(normal):
     assert [type(s) for s in ours] == [pmm.ProjectionGibbs]
     idata = draw(normal, step=step, cores=1)
     assert "log_joint" in idata["sample_stats"]
+
+
+def test_given_steps_are_not_overruled(normal):
+    with normal:
+        step = pm.Metropolis([normal["projection_a"]])
+        with pytest.raises(pmm.UnservedModelError, match=r"a given step holds \['projection_a'"):
+            pmm.steps(given=[step])
+
+
+def test_two_partitions_in_one_model():
+    data = tiny_data()
+    with pm.Model() as model:
+        for name, x in data.items():
+            weights = pm.StickBreakingWeights(f"weights_{name}", alpha=1.0, K=2)
+            tau = pm.Gamma(f"precision_{name}", 2.0, 1.5)
+            z = pm.Normal(f"latent_{name}", 0.0, tau=tau, shape=(3, 2))
+            s = pm.Categorical(f"cluster_{name}", p=weights, shape=len(x))
+            w = pm.Normal(f"projection_{name}", shape=(x.shape[1], 2))
+            pm.Normal(name, z[s] @ w.T, tau=tau, observed=x)
+    idata = draw(model, cores=1)
+    assert idata["sample_stats"]["log_joint"].ndim == 3
+    assert pmm.best_chain(idata)["posterior"].sizes["chain"] == 1
 
 
 def test_observed_by_pm_observe():
@@ -245,6 +270,33 @@ def test_convergence_warnings_are_logged(normal, caplog):
     with caplog.at_level(logging.INFO, logger="pymc"), normal:
         pmm.sample(20, tune=0, chains=2, random_seed=0, progressbar=False, cores=1)
     assert "too small to check convergence" in caplog.text
+
+
+def test_log_weights_keep_their_law_below_the_smallest_float():
+    a, b, counts = np.ones(60), np.full(60, 0.05), np.zeros(61, int)
+    counts[0] = 3
+    rng = np.random.default_rng(0)
+    last = [log_weights(*draw_log_sticks(rng, a, b, counts))[-1] for _ in range(4000)]
+    after = counts[::-1].cumsum()[::-1][1:]
+    expected = (digamma(b + after) - digamma(a + b + counts[:-1] + after)).sum()
+    assert expected < -1000
+    assert abs(np.mean(last) - expected) < 4 * np.std(last) / np.sqrt(len(last))
+
+
+def test_a_weight_too_small_for_a_float_is_said():
+    data = tiny_data()
+    with pm.Model() as model:
+        gamma = pm.Gamma("gamma", 2.0, 40.0)
+        weights = pm.StickBreakingWeights("weights", alpha=gamma, K=60)
+        tau = pm.Gamma("precision", 2.0, 1.5)
+        z = pm.Normal("latent", 0.0, tau=tau, shape=(61, 2))
+        s = pm.Categorical("cluster", p=weights, shape=3)
+        w = pm.Normal("projection", shape=(2, 2))
+        pm.Normal("x", z[s] @ w.T, tau=tau, observed=data["a"])
+        step = pmm.ClusterGibbs([s])
+    with pytest.warns(UserWarning, match="a weight in 'weights' is too small for a float"):
+        point, _ = step.step(model.initial_point())
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(point))
 
 
 def test_units_are_connected_components():

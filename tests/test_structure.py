@@ -1,9 +1,13 @@
 """What is recognised, however it is written, and what is refused, by name."""
 
+from importlib import import_module
+
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pymc.distributions import transforms
 
 import pm_match as pmm
 from pm_match.structure import UnservedModelError, read
@@ -211,6 +215,51 @@ REFUSED = {
         },
         r"latent.* has shape|declared probabilities are not the weights that the sticks",
     ),
+    "latent mean with a discrete parent": (
+        {
+            "latent": lambda tau: pm.Normal(
+                "latent", 3.0 * pm.Bernoulli("k", 0.3), tau=tau, shape=(T, K)
+            )
+        },
+        r"the mean of 'latent' depends on 'k'; expected zero",
+    ),
+    "latent scale with a discrete parent": (
+        {
+            "latent": lambda tau: pm.Normal(
+                "latent", 0.0, tau=tau * (1.0 + pm.Bernoulli("k", 0.3)), shape=(T, K)
+            )
+        },
+        r"'latent' depends on 'k', which is discrete",
+    ),
+    "precision with a truncated support": (
+        {
+            "precision": lambda: pm.Gamma(
+                "precision",
+                2.0,
+                1.5,
+                default_transform=pm.distributions.transforms.Interval(0.5, 2),
+            )
+        },
+        r"'precision' has the transform Interval; expected PyMC's default",
+    ),
+    "ordered weights": (
+        {"weights": lambda: pm.Dirichlet("weights", np.ones(T), transform=transforms.ordered)},
+        r"'weights' has the transform \w+; expected PyMC's default",
+    ),
+    "a precision in an array": (
+        {"precision": lambda: pm.Gamma("precision", 2.0, 1.5, shape=1)},
+        r"'precision' has shape \(1,\); expected one number",
+    ),
+    "flat and normal projections": (
+        {
+            "projection": lambda name, m: (
+                pm.Flat(f"projection_{name}", shape=(m, K))
+                if name == "a"
+                else pm.Normal(f"projection_{name}", shape=(m, K))
+            )
+        },
+        r"'projection_a' is flat, and flat projections are found together",
+    ),
     "no data over an assignment": (
         {"extra": lambda m: pm.Categorical("idle", p=m["weights"], shape=2)},
         r"no observed variable depends on 'idle'",
@@ -255,6 +304,47 @@ def test_mutable_data_are_read():
 
     model = declare({"a": x}, observe=observe)
     np.testing.assert_array_equal(read(model).partitions[0].domains[0].data.values, x)
+
+
+def test_single_precision_is_refused():
+    with pytensor.config.change_flags(floatX="float32"):
+        model = declare({"a": tiny_data()["a"].astype("float32")})
+        with pytest.raises(UnservedModelError, match="is float32; expected float64"):
+            pmm.steps(model)
+
+
+def test_models_of_other_shapes_are_left_alone():
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(2))
+        tau = pm.Gamma("tau", 1.0, 1.0)
+        mu = pm.Normal("mu", 0.0, tau=tau, shape=2)
+        c = pm.Categorical("c", p=w)
+        pm.Normal("x", mu[c], tau=tau, observed=[0.3, 0.4])
+        _, chosen = pm.sampling.mcmc.assign_step_methods(model)
+    assert not set(chosen) & {pmm.ClusterGibbs, pmm.ProjectionMAP, pmm.ProjectionGibbs}
+
+
+def test_a_failure_to_read_does_not_reach_other_models(monkeypatch):
+    def broken(model):
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(import_module("pm_match.steps.base"), "read", broken)
+    with declare() as model, pytest.warns(UserWarning, match="could not read the model"):
+        _, chosen = pm.sampling.mcmc.assign_step_methods(model)
+    assert pmm.ClusterGibbs not in chosen
+
+
+def test_replaced_shared_data_are_read_again():
+    x = pytensor.shared(tiny_data()["a"])
+
+    def observe(name, mu, tau, value):
+        return pm.Normal(name, mu=mu, tau=tau, observed=x)
+
+    model = declare({"a": tiny_data()["a"]}, observe=observe)
+    assert read(model) is read(model)
+    x.set_value(2.0 * tiny_data()["a"])
+    found = read(model).partitions[0].domains[0].data.values
+    np.testing.assert_array_equal(found, 2.0 * tiny_data()["a"])
 
 
 def test_replaced_data_and_hyperparameters_are_read_again():

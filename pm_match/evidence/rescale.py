@@ -45,7 +45,7 @@ def _slice(rng, quadratic, linear, square, exponent):
     while above > 0 and _log_density(high, quadratic, linear, square, exponent) > height:
         high += _WIDTH
         above -= 1
-    while True:
+    for _ in range(_MOST_STEPS * 4):
         t = low + (high - low) * rng.random()
         if _log_density(t, quadratic, linear, square, exponent) >= height:
             return t
@@ -53,6 +53,8 @@ def _slice(rng, quadratic, linear, square, exponent):
             low = t
         else:
             high = t
+    # Only a density that is not a number rejects every t, down to the width of rounding.
+    return 0.0
 
 
 @entry

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -80,10 +81,8 @@ def projected_clusters(
     tables = as_domains(domains)
     _check_count("n_factors", n_factors, 1)
     _check_count("n_clusters", n_clusters, 2)
-    if len(precision_prior) != 2:
-        raise ValueError(
-            f"precision_prior must be (shape, rate), found {len(precision_prior)} numbers."
-        )
+    if np.shape(precision_prior) != (2,):
+        raise ValueError(f"precision_prior must be (shape, rate), found {precision_prior!r}.")
     _check_positive("concentration", concentration)
     _check_positive("precision_prior's shape", precision_prior[0])
     _check_positive("precision_prior's rate", precision_prior[1])
@@ -146,7 +145,7 @@ def _check_links(linked, tables) -> None:
 
 
 def _check_count(name, value, least) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
 
 

@@ -108,24 +108,29 @@ def log_prior(a, b, counts):
     return total
 
 
-def draw_sticks(rng, a, b, counts):
+def draw_log_sticks(rng, a, b, counts):
     """Draw the sticks from their exact conditional, v_l ~ Beta(a_l + N_l, b_l + N_{>l}).
 
     Returns
     -------
-    (T - 1,) array
-        Kept inside the open unit interval, so that the weights stay positive.
+    log_sticks, log_rests : (T - 1,) arrays
+        log v and log(1 - v), each to full precision however near 0 or 1 a stick is.
     """
     after = counts[::-1].cumsum()[::-1][1:]
-    sticks = rng.beta(a + counts[:-1], b + after)
-    return np.clip(sticks, 1e-300, 1.0 - 2.0**-53)
+    broken = _draw_log_gamma(rng, a + counts[:-1])
+    kept = _draw_log_gamma(rng, b + after)
+    total = np.logaddexp(broken, kept)
+    return broken - total, kept - total
 
 
-def log_weights(sticks):
-    """Log of the weights that T - 1 `sticks` break a unit length into, shape (T,)."""
-    return np.concatenate([np.log(sticks), [0.0]]) + np.concatenate(
-        [[0.0], np.cumsum(np.log1p(-sticks))]
-    )
+def _draw_log_gamma(rng, shape):
+    """Draw the log of Gamma(shape) variates, which themselves may be too small for a float."""
+    return np.log(rng.standard_gamma(shape + 1.0)) - rng.standard_exponential(len(shape)) / shape
+
+
+def log_weights(log_sticks, log_rests):
+    """Log of the weights (T,) that T - 1 sticks break a unit length into."""
+    return np.append(log_sticks, 0.0) + np.append(0.0, np.cumsum(log_rests))
 
 
 def dirichlet_sticks(concentration):
@@ -134,4 +139,4 @@ def dirichlet_sticks(concentration):
     return concentration[:-1], after
 
 
-__all__ = ["dirichlet_sticks", "draw_sticks", "log_prior", "log_weights", "predictive"]
+__all__ = ["dirichlet_sticks", "draw_log_sticks", "log_prior", "log_weights", "predictive"]

@@ -14,6 +14,7 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import CategoricalRV
 
+from pm_match.partition.stick_breaking import log_weights
 from pm_match.structure import (
     WEIGHTS,
     ProjectedPartition,
@@ -21,8 +22,10 @@ from pm_match.structure import (
     UnservedModelError,
     natural_function,
     read,
-    value_function,
 )
+
+# In logs: how far above the smallest float weights are kept.
+_MARGIN = 18.0
 
 
 @dataclass_state
@@ -97,8 +100,11 @@ class PartitionStep(BlockedStep):
         self._projections = natural_function(
             self.model, [domain.projection for domain in partition.domains]
         )
-        self._weights_to_value = value_function(self.model, partition.weights)
-        self._precision_to_value = value_function(self.model, partition.precision)
+        # The recogniser admits PyMC's default transforms and none.
+        self._transformed = {
+            name: self.model.rvs_to_transforms[self.model[name]] is not None
+            for name in (partition.weights, partition.precision)
+        }
         self._value_of = {
             name: self.model.rvs_to_values[self.model[name]]
             for name in [*partition.collapsed, *(d.projection for d in partition.domains)]
@@ -167,16 +173,39 @@ class PartitionStep(BlockedStep):
             },
         )
 
-    def write_latent(self, point, weights, alpha, latent) -> None:
-        """Write weights (or sticks; None to keep them), precision and latent vectors (T, K)."""
+    def write_weights(self, point, log_sticks, log_rests) -> None:
+        """Write the weights, or the sticks that break them, given as logs."""
         partition = self.partition
-        values = {
-            partition.precision: self._precision_to_value(np.asarray(alpha)),
-            partition.latent: latent.T if partition.latent_transposed else latent,
-        }
-        if weights is not None:
-            values[partition.weights] = self._weights_to_value(weights)
-        self.write(point, values)
+        transformed = self._transformed[partition.weights]
+        if partition.sticks:
+            value = log_sticks - log_rests if transformed else np.exp(log_sticks)
+        else:
+            logs = log_weights(log_sticks, log_rests)
+            # PyMC's density of weights is only finite while they can be told from zero.
+            least = np.log(np.finfo(self._value_of[partition.weights].dtype).tiny) + _MARGIN
+            if partition.free_weights_prior and logs.min() < least:
+                warnings.warn(
+                    f"a weight in {partition.weights!r} is too small for a float, which biases the "
+                    "variables that its prior depends on: declare fewer clusters, or the sticks "
+                    "themselves as pm.Beta, which have no such limit.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            logs = np.maximum(logs, least)
+            value = logs[:-1] - logs.mean() if transformed else np.exp(logs - _log_sum(logs))
+        self.write(point, {partition.weights: value})
+
+    def write_latent(self, point, alpha, latent) -> None:
+        """Write precision and latent vectors (T, K)."""
+        partition = self.partition
+        if not (np.isfinite(alpha) and alpha > 0.0 and np.isfinite(latent).all()):
+            raise FloatingPointError(
+                f"{partition.precision!r} or {partition.latent!r} is not finite any more: the data "
+                "or the projections are on too extreme a scale."
+            )
+        precision = np.log(alpha) if self._transformed[partition.precision] else alpha
+        written = latent.T if partition.latent_transposed else latent
+        self.write(point, {partition.precision: precision, partition.latent: written})
 
     def write_missing(self, rng, point, labels, projections, alpha, latent) -> None:
         """Draw the missing values given all else, and write them."""
@@ -206,10 +235,25 @@ class PartitionStep(BlockedStep):
             return Competence.INCOMPATIBLE
         if var not in model.free_RVs:
             return Competence.INCOMPATIBLE
-        for partition in read(model).partitions:
+        try:
+            partitions = read(model).partitions
+        except Exception as error:
+            # Whatever goes wrong in reading it, somebody else's model must not suffer.
+            warnings.warn(
+                f"pm_match could not read the model, and leaves {var.name!r} to PyMC: {error!r}.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return Competence.INCOMPATIBLE
+        for partition in partitions:
             if var.name in cls.served(partition):
                 return Competence.IDEAL
         return Competence.INCOMPATIBLE
+
+
+def _log_sum(logs):
+    top = logs.max()
+    return top + np.log(np.exp(logs - top).sum())
 
 
 def _looks_like_ours(variable) -> bool:

@@ -8,7 +8,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pm_match.evidence.projected_normal import ProjectedNormalEvidence
-from pm_match.partition.stick_breaking import draw_sticks, log_weights
+from pm_match.partition.stick_breaking import draw_log_sticks
 from pm_match.partition.sweep import log_joint, new_partition, place, rename, sweep
 from pm_match.partition.units import units
 from pm_match.steps.base import PartitionStep
@@ -42,10 +42,10 @@ class ClusterGibbs(PartitionStep):
 
     Notes
     -----
-    Sampler statistics: `log_joint`, the collapsed log joint of data and assignments given
-    projections and hyperparameters; `n_occupied`, the clusters that hold something; `moved`, the
-    fraction of objects that changed their cluster; `swap_accepted`, the fraction of label swaps
-    that were accepted.
+    Sampler statistics: `log_joint`, the collapsed log joint of data, assignments and projections
+    (as far as those have a normal prior) given hyperparameters; `n_occupied`, the clusters that
+    hold something; `moved`, the fraction of objects that changed their cluster; `swap_accepted`,
+    the fraction of label swaps that were accepted.
 
     A chain that starts with everything in one cluster (PyMC's default start) is dispersed first.
     """
@@ -110,18 +110,27 @@ class ClusterGibbs(PartitionStep):
         labels = np.split(state.label[self._units.of_object], self._ends)
         for domain, label in zip(partition.domains, labels, strict=True):
             self.write(new, {domain.assignment: label})
-        sticks = draw_sticks(rng, hyper.a, hyper.b, state.counts)
-        weights = sticks if partition.sticks else _positive_weights(sticks)
+        self.write_weights(new, *draw_log_sticks(rng, hyper.a, hyper.b, state.counts))
         alpha, latent = self._evidence.draw(rng, state.slot_of)
-        self.write_latent(new, weights, alpha, latent)
+        self.write_latent(new, alpha, latent)
         self.write_missing(rng, new, labels, projections, alpha, latent)
         stats = {
-            "log_joint": log_joint(hyper.a, hyper.b, state, terms),
+            "log_joint": log_joint(hyper.a, hyper.b, state, terms) + self._log_prior(point),
             "n_occupied": int(state.n_slots[0]) - 1,
             "moved": moved / (self.n_sweeps * partition.n_objects),
             "swap_accepted": accepted / max(proposed, 1),
         }
         return new, [stats]
+
+    def _log_prior(self, point) -> float:
+        """Log density of the projections that have a normal prior, so that modes compare."""
+        total = 0.0
+        for domain, w in zip(self.partition.domains, self.projections(point), strict=True):
+            if domain.update == "normal":
+                mean, precision = self.partition.projection_prior(domain, point)
+                squares = precision * (w - mean) ** 2
+                total += 0.5 * float((np.log(precision / (2.0 * np.pi)) - squares).sum())
+        return total
 
     def _start(self, labels):
         """Check the labels that a chain starts with, and disperse a start that says nothing."""
@@ -169,10 +178,3 @@ def random_labels(rng: np.random.Generator, grouped, truncation: int):
 
 # Enough clusters that one is born for each real one, few enough that each holds some objects.
 START_CLUSTERS = 10
-
-
-def _positive_weights(sticks):
-    """Weights (T,) that sum to one and stay positive, as the simplex transform needs."""
-    logs = np.maximum(log_weights(sticks), -690.0)
-    weights = np.exp(logs)
-    return weights / weights.sum()

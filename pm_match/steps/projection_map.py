@@ -80,7 +80,8 @@ class ProjectionMAP(PartitionStep):
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         """Start a chain."""
         super().setup_chain(rng, tune, draws)
-        self.n_gradual = round(_GRADUAL * tune)
+        # Without a warm-up there is no telling where the search ends.
+        self.n_gradual = round(_GRADUAL * tune) if tune else sys.maxsize
         self.n_done = 0
 
     @classmethod
@@ -136,7 +137,7 @@ class ProjectionMAP(PartitionStep):
         new = dict(point)
         self.write_projections(new, projections)
         alpha, latent = objective.draw(self.rng, w)
-        self.write_latent(new, None, alpha, latent)
+        self.write_latent(new, alpha, latent)
         self.write_missing(self.rng, new, labels, projections, alpha, latent)
         return new, [{"projection_log_joint": -float(found.fun)}]
 

@@ -7,11 +7,15 @@ reason that names the variable.
 """
 
 from operator import is_not
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from pymc.model.core import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.random.type import RandomGeneratorType
 
-from pm_match.structure.functions import natural_function, value_function
+from pm_match.structure.functions import natural_function
 from pm_match.structure.parts import Projected, ProjectedPartition, Structure, UnservedModelError
 from pm_match.structure.recognise import WEIGHTS, Reader
 
@@ -23,10 +27,19 @@ __all__ = [
     "UnservedModelError",
     "natural_function",
     "read",
-    "value_function",
 ]
 
-_CACHE: WeakKeyDictionary[Model, tuple[list, Structure]] = WeakKeyDictionary()
+
+class _Reading(NamedTuple):
+    """What was read, and everything that it depends on."""
+
+    variables: list
+    shared: list
+    contents: list
+    structure: Structure
+
+
+_CACHE: WeakKeyDictionary[Model, _Reading] = WeakKeyDictionary()
 
 
 def read(model: Model) -> Structure:
@@ -40,11 +53,25 @@ def read(model: Model) -> Structure:
     -------
     Structure
     """
-    # Everything that what was read depends on. `pm.set_data` puts another array in its variable.
-    state = [*model.basic_RVs, *model.potentials]
-    state += [data.get_value(borrow=True) for data in model.data_vars]
+    variables = [*model.basic_RVs, *model.potentials]
     known = _CACHE.get(model)
-    if known is None or len(known[0]) != len(state) or any(map(is_not, known[0], state)):
-        known = (state, Reader(model).read())
-        _CACHE[model] = known
-    return known[1]
+    if (
+        known is not None
+        and _same(known.variables, variables)
+        and _same(known.contents, [v.get_value(borrow=True) for v in known.shared])
+    ):
+        return known.structure
+    # `pm.set_data` puts another array into a shared variable.
+    graphs = [*variables, *(model.rvs_to_values[rv] for rv in model.observed_RVs)]
+    shared = [
+        v
+        for v in graph_inputs(graphs)
+        if isinstance(v, SharedVariable) and not isinstance(v.type, RandomGeneratorType)
+    ]
+    contents = [variable.get_value(borrow=True) for variable in shared]
+    _CACHE[model] = _Reading(variables, shared, contents, Reader(model).read())
+    return _CACHE[model].structure
+
+
+def _same(old: list, new: list) -> bool:
+    return len(old) == len(new) and not any(map(is_not, old, new))

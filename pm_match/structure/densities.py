@@ -87,7 +87,9 @@ class DensityCheck:
         for point, declared, (natural, _) in zip(
             self.points, self.declared, self.natural, strict=True
         ):
-            logs = log_weights(natural) if self.sticks else np.log(natural)
+            logs = np.log(natural)
+            if self.sticks:
+                logs = log_weights(logs, np.log1p(-natural))
             for assignment in self.labelled:
                 if not _same(declared[assignment], logs[self._value(point, assignment)]):
                     raise Refusal(

@@ -1,4 +1,4 @@
-"""Small functions compiled from a model's graph: into the space that is sampled, and out of it."""
+"""Small functions compiled from a model's graph: what is read from points."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -46,17 +46,6 @@ def natural_function(model: Model, names: Iterable[str]):
         outputs.append(value if transform is None else transform.backward(value, *rv.owner.inputs))
     function, inputs = _compiled(model, outputs)
     return lambda point: [np.asarray(v) for v in function(*[point[name] for name in inputs])]
-
-
-def value_function(model: Model, name: str):
-    """Compile the map from the variable `name` to its value in the space that is sampled."""
-    rv = model[name]
-    natural = rv.type()
-    transform = model.rvs_to_transforms[rv]
-    if transform is None:
-        return lambda value: value
-    output = transform.forward(natural, *rv.owner.inputs)
-    return pytensor.function([natural], output, mode=PLAIN, on_unused_input="ignore")
 
 
 def log_densities(model: Model, variables: Sequence[RV]):

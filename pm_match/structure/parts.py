@@ -68,6 +68,8 @@ class ProjectedPartition:
         Whether `weights` holds sticks rather than weights.
     finite : bool
         Whether the number of clusters is declared (a Dirichlet) rather than a truncation.
+    free_weights_prior : bool
+        Whether the prior on weights depends on other free variables.
     precision, latent : str
     latent_transposed : bool
         Whether the latent vectors are declared as (K, T) rather than (T, K).
@@ -80,6 +82,7 @@ class ProjectedPartition:
     weights: str
     sticks: bool
     finite: bool
+    free_weights_prior: bool
     precision: str
     latent: str
     latent_transposed: bool

@@ -5,6 +5,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.initial_point import make_initial_point_fn
+from pymc.logprob.transforms import LogOddsTransform, LogTransform, SimplexTransform
 from pymc.model.core import Model
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor.random.basic import BetaRV, CategoricalRV, DirichletRV, GammaRV, NormalRV
@@ -87,8 +88,9 @@ class Reader:
                 else f"{names(latents)} could each be the latent vectors; expected one"
             )
         (latent,) = latents
-        links = self._links(assignments)
-        constraints = [p for p in self.model.potentials if read_links(p) is not None]
+        self._layout(weights, isinstance(weights.owner.op, BetaRV), assignments, precision, latent)
+        self._plain(weights, assignments, precision, latent, observed)
+        links, constraints = self._links(assignments)
         self.ancestry.only_children(weights, [*assignments])
         self.ancestry.only_children(precision, [latent, *observed])
         self.ancestry.only_children(latent, observed)
@@ -135,10 +137,36 @@ class Reader:
         if rv not in self.model.free_RVs:
             raise Refusal(f"{rv.name!r} is observed; expected a free variable")
 
-    def _links(self, assignments) -> NDArray[np.int64]:
+    def _plain(self, weights, assignments, precision, latent, observed) -> None:
+        """Refuse transforms, discrete parents and precisions that the steps do not provide for."""
+        for rv, default in (
+            (weights, (SimplexTransform, LogOddsTransform)),
+            (precision, LogTransform),
+        ):
+            transform = self.model.rvs_to_transforms[rv]
+            if transform is not None and type(transform) not in np.atleast_1d(default):
+                raise Refusal(
+                    f"{rv.name!r} has the transform {type(transform).__name__}; expected PyMC's "
+                    "default or none"
+                )
+        shifts = self.ancestry.of([mean(latent)])
+        if shifts:
+            raise Refusal(f"the mean of {latent.name!r} depends on {names(shifts)}; expected zero")
+        for rv in (weights, precision, latent, *observed):
+            discrete = [
+                p
+                for p in self.ancestry.parents[rv]
+                if p not in assignments and not p.dtype.startswith("float")
+            ]
+            if discrete:
+                raise Refusal(f"{rv.name!r} depends on {names(discrete)}, which is discrete")
+            if rv.dtype != "float64":
+                raise Refusal(f"{rv.name!r} is {rv.dtype}; expected float64 (PyTensor's floatX)")
+
+    def _links(self, assignments) -> tuple[NDArray[np.int64], list[RV]]:
         sizes = [int(self.shapes[rv.name][0]) for rv in assignments]
         start = dict(zip(assignments, np.cumsum([0, *sizes]), strict=False))
-        pairs = []
+        pairs, constraints = [], []
         for potential in self.model.potentials:
             linked = read_links(potential)
             if linked is None or not any(rv in start for rv in linked[0]):
@@ -149,17 +177,18 @@ class Reader:
                     f"{potential.name!r} links it with {names(strangers)}, which "
                     "does not share its weights: their clusters are not the same clusters"
                 )
+            constraints.append(potential)
             first, *others = [
                 start[rv] + index for rv, index in zip(linked[0], linked[1], strict=True)
             ]
             pairs += [np.stack([first, other], axis=1) for other in others]
-        return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
+        return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), constraints
 
     # -- what the candidates mean, by numbers -----------------------------------------------------
 
     def _verified(self, weights, assignments, precision, latent, found, links):
         sticks = isinstance(weights.owner.op, BetaRV)
-        truncation, shape = self._layout(weights, sticks, assignments, latent)
+        truncation, shape = self._layout(weights, sticks, assignments, precision, latent)
         data = [self._data(name, rvs) for name, rvs in found]
         projections = [
             self._projection(rvs, assignment, latent)
@@ -205,10 +234,20 @@ class Reader:
             domains.append(
                 Projected(name, assignment.name, w.name, flip, d, missing, update, why_not)
             )
+        flat = [w.name for w in projections if kind(w) == "Flat"]
+        if flat and any(domain.update != "map" for domain in domains):
+            # A flat projection has no posterior of its own, and no other step should find that out.
+            others = [d.why_not or f"{d.projection!r} is not flat" for d in domains]
+            reason = next(why for d, why in zip(domains, others, strict=True) if d.update != "map")
+            raise Refusal(
+                f"{flat[0]!r} is flat, and flat projections are found together, all or none: "
+                f"{reason}"
+            )
         return ProjectedPartition(
             weights=weights.name,
             sticks=sticks,
             finite=isinstance(weights.owner.op, DirichletRV),
+            free_weights_prior=bool(self.ancestry.parents[weights]),
             precision=precision.name,
             latent=latent.name,
             latent_transposed=transposed,
@@ -222,12 +261,17 @@ class Reader:
             },
         )
 
-    def _layout(self, weights, sticks, assignments, latent) -> tuple[int, tuple[int, ...]]:
+    def _layout(
+        self, weights, sticks, assignments, precision, latent
+    ) -> tuple[int, tuple[int, ...]]:
         """Check shapes; return the truncation, and the shape of the latent vectors."""
         shape = self.shapes[weights.name]
         if len(shape) != 1:
             raise Refusal(f"{weights.name!r} has shape {shape}; expected one vector of weights")
         truncation = shape[0] + int(sticks)
+        shape = self.shapes[precision.name]
+        if shape != ():
+            raise Refusal(f"{precision.name!r} has shape {shape}; expected one number")
         shape = self.shapes[latent.name]
         if len(shape) != 2 or truncation not in shape:
             raise Refusal(
@@ -292,6 +336,9 @@ class Reader:
             return None, f"{names(others)} depends on {name!r} too"
         if self.model.rvs_to_transforms[projection] is not None:
             return None, f"{name!r} has a transform"
+        discrete = [p for p in self.ancestry.parents[projection] if not p.dtype.startswith("float")]
+        if discrete:
+            return None, f"{name!r} depends on {names(discrete)}, which is discrete"
         if kind(projection) == "Flat":
             return "map", ""
         if isinstance(projection.owner.op, NormalRV):
