@@ -39,6 +39,9 @@ _BORDER = "#d95f02"
 _SMALL = 8  # font size of ticks and notes
 _MOST_LABELS = 40  # more tick labels than this cannot be read
 
+# Beyond this, colours repeat and a legend says nothing.
+_MOST_NAMED_CHAINS = 10
+
 
 def plot_match_matrix(
     idata: xr.DataTree | xr.Dataset,
@@ -405,7 +408,8 @@ def plot_trace(
     axes[-1, 0].set_xlabel("draw")
     figure.suptitle("Chains")
     handles, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, title="chain", loc="outside right upper", frameon=False)
+    if len(names) <= _MOST_NAMED_CHAINS:
+        figure.legend(handles, names, title="chain", loc="outside right upper", frameon=False)
     return figure
 
 
