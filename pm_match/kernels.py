@@ -70,6 +70,11 @@ def part(function: Callable) -> Any:
     return njit(**_PART)(function)
 
 
+def reducing(function: Callable) -> Any:
+    """Compile a part whose order of operations does not matter, so that it may be vectorised."""
+    return njit(**{**_PART, "fastmath": {"nnan", "nsz", "reassoc"}})(function)
+
+
 def inlined(function: Callable) -> Any:
     """Compile a part into its callers.
 

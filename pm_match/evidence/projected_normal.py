@@ -31,7 +31,7 @@ pass of fused multiply-adds scores a unit against every cluster.
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import lgamma, log, log1p, pi
+from math import lgamma, log, log1p, pi, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -74,8 +74,12 @@ class ProjectedNormal(NamedTuple):
         The inverse of C_j, m_j, q_j and log |C_j| of each slot.
     held, version : (S,) integer array
         Units in each slot; number of the slot's present state.
+    epoch : (1,) integer array
+        Number of the present state of all slots.
     gain, gain_log_det, gain_stamp : (Q, L, S), (Q, S), (Q, S) array
         Coefficients of Delta_j, half the log determinant ratio, and the version they belong to.
+    gain_epoch : (Q,) integer array
+        The epoch at which all of a pattern's coefficients were last known to be good.
     loss, loss_log_det, loss_stamp : (Q, S, L), (Q, S), (Q, S) array
         The same for taking a unit out of its own slot.
     products, delta, matrix, lower, inverse, vector, solution : arrays
@@ -94,9 +98,11 @@ class ProjectedNormal(NamedTuple):
     log_det: NDArray[np.float64]
     held: NDArray[np.int64]
     version: NDArray[np.int64]
+    epoch: NDArray[np.int64]
     gain: NDArray[np.float64]
     gain_log_det: NDArray[np.float64]
     gain_stamp: NDArray[np.int64]
+    gain_epoch: NDArray[np.int64]
     loss: NDArray[np.float64]
     loss_log_det: NDArray[np.float64]
     loss_stamp: NDArray[np.int64]
@@ -122,6 +128,7 @@ def _clear(term, slot):
     term.log_det[slot] = -n_factors * log(r)
     term.held[slot] = 0
     term.version[slot] += 1
+    term.epoch[0] += 1
 
 
 @part
@@ -144,6 +151,7 @@ def _refresh(term, slot):
     term.rate[0] -= 0.5 * (quadratic - term.quadratic[slot])
     term.quadratic[slot] = quadratic
     term.version[slot] += 1
+    term.epoch[0] += 1
 
 
 @implements(protocol.move, ProjectedNormal)
@@ -170,6 +178,7 @@ def _relocate(term, source, target):
     term.log_det[target] = term.log_det[source]
     term.held[target] = term.held[source]
     term.version[target] += 1
+    term.epoch[0] += 1
 
 
 @entry
@@ -298,14 +307,18 @@ def _gains(term, unit, n_slots):
         return
     gain = term.gain[kept]
     n_products = gain.shape[0]
+    if term.gain_epoch[kept] != term.epoch[0]:
+        for slot in range(n_slots):
+            if term.gain_stamp[kept, slot] != term.version[slot]:
+                term.gain_log_det[kept, slot] = _joined(term, slot, pattern, 1)
+                column = gain[:, slot]
+                _coefficients(term, slot, column)
+                column[n_products - 1] -= term.quadratic[slot]
+                term.gain_stamp[kept, slot] = term.version[slot]
+        term.gain_epoch[kept] = term.epoch[0]
+    log_det = term.gain_log_det[kept]
     for slot in range(n_slots):
-        if term.gain_stamp[kept, slot] != term.version[slot]:
-            term.gain_log_det[kept, slot] = _joined(term, slot, pattern, 1)
-            column = gain[:, slot]
-            _coefficients(term, slot, column)
-            column[n_products - 1] -= term.quadratic[slot]
-            term.gain_stamp[kept, slot] = term.version[slot]
-        half[slot] = term.gain_log_det[kept, slot]
+        half[slot] = log_det[slot]
     # Whole vectors of 8 slots; what lies beyond n_slots is never looked at.
     padded = (n_slots + 7) // 8 * 8
     constant = gain[n_products - 1]
@@ -346,10 +359,13 @@ def _score(term, unit, own, n_slots, out):
     start = term.rate[0] + 0.5 * dropped
     shape = term.hyper[0]
     scale = -0.5 / start
-    largest = 0.0
+    # Counted on its own: a running maximum would keep the series from being vectorised.
+    far = 0
     for slot in range(n_slots):
+        far += abs(delta[slot] * scale) > _SERIES
+    padded = (n_slots + 7) // 8 * 8
+    for slot in range(padded):
         x = delta[slot] * scale
-        largest = max(largest, abs(x))
         s = x / (2.0 + x)
         t = s * s
         series = 1.0 / 13.0 + t / 15.0
@@ -359,7 +375,7 @@ def _score(term, unit, own, n_slots, out):
         series = 1.0 / 5.0 + t * series
         series = 1.0 / 3.0 + t * series
         ratio[slot] = 2.0 * s * (1.0 + t * series)
-    if largest > _SERIES:
+    if far > 0:
         # b' is at least b; the bound only bites when rounding has eaten a difference of sums.
         lowest = term.hyper[1] / start - 1.0
         for slot in range(n_slots):
@@ -412,6 +428,13 @@ def draw_latent(rng, precision, linear, slot_of, shape, rate, lower, vector, out
             vector[k] += scale * rng.standard_normal()
         solve_upper(lower, vector, out[label])
     return alpha
+
+
+def aligned_zeros(*shape: int) -> NDArray[np.float64]:
+    """Zeros that begin at a cache line: vectors that straddle two cost nearly twice as much."""
+    room = np.zeros(prod(shape) + 8)
+    skip = -room.ctypes.data % 64 // 8
+    return room[skip : skip + prod(shape)].reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -520,14 +543,16 @@ class ProjectedNormalEvidence:
             log_det=np.zeros(slots),
             held=np.zeros(slots, np.int64),
             version=np.zeros(slots, np.int64),
-            gain=np.zeros((n_kept, n_products, slots)),
-            gain_log_det=np.zeros((n_kept, slots)),
+            epoch=np.zeros(1, np.int64),
+            gain=aligned_zeros(n_kept, n_products, slots),
+            gain_log_det=aligned_zeros(n_kept, slots),
             gain_stamp=np.full((n_kept, slots), -1, np.int64),
-            loss=np.zeros((n_kept, slots, n_products)),
+            gain_epoch=np.full(n_kept, -1, np.int64),
+            loss=aligned_zeros(n_kept, slots, n_products),
             loss_log_det=np.zeros((n_kept, slots)),
             loss_stamp=np.full((n_kept, slots), -1, np.int64),
-            products=np.zeros(n_products),
-            delta=np.zeros((3, slots)),
+            products=aligned_zeros(n_products),
+            delta=aligned_zeros(3, slots),
             matrix=np.zeros((k, k)),
             lower=np.zeros((k, k)),
             inverse=np.zeros((k, k)),

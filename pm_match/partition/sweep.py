@@ -16,7 +16,7 @@ from numba import literal_unroll
 from numpy.typing import NDArray
 
 from pm_match.evidence.protocol import clear, log_evidence, move, relocate, score
-from pm_match.kernels import entry, part
+from pm_match.kernels import entry, part, reducing
 from pm_match.partition.label_swap import swap_labels
 from pm_match.partition.stick_breaking import log_prior, predictive
 
@@ -54,6 +54,8 @@ class Partition(NamedTuple):
         Number of the present state of the counts.
     scores, weights : (S,) array
         Scratch: log predictives and unnormalised probabilities.
+    candidates : (S,) integer array
+        Scratch: the slots that are not negligible.
     """
 
     label: NDArray[np.int64]
@@ -69,6 +71,7 @@ class Partition(NamedTuple):
     version: NDArray[np.int64]
     scores: NDArray[np.float64]
     weights: NDArray[np.float64]
+    candidates: NDArray[np.int64]
 
 
 def capacity(truncation: int) -> int:
@@ -93,6 +96,7 @@ def new_partition(size: NDArray[np.int64], truncation: int) -> Partition:
         version=np.zeros(1, np.int64),
         scores=np.zeros(slots),
         weights=np.zeros(slots),
+        candidates=np.zeros(slots, np.int64),
     )
 
 
@@ -129,25 +133,41 @@ def weigh_slots(partition, own, size, out):
         out[slot] = predictive_by_label[partition.label_of[slot]]
 
 
-@part
-def draw_slot(rng, prior, scores, n_slots, weights):
-    """Draw a slot with probability ~ ``prior * exp(scores)``."""
-    best = 0
+@reducing
+def largest(values, n):
+    """Largest of ``values[:n]``: the same in any order, so that this may be vectorised."""
     top = -np.inf
-    for slot in range(n_slots):
-        if prior[slot] > 0.0 and scores[slot] > top:
-            top = scores[slot]
-            best = slot
+    for i in range(n):
+        top = max(top, values[i])
+    return top
+
+
+@part
+def draw_slot(rng, prior, scores, n_slots, own, weights, slots):
+    """Draw a slot with probability ~ ``prior * exp(scores)``, the best of which `own` often is."""
+    if prior[0] <= 0.0:
+        scores[0] = -np.inf
+    top = largest(scores, n_slots)
+    best = own
+    if scores[own] < top or prior[own] <= 0.0:
+        top = -np.inf
+        for slot in range(n_slots):
+            if prior[slot] > 0.0 and scores[slot] > top:
+                top = scores[slot]
+                best = slot
     floor = top + log(prior[best]) - _NEGLIGIBLE
     total = 0.0
+    n = 0
     for slot in range(n_slots):
-        if prior[slot] > 0.0 and scores[slot] >= floor:
+        if scores[slot] >= floor:
             total += prior[slot] * exp(scores[slot] - top)
-        weights[slot] = total
+            weights[n] = total
+            slots[n] = slot
+            n += 1
     threshold = rng.random() * total
-    for slot in range(n_slots):
-        if weights[slot] > threshold:
-            return slot
+    for i in range(n):
+        if weights[i] > threshold:
+            return slots[i]
     return best
 
 
@@ -241,7 +261,7 @@ def sweep(rng, a, b, partition, terms):
             predictive(a, b, partition.counts, old, size, partition.prior_by_label)
             weigh_slots(partition, own, size, prior)
             partition.prior_stamp[own] = partition.version[0] if size == 1 else -1
-        slot = draw_slot(rng, prior, scores, n_slots, partition.weights)
+        slot = draw_slot(rng, prior, scores, n_slots, own, partition.weights, partition.candidates)
         if slot == own:
             continue
         if slot == 0:
