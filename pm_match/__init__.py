@@ -1,6 +1,7 @@
 """Match clusters across data sets that share no keys: a posterior over matchings, on PyMC."""
 
 from pm_match import datasets, metrics, models, plots
+from pm_match.block_network import BlockNetwork
 from pm_match.links import must_link
 from pm_match.matching import (
     best_chain,
@@ -10,13 +11,15 @@ from pm_match.matching import (
     point_estimate,
 )
 from pm_match.sampling import initial_points, invariants, register, sample, steps
-from pm_match.steps import ClusterGibbs, ProjectionGibbs, ProjectionMAP
+from pm_match.steps import ClusterGibbs, HyperparameterGibbs, ProjectionGibbs, ProjectionMAP
 from pm_match.structure import UnservedModelError
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlockNetwork",
     "ClusterGibbs",
+    "HyperparameterGibbs",
     "ProjectionGibbs",
     "ProjectionMAP",
     "UnservedModelError",

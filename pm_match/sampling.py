@@ -23,15 +23,15 @@ from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
 from pm_match.partition.units import units
-from pm_match.steps import ClusterGibbs, ProjectionGibbs, ProjectionMAP
+from pm_match.steps import ClusterGibbs, HyperparameterGibbs, ProjectionGibbs, ProjectionMAP
 from pm_match.steps.cluster_gibbs import random_labels
 from pm_match.steps.projection_map import random_projection
 from pm_match.structure import UnservedModelError, read
 
 __all__ = ["initial_points", "sample", "steps"]
 
-# Projections come first: what they integrate out is then drawn given the new ones.
-_STEPS = (ProjectionMAP, ProjectionGibbs, ClusterGibbs)
+# The clusters come last: all that they integrate out is then drawn given everything else's draws.
+_STEPS: tuple[Any, ...] = (ProjectionMAP, ProjectionGibbs, HyperparameterGibbs, ClusterGibbs)
 
 # R-hat and effective draws a chain below or above which PyMC warns too.
 _RHAT_LIMIT = 1.01
@@ -71,24 +71,24 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     """
     model = modelcontext(model)
     structure = read(model)
-    if not structure.partitions:
+    if not structure.components:
         raise UnservedModelError(
             f"pm_match has no step for this model: {structure.explain()}. "
             "pm.sample() samples it with PyMC's own steps."
         )
     taken = {model.values_to_rvs[value].name for step in given for value in step.vars}
     made: list[BlockedStep] = []
-    for partition in structure.partitions:
-        for kind in _STEPS:
-            names = kind.served(partition)
+    for kind in _STEPS:
+        for part in kind.parts(structure):
+            names = kind.served(part)
             left = [name for name in names if name not in taken]
-            if left and len(left) < len(names):
+            if left and len(left) < len(names) and kind is not HyperparameterGibbs:
                 raise UnservedModelError(
                     f"{kind.__name__} draws {names} together, and a given step holds "
                     f"{sorted(set(names) - set(left))}: give a step for all of them or for none."
                 )
             if left:
-                made.append(kind([model[name] for name in names], model=model))
+                made.append(kind([model[name] for name in left], model=model))
     return made
 
 
@@ -98,9 +98,9 @@ def initial_points(
     """Draw overdispersed starts, a different one for every chain.
 
     PyMC starts all chains at the same point when any step is not NUTS, with every object in the
-    first cluster. Here each chain gets labels drawn uniformly (linked objects share theirs), and
-    projections drawn from their normal prior or, where that is flat, small noise. Variables that
-    our steps do not serve start jittered, as PyMC does for NUTS.
+    first cluster. Here each chain gets labels drawn uniformly (linked objects share theirs), all
+    objects relevant, and projections drawn from their normal prior or, where that is flat, small
+    noise. Other variables that our steps do not draw at once start jittered, as PyMC does for NUTS.
 
     Parameters
     ----------
@@ -123,11 +123,12 @@ def initial_points(
     if chains < 1:
         raise ValueError(f"chains must be at least 1, found {chains}.")
     structure = read(model)
-    if not structure.partitions:
+    if not structure.components:
         raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")
     # PyMC gives the first `chains` children of the seed to the chains: the next is ours.
     rngs = get_random_generator(random_seed).spawn(chains + 1)[-1].spawn(chains)
-    served = {name for p in structure.partitions for kind in _STEPS for name in kind.served(p)}
+    served = {name for c in structure.components for name in c.collapsed}
+    served |= {d.projection for f in structure.features for d in f.domains if d.update}
     others = [rv for rv in model.free_RVs if rv.name not in served]
     jittered = {rv for rv in others if rv.dtype.startswith("float")}
     start = model.initial_point(0)
@@ -142,17 +143,22 @@ def initial_points(
         if jitter is not None:
             drawn = jitter(int(rng.integers(2**30)))
             point |= {rv.name: np.asarray(drawn[rv.name]) for rv in jittered}
-        for partition in structure.partitions:
-            grouped = units(partition.n_objects, partition.links)
-            labels = random_labels(rng, grouped, partition.truncation)
-            ends = np.cumsum([len(d.data.values) for d in partition.domains])[:-1]
-            for domain, label in zip(partition.domains, np.split(labels, ends), strict=True):
-                point[domain.assignment] = label
-                shape = (domain.data.values.shape[1], partition.n_factors)
+        for clustering in structure.clusterings:
+            grouped = units(clustering.n_objects, clustering.links)
+            labels = random_labels(rng, grouped, clustering.truncation)
+            for assignment, label in zip(
+                clustering.assignments, np.split(labels, clustering.ends), strict=True
+            ):
+                point[assignment.name] = label
+                if assignment.relevance:
+                    point[assignment.relevance] = np.ones(len(label), np.int64)
+        for features in structure.features:
+            for domain in features.domains:
+                shape = (domain.data.values.shape[1], features.n_factors)
                 if domain.update == "map":
                     projection = random_projection(rng, shape)
                 elif domain.update == "normal":
-                    mean, precision = partition.projection_prior(domain, start)
+                    mean, precision = features.projection_prior(domain, start)
                     projection = mean + rng.standard_normal(shape) / np.sqrt(precision)
                 else:
                     continue
@@ -206,7 +212,8 @@ def sample(
     DataTree
         As from `pm.sample`. ``posterior.attrs["projections"]`` says how projections were found:
         ``"map"`` makes the chain the papers' stochastic EM, ``"drawn"`` a Markov chain Monte Carlo
-        sample.
+        sample. Every assignment's ``attrs["clusters"]`` names its set of clusters: labels of
+        different sets are not to be compared.
 
     Raises
     ------
@@ -244,6 +251,11 @@ def sample(
         return idata
     by_map = any(isinstance(s, ProjectionMAP) for s in [*given, *ours])
     idata["posterior"].attrs["projections"] = "map" if by_map else "drawn"
+    for clustering in structure.clusterings:
+        for assignment in clustering.assignments:
+            if assignment.name in idata["posterior"]:
+                # Labels of different sets, documents' and words', are not to be compared.
+                idata["posterior"][assignment.name].attrs["clusters"] = clustering.title
     _warn_if_full(idata, model)
     if compute_convergence_checks and not kwargs.get("quiet"):
         log_warnings(convergence_warnings(idata, model))
@@ -268,11 +280,13 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     """
     model = modelcontext(model)
     posterior, stats = idata["posterior"], idata["sample_stats"]
-    bound = set()
-    for partition in read(model).partitions:
-        for kind in _STEPS:
-            bound |= set(kind.served(partition))
-        bound -= {partition.precision}
+    structure = read(model)
+    bound = {name for c in structure.components for name in c.collapsed}
+    bound |= {d.projection for f in structure.features for d in f.domains if d.update}
+    # What no relabelling changes may stay: numbers, but not what there is one of for each cluster.
+    bound -= {f.precision for f in structure.features}
+    bound -= {name for c in structure.clusterings for name in c.probabilities if name}
+    bound -= {name for c in structure.components for r in c.relations for name in r.noise}
     chosen = {name: stats[name] for name in ("log_joint", "n_occupied") if name in stats}
     for rv in model.free_RVs:
         if rv.name in posterior and rv.name not in bound:
@@ -319,20 +333,22 @@ def convergence_warnings(idata: xr.DataTree, model: Model) -> list[SamplerWarnin
 
 def _warn_if_full(idata: xr.DataTree, model: Model) -> None:
     """Warn if draws use every cluster that a truncated stick-breaking has."""
-    if "n_occupied" not in idata["sample_stats"]:
+    if "filled" not in idata["sample_stats"]:
         return
-    occupied = idata["sample_stats"]["n_occupied"]
-    for number, partition in enumerate(read(model).partitions):
-        if partition.finite:
-            continue
-        dims = [dim for dim in occupied.dims if dim not in ("chain", "draw")]
-        own = occupied.isel({dims[0]: number}) if dims else occupied
-        full = float((own >= partition.truncation).mean())
-        if full > 0:
-            warnings.warn(
-                f"the draws fill the truncation: all {partition.truncation} clusters of "
-                f"{partition.weights!r} are occupied in {full:.0%} of the draws. Declare more "
-                "clusters; if they fill too, the noise may be too simple for these data.",
-                UserWarning,
-                stacklevel=3,
-            )
+    filled = idata["sample_stats"]["filled"]
+    full = float((filled >= 1.0).mean())
+    truncated = [c for c in read(model).clusterings if not c.finite]
+    if full > 0 and truncated:
+        # With several components, the statistic has one entry for each.
+        one = truncated[0] if len(truncated) == 1 else None
+        which = (
+            f"all {one.truncation} clusters of {one.weights!r} are"
+            if one
+            else f"all clusters of one of {', '.join(repr(c.weights) for c in truncated)} are"
+        )
+        warnings.warn(
+            f"the draws fill the truncation: {which} occupied in {full:.0%} of the draws. Declare "
+            "more clusters; if they fill too, the model may be too simple for these data.",
+            UserWarning,
+            stacklevel=3,
+        )

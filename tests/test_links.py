@@ -6,7 +6,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match.structure import UnservedModelError, read
-from tests.tiny import tiny_data
+from tests.tiny import inside, tiny_data
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_links_survive_a_copy_of_the_model(model):
     with model:
         pmm.must_link("links", {"cluster_a": [0, 2], "cluster_b": [1, 2]})
         pmm.must_link("more", {"cluster_b": [1], "cluster_a": [1]})
-    found = read(pm.model.fgraph.clone_model(model)).partitions[0].links
+    found = read(pm.model.fgraph.clone_model(model)).clusterings[0].links
     assert sorted(found.tolist()) == [[0, 4], [2, 5], [4, 1]]
 
 
@@ -45,7 +45,7 @@ def test_groups_of_three_domains():
         data, n_clusters=3, links=[{"a": [0], "b": [1], "c": [2]}, {"c": [2], "a": [1]}]
     )
     step = pmm.ClusterGibbs([model["cluster_c"]], model=model)
-    assert sorted(step._units.size.tolist()) == [1, 1, 1, 1, 1, 4]
+    assert sorted(inside(step).units.size.tolist()) == [1, 1, 1, 1, 1, 4]
 
 
 @pytest.mark.parametrize(

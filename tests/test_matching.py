@@ -1,11 +1,13 @@
 import itertools
 import time
+import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
+from pm_match import __main__ as cli
 from pm_match import matching
 
 CHAINS, DRAWS = 2, 30
@@ -288,3 +290,368 @@ def test_best_chain():
     np.testing.assert_array_equal(
         best["posterior"]["cluster_a"][0], idata["posterior"]["cluster_a"][1]
     )
+
+
+def with_relevance(idata, share=0.7, seed=9, names=("a", "b")):
+    """Add relevance, and clusters of irrelevant objects that mean nothing."""
+    rng = np.random.default_rng(seed)
+    for name in names:
+        cluster = idata["posterior"][f"cluster_{name}"]
+        flags = (rng.random(cluster.shape) < share).astype(np.int8)
+        idata["posterior"][f"relevance_{name}"] = cluster.copy(data=flags)
+        cluster.to_numpy()[flags == 0] = rng.integers(-3, 9, np.sum(flags == 0))
+    return idata
+
+
+def matches(idata, a, b):
+    """In which draws objects match, shape (draws, objects of a, objects of b)."""
+    x, y = (stacked(idata, f"cluster_{name}") for name in (a, b))
+    r, q = (
+        stacked(idata, f"relevance_{name}") == 1
+        if f"relevance_{name}" in idata["posterior"]
+        else np.ones(values.shape, bool)
+        for name, values in ((a, x), (b, y))
+    )
+    return (x[:, :, None] == y[:, None, :]) & r[:, :, None] & q[:, None, :]
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("a",), ("b",)])
+@pytest.mark.parametrize("pair", [("a", "b"), ("b", "a"), ("a", "a"), ("b", "b")])
+def test_an_irrelevant_object_matches_nothing(pair, names):
+    idata = with_relevance(tree(), names=names)
+    a, b = pair
+    match = matching.match_probability(idata, f"cluster_{a}", f"cluster_{b}")
+    np.testing.assert_allclose(match, matches(idata, a, b).mean(axis=0))
+    if a == b and a in names:  # an object matches itself where it is relevant
+        np.testing.assert_allclose(np.diag(match), stacked(idata, f"relevance_{a}").mean(axis=0))
+
+
+def test_relevance_may_be_ignored_or_named():
+    idata = with_relevance(tree())
+    pair = ("cluster_a", "cluster_b")
+    plain = idata["posterior"].to_dataset().drop_vars(["relevance_a", "relevance_b"])
+    xr.testing.assert_identical(
+        matching.match_probability(idata, *pair, relevance=None),
+        matching.match_probability(plain, *pair),
+    )
+    renamed = idata["posterior"].to_dataset().rename(relevance_a="in", cluster_b="words")
+    renamed["in"] = renamed["in"].astype(bool).transpose("a_object", "chain", "draw")
+    xr.testing.assert_allclose(
+        matching.match_probability(renamed, "cluster_a", "words", relevance=("in", "relevance_b")),
+        matching.match_probability(idata, *pair),
+    )
+    xr.testing.assert_allclose(
+        matching.match_probability(renamed, "cluster_a", "words", relevance=(None, "relevance_b")),
+        matching.match_probability(plain.assign(relevance_b=renamed["relevance_b"]), *pair),
+    )
+
+
+def test_relevance_of_a_model_without_dims():
+    idata = with_relevance(tree())
+    posterior = idata["posterior"].to_dataset()
+    flags = posterior["relevance_a"].to_numpy()
+    for dim, size in (("relevance_a_dim_0", 7), ("relevance_a_dim_0", 6), ("other", 7)):
+        bare = posterior.drop_vars("relevance_a")
+        bare["relevance_a"] = (("chain", "draw", dim), flags[..., :size])
+        if size == 7 and dim != "other":
+            xr.testing.assert_identical(
+                matching.match_probability(bare, "cluster_a", "cluster_b"),
+                matching.match_probability(idata, "cluster_a", "cluster_b"),
+            )
+        else:
+            with pytest.raises(ValueError, match=r"'relevance_a': expected the dims of 'cluster_a"):
+                matching.match_probability(bare, "cluster_a", "cluster_b")
+
+
+def test_labels_of_a_small_dtype_leave_room_for_irrelevance():
+    labels = np.arange(256, dtype=np.uint8)[None, None, :].repeat(2, axis=1)
+    relevance = np.ones_like(labels)
+    relevance[0, 0, 255] = 0
+    dims = ("chain", "draw", "a_object")
+    posterior = xr.Dataset({"cluster_a": (dims, labels), "relevance_a": (dims, relevance)})
+    match = matching.match_probability(posterior, "cluster_a", "cluster_a")
+    np.testing.assert_array_equal(match, np.diag([1.0] * 255 + [0.5]))
+    signed = posterior.assign(cluster_a=(dims, (labels - 128).view(np.int8)))
+    xr.testing.assert_identical(matching.match_probability(signed, "cluster_a", "cluster_a"), match)
+    estimate = matching.point_estimate(signed)  # both draws put nobody together: the first
+    np.testing.assert_array_equal(estimate["cluster_a"], [*range(255), -1])
+
+
+def test_unfit_relevance():
+    idata = with_relevance(tree())
+    pair = ("cluster_a", "cluster_b")
+    with pytest.raises(ValueError, match=r"'relevance_b': expected the dims of 'cluster_a'"):
+        matching.match_probability(idata, *pair, relevance=("relevance_b", None))
+    with pytest.raises(KeyError, match=r"no variable 'relevant'.*'relevance_a', 'relevance_b'"):
+        matching.match_probability(idata, *pair, relevance=("relevant", None))
+    with pytest.raises(ValueError, match=r'expected "auto", None or the names .*relevance_a'):
+        matching.match_probability(idata, *pair, relevance="relevance_a")
+    idata["posterior"]["relevance_b"].to_numpy()[0, 3, 1] = 2
+    with pytest.raises(ValueError, match=r"'relevance_b': expected 0 .* or 1 .* everywhere"):
+        matching.match_probability(idata, *pair)
+    with pytest.raises(ValueError, match=r"'relevance_b': expected 0 .* or 1 .* everywhere"):
+        matching.point_estimate(idata)
+
+
+def best_by_sorting(idata, a, b, top):
+    """Rows (object, partner, probability) from the full matrix."""
+    match = matches(idata, a, b).mean(axis=0)
+    if a == b:
+        np.fill_diagonal(match, 0)
+    objects, partners = (
+        idata["posterior"][f"cluster_{name}"][f"{name}_object"].to_numpy() for name in (a, b)
+    )
+    return [
+        (objects[i], partners[j], row[j])
+        for i, row in enumerate(match)
+        for j in sorted(range(len(row)), key=lambda j: (-row[j], j))[:top]
+        if row[j] > 0
+    ]
+
+
+@pytest.mark.parametrize("relevant", [False, True])
+@pytest.mark.parametrize("top", [1, 3, 100])
+@pytest.mark.parametrize("pair", [("a", "b"), ("a", "a")])
+def test_best_partners_are_those_of_the_matrix(pair, top, relevant, monkeypatch):
+    monkeypatch.setattr(matching, "_BLOCK", 64)  # several blocks of rows
+    idata = tree(n_clusters=3, sizes=(("a", 30), ("b", 23)))
+    for name in "ab":  # objects that are always together, and so are equally likely partners
+        values = idata["posterior"][f"cluster_{name}"].to_numpy()
+        values[..., 10:15] = values[..., [10]]
+        values[..., 3:5] = values[..., [3]]
+    if relevant:
+        with_relevance(idata)
+        values = idata["posterior"]["relevance_a"].to_numpy()
+        values[..., 20] = 0  # never relevant: no rows
+        values[..., 10:15] = values[..., [10]]
+    table = matching.match_probability(idata, f"cluster_{pair[0]}", f"cluster_{pair[1]}", top=top)
+    assert table.columns.tolist() == ["object", "partner", "probability"]
+    expected = best_by_sorting(idata, *pair, top)
+    assert [tuple(row) for row in table.itertuples(index=False)] == expected
+    assert ("a20" in set(table["object"])) is not relevant
+
+
+def test_best_partners_of_objects_without_labels_and_many_draws():
+    rng = np.random.default_rng(0)
+    posterior = xr.Dataset(
+        {f"cluster_{k}": (("chain", "draw", k), rng.integers(0, 900, (2, 400, 8))) for k in "ab"}
+    )
+    table = matching.match_probability(posterior, "cluster_a", "cluster_b", top=8)
+    match = matching.match_probability(posterior, "cluster_a", "cluster_b").to_numpy()
+    assert len(table) == np.count_nonzero(match)
+    np.testing.assert_array_equal(table["probability"], match[table["object"], table["partner"]])
+
+
+def test_best_partners_need_no_matrix_of_all_pairs():
+    rng = np.random.default_rng(0)
+    n = 12_000
+    posterior = xr.Dataset(
+        {f"cluster_{k}": (("chain", "draw", k), rng.integers(0, 9, (1, 20, n))) for k in "ab"}
+    )
+    tracemalloc.start()
+    table = matching.match_probability(posterior, "cluster_a", "cluster_b", top=3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(table) == 3 * n
+    assert peak < n * n / 3  # one byte a pair is more than there ever was
+
+
+def test_best_partners_are_fast():
+    rng = np.random.default_rng(0)
+    posterior = xr.Dataset(
+        {f"cluster_{k}": (("chain", "draw", k), rng.integers(0, 25, (4, 50, 4000))) for k in "ab"}
+    )
+    start = time.process_time()
+    matching.match_probability(posterior, "cluster_a", "cluster_b", top=5)
+    assert time.process_time() - start < 2  # one pass a draw over bytes: a tenth of a nanosecond
+
+
+def test_best_partners_in_well_separated_clusters_are_found_at_once():
+    rng = np.random.default_rng(0)
+    n = 100_000
+    states = rng.integers(0, 50, (1, 100, 300))  # 300 ways to be clustered over the draws
+    posterior = xr.Dataset(
+        {f"cluster_{k}": (("chain", "draw", k), states[..., rng.integers(0, 300, n)]) for k in "ab"}
+    )
+    start = time.process_time()
+    table = matching.match_probability(posterior, "cluster_a", "cluster_b", top=5)
+    assert time.process_time() - start < 10
+    assert len(table) == 5 * n
+    assert (table["probability"] == 1).all()
+
+
+@pytest.mark.parametrize(("top", "error"), [(0, ValueError), (1.5, TypeError)])
+def test_top_is_a_positive_whole_number(top, error):
+    with pytest.raises(error, match=r"top: expected at least 1 partner; found 0|float"):
+        matching.match_probability(tree(), "cluster_a", "cluster_b", top=top)
+
+
+def brute_binder(idata, names):
+    """Draw with the least expected loss by counting pairs, the loss, and who is together."""
+    n = [idata["posterior"].sizes[f"{name}_object"] for name in names]
+    same = np.concatenate(
+        [np.concatenate([matches(idata, a, b) for b in names], axis=2) for a in names], axis=1
+    )
+    upper = np.triu_indices(sum(n), 1)
+    same = np.array([draw[upper] for draw in same])
+    losses = [np.mean(same != draw) for draw in same]
+    best = int(np.argmin(losses))
+    return best, losses[best], same[best]
+
+
+@pytest.mark.parametrize("way", ["pairs", "draws", "sorted draws"])
+@pytest.mark.parametrize("seed", range(4))
+def test_point_estimate_with_irrelevant_objects_by_brute_force(seed, way, monkeypatch):
+    idata = with_relevance(tree(n_clusters=3, seed=seed), seed=seed)
+    # Either way of computing the loss must do, whichever would be chosen.
+    original = {"pairs": matching._loss_by_pairs, "draws": matching._loss_by_draws}
+    chosen = original[way.split()[-1]]
+    monkeypatch.setattr(matching, "_loss_by_pairs", chosen)
+    monkeypatch.setattr(matching, "_loss_by_draws", chosen)
+    if way == "sorted draws":  # many numbers, few objects
+        idata["posterior"]["cluster_a"].to_numpy()[0, 0] = np.arange(7)
+        idata["posterior"]["relevance_a"].to_numpy()[0, 0] = 1
+        idata["posterior"]["cluster_b"].to_numpy()[0, 0] = np.arange(7, 12)
+        idata["posterior"]["relevance_b"].to_numpy()[0, 0] = 1
+    best, loss, together = brute_binder(idata, "ab")
+    estimate = matching.point_estimate(idata)
+    assert estimate.attrs == {
+        "chain": [3, 5][best // DRAWS],
+        "draw": best % DRAWS,
+        "binder_loss": pytest.approx(loss),
+    }
+    found = np.concatenate([estimate["cluster_a"], estimate["cluster_b"]])
+    relevance = np.concatenate([stacked(idata, f"relevance_{name}")[best] for name in "ab"])
+    np.testing.assert_array_equal(found == -1, relevance == 0)
+    pairs = itertools.combinations(found, 2)
+    np.testing.assert_array_equal([x == y and x >= 0 for x, y in pairs], together)
+    assert (np.diff(np.bincount(found[found >= 0])) <= 0).all()
+
+
+def test_both_ways_to_binders_loss_agree_exactly():
+    rng = np.random.default_rng(0)
+    # Few clusters, then so many that their pairs outnumber the objects.
+    for n_clusters, n_objects in ((4, 60), (200, 600)):
+        labels = rng.integers(0, n_clusters, (35, n_objects))
+        labels[rng.random(labels.shape) < 0.4] = -1
+        labels[:, :n_clusters] = np.arange(n_clusters)
+        by_pairs = matching._loss_by_pairs(labels, n_clusters)
+        by_draws = matching._loss_by_draws(labels, n_clusters)
+        np.testing.assert_array_equal(by_pairs[0], by_draws[0])
+        assert by_pairs[1] == by_draws[1]
+
+
+def test_point_estimate_of_many_objects_builds_no_matrix():
+    rng = np.random.default_rng(0)
+    base = rng.integers(0, 8, 50_000)
+    labels = np.where(rng.random((1, 20, 50_000)) < 0.8, base, rng.integers(0, 8, (1, 20, 50_000)))
+    labels[0, 13] = base
+    posterior = xr.Dataset({"cluster_a": (("chain", "draw", "a_object"), labels)})
+    assert matching.point_estimate(posterior).attrs["draw"] == 13
+
+
+def test_all_objects_irrelevant():
+    idata = with_relevance(tree(), share=0.0)
+    estimate = matching.point_estimate(idata)
+    assert (estimate["cluster_a"] == -1).all()
+    assert estimate.attrs["binder_loss"] == 0
+    assert matching.cluster_sizes(estimate).loc["irrelevant"].tolist() == [7, 5, 12]
+    assert (matching.match_probability(idata, "cluster_a", "cluster_b") == 0).all()
+    assert matching.match_probability(idata, "cluster_a", "cluster_b", top=2).empty
+
+
+def typed(seed=0):
+    """Documents and words of two networks: two sets of clusters with the same numbers."""
+    sizes = (("A_document", 6), ("A_word", 8), ("B_document", 5), ("B_word", 7))
+    idata = with_relevance(tree(3, sizes, seed), names=("A_word", "B_word"))
+    for name, _ in sizes:
+        kind = name.partition("_")[2]
+        idata["posterior"][f"cluster_{name}"].attrs["clusters"] = f"{kind}_weights"
+    return idata
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sets_of_clusters_are_estimated_one_by_one(seed):
+    idata = typed(seed)
+    assert matching.assignment_sets(idata) == {
+        "document_weights": ["cluster_A_document", "cluster_B_document"],
+        "word_weights": ["cluster_A_word", "cluster_B_word"],
+    }
+    estimate = matching.point_estimate(idata)
+    assert list(estimate.data_vars) == matching.assignment_names(idata)
+    assert matching.assignment_sets(estimate) == matching.assignment_sets(idata)
+    assert estimate.attrs["clusters"] == ["document_weights", "word_weights"]
+    for place, kind in enumerate(("document", "word")):
+        names = [f"cluster_A_{kind}", f"cluster_B_{kind}"]
+        alone = matching.point_estimate(idata, names)
+        xr.testing.assert_identical(alone.drop_attrs(), estimate[names].drop_attrs())
+        assert alone.attrs == {
+            key: estimate.attrs[key][place] for key in ("chain", "draw", "binder_loss")
+        }
+        best, loss, _ = brute_binder(idata, [f"A_{kind}", f"B_{kind}"])
+        assert alone.attrs["binder_loss"] == pytest.approx(loss)
+        assert alone.attrs["draw"] == best % DRAWS
+
+
+def test_clusters_of_different_sets_cannot_be_compared():
+    with pytest.raises(ValueError, match="one set; found those of 'document_weights' and of 'word"):
+        matching.match_probability(typed(), "cluster_A_document", "cluster_A_word")
+    matching.match_probability(typed(), "cluster_A_document", "cluster_B_document", top=1)
+
+
+def test_without_the_attribute_all_variables_are_one_set():
+    idata = tree()
+    assert matching.assignment_sets(idata) == {None: ["cluster_a", "cluster_b"]}
+    plain = matching.point_estimate(idata)
+    for name in ("cluster_a", "cluster_b"):
+        idata["posterior"][name].attrs["clusters"] = "weights"
+    named = matching.point_estimate(idata)
+    assert named.attrs == plain.attrs
+    xr.testing.assert_equal(named, plain)
+
+
+def test_sets_survive_a_file(tmp_path):
+    engine = cli._netcdf_engine()
+    if engine is None:
+        pytest.skip("no library that writes netCDF-4")
+    typed().to_netcdf(tmp_path / "draws.nc", engine=engine)
+    with xr.open_datatree(tmp_path / "draws.nc", engine=engine) as idata:
+        assert matching.assignment_sets(idata) == matching.assignment_sets(typed())
+    labels = matching.point_estimate(typed())
+    labels.to_netcdf(tmp_path / "labels.nc", engine=engine)
+    with xr.open_dataset(tmp_path / "labels.nc", engine=engine) as again:
+        assert list(again.attrs["clusters"]) == labels.attrs["clusters"]
+        assert matching.cluster_sizes(again).equals(matching.cluster_sizes(labels))
+
+
+def test_cluster_sizes_count_irrelevant_objects_last():
+    labels = xr.Dataset(
+        {"cluster_a": ("a_object", [0, -1, 2, 0]), "cluster_b": ("b_object", [2, 0, -1, -1])}
+    )
+    table = matching.cluster_sizes(labels)
+    assert table.index.tolist() == [0, 2, "irrelevant"]
+    assert table.to_numpy().tolist() == [[2, 1, 3], [1, 1, 2], [1, 2, 3]]
+    assert table.columns.tolist() == ["a", "b", "total"]
+
+
+def test_cluster_sizes_of_several_sets():
+    labels = xr.Dataset(
+        {
+            "cluster_A_word": ("w", [0, 0, 1, -1], {"clusters": "words"}),
+            "cluster_A_document": ("d", [0, 1, 1], {"clusters": "documents"}),
+            "cluster_B_word": ("v", [1, 1], {"clusters": "words"}),
+        }
+    )
+    table = matching.cluster_sizes(labels)
+    assert table.columns.tolist() == ["A_word", "A_document", "B_word", "total"]
+    assert table.index.names == ["clusters", "cluster"]
+    assert table.index.tolist() == [
+        ("words", 0),
+        ("words", 1),
+        ("words", "irrelevant"),
+        ("documents", 0),
+        ("documents", 1),
+    ]
+    assert table["total"].tolist() == [2, 3, 1, 1, 2]
+    assert table["A_document"].tolist() == [0, 0, 0, 1, 2]
+    assert set(table.dtypes) == {np.dtype(int)}

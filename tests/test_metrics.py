@@ -1,7 +1,9 @@
+import itertools
+
 import numpy as np
 import pytest
 
-from pm_match.metrics import adjusted_rand_index
+from pm_match.metrics import adjusted_rand_index, matching_adjusted_rand_index
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -57,3 +59,127 @@ def test_many_clusters_need_no_dense_table():
 def test_bad_input(true, found, error, message):
     with pytest.raises(error, match=message):
         adjusted_rand_index(true, found)
+
+
+def by_pairs(true, found):
+    """Count the paper's h_1 to h_4 pair by pair, and put them into eq 19 and 20."""
+    h = {1: 0, 2: 0, 3: 0, 4: 0}
+    for d, e in itertools.combinations(range(len(true)), 2):
+        for n, m in itertools.product(range(len(true[d])), range(len(true[e]))):
+            in_true, in_found = true[d][n] == true[e][m], found[d][n] == found[e][m]
+            h[
+                {(True, True): 1, (False, False): 2, (False, True): 3}.get((in_true, in_found), 4)
+            ] += 1
+    n_pairs = sum(h.values())
+    mu = ((h[1] + h[3]) * (h[1] + h[4]) + (h[2] + h[3]) * (h[2] + h[4])) / n_pairs
+    return (h[1] + h[2] - mu) / (n_pairs - mu)
+
+
+def noisy_labels(sizes, seed, low=0):
+    rng = np.random.default_rng(seed)
+    true = [rng.integers(low, 4, n) for n in sizes]
+    return true, [np.where(rng.random(len(t)) < 0.6, t, rng.integers(low, 6, len(t))) for t in true]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("sizes", [(12, 9), (1, 1), (7, 1, 11), (5, 0, 6, 8)])
+def test_matching_index_is_that_of_all_pairs(sizes, seed):
+    true, found = noisy_labels(sizes, seed)
+    if sizes == (1, 1):
+        true, found = [[0], [0]], [[0], [1]]  # one pair, and it is wrong
+    assert matching_adjusted_rand_index(true, found) == pytest.approx(
+        by_pairs(true, found), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_irrelevant_objects_count_as_one_cluster(seed):
+    true, found = noisy_labels((15, 11, 6), seed, low=-2)
+    expected = by_pairs(*[[np.maximum(v, -1) for v in labels] for labels in (true, found)])
+    assert matching_adjusted_rand_index(true, found) == pytest.approx(expected, abs=1e-12)
+    # The same by flags, with anything as the irrelevant objects' label: text, a cluster's own.
+    names = "abcd"
+    text = [["irrelevant" if k < 0 else names[k] for k in labels] for labels in true]
+    flags = [labels >= 0 for labels in true]
+    other = [np.where(labels < 0, 2, labels) for labels in found]
+    assert matching_adjusted_rand_index(
+        text, other, true_relevance=flags, found_relevance=[(v >= 0).astype(int) for v in found]
+    ) == pytest.approx(expected, abs=1e-12)
+    # A cluster of irrelevant objects is not the cluster whose number they carry.
+    assert matching_adjusted_rand_index(text, other) != pytest.approx(expected, abs=1e-6)
+
+
+def test_matching_index_ignores_numbering_order_of_networks_and_pairs_within():
+    true, found = noisy_labels((20, 30), 7)
+    value = matching_adjusted_rand_index(true, found)
+    renamed = [np.array([3, 5, 0, 2, 1, 9])[labels] for labels in found]
+    assert matching_adjusted_rand_index(true, renamed) == value
+    a, b = ({"x": v[0], "y": v[1]} for v in (true, found))
+    assert matching_adjusted_rand_index(a, dict(reversed(b.items()))) == value
+    assert matching_adjusted_rand_index(true[::-1], found[::-1]) == value
+    # Right within each network, never matched.
+    assert matching_adjusted_rand_index([[0, 0, 1], [0, 1]], [[0, 0, 1], [2, 3]]) == 0.0
+
+
+def test_random_matchings_score_0_on_average():
+    rng = np.random.default_rng(0)
+    true = [rng.integers(0, 4, 40), rng.integers(0, 4, 30)]
+    values = [
+        matching_adjusted_rand_index(true, [rng.permutation(labels) for labels in true])
+        for _ in range(400)
+    ]
+    assert abs(np.mean(values)) < 4 * np.std(values) / np.sqrt(len(values))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[[0, 0], [0]], [[0, 1], [2, 3]], [[-1, -1], [-1]], [[0, 1], [0, 1]], [[0], [0]], [[0], [1]]],
+    ids=["together", "apart", "irrelevant", "clusters", "one", "one apart"],
+)
+def test_equal_partitions_score_1_even_if_trivial(labels):
+    assert matching_adjusted_rand_index(labels, labels) == 1.0
+
+
+def test_opposite_trivial_matchings():
+    assert matching_adjusted_rand_index([[0, 0], [0]], [[0, 1], [2]]) == 0.0
+
+
+def test_matching_index_is_exact_for_many_objects():
+    labels = [np.arange(300_000), np.arange(300_000)]
+    assert matching_adjusted_rand_index(labels, labels) == 1.0
+    off = [labels[0], np.roll(labels[1], 1)]
+    value = matching_adjusted_rand_index(labels, off)
+    assert value == pytest.approx(-1 / 299_999, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([[0], [0]], {"a": [0], "b": [0]}), TypeError, "two mappings or two sequences"),
+        ((3, 4), TypeError, "true: expected a mapping or a sequence.*found .* int"),
+        (([[0], [0]], [[0]]), ValueError, r"networks differ: \[0, 1\] in true, \[0\] in found"),
+        (({"a": [0]}, {"b": [0]}), ValueError, r"networks differ: \['a'\] in true, \['b'\]"),
+        (([0, 1], [0, 1]), ValueError, r"true, network 0: expected one label an object.*\(\)"),
+        (([[0], [0]], [[0], [0, 1]]), ValueError, "network 1: .* found 1 in true and 2 in found"),
+        (([[0, 1]], [[0, 1]]), ValueError, r"at least two networks with objects.*\[2\]"),
+        (([[0, 1], []], [[0, 1], []]), ValueError, r"two networks with objects.*\[2, 0\]"),
+        (([[0], [np.nan]], [[0], [0]]), ValueError, "true: expected labels; found NaN"),
+    ],
+    ids=["mixed", "type", "number", "names", "dims", "lengths", "one", "empty", "nan"],
+)
+def test_bad_input_of_the_matching_index(arguments, error, message):
+    with pytest.raises(error, match=message):
+        matching_adjusted_rand_index(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("relevance", "message"),
+    [
+        ([[1, 2], [1]], "true_relevance, network 0: expected only 0 and 1"),
+        ([[1, 1]], "networks differ: .* in true_relevance"),
+        ([[1], [1]], "network 0: .* 2 in true and 1 in true_relevance"),
+    ],
+)
+def test_bad_relevance(relevance, message):
+    with pytest.raises(ValueError, match=message):
+        matching_adjusted_rand_index([[0, 0], [0]], [[0, 0], [0]], true_relevance=relevance)

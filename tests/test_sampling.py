@@ -148,10 +148,15 @@ def with_hyperprior():
     return model
 
 
-def test_a_free_hyperparameter_is_sampled_by_nuts_beside_our_steps():
+@pytest.mark.parametrize("by", ["our step", "NUTS"])
+def test_a_free_hyperparameter(by):
     model = with_hyperprior()
-    idata = draw(model, draws=800, tune=400, cores=1)
-    assert "tree_depth" in idata["sample_stats"]
+    with model:
+        step = pm.NUTS([model["gamma"]]) if by == "NUTS" else None
+    kinds = [type(s) for s in pmm.steps(model, given=[step] if step else [])]
+    assert (pmm.HyperparameterGibbs in kinds) == (by == "our step")
+    idata = draw(model, draws=800, tune=400, cores=1, step=step)
+    assert ("tree_depth" in idata["sample_stats"]) == (by == "NUTS")
     # E[gamma | ...] against its conditional given the number of sticks and their lengths, averaged.
     w = idata["posterior"]["weights"].values.reshape(-1, 6)
     # p(gamma | w): Gamma(4 + 5, 2 - sum log(1 - v)), and the product of all 1 - v is the last

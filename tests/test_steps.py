@@ -140,7 +140,9 @@ def test_counts_must_be_positive(kind, argument):
 
 def test_a_step_says_what_it_serves():
     model = tiny_model()
-    with pytest.raises(ValueError, match=r"cannot serve 'projection_a': it serves 'weights', 'pre"):
+    with pytest.raises(
+        ValueError, match=r"cannot serve 'projection_a': it serves 'weights', 'cluster_a'"
+    ):
         pmm.ClusterGibbs([model["projection_a"]], model=model)
 
 

@@ -1,6 +1,7 @@
 """Tiny models, small enough to enumerate, and what the tests of exactness do with them."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -48,12 +49,36 @@ def cluster_step(model) -> pmm.ClusterGibbs:
     return pmm.ClusterGibbs([model["cluster_a"]], model=model, rng=0)
 
 
+class inside:
+    """What is behind the step of a model with features and one clustering."""
+
+    def __init__(self, step: pmm.ClusterGibbs):
+        collapsed = step._collapsed
+        (self.clustering,), (self.features,) = step.part.clusterings, step.part.features
+        (self.units,), (self.state,) = collapsed.units, collapsed.partitions
+        (self.evidence,), (self.renamed,) = collapsed.features, collapsed._renamed
+        (self._points,) = collapsed.feature_points
+        self.truncation, self.n_factors = self.features.truncation, self.features.n_factors
+        self.domains, self.links = self.features.domains, self.clustering.links
+        self.ends = self.clustering.ends
+
+    def hyper(self, point):
+        a, b = self.clustering.prior(point)
+        return SimpleNamespace(a=a, b=b, **vars(self.features.hyper(point)))
+
+    def labels(self, point):
+        return self._points.labels(point)
+
+    def projections(self, point):
+        return self._points.projections(point)
+
+
 def random_point(model, rng, links_kept=True):
     """A random point of the value variables, in which linked objects share their label."""
     point = model.initial_point(0)
     step = cluster_step(model)
-    labels = rng.integers(step.partition.truncation, size=len(step._units.size))
-    labels = np.split(labels[step._units.of_object], step._ends)
+    labels = rng.integers(inside(step).truncation, size=len(inside(step).units.size))
+    labels = np.split(labels[inside(step).units.of_object], inside(step).ends)
     new = {}
     for name, value in point.items():
         value = np.asarray(value)
@@ -66,21 +91,21 @@ def random_point(model, rng, links_kept=True):
 
 def all_assignments(step):
     """Every assignment with labels, as labels of units (A, U)."""
-    n_units = len(step._units.size)
-    return np.array(list(product(range(step.partition.truncation), repeat=n_units)))
+    n_units = len(inside(step).units.size)
+    return np.array(list(product(range(inside(step).truncation), repeat=n_units)))
 
 
 def exact_law(step, point):
     """Posterior probability of every assignment in `all_assignments`, by the plain formulas."""
-    hyper = step.partition.hyper(point)
-    projections = step.projections(point)
+    hyper = inside(step).hyper(point)
+    projections = inside(step).projections(point)
     logs = []
     for units in all_assignments(step):
-        labels = units[step._units.of_object]
-        counts = np.bincount(labels, minlength=step.partition.truncation)
+        labels = units[inside(step).units.of_object]
+        counts = np.bincount(labels, minlength=inside(step).truncation)
         logs.append(
             plain_log_prior(hyper.a, hyper.b, counts)
-            + step._evidence.log_marginal(
+            + inside(step).evidence.log_marginal(
                 projections, labels, hyper.shape, hyper.rate, hyper.latent_precision
             )
         )

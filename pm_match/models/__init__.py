@@ -1,5 +1,6 @@
 """The papers' models, declared: each file is one, and the example for a variation of it."""
 
 from pm_match.models.projected_clusters import projected_clusters
+from pm_match.models.relational_clusters import relational_clusters
 
-__all__ = ["projected_clusters"]
+__all__ = ["projected_clusters", "relational_clusters"]

@@ -14,6 +14,7 @@ prior                                :math:`a_l`      :math:`b_l`
 truncated Dirichlet process          1                :math:`\gamma`
 truncated Pitman-Yor process         :math:`1 - d`    :math:`\gamma + (l + 1) d`
 Dirichlet(:math:`\alpha`), finite    :math:`\alpha_l` :math:`\sum_{k>l} \alpha_k`
+known weights :math:`w_l`            :math:`C w_l`    :math:`C \sum_{k>l} w_k`, C huge
 ===================================  ===============  ==================================
 
 As :math:`T \to \infty` the first is the Chinese restaurant process of Iwata, Hirao & Ueda (2016),
@@ -24,10 +25,12 @@ from math import exp, lgamma
 
 import numpy as np
 
-from pm_match.kernels import part
+from pm_match.kernels import entry, part
+from pm_match.log_gamma import draw_log_gamma, rise
 
 # A product of at most this many ratios a stick cannot underflow; larger groups go through logs.
 _SMALL_GROUP = 8
+_CERTAIN = 1e40
 
 
 @part
@@ -41,7 +44,8 @@ def predictive(a, b, counts, label, size, out):
     counts : (T,) integer array
         Objects in each cluster, the moving ones included.
     label : int
-        The cluster that the moving objects are in now; they are taken out of it first.
+        The cluster that the moving objects are in now; they are taken out of it first. -1 if they
+        are in none (irrelevant objects).
     size : int
         How many move (1, or the size of a group of linked objects).
     out : (T,) array
@@ -51,7 +55,8 @@ def predictive(a, b, counts, label, size, out):
     after = 0
     for j in range(n_labels):
         after += counts[j]
-    after -= size
+    if label >= 0:
+        after -= size
     if size <= _SMALL_GROUP:
         left = 1.0
         for j in range(n_labels - 1):
@@ -86,17 +91,10 @@ def predictive(a, b, counts, label, size, out):
 @part
 def stick_factor(a, b, here, after):
     """Log of one stick's factor in p(s): log B(a + here, b + after) - log B(a, b)."""
-    return (
-        lgamma(a + here)
-        + lgamma(b + after)
-        - lgamma(a + b + here + after)
-        - lgamma(a)
-        - lgamma(b)
-        + lgamma(a + b)
-    )
+    return rise(a, here) + rise(b, after) - rise(a + b, here + after)
 
 
-@part
+@entry
 def log_prior(a, b, counts):
     """Log p(s) of an assignment with these `counts`, the weights integrated out."""
     total = 0.0
@@ -117,15 +115,10 @@ def draw_log_sticks(rng, a, b, counts):
         log v and log(1 - v), each to full precision however near 0 or 1 a stick is.
     """
     after = counts[::-1].cumsum()[::-1][1:]
-    broken = _draw_log_gamma(rng, a + counts[:-1])
-    kept = _draw_log_gamma(rng, b + after)
+    broken = draw_log_gamma(rng, a + counts[:-1])
+    kept = draw_log_gamma(rng, b + after)
     total = np.logaddexp(broken, kept)
     return broken - total, kept - total
-
-
-def _draw_log_gamma(rng, shape):
-    """Draw the log of Gamma(shape) variates, which themselves may be too small for a float."""
-    return np.log(rng.standard_gamma(shape + 1.0)) - rng.standard_exponential(len(shape)) / shape
 
 
 def log_weights(log_sticks, log_rests):
@@ -139,4 +132,19 @@ def dirichlet_sticks(concentration):
     return concentration[:-1], after
 
 
-__all__ = ["dirichlet_sticks", "draw_log_sticks", "log_prior", "log_weights", "predictive"]
+def known_sticks(weights):
+    """Beta parameters under which stick-breaking is certain to give the `weights`.
+
+    No count can be told from nothing beside them, so that they are exact in floating point.
+    """
+    return dirichlet_sticks(_CERTAIN * weights)
+
+
+__all__ = [
+    "dirichlet_sticks",
+    "draw_log_sticks",
+    "known_sticks",
+    "log_prior",
+    "log_weights",
+    "predictive",
+]

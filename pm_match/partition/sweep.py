@@ -5,7 +5,9 @@ For every unit in turn the new cluster is drawn from
     p(s_u = j | rest)  ~  E[w_j^size | others' counts]  x  exp( sum over terms of log predictive )
 
 with everything else integrated out (Iwata, Hirao & Ueda 2016, eq. 11 and 20, at a truncation that
-is exact). The whole sweep is one compiled call that allocates nothing.
+is exact). A unit that may be irrelevant has one more candidate, to be in no cluster at all, and
+the weight of all clusters together is that of being relevant (Iwata & Ishiguro, eq. 11-14; see
+`relevance`). The whole sweep is one compiled call that allocates nothing.
 """
 
 from math import exp, log
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from pm_match.evidence.protocol import clear, log_evidence, move, relocate, score
 from pm_match.kernels import entry, part, reducing
 from pm_match.partition.label_swap import swap_labels
+from pm_match.partition.relevance import Relevance, flag_weight, log_flags, new_relevance
 from pm_match.partition.stick_breaking import log_prior, predictive
 
 # A label whose weight is below exp(-45) = 3e-20 of the best one's is below the resolution of the
@@ -26,12 +29,14 @@ _NEGLIGIBLE = 45.0
 
 
 class Partition(NamedTuple):
-    """The state of a partition with truncation T, capacity S = T + 1 slots (rounded up to 8).
+    """The state of a partition with truncation T, capacity S = T + 2 slots (rounded up to 8).
 
     Attributes
     ----------
     label : (U,) integer array
-        Cluster of each unit, 0 ... T - 1.
+        Cluster of each unit, 0 ... T - 1, or -1 for an irrelevant one.
+    slot : (U,) integer array
+        Slot of each unit, 0 for an irrelevant one.
     size : (U,) integer array
         Objects in each unit.
     counts : (T,) integer array
@@ -56,9 +61,12 @@ class Partition(NamedTuple):
         Scratch: log predictives and unnormalised probabilities.
     candidates : (S,) integer array
         Scratch: the slots that are not negligible.
+    relevance : Relevance
+        Which units may be irrelevant, and how many are.
     """
 
     label: NDArray[np.int64]
+    slot: NDArray[np.int16]
     size: NDArray[np.int64]
     counts: NDArray[np.int64]
     held: NDArray[np.int64]
@@ -72,24 +80,43 @@ class Partition(NamedTuple):
     scores: NDArray[np.float64]
     weights: NDArray[np.float64]
     candidates: NDArray[np.int64]
+    relevance: Relevance
 
 
 def capacity(truncation: int) -> int:
-    """Slots for a `truncation`: whole vectors of 8, so that inner loops have no tail."""
-    return -(-(truncation + 1) // 8) * 8
+    """Slots for a `truncation`: whole vectors of 8, so that inner loops have no tail.
+
+    There is one for empty clusters, and room for the candidate of being irrelevant.
+    """
+    return -(-(truncation + 2) // 8) * 8
 
 
-def new_partition(size: NDArray[np.int64], truncation: int) -> Partition:
-    """Allocate a partition of units of the given `size`, all of them yet to be placed."""
+def new_partition(
+    size: NDArray[np.int64],
+    truncation: int,
+    relevance: Relevance | None = None,
+    slot: NDArray[np.int16] | None = None,
+    n_slots: NDArray[np.int64] | None = None,
+) -> Partition:
+    """Allocate a partition of units of the given `size`, all of them yet to be placed.
+
+    By default all units are relevant. Evidence that looks at several partitions shares the arrays
+    `slot` (U,) and `n_slots` (1,).
+    """
+    if relevance is None:
+        relevance = new_relevance(np.full(len(size), -1))
     slots = capacity(truncation)
+    if slots > np.iinfo(np.int16).max:
+        raise ValueError(f"a truncation of {truncation} is more than the steps are made for")
     return Partition(
         label=np.zeros(len(size), np.int64),
+        slot=np.zeros(len(size), np.int16) if slot is None else slot,
         size=np.ascontiguousarray(size, np.int64),
         counts=np.zeros(truncation, np.int64),
         held=np.zeros(slots, np.int64),
         slot_of=np.zeros(truncation, np.int64),
         label_of=np.zeros(slots, np.int64),
-        n_slots=np.ones(1, np.int64),
+        n_slots=np.ones(1, np.int64) if n_slots is None else n_slots,
         prior_by_label=np.zeros(truncation),
         prior=np.zeros((slots, slots)),
         prior_stamp=np.full(slots, -1, np.int64),
@@ -97,12 +124,15 @@ def new_partition(size: NDArray[np.int64], truncation: int) -> Partition:
         scores=np.zeros(slots),
         weights=np.zeros(slots),
         candidates=np.zeros(slots, np.int64),
+        relevance=relevance,
     )
 
 
 @entry
 def place(partition, labels):
     """Set the partition to `labels` (U,): slots in the order in which clusters appear."""
+    relevance = partition.relevance
+    relevance.counts[:] = 0.0
     partition.counts[:] = 0
     partition.held[:] = 0
     partition.slot_of[:] = 0
@@ -111,11 +141,18 @@ def place(partition, labels):
     for unit in range(labels.shape[0]):
         label = labels[unit]
         partition.label[unit] = label
+        group = relevance.group[unit]
+        if group >= 0:
+            relevance.counts[group, int(label >= 0)] += 1.0
+        if label < 0:
+            partition.slot[unit] = 0
+            continue
         partition.counts[label] += partition.size[unit]
         if partition.slot_of[label] == 0:
             partition.slot_of[label] = partition.n_slots[0]
             partition.label_of[partition.n_slots[0]] = label
             partition.n_slots[0] += 1
+        partition.slot[unit] = partition.slot_of[label]
         partition.held[partition.slot_of[label]] += 1
 
 
@@ -192,11 +229,12 @@ def draw_empty_label(rng, partition):
 
 @part
 def reassign(partition, terms, unit, label):
-    """Move `unit` to the cluster `label`, in the partition and in every term of evidence."""
-    source = partition.slot_of[partition.label[unit]]
-    target = partition.slot_of[label]
+    """Move `unit` to the cluster `label` (or -1), in the partition and all terms of evidence."""
+    old = partition.label[unit]
+    source = partition.slot[unit]
+    target = 0 if label < 0 else partition.slot_of[label]
     size = partition.size[unit]
-    if target == 0:
+    if label >= 0 and target == 0:
         target = partition.n_slots[0]
         partition.n_slots[0] += 1
         partition.slot_of[label] = target
@@ -206,23 +244,41 @@ def reassign(partition, terms, unit, label):
             clear(term, target)
     for term in literal_unroll(terms):
         move(term, unit, source, target)
-    partition.counts[partition.label[unit]] -= size
-    partition.counts[label] += size
-    partition.held[source] -= 1
-    partition.held[target] += 1
-    partition.version[0] += 1
-    if partition.held[source] == 0:
-        # Keep the slots without gaps: the last one takes the place of the emptied one.
-        partition.slot_of[partition.label[unit]] = 0
-        last = partition.n_slots[0] - 1
-        if source != last:
-            partition.held[source] = partition.held[last]
-            partition.label_of[source] = partition.label_of[last]
-            partition.slot_of[partition.label_of[source]] = source
-            for term in literal_unroll(terms):
-                relocate(term, last, source)
-        partition.n_slots[0] = last
     partition.label[unit] = label
+    partition.slot[unit] = target
+    partition.version[0] += 1
+    if label >= 0:
+        partition.counts[label] += size
+        partition.held[target] += 1
+    if (old < 0) != (label < 0):
+        counts = partition.relevance.counts[partition.relevance.group[unit]]
+        counts[int(old >= 0)] -= 1.0
+        counts[int(label >= 0)] += 1.0
+    if old < 0:
+        return
+    partition.counts[old] -= size
+    partition.held[source] -= 1
+    if partition.held[source] == 0:
+        close_slot(partition, terms, source, old)
+
+
+@part
+def close_slot(partition, terms, slot, label):
+    """Keep the slots without gaps: the last one takes the place of the emptied one."""
+    partition.slot_of[label] = 0
+    last = partition.n_slots[0] - 1
+    if slot != last:
+        partition.held[slot] = partition.held[last]
+        partition.label_of[slot] = partition.label_of[last]
+        partition.slot_of[partition.label_of[slot]] = slot
+        for unit in range(partition.slot.shape[0]):
+            if partition.slot[unit] == last:
+                partition.slot[unit] = slot
+        for term in literal_unroll(terms):
+            relocate(term, last, slot)
+    for term in literal_unroll(terms):
+        clear(term, last)
+    partition.n_slots[0] = last
 
 
 @entry
@@ -245,12 +301,14 @@ def sweep(rng, a, b, partition, terms):
     """
     moved = 0
     scores = partition.scores
+    relevance = partition.relevance
     for unit in range(partition.label.shape[0]):
         size = partition.size[unit]
         old = partition.label[unit]
-        own = partition.slot_of[old]
+        own = partition.slot[unit]
         n_slots = partition.n_slots[0]
-        for slot in range(n_slots):
+        # Slot 0 stands for a new cluster, slot n_slots for none.
+        for slot in range(n_slots + 1):
             scores[slot] = 0.0
         for term in literal_unroll(terms):
             score(term, unit, own, n_slots, scores)
@@ -261,10 +319,20 @@ def sweep(rng, a, b, partition, terms):
             predictive(a, b, partition.counts, old, size, partition.prior_by_label)
             weigh_slots(partition, own, size, prior)
             partition.prior_stamp[own] = partition.version[0] if size == 1 else -1
-        slot = draw_slot(rng, prior, scores, n_slots, own, partition.weights, partition.candidates)
-        if slot == own:
+        here = own if old >= 0 else n_slots
+        n_candidates = n_slots
+        if relevance.group[unit] >= 0:
+            scores[n_slots] += flag_weight(relevance, unit, old >= 0)
+            prior[n_slots] = 1.0
+            n_candidates = n_slots + 1
+        slot = draw_slot(
+            rng, prior, scores, n_candidates, here, partition.weights, partition.candidates
+        )
+        if slot == here:
             continue
-        if slot == 0:
+        if slot == n_slots:
+            label = -1
+        elif slot == 0:
             if fresh:
                 predictive(a, b, partition.counts, old, size, partition.prior_by_label)
             label = draw_empty_label(rng, partition)
@@ -288,14 +356,15 @@ def rename(rng, a, b, partition, renamed, n_proposals):
             partition.label_of[slot] = renamed[partition.label_of[slot]]
             partition.slot_of[partition.label_of[slot]] = slot
         for unit in range(partition.label.shape[0]):
-            partition.label[unit] = renamed[partition.label[unit]]
+            if partition.label[unit] >= 0:
+                partition.label[unit] = renamed[partition.label[unit]]
     return accepted, proposed
 
 
 @entry
 def log_joint(a, b, partition, terms):
-    """Log p(data, assignment), all that the terms integrate out and the weights integrated out."""
-    total = log_prior(a, b, partition.counts)
+    """Log p(data, assignment, relevance), all that the terms integrate out integrated out."""
+    total = log_prior(a, b, partition.counts) + log_flags(partition.relevance)
     for term in literal_unroll(terms):
         total += log_evidence(term, partition.n_slots[0])
     return total

@@ -1,7 +1,8 @@
 """PyMC step methods, thin: point in, kernel, point out."""
 
 from pm_match.steps.cluster_gibbs import ClusterGibbs
+from pm_match.steps.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.steps.projection_gibbs import ProjectionGibbs
 from pm_match.steps.projection_map import ProjectionMAP
 
-__all__ = ["ClusterGibbs", "ProjectionGibbs", "ProjectionMAP"]
+__all__ = ["ClusterGibbs", "HyperparameterGibbs", "ProjectionGibbs", "ProjectionMAP"]

@@ -1,12 +1,10 @@
-"""What the steps share: finding their partition in the model, and reading and writing points."""
+"""What the steps share: finding the part of the model that they serve, and going to workers."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -14,18 +12,10 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.partition.stick_breaking import log_weights
-from pm_match.structure import (
-    WEIGHTS,
-    ProjectedPartition,
-    Structure,
-    UnservedModelError,
-    natural_function,
-    read,
-)
+from pm_match.structure import WEIGHTS, Component, Features, Structure, UnservedModelError, read
 
-# In logs: how far above the smallest float weights are kept.
-_MARGIN = 18.0
+# A part of a model that a step serves as a whole.
+Part = Component | Features
 
 
 @dataclass_state
@@ -36,10 +26,10 @@ class PartitionStepState(StepMethodState):
 
 
 class PartitionStep(BlockedStep):
-    """A step on the variables of one recognised partition.
+    """A step on the variables of one recognised part of a model.
 
-    Subclasses say which variables of a `Structure` they serve (`served`) and how they `update` a
-    point.
+    Subclasses say which `parts` of a `Structure` they are for, and which variables of a part they
+    serve (`served`).
     """
 
     _state_class = PartitionStepState
@@ -62,15 +52,19 @@ class PartitionStep(BlockedStep):
         self.rng = get_random_generator(rng)
         self.blocked = blocked
         self.started = False
-        self.partition = self._find(read(model))
-        # Whatever is named, the step draws all that belongs together: complete the variables.
-        names = self.served(self.partition)
+        self.part = self._find(read(model))
+        names = self._together([model.values_to_rvs[value].name for value in self.vars])
         self.vars = [model.rvs_to_values[model[name]] for name in names]
         self._prepare()
 
     @classmethod
-    def served(cls, partition: ProjectedPartition) -> list[str]:
-        """Names of the variables of `partition` that the step serves."""
+    def parts(cls, structure: Structure) -> list[Any]:
+        """Return the parts of a model that the step may serve."""
+        return list(structure.components)
+
+    @classmethod
+    def served(cls, part: Any) -> list[str]:
+        """Names of the variables of a part that the step serves."""
         raise NotImplementedError
 
     @classmethod
@@ -78,15 +72,19 @@ class PartitionStep(BlockedStep):
         """Say why the step does not serve the variable `name`."""
         if structure.refusals:
             return structure.explain()
-        served = [name for partition in structure.partitions for name in cls.served(partition)]
+        served = [name for part in cls.parts(structure) for name in cls.served(part)]
         return f"it serves {', '.join(map(repr, served)) or 'nothing in this model'}"
 
-    def _find(self, structure: Structure) -> ProjectedPartition:
+    def _together(self, wanted: list[str]) -> list[str]:
+        """Return all variables that the step draws if some are `wanted`: the whole part."""
+        return self.served(self.part)
+
+    def _find(self, structure: Structure) -> Any:
         wanted = {self.model.values_to_rvs[value].name for value in self.vars}
-        for partition in structure.partitions:
-            if wanted <= set(self.served(partition)):
-                return partition
-        served = [name for p in structure.partitions for name in self.served(p)]
+        for part in self.parts(structure):
+            if wanted <= set(self.served(part)):
+                return part
+        served = [name for part in self.parts(structure) for name in self.served(part)]
         stranger = sorted(wanted - set(served)) or sorted(wanted)
         raise UnservedModelError(
             f"{type(self).__name__} cannot serve {', '.join(map(repr, stranger))}: "
@@ -95,20 +93,6 @@ class PartitionStep(BlockedStep):
 
     def _prepare(self) -> None:
         """Compile and allocate: called at construction, and again in every new process."""
-        partition = self.partition
-        # Beside the projections, only the missing values and the labels are read from a point.
-        self._projections = natural_function(
-            self.model, [domain.projection for domain in partition.domains]
-        )
-        # The recogniser admits PyMC's default transforms and none.
-        self._transformed = {
-            name: self.model.rvs_to_transforms[self.model[name]] is not None
-            for name in (partition.weights, partition.precision)
-        }
-        self._value_of = {
-            name: self.model.rvs_to_values[self.model[name]]
-            for name in [*partition.collapsed, *(d.projection for d in partition.domains)]
-        }
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is compiled or large: another process makes it anew from the model."""
@@ -123,7 +107,7 @@ class PartitionStep(BlockedStep):
     def __setstate__(self, state: dict[str, Any]) -> None:
         settings = state.pop("_settings")
         self.__dict__.update(state, **settings)
-        self.partition = self._find(read(self.model))
+        self.part = self._find(read(self.model))
         self._prepare()
 
     def settings(self) -> dict[str, Any]:
@@ -134,88 +118,11 @@ class PartitionStep(BlockedStep):
         """Start a chain."""
         super().setup_chain(rng, tune, draws)
         self.started = False
-        partition = self._find(read(self.model))
-        if partition is not self.partition:
+        part = self._find(read(self.model))
+        if part is not self.part:
             # The model has other data than when the step was made.
-            self.partition = partition
+            self.part = part
             self._prepare()
-
-    # -- points -----------------------------------------------------------------------------------
-
-    def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
-        """Read the labels of every domain's objects from a point."""
-        return [
-            np.asarray(point[self._value_of[domain.assignment].name], np.int64)
-            for domain in self.partition.domains
-        ]
-
-    def projections(self, point: Mapping[str, NDArray]) -> list[NDArray[np.float64]]:
-        """Read every domain's projection (M_d, K) from a point."""
-        return [
-            np.ascontiguousarray(w.T if domain.transposed else w, dtype=np.float64)
-            for domain, w in zip(self.partition.domains, self._projections(point), strict=True)
-        ]
-
-    def write(self, point: dict[str, NDArray], values: Mapping[str, Any]) -> None:
-        """Write variables, by name and in the space that is sampled, into a new `point`."""
-        for name, value in values.items():
-            variable = self._value_of[name]
-            point[variable.name] = np.asarray(value, dtype=variable.dtype)
-
-    def write_projections(self, point, projections) -> None:
-        """Write the projections (M_d, K) that are ours to update into a new `point`."""
-        self.write(
-            point,
-            {
-                domain.projection: w.T if domain.transposed else w
-                for domain, w in zip(self.partition.domains, projections, strict=True)
-                if domain.update is not None
-            },
-        )
-
-    def write_weights(self, point, log_sticks, log_rests) -> None:
-        """Write the weights, or the sticks that break them, given as logs."""
-        partition = self.partition
-        transformed = self._transformed[partition.weights]
-        if partition.sticks:
-            value = log_sticks - log_rests if transformed else np.exp(log_sticks)
-        else:
-            logs = log_weights(log_sticks, log_rests)
-            # PyMC's density of weights is only finite while they can be told from zero.
-            least = np.log(np.finfo(self._value_of[partition.weights].dtype).tiny) + _MARGIN
-            if partition.free_weights_prior and logs.min() < least:
-                warnings.warn(
-                    f"a weight in {partition.weights!r} is too small for a float, which biases the "
-                    "variables that its prior depends on: declare fewer clusters, or the sticks "
-                    "themselves as pm.Beta, which have no such limit.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-            logs = np.maximum(logs, least)
-            value = logs[:-1] - logs.mean() if transformed else np.exp(logs - _log_sum(logs))
-        self.write(point, {partition.weights: value})
-
-    def write_latent(self, point, alpha, latent) -> None:
-        """Write precision and latent vectors (T, K)."""
-        partition = self.partition
-        if not (np.isfinite(alpha) and alpha > 0.0 and np.isfinite(latent).all()):
-            raise FloatingPointError(
-                f"{partition.precision!r} or {partition.latent!r} is not finite any more: the data "
-                "or the projections are on too extreme a scale."
-            )
-        precision = np.log(alpha) if self._transformed[partition.precision] else alpha
-        written = latent.T if partition.latent_transposed else latent
-        self.write(point, {partition.precision: precision, partition.latent: written})
-
-    def write_missing(self, rng, point, labels, projections, alpha, latent) -> None:
-        """Draw the missing values given all else, and write them."""
-        for domain, label, w in zip(self.partition.domains, labels, projections, strict=True):
-            if domain.missing is None or domain.data.observed is None:
-                continue
-            row, column = np.nonzero(~domain.data.observed)
-            mean = np.einsum("ik,ik->i", latent[label[row]], w[column])
-            noise = rng.standard_normal(len(mean))
-            self.write(point, {domain.missing: mean + alpha**-0.5 * noise})
 
     @classmethod
     def competence(cls, var, has_grad) -> Competence:
@@ -236,7 +143,7 @@ class PartitionStep(BlockedStep):
         if var not in model.free_RVs:
             return Competence.INCOMPATIBLE
         try:
-            partitions = read(model).partitions
+            parts = cls.parts(read(model))
         except Exception as error:
             # Whatever goes wrong in reading it, somebody else's model must not suffer.
             warnings.warn(
@@ -245,15 +152,10 @@ class PartitionStep(BlockedStep):
                 stacklevel=2,
             )
             return Competence.INCOMPATIBLE
-        for partition in partitions:
-            if var.name in cls.served(partition):
+        for part in parts:
+            if var.name in cls.served(part):
                 return Competence.IDEAL
         return Competence.INCOMPATIBLE
-
-
-def _log_sum(logs):
-    top = logs.max()
-    return top + np.log(np.exp(logs - top).sum())
 
 
 def _looks_like_ours(variable) -> bool:

@@ -1,4 +1,4 @@
-"""Collapsed Gibbs sweeps over a partition, and exact draws of all that they integrate out."""
+"""Collapsed Gibbs sweeps over clusters, and exact draws of all that they integrate out."""
 
 from typing import Any, ClassVar
 
@@ -7,27 +7,27 @@ from pymc.blocking import PointType, StatsType
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pm_match.evidence.projected_normal import ProjectedNormalEvidence
-from pm_match.partition.stick_breaking import draw_log_sticks
-from pm_match.partition.sweep import log_joint, new_partition, place, rename, sweep
-from pm_match.partition.units import units
 from pm_match.steps.base import PartitionStep
-from pm_match.structure import ProjectedPartition, UnservedModelError
+from pm_match.steps.collapsed import Collapsed
+from pm_match.structure import Component, UnservedModelError
 
 
 class ClusterGibbs(PartitionStep):
     r"""Draw the assignments of all objects, and then all that was integrated out to do so.
 
     One step is a blocked update of the declared posterior: `n_sweeps` collapsed Gibbs sweeps and
-    label swaps with weights, latent vectors, precision and missing values integrated out (Iwata,
-    Hirao & Ueda 2016, eq. 11-17 and 20-26, for truncated weights), then one draw of those from
-    their exact conditional (eq. 9 and 10). Objects linked by `must_link` move jointly.
+    label swaps with all that allows it integrated out, then one draw of that from its exact
+    conditional. With features these are weights, latent vectors, precision and missing values
+    (Iwata, Hirao & Ueda 2016, eq. 11-17 and 20-26, for truncated weights; eq. 9 and 10); with
+    networks, weights, densities, noise and probabilities of being relevant (Iwata & Ishiguro, eq.
+    11-14; 16-18), and every object's cluster and relevance are drawn jointly. Objects linked by
+    `must_link` move jointly.
 
     Parameters
     ----------
     vars : sequence of variables
-        Any of the partition's assignments (or other variables that go with them); the step serves
-        all that belong together.
+        Any of the assignments (or other variables that go with them); the step serves all that
+        belong together: both sides of a network, for one.
     n_sweeps : int, default 1
         Sweeps a step.
     model : pymc.Model, optional
@@ -42,10 +42,11 @@ class ClusterGibbs(PartitionStep):
 
     Notes
     -----
-    Sampler statistics: `log_joint`, the collapsed log joint of data, assignments and projections
-    (as far as those have a normal prior) given hyperparameters; `n_occupied`, the clusters that
-    hold something; `moved`, the fraction of objects that changed their cluster; `swap_accepted`,
-    the fraction of label swaps that were accepted.
+    Sampler statistics: `log_joint`, the collapsed log joint of data, assignments, relevance and
+    projections (as far as those have a normal prior) given hyperparameters; `n_occupied`, the
+    clusters that hold something, of all types; `filled`, the largest fraction of a truncation that
+    is in use; `moved`, the fraction of objects that changed their cluster or relevance;
+    `swap_accepted`, the fraction of label swaps that were accepted.
 
     A chain that starts with everything in one cluster (PyMC's default start) is dispersed first.
     """
@@ -55,6 +56,7 @@ class ClusterGibbs(PartitionStep):
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "log_joint": (np.float64, []),
         "n_occupied": (np.int64, []),
+        "filled": (np.float64, []),
         "moved": (np.float64, []),
         "swap_accepted": (np.float64, []),
     }
@@ -70,54 +72,34 @@ class ClusterGibbs(PartitionStep):
         return {"n_sweeps": self.n_sweeps}
 
     @classmethod
-    def served(cls, partition: ProjectedPartition) -> list[str]:
-        """Names of the variables of `partition` that the step serves."""
-        return partition.collapsed
+    def served(cls, part: Component) -> list[str]:
+        """Names of the variables of a component that the step serves."""
+        return part.collapsed
 
     def _prepare(self) -> None:
         super()._prepare()
-        partition = self.partition
-        self._units = units(partition.n_objects, partition.links)
-        self._evidence = ProjectedNormalEvidence(
-            [domain.data for domain in partition.domains],
-            self._units,
-            partition.truncation,
-            partition.n_factors,
-        )
-        self._state = new_partition(self._units.size, partition.truncation)
-        self._renamed = np.zeros(partition.truncation, np.int64)
-        self._ends = np.cumsum([len(d.data.values) for d in partition.domains])[:-1]
+        self._collapsed = Collapsed.of(self.model, self.part)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
-        rng, partition, state = self.rng, self.partition, self._state
-        hyper = partition.hyper(point)
-        labels = self._start(np.concatenate(self.labels(point)))
-        projections = self.projections(point)
-        place(state, labels[self._units.first])
-        slots = state.slot_of[state.label]
-        self._evidence.load(projections, slots, hyper.shape, hyper.rate, hyper.latent_precision)
-
-        terms = (self._evidence.term,)
-        moved = 0
-        for _ in range(self.n_sweeps):
-            moved += sweep(rng, hyper.a, hyper.b, state, terms)
-        accepted, proposed = rename(
-            rng, hyper.a, hyper.b, state, self._renamed, partition.truncation
-        )
-
+        rng, collapsed = self.rng, self._collapsed
+        labels = self._start(collapsed.labels(point))
+        collapsed.load(point, labels)
+        moved = sum(collapsed.sweep(rng) for _ in range(self.n_sweeps))
+        accepted, proposed = collapsed.rename(rng)
         new = dict(point)
-        labels = np.split(state.label[self._units.of_object], self._ends)
-        for domain, label in zip(partition.domains, labels, strict=True):
-            self.write(new, {domain.assignment: label})
-        self.write_weights(new, *draw_log_sticks(rng, hyper.a, hyper.b, state.counts))
-        alpha, latent = self._evidence.draw(rng, state.slot_of)
-        self.write_latent(new, alpha, latent)
-        self.write_missing(rng, new, labels, projections, alpha, latent)
+        collapsed.draw(rng, point, new)
+        occupied = collapsed.board.n_slots - 1
+        truncated = [
+            n / c.truncation
+            for n, c in zip(occupied, self.part.clusterings, strict=True)
+            if not c.finite
+        ]
         stats = {
-            "log_joint": log_joint(hyper.a, hyper.b, state, terms) + self._log_prior(point),
-            "n_occupied": int(state.n_slots[0]) - 1,
-            "moved": moved / (self.n_sweeps * partition.n_objects),
+            "log_joint": collapsed.log_joint() + self._log_prior(point),
+            "n_occupied": int(occupied.sum()),
+            "filled": max(truncated, default=0.0),
+            "moved": moved / (self.n_sweeps * collapsed.n_objects),
             "swap_accepted": accepted / max(proposed, 1),
         }
         return new, [stats]
@@ -125,11 +107,16 @@ class ClusterGibbs(PartitionStep):
     def _log_prior(self, point) -> float:
         """Log density of the projections that have a normal prior, so that modes compare."""
         total = 0.0
-        for domain, w in zip(self.partition.domains, self.projections(point), strict=True):
-            if domain.update == "normal":
-                mean, precision = self.partition.projection_prior(domain, point)
-                squares = precision * (w - mean) ** 2
-                total += 0.5 * float((np.log(precision / (2.0 * np.pi)) - squares).sum())
+        for features, points in zip(
+            self.part.features, self._collapsed.feature_points, strict=True
+        ):
+            if features is None or points is None:
+                continue
+            for domain, w in zip(features.domains, points.projections(point), strict=True):
+                if domain.update == "normal":
+                    mean, precision = features.projection_prior(domain, point)
+                    squares = precision * (w - mean) ** 2
+                    total += 0.5 * float((np.log(precision / (2.0 * np.pi)) - squares).sum())
         return total
 
     def _start(self, labels):
@@ -137,21 +124,25 @@ class ClusterGibbs(PartitionStep):
         if self.started:
             return labels
         self.started = True
-        truncation = self.partition.truncation
-        if labels.min() < 0 or labels.max() >= truncation:
-            raise ValueError(
-                f"labels of {', '.join(repr(d.assignment) for d in self.partition.domains)} must "
-                f"be in 0 ... {truncation - 1}, found {labels.min()} to {labels.max()}."
-            )
-        first = self._units.first[self._units.of_object]
-        if not np.array_equal(labels, labels[first]):
-            raise UnservedModelError(
-                "the start contradicts must_link: objects that are linked start in "
-                "different clusters."
-            )
-        if np.all(labels == labels[0]):
-            labels = random_labels(self.rng, self._units, truncation)
-        return labels
+        found = []
+        for clustering, own, label in zip(
+            self.part.clusterings, self._collapsed.units, labels, strict=True
+        ):
+            names = ", ".join(repr(a.name) for a in clustering.assignments)
+            if label.min() < -1 or label.max() >= clustering.truncation:
+                raise ValueError(
+                    f"labels of {names} must be in 0 ... {clustering.truncation - 1}, found "
+                    f"{label.min()} to {label.max()}."
+                )
+            if not np.array_equal(label, label[own.first[own.of_object]]):
+                raise UnservedModelError(
+                    "the start contradicts must_link: objects that are linked start in "
+                    "different clusters."
+                )
+            if np.all(label == label[0]):
+                label = random_labels(self.rng, own, clustering.truncation)
+            found.append(label)
+        return found
 
     @staticmethod
     def _progressbar_config(n_chains=1):

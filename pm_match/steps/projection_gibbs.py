@@ -6,8 +6,9 @@ from pymc.blocking import PointType, StatsType
 from pm_match.evidence.projection import ClusterSums, draw_projection
 from pm_match.evidence.rescale import rescale
 from pm_match.steps.base import PartitionStep
+from pm_match.steps.points import FeaturesPoints
 from pm_match.steps.projection_map import why_not
-from pm_match.structure import ProjectedPartition, Structure, natural_function
+from pm_match.structure import Features, Structure, natural_function
 
 
 class ProjectionGibbs(PartitionStep):
@@ -38,9 +39,14 @@ class ProjectionGibbs(PartitionStep):
     name = "projection_gibbs"
 
     @classmethod
-    def served(cls, partition: ProjectedPartition) -> list[str]:
-        """Names of the variables of `partition` that the step serves."""
-        return [domain.projection for domain in partition.domains if domain.update == "normal"]
+    def parts(cls, structure: Structure) -> list[Features]:
+        """Return the feature vectors of a model."""
+        return structure.features
+
+    @classmethod
+    def served(cls, part: Features) -> list[str]:
+        """Names of the projections that the step serves."""
+        return [domain.projection for domain in part.domains if domain.update == "normal"]
 
     @classmethod
     def why_not(cls, structure: Structure, name: str) -> str:
@@ -49,35 +55,36 @@ class ProjectionGibbs(PartitionStep):
 
     def _prepare(self) -> None:
         super()._prepare()
-        partition = self.partition
-        self._given = natural_function(self.model, [partition.precision, partition.latent])
-        self._direction = np.empty(partition.n_factors)
+        features = self.part
+        self._points = FeaturesPoints(self.model, features)
+        self._given = natural_function(self.model, [features.precision, features.latent])
+        self._direction = np.empty(features.n_factors)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
-        rng, partition = self.rng, self.partition
-        labels = self.labels(point)
+        rng, features, points = self.rng, self.part, self._points
+        labels = points.labels(point)
         alpha, latent = self._given(point)
         alpha = float(alpha)
-        latent = np.ascontiguousarray(latent.T if partition.latent_transposed else latent)
-        projections = self.projections(point)
+        latent = np.ascontiguousarray(latent.T if features.latent_transposed else latent)
+        projections = points.projections(point)
         priors = []
-        for number, domain in enumerate(partition.domains):
+        for number, domain in enumerate(features.domains):
             if domain.update != "normal":
                 continue
-            clusters = ClusterSums.of([domain.data], [labels[number]], partition.truncation)
-            mean, precision = partition.projection_prior(domain, point)
+            clusters = ClusterSums.of([domain.data], [labels[number]], features.truncation)
+            mean, precision = features.projection_prior(domain, point)
             projections[number] = draw_projection(rng, clusters, latent, alpha, mean, precision)
             priors.append((mean, precision))
         new = dict(point)
-        if len(priors) == len(partition.domains):
+        if len(priors) == len(features.domains):
             # Only if all projections are ours can the latent vectors change their scale with them.
-            tau = alpha * partition.hyper(point).latent_precision
+            tau = alpha * features.hyper(point).latent_precision
             projections, latent = self._rescale(projections, priors, latent, tau, labels)
-            written = latent.T if partition.latent_transposed else latent
-            self.write(new, {partition.latent: written})
-        self.write_projections(new, projections)
-        self.write_missing(rng, new, labels, projections, alpha, latent)
+            written = latent.T if features.latent_transposed else latent
+            points.write(new, {features.latent: written})
+        points.write_projections(new, projections)
+        points.write_missing(rng, new, labels, projections, alpha, latent)
         return new, [{}]
 
     def _rescale(self, projections, priors, latent, tau, labels):
@@ -86,7 +93,7 @@ class ProjectionGibbs(PartitionStep):
         held[np.concatenate(labels)] = True
         w, z = np.concatenate(projections), latent[held]
         mean, precision = (np.concatenate(values) for values in zip(*priors, strict=True))
-        n_directions = 2 * self.partition.n_factors
+        n_directions = 2 * self.part.n_factors
         rescale(self.rng, w, mean, precision, z, tau, n_directions, self._direction)
         latent = self.rng.standard_normal(latent.shape) / np.sqrt(tau)
         latent[held] = z

@@ -9,7 +9,8 @@ from pymc.step_methods.state import dataclass_state
 
 from pm_match.evidence.projection import ClusterSums, ProjectionObjective
 from pm_match.steps.base import PartitionStep, PartitionStepState
-from pm_match.structure import ProjectedPartition, Structure
+from pm_match.steps.points import FeaturesPoints
+from pm_match.structure import Features, Structure
 
 # The part of the warm-up in which projections only follow the assignments, gradually.
 _GRADUAL = 0.8
@@ -85,12 +86,21 @@ class ProjectionMAP(PartitionStep):
         self.n_done = 0
 
     @classmethod
-    def served(cls, partition: ProjectedPartition) -> list[str]:
-        """Names of the variables of `partition` that the step serves."""
-        # All projections of a partition are climbed together, or none.
-        if any(domain.update != "map" for domain in partition.domains):
+    def parts(cls, structure: Structure) -> list[Features]:
+        """Return the feature vectors of a model."""
+        return structure.features
+
+    @classmethod
+    def served(cls, part: Features) -> list[str]:
+        """Names of the projections that the step serves."""
+        # All projections of shared latent vectors are climbed together, or none.
+        if any(domain.update != "map" for domain in part.domains):
             return []
-        return [domain.projection for domain in partition.domains]
+        return [domain.projection for domain in part.domains]
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._points = FeaturesPoints(self.model, self.part)
 
     @classmethod
     def why_not(cls, structure: Structure, name: str) -> str:
@@ -102,11 +112,11 @@ class ProjectionMAP(PartitionStep):
         # SciPy's optimisers are slow to import: not before they are needed.
         from scipy.optimize import minimize
 
-        partition = self.partition
-        hyper = partition.hyper(point)
-        labels = self.labels(point)
-        data = [domain.data for domain in partition.domains]
-        clusters = ClusterSums.of(data, labels, partition.truncation)
+        features, points = self.part, self._points
+        hyper = features.hyper(point)
+        labels = points.labels(point)
+        data = [domain.data for domain in features.domains]
+        clusters = ClusterSums.of(data, labels, features.truncation)
         n_values = sum(domain.n_values for domain in data)
         squares = sum(domain.sum_of_squares for domain in data)
         objective = ProjectionObjective(
@@ -114,9 +124,9 @@ class ProjectionMAP(PartitionStep):
             hyper.shape + 0.5 * n_values,
             hyper.rate + 0.5 * squares,
             hyper.latent_precision,
-            partition.n_factors,
+            features.n_factors,
         )
-        projections = self.projections(point)
+        projections = points.projections(point)
         start = np.concatenate(projections)
         if not self.started:
             self.started = True
@@ -135,10 +145,10 @@ class ProjectionMAP(PartitionStep):
         w = found.x.reshape(start.shape)
         projections = np.split(w, np.cumsum([len(w) for w in projections])[:-1])
         new = dict(point)
-        self.write_projections(new, projections)
+        points.write_projections(new, projections)
         alpha, latent = objective.draw(self.rng, w)
-        self.write_latent(new, alpha, latent)
-        self.write_missing(self.rng, new, labels, projections, alpha, latent)
+        points.write_latent(new, alpha, latent)
+        points.write_missing(self.rng, new, labels, projections, alpha, latent)
         return new, [{"projection_log_joint": -float(found.fun)}]
 
 
@@ -149,11 +159,11 @@ def random_projection(rng: np.random.Generator, shape) -> np.ndarray:
 
 def why_not(structure: Structure, name: str, update: str, prior: str) -> str:
     """Say why a projection's step does not serve the variable `name`."""
-    for partition in structure.partitions:
-        for domain in partition.domains:
+    for features in structure.features:
+        for domain in features.domains:
             if domain.projection == name and domain.update != update:
                 return domain.why_not or f"its prior is not {prior}"
-            if domain.update != update and any(d.projection == name for d in partition.domains):
+            if domain.update != update and any(d.projection == name for d in features.domains):
                 return f"{domain.projection!r} of the same partition: " + (
                     domain.why_not or f"its prior is not {prior}"
                 )

@@ -15,14 +15,24 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pm_match.structure.clusterings import WEIGHTS
 from pm_match.structure.functions import natural_function
-from pm_match.structure.parts import Projected, ProjectedPartition, Structure, UnservedModelError
-from pm_match.structure.recognise import WEIGHTS, Reader
+from pm_match.structure.parts import (
+    Clustering,
+    Component,
+    Features,
+    Relation,
+    Structure,
+    UnservedModelError,
+)
+from pm_match.structure.recognise import Reader
 
 __all__ = [
     "WEIGHTS",
-    "Projected",
-    "ProjectedPartition",
+    "Clustering",
+    "Component",
+    "Features",
+    "Relation",
     "Structure",
     "UnservedModelError",
     "natural_function",

@@ -1,14 +1,22 @@
 """Small functions compiled from a model's graph: what is read from points."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import exp, lgamma, log
+from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pymc.logprob.transforms import LogTransform
 from pymc.model.core import Model
 from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.scalar.basic import Reciprocal, TrueDiv
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.random.basic import GammaRV
+from pytensor.tensor.random.op import RandomVariable
 
 from pm_match.structure.ancestry import RV
 
@@ -22,12 +30,15 @@ def evaluate(variable: RV):
     return pytensor.function([], variable, mode=PLAIN)()
 
 
-def point_function(model: Model, outputs: Sequence[RV], givens: Mapping[RV, float]):
+def point_function(model: Model, outputs: Sequence[RV], givens: Mapping[RV, Any]):
     """Compile `outputs` as a function of a point of value variables.
 
     `givens` are random variables set to constants. What depends on no free variable is evaluated
-    once.
+    once, and numbers that are themselves what is asked for are read without running a graph.
     """
+    readers = [] if givens else [_reader(model, output) for output in outputs]
+    if readers and None not in readers:
+        return lambda point: [reader(point) for reader in readers if reader is not None]
     constants = [(rv, pt.constant(value, dtype=rv.dtype)) for rv, value in givens.items()]
     replaced = graph_replace(outputs, constants, strict=False)
     function, names = _compiled(model, [pt.as_tensor(v) for v in replaced])
@@ -35,6 +46,43 @@ def point_function(model: Model, outputs: Sequence[RV], givens: Mapping[RV, floa
         constant = [np.asarray(v) for v in function()]
         return lambda point: constant
     return lambda point: [np.asarray(v) for v in function(*[point[name] for name in names])]
+
+
+def _reader(model: Model, output: RV):
+    """Make a reader of a variable that is one free number (or one over it), or a constant one.
+
+    A compiled function costs fifty times as much, and hyperparameters are read at every candidate.
+    Returns None for everything else.
+    """
+    whole, inverse = output, False
+    while output.owner is not None and output not in model.basic_RVs:
+        op, inputs = output.owner.op, output.owner.inputs
+        scalar_op = getattr(op, "scalar_op", None)
+        if isinstance(op, DimShuffle):
+            output = inputs[0]
+        elif isinstance(scalar_op, Reciprocal):
+            output, inverse = inputs[0], not inverse
+        elif isinstance(scalar_op, TrueDiv) and _is_one(inputs[0]):
+            output, inverse = inputs[1], not inverse
+        else:
+            return None
+    if isinstance(output, Constant):
+        value = np.asarray(evaluate(whole))
+        return lambda point: value
+    if output not in model.free_RVs or output.ndim > 0:
+        return None
+    transform, name = model.rvs_to_transforms[output], model.rvs_to_values[output].name
+    if transform is None:
+        return lambda point: np.asarray(1.0 / point[name] if inverse else point[name])
+    if type(transform) is LogTransform:
+        return lambda point: np.asarray(np.exp(-point[name] if inverse else point[name]))
+    return None
+
+
+def _is_one(variable: RV) -> bool:
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        variable = variable.owner.inputs[0]
+    return isinstance(variable, Constant) and bool(np.all(variable.data == 1.0))
 
 
 def natural_function(model: Model, names: Iterable[str]):
@@ -58,10 +106,61 @@ def log_densities(model: Model, variables: Sequence[RV]):
     )
 
 
-def _compiled(model, outputs):
-    """Compile graphs of random and value variables; return the names of their inputs too."""
+def log_prior_function(model: Model, name: str):
+    """Make the log density of a variable, on the scale that is sampled, at a point."""
+    rv = model[name]
+    transform, key = model.rvs_to_transforms[rv], model.rvs_to_values[rv].name
+    if isinstance(rv.owner.op, GammaRV) and type(transform) is LogTransform:
+        # The papers' hyperprior, by hand: this is asked for at every candidate.
+        shape, scale = (_reader(model, p) for p in rv.owner.op.dist_params(rv.owner))
+        if shape is not None and scale is not None:
+
+            def log_gamma_density(point) -> float:
+                a, log_scale, x = float(shape(point)), log(float(scale(point))), float(point[key])
+                return a * (x - log_scale) - exp(x - log_scale) - lgamma(a)
+
+            return log_gamma_density
+    output = model.logp(vars=[model[name]], jacobian=True)
+    inputs = [v for v in explicit_graph_inputs([output]) if v in set(model.value_vars)]
+    function = pytensor.function(inputs, output, mode=PLAIN)
+    names = [v.name for v in inputs]
+    return lambda point: float(function(*[point[name] for name in names]))
+
+
+def prior_draw_function(model: Model, name: str):
+    """Make a function of a generator and a point that draws a number from its prior.
+
+    Returns it on the scale that is sampled.
+
+    Raises
+    ------
+    ValueError
+        If its distribution cannot draw by itself.
+    """
+    rv = model[name]
+    if not isinstance(rv.owner.op, RandomVariable):
+        raise ValueError(f"{name!r}: candidates cannot be drawn from its prior; use method='slice'")
+    parameters = point_function(model, list(rv.owner.op.dist_params(rv.owner)), {})
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return lambda rng, point: rv.owner.op.rng_fn(rng, *parameters(point), None)
+    natural = pt.scalar(dtype=rv.dtype)
+    forward, names = _compiled(model, [transform.forward(natural, *rv.owner.inputs)], [natural])
+
+    def draw(rng, point):
+        drawn = np.asarray(rv.owner.op.rng_fn(rng, *parameters(point), None), rv.dtype)
+        return forward(drawn, *[point[name] for name in names])[0]
+
+    return draw
+
+
+def _compiled(model, outputs, first=()):
+    """Compile graphs of random and value variables; return the names of their inputs too.
+
+    Inputs of other kinds come `first`.
+    """
     outputs = model.replace_rvs_by_values(outputs)
     values = set(model.value_vars)
     inputs = [v for v in explicit_graph_inputs(outputs) if v in values]
-    function = pytensor.function(inputs, outputs, mode=PLAIN, on_unused_input="ignore")
+    function = pytensor.function([*first, *inputs], outputs, mode=PLAIN, on_unused_input="ignore")
     return function, [v.name for v in inputs]

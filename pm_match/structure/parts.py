@@ -1,4 +1,4 @@
-"""What is read from a model: its partitions, their domains, and what is refused."""
+"""What is read from a model: its clusterings, what they are seen by, and what is refused."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,11 +6,103 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.evidence.block_evidence import NetworkCells, Prior
 from pm_match.evidence.projected_normal import DomainData
+
+Point = Mapping[str, NDArray]
 
 
 class UnservedModelError(ValueError):
     """The model is not one that the steps can serve; the message says which variable, and why."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The clusters of the objects of one domain, or of one axis of a network.
+
+    Attributes
+    ----------
+    name : str
+    n_objects : int
+    relevance : str or None
+        The variable that says which objects are relevant; None if all are.
+    group : int
+        Which probability of being relevant they share, -1 if all are relevant.
+    """
+
+    name: str
+    n_objects: int
+    relevance: str | None = None
+    group: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """One set of clusters, and the assignments of objects to them.
+
+    Attributes
+    ----------
+    weights : str
+        The variable with the prior on weights: stick-breaking weights, a Dirichlet, or Beta sticks.
+        Empty if the weights are constant.
+    sticks : bool
+        Whether `weights` holds sticks rather than weights.
+    finite : bool
+        Whether the number of clusters is declared (a Dirichlet, or constant weights) rather than a
+        truncation.
+    free_weights_prior : bool
+        Whether the prior on weights depends on other free variables.
+    truncation : int
+    assignments : tuple of Assignment
+    probabilities : tuple of str or None
+        For every group of relevance flags, the variable that is their probability of being
+        relevant; None if it is constant.
+    links : (L, 2) array
+        Pairs of objects that share a cluster, numbered assignment after assignment.
+    """
+
+    weights: str
+    sticks: bool
+    finite: bool
+    free_weights_prior: bool
+    truncation: int
+    assignments: tuple[Assignment, ...]
+    probabilities: tuple[str | None, ...]
+    links: NDArray[np.int64]
+    _sticks: Callable[[Point], tuple[NDArray, NDArray]] = field(repr=False)
+    _relevance_prior: Callable[[Point], NDArray] = field(repr=False)
+
+    @property
+    def n_objects(self) -> int:
+        """Objects of all assignments together."""
+        return sum(assignment.n_objects for assignment in self.assignments)
+
+    @property
+    def title(self) -> str:
+        """A name for the set of clusters, which no other set has."""
+        return self.weights or f"clusters of {self.assignments[0].name}"
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Where the objects of the second and of later assignments begin."""
+        return np.cumsum([assignment.n_objects for assignment in self.assignments])[:-1]
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that are drawn with the clusters."""
+        assignments = [assignment.name for assignment in self.assignments]
+        flags = [assignment.relevance for assignment in self.assignments if assignment.relevance]
+        probabilities = [name for name in self.probabilities if name]
+        weights = [self.weights] if self.weights else []
+        return [*weights, *probabilities, *flags, *assignments]
+
+    def prior(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Beta parameters (T - 1,) of the sticks at a `point` of value variables."""
+        return self._sticks(point)
+
+    def relevance_prior(self, point: Point) -> NDArray[np.float64]:
+        """Prior (G, 3) of the groups of relevance flags (see `partition.relevance`)."""
+        return self._relevance_prior(point)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,71 +139,112 @@ class Projected:
 
 @dataclass(frozen=True)
 class Hyper:
-    """The hyperparameters at a point, as numbers: sticks' Beta(a, b), Gamma(shape, rate), and r."""
+    """Hyperparameters of features at a point, as numbers: Gamma(shape, rate), and r."""
 
-    a: NDArray[np.float64]
-    b: NDArray[np.float64]
     shape: float
     rate: float
     latent_precision: float
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedPartition:
-    """A recognised model: one partition of the objects of all domains, with its evidence.
+class Features:
+    """Feature vectors of some of a clustering's objects, around shared latent vectors.
 
     Attributes
     ----------
-    weights : str
-        The variable with the prior on weights: stick-breaking weights, a Dirichlet, or Beta sticks.
-    sticks : bool
-        Whether `weights` holds sticks rather than weights.
-    finite : bool
-        Whether the number of clusters is declared (a Dirichlet) rather than a truncation.
-    free_weights_prior : bool
-        Whether the prior on weights depends on other free variables.
     precision, latent : str
     latent_transposed : bool
         Whether the latent vectors are declared as (K, T) rather than (T, K).
     truncation, n_factors : int
     domains : tuple of Projected
-    links : (L, 2) array
-        Pairs of objects that share a cluster, numbered domain after domain.
+        In the order of the clustering's assignments, some of which may have none.
     """
 
-    weights: str
-    sticks: bool
-    finite: bool
-    free_weights_prior: bool
     precision: str
     latent: str
     latent_transposed: bool
     truncation: int
     n_factors: int
     domains: tuple[Projected, ...]
-    links: NDArray[np.int64]
-    _hyper: Callable[[Mapping[str, NDArray]], Hyper] = field(repr=False)
+    _hyper: Callable[[Point], Hyper] = field(repr=False)
     _priors: Mapping[str, Callable] = field(repr=False)
 
     @property
-    def n_objects(self) -> int:
-        """Objects of all domains together."""
-        return sum(len(domain.data.values) for domain in self.domains)
+    def names(self) -> list[str]:
+        """The variables that are drawn with the clusters."""
+        missing = [domain.missing for domain in self.domains if domain.missing]
+        return [self.precision, self.latent, *missing]
+
+    def hyper(self, point: Point) -> Hyper:
+        """Evaluate the hyperparameters at a `point` of value variables."""
+        return self._hyper(point)
+
+    def projection_prior(self, domain: Projected, point: Point) -> tuple[NDArray, NDArray]:
+        """Mean and precision (M_d, K) of a normal prior on the domain's projection."""
+        return self._priors[domain.projection](point)
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Networks that share their densities.
+
+    Attributes
+    ----------
+    family : {"bernoulli", "poisson", "normal"}
+    density, noise : tuple of str
+        The variables with the parameters of blocks and of noise: one, or for the normal family mean
+        and precision. No noise if all objects are relevant.
+    axes : tuple of int
+        The number of each axis' clustering in the component.
+    networks : mapping of str to NetworkCells
+    one_mode, symmetric, self_loops : bool
+    """
+
+    family: str
+    density: tuple[str, ...]
+    noise: tuple[str, ...]
+    axes: tuple[int, ...]
+    networks: Mapping[str, NetworkCells]
+    one_mode: bool
+    symmetric: bool
+    self_loops: bool
+    _prior: Callable[[Point], tuple[Prior, Prior | None]] = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that are drawn with the clusters."""
+        return [*self.density, *self.noise]
+
+    def prior(self, point: Point) -> tuple[Prior, Prior | None]:
+        """Parameters of the prior on densities, and of that on the noise (see `families`)."""
+        return self._prior(point)
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """What has to be drawn together: clusterings that are connected by what is observed of them.
+
+    Attributes
+    ----------
+    clusterings : tuple of Clustering
+    features : tuple of Features or None
+        For every clustering, its feature vectors if it has any.
+    relations : tuple of Relation
+    hyperparameters : tuple of str
+        Free numbers that only priors of what is integrated out depend on.
+    """
+
+    clusterings: tuple[Clustering, ...]
+    features: tuple[Features | None, ...]
+    relations: tuple[Relation, ...]
+    hyperparameters: tuple[str, ...]
 
     @property
     def collapsed(self) -> list[str]:
         """The variables that `ClusterGibbs` draws."""
-        missing = [domain.missing for domain in self.domains if domain.missing]
-        assignments = [domain.assignment for domain in self.domains]
-        return [self.weights, self.precision, self.latent, *assignments, *missing]
-
-    def hyper(self, point: Mapping[str, NDArray]) -> Hyper:
-        """Evaluate the hyperparameters at a `point` of value variables."""
-        return self._hyper(point)
-
-    def projection_prior(self, domain: Projected, point) -> tuple[NDArray, NDArray]:
-        """Mean and precision (M_d, K) of a normal prior on the domain's projection."""
-        return self._priors[domain.projection](point)
+        names = [name for clustering in self.clusterings for name in clustering.names]
+        names += [name for features in self.features if features for name in features.names]
+        return names + [name for relation in self.relations for name in relation.names]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +253,23 @@ class Structure:
 
     Attributes
     ----------
-    partitions : tuple of ProjectedPartition
+    components : tuple of Component
     refusals : dict of str to str
         For every assignment that is not served, the reason.
     """
 
-    partitions: tuple[ProjectedPartition, ...]
+    components: tuple[Component, ...]
     refusals: dict[str, str]
+
+    @property
+    def clusterings(self) -> list[Clustering]:
+        """Return all clusterings."""
+        return [clustering for c in self.components for clustering in c.clusterings]
+
+    @property
+    def features(self) -> list[Features]:
+        """Return all feature evidence."""
+        return [features for c in self.components for features in c.features if features]
 
     def explain(self) -> str:
         """Say why nothing, or not everything, is served."""

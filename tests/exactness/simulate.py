@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 
 import pm_match as pmm
+from tests.tiny import inside
 
 
 class Simulator:
@@ -22,7 +23,7 @@ class Simulator:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
         self.cluster = next(s for s in self.steps if isinstance(s, pmm.ClusterGibbs))
-        self.partition = self.cluster.partition
+        self.partition = inside(self.cluster)
         self.names = [
             "weights",
             "precision",
@@ -58,7 +59,7 @@ class Simulator:
             seen = domain.data.observed
             domain.data.values[:] = x if seen is None else np.where(seen, x, 0.0)
             squares += np.vdot(domain.data.values, domain.data.values)
-        self.cluster._evidence.sum_of_squares = float(squares)
+        inside(self.cluster).evidence.sum_of_squares = float(squares)
 
     def point(self, draw) -> dict:
         """The point of value variables for a draw (missing values as drawn with the data)."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.tiny import cluster_step, plain_log_prior, random_point, tiny_model
+from tests.tiny import cluster_step, inside, plain_log_prior, random_point, tiny_model
 
 CASES = {
     "plain": {},
@@ -22,10 +22,10 @@ CASES = {
 
 def log_conditional(step, point):
     """Log density of weights, precision, latent vectors and missing values given all else."""
-    partition = step.partition
+    partition = inside(step)
     model = step.model
     hyper = partition.hyper(point)
-    labels = np.concatenate(step.labels(point))
+    labels = np.concatenate(inside(step).labels(point))
     counts = np.bincount(labels, minlength=partition.truncation)
     natural = {
         name: np.asarray(model.rvs_to_transforms[model[name]].backward(point[value]).eval())
@@ -46,7 +46,7 @@ def log_conditional(step, point):
     )
     z = point["latent"]
     for domain, label, w in zip(
-        partition.domains, step.labels(point), step.projections(point), strict=True
+        partition.domains, inside(step).labels(point), inside(step).projections(point), strict=True
     ):
         seen = domain.data.observed
         seen = np.ones(domain.data.values.shape, bool) if seen is None else seen
@@ -69,11 +69,11 @@ def log_conditional(step, point):
 
 
 def collapsed(step, point):
-    hyper = step.partition.hyper(point)
-    labels = np.concatenate(step.labels(point))
-    counts = np.bincount(labels, minlength=step.partition.truncation)
-    return plain_log_prior(hyper.a, hyper.b, counts) + step._evidence.log_marginal(
-        step.projections(point), labels, hyper.shape, hyper.rate, hyper.latent_precision
+    hyper = inside(step).hyper(point)
+    labels = np.concatenate(inside(step).labels(point))
+    counts = np.bincount(labels, minlength=inside(step).truncation)
+    return plain_log_prior(hyper.a, hyper.b, counts) + inside(step).evidence.log_marginal(
+        inside(step).projections(point), labels, hyper.shape, hyper.rate, hyper.latent_precision
     )
 
 

@@ -10,6 +10,7 @@ from tests.tiny import (
     all_assignments,
     cluster_step,
     exact_law,
+    inside,
     random_point,
     sampling_noise,
     tiny_model,
@@ -22,11 +23,11 @@ CASES = {"plain": {}, "linked": {"linked": True}, "missing": {"missing": True}}
 def visits(step, point, n_sweeps, moves="both", seed=0):
     """How often a chain of sweeps and label swaps is in each assignment."""
     rng = np.random.default_rng(seed)
-    hyper = step.partition.hyper(point)
-    state, evidence = step._state, step._evidence
-    place(state, np.concatenate(step.labels(point))[step._units.first])
+    hyper = inside(step).hyper(point)
+    state, evidence = inside(step).state, inside(step).evidence
+    place(state, np.concatenate(inside(step).labels(point))[inside(step).units.first])
     evidence.load(
-        step.projections(point),
+        inside(step).projections(point),
         state.slot_of[state.label],
         hyper.shape,
         hyper.rate,
@@ -38,7 +39,7 @@ def visits(step, point, n_sweeps, moves="both", seed=0):
     for _ in range(n_sweeps):
         sweep(rng, hyper.a, hyper.b, state, terms)
         if moves == "both":
-            rename(rng, hyper.a, hyper.b, state, step._renamed, TRUNCATION)
+            rename(rng, hyper.a, hyper.b, state, inside(step).renamed, TRUNCATION)
         counts[state.label @ powers] += 1
     return counts
 
@@ -50,7 +51,7 @@ def test_law_of_the_assignment(case, moves, common, monkeypatch):
     monkeypatch.setattr(projected_normal, "_COMMON", common)
     model = tiny_model(**CASES[case])
     step = cluster_step(model)
-    assert (step._evidence.term.kept >= 0).all() == (common == 1)
+    assert (inside(step).evidence.term.kept >= 0).all() == (common == 1)
     point = random_point(model, np.random.default_rng(5))
     law = exact_law(step, point)
     n_sweeps = 200_000
@@ -69,14 +70,14 @@ def test_law_through_the_step(case):
     step = cluster_step(model)
     point = random_point(model, np.random.default_rng(6))
     law = exact_law(step, point)
-    powers = TRUNCATION ** np.arange(len(step._units.size))[::-1]
+    powers = TRUNCATION ** np.arange(len(inside(step).units.size))[::-1]
     counts = np.zeros(len(all_assignments(step)))
     step.setup_chain(np.random.default_rng(1), 0, 0)
     n_steps = 20_000
     for _ in range(n_steps):
         point, _ = step.step(point)
         labels = np.concatenate([point["cluster_a"], point["cluster_b"]])
-        counts[labels[step._units.first] @ powers] += 1
+        counts[labels[inside(step).units.first] @ powers] += 1
     assert total_variation(counts, law) < 2.0 * sampling_noise(law, n_steps)
 
 

@@ -7,7 +7,7 @@ from numba import njit
 from pm_match.evidence import protocol
 from pm_match.partition.stick_breaking import predictive
 from pm_match.partition.sweep import log_joint, place, reassign, rename, sweep
-from tests.tiny import cluster_step, plain_log_prior, random_point, tiny_data, tiny_model
+from tests.tiny import cluster_step, inside, plain_log_prior, random_point, tiny_data, tiny_model
 
 N_MOVES = 10_000
 
@@ -46,11 +46,11 @@ def medium(missing, linked):
 def loaded(model, seed=0):
     step = cluster_step(model)
     point = random_point(model, np.random.default_rng(seed))
-    hyper = step.partition.hyper(point)
-    place(step._state, np.concatenate(step.labels(point))[step._units.first])
-    step._evidence.load(
-        step.projections(point),
-        step._state.slot_of[step._state.label],
+    hyper = inside(step).hyper(point)
+    place(inside(step).state, np.concatenate(inside(step).labels(point))[inside(step).units.first])
+    inside(step).evidence.load(
+        inside(step).projections(point),
+        inside(step).state.slot_of[inside(step).state.label],
         hyper.shape,
         hyper.rate,
         hyper.latent_precision,
@@ -59,10 +59,10 @@ def loaded(model, seed=0):
 
 
 def plain(step, point, hyper, units):
-    labels = units[step._units.of_object]
-    counts = np.bincount(labels, minlength=step.partition.truncation)
-    return plain_log_prior(hyper.a, hyper.b, counts) + step._evidence.log_marginal(
-        step.projections(point), labels, hyper.shape, hyper.rate, hyper.latent_precision
+    labels = units[inside(step).units.of_object]
+    counts = np.bincount(labels, minlength=inside(step).truncation)
+    return plain_log_prior(hyper.a, hyper.b, counts) + inside(step).evidence.log_marginal(
+        inside(step).projections(point), labels, hyper.shape, hyper.rate, hyper.latent_precision
     )
 
 
@@ -71,8 +71,8 @@ def plain(step, point, hyper, units):
 def test_state_after_random_moves(missing, linked):
     step, point, hyper = loaded(medium(missing, linked))
     rng = np.random.default_rng(8)
-    state, terms = step._state, (step._evidence.term,)
-    n_units, truncation = len(step._units.size), step.partition.truncation
+    state, terms = inside(step).state, (inside(step).evidence.term,)
+    n_units, truncation = len(inside(step).units.size), inside(step).truncation
     for _ in range(10):
         units = rng.integers(n_units, size=N_MOVES // 10)
         # Few labels at times, so that clusters are born and die.
@@ -91,9 +91,9 @@ def test_state_after_random_moves(missing, linked):
 @pytest.mark.parametrize("missing", [False, True])
 def test_scores_are_differences_of_the_plain_formula(missing, linked):
     step, point, hyper = loaded(medium(missing, linked), seed=3)
-    state, term = step._state, step._evidence.term
+    state, term = inside(step).state, inside(step).evidence.term
     rng = np.random.default_rng(9)
-    for unit in range(0, len(step._units.size), 4):
+    for unit in range(0, len(inside(step).units.size), 4):
         # Make some units the only ones of their cluster.
         if unit % 3 == 0:
             for other in np.flatnonzero(state.label == state.label[unit]):
@@ -101,11 +101,11 @@ def test_scores_are_differences_of_the_plain_formula(missing, linked):
                     move_about(state, (term,), *at(other, (state.label[other] + 1) % 8))
         out = np.zeros(len(state.scores))
         scores(state, term, unit, out)
-        weights = np.zeros(step.partition.truncation)
-        size = step._units.size[unit]
+        weights = np.zeros(inside(step).truncation)
+        size = inside(step).units.size[unit]
         prior_weights(hyper.a, hyper.b, state.counts, state.label[unit], size, weights)
         found, expected = [], []
-        for label in range(step.partition.truncation):
+        for label in range(inside(step).truncation):
             moved = state.label.copy()
             moved[unit] = label
             expected.append(plain(step, point, hyper, moved))
@@ -113,7 +113,7 @@ def test_scores_are_differences_of_the_plain_formula(missing, linked):
         np.testing.assert_allclose(
             np.array(found) - found[0], np.array(expected) - expected[0], atol=1e-9, rtol=1e-9
         )
-        move_about(state, (term,), *at(unit, rng.integers(step.partition.truncation)))
+        move_about(state, (term,), *at(unit, rng.integers(inside(step).truncation)))
 
 
 @pytest.mark.parametrize("size", [1, 2, 8, 9, 40])
@@ -139,14 +139,14 @@ def test_kept_prior_weights_are_those_of_the_present_counts():
     step, _, hyper = loaded(model)
     # Projections with which the clusters are far apart: nothing moves but names.
     projection = np.random.default_rng(1).normal(size=(4, 3))
-    state, rng = step._state, np.random.default_rng(2)
+    state, rng = inside(step).state, np.random.default_rng(2)
     place(state, np.repeat([4, 1, 0, 3], 5))
     slots = state.slot_of[state.label]
-    step._evidence.load([projection], slots, hyper.shape, hyper.rate, hyper.latent_precision)
+    inside(step).evidence.load([projection], slots, hyper.shape, hyper.rate, hyper.latent_precision)
     looked_up = swapped = 0
     for _ in range(200):
-        sweep(rng, hyper.a, hyper.b, state, (step._evidence.term,))
-        swapped += rename(rng, hyper.a, hyper.b, state, step._renamed, 1)[0]
+        sweep(rng, hyper.a, hyper.b, state, (inside(step).evidence.term,))
+        swapped += rename(rng, hyper.a, hyper.b, state, inside(step).renamed, 1)[0]
         for slot in range(1, state.n_slots[0]):
             if state.prior_stamp[slot] != state.version[0]:
                 continue

@@ -1,0 +1,525 @@
+"""Relational clusters: (subset) infinite relational models of one or several networks, declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+
+from pm_match.block_network import BlockNetwork
+from pm_match.links import must_link
+from pm_match.models.checks import (
+    check_count,
+    check_option,
+    check_pair,
+    check_positive,
+    link_sets,
+)
+from pm_match.networks import FAMILIES, Network, as_network
+
+__all__ = ["relational_clusters"]
+
+_WEIGHTS = ("stick-breaking", "dirichlet", "uniform")
+# What the two numbers of a prior on densities or noise are.
+_PARAMETERS = {
+    "bernoulli": ("alpha", "beta"),
+    "poisson": ("shape", "rate"),
+    "normal": ("shape", "rate"),
+}
+# Names that PyMC and ArviZ use.
+_RESERVED = frozenset(("chain", "draw", "sample"))
+_LINKS = re.compile(r"links(_\d+)?")
+# Numbers in double precision: PyTensor keeps a Python float that fits in single, and computes with
+# it there.
+_ZERO, _FIVE = np.float64(0.0), np.float64(5.0)
+# The precision of a mean over that of the values, in the normal family.
+_MEAN_PRECISION = np.float64(1.0)
+
+
+def relational_clusters(
+    networks: Mapping[str, Any],
+    *,
+    relevance: bool = True,
+    n_clusters: int | Mapping[str, int] = 25,
+    types: Sequence[str] | None = None,
+    family: Literal["bernoulli", "poisson", "normal"] = "bernoulli",
+    hyperpriors: bool = True,
+    concentration: float = 1.0,
+    density_prior: tuple[float, float] = (1.0, 1.0),
+    noise_prior: tuple[float, float] = (1.0, 1.0),
+    relevance_prior: tuple[float, float] = (1.0, 1.0),
+    weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
+    one_mode: bool | None = None,
+    symmetric: bool = False,
+    self_loops: bool = False,
+    exposure: Mapping[str, Any] | Literal["degree"] | None = None,
+    absent: Literal["zero", "unknown"] = "zero",
+    columns: Sequence[str] | None = None,
+    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+) -> pm.Model:
+    r"""Declare the robust network-matching model of Iwata & Ishiguro (2017) [1]_.
+
+    Networks that share no objects share the clusters of each type of objects, such as documents
+    and words, and the densities of edges between clusters. Objects that fit no cluster are
+    irrelevant: their edges are noise, and they match nothing. For types t, networks d and objects n
+    (section 3 of the paper; here for two types, whose clusters are k and l):
+
+    .. math::
+
+        \pi_t \sim \mathrm{GEM}(\alpha_t), \quad \lambda_t \sim \mathrm{Beta}(e, f), \quad
+        \theta_{kl} \sim \mathrm{Beta}(c, d), \quad \phi \sim \mathrm{Beta}(a, b),
+
+        r_{dtn} \sim \mathrm{Bernoulli}(\lambda_t), \quad
+        z_{dtn} \sim \mathrm{Categorical}(\pi_t), \quad
+        x_{dnm} \sim \mathrm{Bernoulli}(\theta_{z_{d1n} z_{d2m}}) \text{ if } r_{d1n} r_{d2m} = 1,
+        \text{ else } \mathrm{Bernoulli}(\phi)
+
+    Their joint distribution is the paper's eq. 1 (with eq. 2, 4 and 6), but for the truncation of
+    the stick-breaking; what irrelevant objects have as z says nothing. With ``hyperpriors``, all of
+    :math:`\alpha_t, a, \ldots, f` are Gamma(5, 5), as below the paper's eq. 15.
+
+    This is *subset ReMatch*; with ``relevance=False`` it is ReMatch. With one network the two are
+    the subset infinite relational model and the infinite relational model.
+
+    Parameters
+    ----------
+    networks : mapping
+        From names to networks of any sizes: SciPy sparse matrices, arrays or DataFrames (NaN or
+        masked for unknown), tables ``(index, values)``, or DataFrames in long form with `columns`.
+        All have the same number of axes: two or more. Labels become coords. See `BlockNetwork`.
+    relevance : bool, default True
+        Whether objects may be irrelevant.
+    n_clusters : int or mapping of str to int, default 25
+        For each type the truncation of the stick-breaking: the most clusters there can be. Their
+        number if `weights` is not ``"stick-breaking"``.
+    types : sequence of str, optional
+        Names of the types of objects, one for each axis; one name if all objects are of one type.
+        Default: ``("row", "column")``, in one-mode networks ``("object",)``, with more axes
+        ``("axis_0", "axis_1", …)``.
+    family : {"bernoulli", "poisson", "normal"}, default "bernoulli"
+        Edges, counts or weights. The densities and the noise are then probabilities with Beta
+        priors; rates with Gamma priors (shape c and rate d, shape a and rate b); or pairs of a mean
+        and a precision :math:`\tau`, :math:`N(0, \tau^{-1})` and Gamma. Weights should so be
+        brought to mean 0 and a variance of about 1.
+    hyperpriors : bool, default True
+        Whether concentrations and parameters of priors are drawn too. Otherwise they are the
+        numbers that follow. (c, d) and (a, b) of the normal family always are.
+    concentration : float, default 1.0
+        :math:`\alpha_t`, for all types. Uniform weights have none.
+    density_prior, noise_prior : (float, float), default (1.0, 1.0)
+        (c, d) and (a, b).
+    relevance_prior : (float, float), default (1.0, 1.0)
+        (e, f).
+    weights : {"stick-breaking", "dirichlet", "uniform"}, default "stick-breaking"
+        The prior on clusters: truncated stick-breaking; a symmetric Dirichlet with
+        :math:`\alpha_t` spread over the clusters; or all clusters equally probable, known.
+    one_mode : bool, optional
+        Whether rows and columns are the same objects (people by people). Default: only if there is
+        one type, or `symmetric` or `self_loops` is set.
+    symmetric : bool, default False
+        Whether one-mode networks are undirected. Only the densities with k <= l then mean anything.
+    self_loops : bool, default False
+        Whether the diagonals of one-mode networks are data.
+    exposure : "degree" or mapping, optional
+        Factors of the Poisson family's rates: ``"degree"`` corrects for the objects' degrees; a
+        mapping has for each network what `BlockNetwork` takes, a vector (or None) an axis.
+    absent : {"zero", "unknown"}, default "zero"
+        What cells are that a sparse matrix or a table does not list.
+    columns : sequence of str, optional
+        Columns of the DataFrames if these are in long form: one an axis, then perhaps the value.
+    links : mapping or sequence of mappings, optional
+        Objects known to share a cluster: from names ``<network>_<type>`` of one type to positions,
+        the k-th entries of which belong together. Only with ``relevance=False``: linked objects
+        must be relevant. See `must_link`.
+
+    Returns
+    -------
+    pymc.Model
+        With the variables `density`, `noise`, and for every type `weights_<type>` and
+        `relevance_probability_<type>`; for every network `<network>` itself and
+        `cluster_<network>_<type>` and `relevance_<network>_<type>` for its types. With hyperpriors
+        also `concentration_<type>`, `density_alpha`, `density_beta`, and so for `noise` and
+        `relevance`. In the normal family `density_precision` and `noise_precision`. The dims are
+        `<network>_<type>_object` and `<type>_cluster`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a network, a name, a link or a parameter is not as described; the message says which,
+        what was expected, and what was found.
+
+    References
+    ----------
+    .. [1] Iwata & Ishiguro (2017). Robust unsupervised cluster matching for network data. Data
+       Mining and Knowledge Discovery 31.
+
+    Examples
+    --------
+    >>> model = pmm.models.relational_clusters(
+    ...     {"english": x, "german": y}, types=("document", "word")
+    ... )
+    >>> idata = pmm.sample(model=model)
+    >>> pmm.match_probability(idata, "cluster_english_word", "cluster_german_word", top=5)
+    """
+    check_option("family", family, FAMILIES)
+    check_option("weights", weights, _WEIGHTS)
+    check_option("absent", absent, ("zero", "unknown"))
+    for option, flag in (("relevance", relevance), ("hyperpriors", hyperpriors)):
+        if not isinstance(flag, bool | np.bool_):
+            raise TypeError(f"{option} must be True or False, found {flag!r}.")
+    check_positive("concentration", concentration)
+    check_pair("density_prior", density_prior, _PARAMETERS[family])
+    check_pair("noise_prior", noise_prior, _PARAMETERS[family])
+    check_pair("relevance_prior", relevance_prior, ("alpha", "beta"))
+    if hyperpriors:
+        _check_unused(family, concentration, density_prior, noise_prior, relevance_prior)
+
+    one_mode = _check_one_mode(types, one_mode, symmetric, self_loops)
+    types = None if types is None else tuple(types)
+    tables = _read(networks, types, family, one_mode, symmetric, self_loops, absent, columns)
+    n_axes = len(next(iter(tables.values())).shape)
+    types = _check_types(types, n_axes, one_mode)
+    sizes = _check_sizes(n_clusters, types)
+    axes = types * 2 if one_mode else types
+    _check_names(tables, types)
+    exposures = _check_exposure(exposure, tables)
+    linked_sets = link_sets(links)
+    if linked_sets and relevance:
+        raise ValueError(
+            "links: linked objects must be relevant, and with relevance=True any object may be "
+            "irrelevant; found links with relevance=True. Say relevance=False, or leave the links."
+        )
+
+    coords: dict[str, Any] = {_cluster_dim(t): range(sizes[t]) for t in types}
+    density_dims = [_cluster_dim(t) for t in axes]
+    if one_mode:  # no variable can have one dim twice
+        density_dims[1] = _other_dim(types[0])
+        coords[density_dims[1]] = range(sizes[types[0]])
+    for name, table in tables.items():
+        for t, objects in zip(types, table.labels, strict=False):
+            coords[_object_dim(name, t)] = objects
+
+    with pm.Model(coords=coords) as model:
+        probabilities = {
+            t: _weights(t, weights, sizes[t], None if hyperpriors else np.float64(concentration))
+            for t in types
+        }
+        density = _parameters("density", family, density_prior, hyperpriors, density_dims)
+        noise, relevant = None, {}
+        if relevance:
+            noise = _parameters("noise", family, noise_prior, hyperpriors, None)
+            e, f = _pair("relevance", relevance_prior, hyperpriors)
+            relevant = {t: pm.Beta(f"relevance_probability_{t}", e, f) for t in types}
+        for name, table in tables.items():
+            clusters, flags = {}, {}
+            for t in types:
+                clusters[t] = pm.Categorical(
+                    f"cluster_{name}_{t}", p=probabilities[t], dims=_object_dim(name, t)
+                )
+                if relevance:
+                    flags[t] = pm.Bernoulli(
+                        f"relevance_{name}_{t}", p=relevant[t], dims=_object_dim(name, t)
+                    )
+            BlockNetwork(
+                name,
+                axes=[clusters[t] for t in axes],
+                density=density,
+                noise=noise,
+                relevance=[flags[t] for t in axes] if relevance else None,
+                family=family,
+                symmetric=symmetric,
+                self_loops=self_loops,
+                exposure=exposures[name],
+                dims=[_object_dim(name, t) for t in axes],
+                observed=table,
+            )
+        known = {f"{name}_{t}": t for name in tables for t in types}
+        for number, linked in enumerate(linked_sets):
+            _check_links(linked, known)
+            must_link(
+                "links" if number == 0 else f"links_{number}",
+                {f"cluster_{key}": positions for key, positions in linked.items()},
+            )
+    return model
+
+
+# -- declaring -------------------------------------------------------------------------------------
+
+
+def _weights(t: str, kind: str, size: int, concentration: np.float64 | None) -> Any:
+    """Declare the probabilities of a type's clusters; without a concentration it has a prior."""
+    if kind == "uniform":
+        return np.full(size, 1.0 / size)
+    alpha: Any = concentration
+    if alpha is None:
+        alpha = pm.Gamma(f"concentration_{t}", _FIVE, _FIVE)
+    name, dim = f"weights_{t}", _cluster_dim(t)
+    if kind == "dirichlet":
+        return pm.Dirichlet(name, alpha * np.full(size, 1.0 / size), dims=dim)
+    return pm.StickBreakingWeights(name, alpha=alpha, K=size - 1, dims=dim)
+
+
+def _parameters(name: str, family: str, prior, hyperpriors: bool, dims) -> Any:
+    """Declare the densities of all blocks, or the noise, with their conjugate prior."""
+    if family == "normal":
+        shape, rate = map(np.float64, prior)
+        precision = pm.Gamma(f"{name}_precision", shape, rate, dims=dims)
+        return pm.Normal(name, _ZERO, tau=_MEAN_PRECISION * precision, dims=dims), precision
+    first, second = _pair(name, prior, hyperpriors)
+    return (pm.Beta if family == "bernoulli" else pm.Gamma)(name, first, second, dims=dims)
+
+
+def _pair(name: str, prior, hyperpriors: bool) -> tuple[Any, Any]:
+    """Give the two parameters of a prior: numbers, or drawn as in the paper."""
+    if not hyperpriors:
+        first, second = map(np.float64, prior)
+        return first, second
+    return pm.Gamma(f"{name}_alpha", _FIVE, _FIVE), pm.Gamma(f"{name}_beta", _FIVE, _FIVE)
+
+
+def _object_dim(network: str, t: str) -> str:
+    return f"{network}_{t}_object"
+
+
+def _cluster_dim(t: str) -> str:
+    # Not `cluster_<type>`: variables are called `cluster_<network>_<type>`.
+    return f"{t}_cluster"
+
+
+def _other_dim(t: str) -> str:
+    return f"{_cluster_dim(t)}_other"
+
+
+# -- checking --------------------------------------------------------------------------------------
+
+
+def _read(
+    networks, types, family, one_mode, symmetric, self_loops, absent, columns
+) -> dict[str, Network]:
+    """Check the networks and bring them into one form, with labels that are fit for coords."""
+    if not isinstance(networks, Mapping):
+        raise TypeError(
+            "networks: expected a mapping from a network's name to the network, such as "
+            f"{{'a': matrix_a, 'b': matrix_b}}; found an object of type {type(networks).__name__}"
+        )
+    if not networks:
+        raise ValueError("networks: expected at least one network; found none")
+    tables: dict[str, Network] = {}
+    for name, observed in networks.items():
+        if not isinstance(name, str):
+            raise TypeError(
+                f"network {name!r}: expected a string as a network's name; found an object of "
+                f"type {type(name).__name__}"
+            )
+        observed, listed = _with_values(observed, types, columns)
+        network = as_network(
+            name,
+            observed,
+            absent=absent,
+            family=family,
+            symmetric=symmetric,
+            self_loops=self_loops,
+            one_mode=one_mode,
+            columns=listed,
+        )
+        labels = network.labels
+        if one_mode:
+            # Rows and columns have the same labels, or only one of them has any.
+            bare = isinstance(labels[0], pd.RangeIndex)
+            labels = (labels[1] if bare else labels[0],) * 2
+        checked = tuple(_labels(name, axis, own) for axis, own in enumerate(labels))
+        tables[name] = replace(network, labels=checked)
+    first = next(iter(tables))
+    for name, network in tables.items():
+        if len(network.shape) != len(tables[first].shape):
+            raise ValueError(
+                f"network {name!r}: expected {len(tables[first].shape)} axes, as network "
+                f"{first!r} has; found shape {network.shape}"
+            )
+    return tables
+
+
+def _with_values(observed, types, columns):
+    """Give a table in long form a column of ones if its columns are but the types' labels."""
+    # Of three columns or more `as_network` takes the last for the value.
+    if (
+        columns is None
+        or types is None
+        or not 3 <= len(types) == len(columns)
+        or not isinstance(observed, pd.DataFrame)
+        or not set(columns) <= set(observed.columns)
+    ):
+        return observed, columns
+    table = observed[list(columns)].copy()
+    table.columns = pd.Index(range(len(columns)))
+    table[len(columns)] = 1.0
+    return table.rename(columns=dict(enumerate(columns))), [*columns, len(columns)]
+
+
+def _labels(network: str, axis: int, labels: pd.Index) -> pd.Index:
+    where = f"network {network!r}"
+    if isinstance(labels, pd.RangeIndex):
+        return labels
+    if isinstance(labels, pd.MultiIndex):
+        labels = pd.Index([", ".join(map(str, label)) for label in labels])
+    if labels.hasnans:
+        first = int(np.argmax(labels.isna()))
+        raise ValueError(f"{where}: object number {first} (from 0) on axis {axis} has no label")
+    if labels.dtype.kind not in "biufMm":
+        # Text, categories or a mixture, which no file format could hold.
+        labels = pd.Index(labels.astype(str))
+    if not labels.is_unique:
+        twice = labels[labels.duplicated()][0]
+        raise ValueError(
+            f"{where}: label {str(twice)!r} appears more than once on axis {axis}; "
+            "expected unique labels"
+        )
+    return labels
+
+
+def _check_one_mode(types, one_mode, symmetric, self_loops) -> bool:
+    for option, flag in (("symmetric", symmetric), ("self_loops", self_loops)):
+        if flag and one_mode is not None and not one_mode:
+            raise ValueError(f"{option}=True is for one-mode networks; found one_mode=False.")
+    if isinstance(types, str):
+        raise TypeError(
+            f"types must be a sequence of names, such as ({types!r},), found {types!r}."
+        )
+    if one_mode is None:
+        return bool(symmetric or self_loops or (types is not None and len(types) == 1))
+    return bool(one_mode)
+
+
+def _check_types(types, n_axes: int, one_mode: bool) -> tuple[str, ...]:
+    if types is None:
+        if one_mode:
+            return ("object",)
+        return ("row", "column") if n_axes == 2 else tuple(f"axis_{i}" for i in range(n_axes))
+    expected = 1 if one_mode else n_axes
+    if len(types) != expected:
+        why = "the objects of one-mode networks" if one_mode else f"each of {n_axes} axes"
+        raise ValueError(
+            f"types must have {expected} name{'s' * (expected > 1)}, for {why}, "
+            f"found {list(types)!r}."
+        )
+    for t in types:
+        if not isinstance(t, str) or not t.isidentifier():
+            raise ValueError(
+                f"types: a type's name becomes part of variable names, so it must be an identifier "
+                f"(letters, digits and underscores, not starting with a digit), found {t!r}."
+            )
+    if len(set(types)) < len(types):
+        raise ValueError(f"types must have different names, found {list(types)!r}.")
+    return tuple(types)
+
+
+def _check_sizes(n_clusters, types) -> dict[str, int]:
+    if not isinstance(n_clusters, Mapping):
+        check_count("n_clusters", n_clusters, 2)
+        return dict.fromkeys(types, int(n_clusters))
+    if set(n_clusters) != set(types):
+        raise ValueError(
+            f"n_clusters must be a number, or have one for each of the types {list(types)}, "
+            f"found {dict(n_clusters)!r}."
+        )
+    for t in types:
+        check_count(f"n_clusters[{t!r}]", n_clusters[t], 2)
+    return {t: int(n_clusters[t]) for t in types}
+
+
+def _check_names(networks, types) -> None:
+    """Refuse names that the model would have twice."""
+    owner = dict.fromkeys(
+        [
+            *_RESERVED,
+            "density",
+            "density_alpha",
+            "density_beta",
+            "density_precision",
+            "noise",
+            "noise_alpha",
+            "noise_beta",
+            "noise_precision",
+            "relevance_alpha",
+            "relevance_beta",
+        ],
+        "the model uses itself",
+    )
+    for t in types:
+        for derived in (
+            f"concentration_{t}",
+            f"weights_{t}",
+            f"relevance_probability_{t}",
+            _cluster_dim(t),
+            _other_dim(t),
+        ):
+            _claim(owner, f"type {t!r}", derived)
+    for name in networks:
+        if not name.isidentifier():
+            raise ValueError(
+                f"network {name!r}: a network's name becomes part of variable names, so it must be "
+                "an identifier (letters, digits and underscores, not starting with a digit)"
+            )
+        _claim(owner, f"network {name!r}", name)
+        for t in types:
+            for derived in (f"cluster_{name}_{t}", f"relevance_{name}_{t}", _object_dim(name, t)):
+                _claim(owner, f"network {name!r}", derived)
+
+
+def _claim(owner: dict[str, str], what: str, name: str) -> None:
+    if _LINKS.fullmatch(name):
+        owner.setdefault(name, "the model uses itself")
+    if name in owner:
+        whose = owner[name]
+        if not whose.startswith("the"):
+            whose = f"{whose} gives to the model"
+        raise ValueError(f"{what}: its name gives the name {name!r}, which {whose}; choose another")
+    owner[name] = what
+
+
+def _check_unused(family, concentration, density_prior, noise_prior, relevance_prior) -> None:
+    """Refuse numbers that would be ignored."""
+    given = {"concentration": concentration, "relevance_prior": tuple(relevance_prior)}
+    if family != "normal":
+        given |= {"density_prior": tuple(density_prior), "noise_prior": tuple(noise_prior)}
+    for name, value in given.items():
+        if value not in (1.0, (1.0, 1.0)):
+            raise ValueError(
+                f"{name} is a number only with hyperpriors=False, otherwise it is drawn; "
+                f"found {name}={value!r} and hyperpriors=True."
+            )
+
+
+def _check_exposure(exposure, networks) -> dict[str, Any]:
+    if exposure is None or isinstance(exposure, str):
+        return dict.fromkeys(networks, exposure)
+    if not isinstance(exposure, Mapping):
+        raise TypeError(
+            "exposure must be 'degree', or a mapping from networks' names to a vector (or None) "
+            f"for each axis, found an object of type {type(exposure).__name__}."
+        )
+    if set(exposure) != set(networks):
+        raise ValueError(
+            f"exposure must have an entry for each of the networks {list(networks)}, "
+            f"found {list(exposure)}."
+        )
+    return dict(exposure)
+
+
+def _check_links(linked, known: Mapping[str, str]) -> None:
+    strangers = [key for key in linked if key not in known]
+    if strangers:
+        raise ValueError(
+            f"links: no objects {strangers[0]!r}; there are {list(known)} (network and type)."
+        )
+    kinds = {key: known[key] for key in linked}
+    if len(set(kinds.values())) > 1:
+        raise ValueError(
+            f"links: objects of different types have no cluster in common; found {list(linked)}, "
+            f"of the types {sorted(set(kinds.values()))}."
+        )

@@ -1,0 +1,209 @@
+"""Hyperparameters under the collapsed joint: concentrations, and parameters of conjugate priors."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+
+from pm_match.partition.relevance import log_flags
+from pm_match.partition.stick_breaking import log_prior
+from pm_match.steps.base import PartitionStep
+from pm_match.steps.collapsed import Collapsed
+from pm_match.structure import Component, Structure
+from pm_match.structure.ancestry import Ancestry
+from pm_match.structure.functions import log_prior_function, prior_draw_function
+
+# The first interval of a slice, on the scale that is sampled: for most, logs.
+_WIDTH = 1.0
+_MOST_STEPS = 100
+
+
+class HyperparameterGibbs(PartitionStep):
+    r"""Draw hyperparameters with all that their priors are of integrated out.
+
+    For each in turn, a draw from
+
+    .. math:: p(h \mid X, Z, R, \ldots) \propto p(h)\, p(X, Z, R \mid h, \ldots)
+
+    (Iwata & Ishiguro, eq. 15) with weights, densities, noise and probabilities of being relevant
+    integrated out; these are then drawn anew, given the new hyperparameters, so that the step
+    leaves the declared posterior alone whatever comes before or after it.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        Free numbers, with priors of any kind, on which nothing depends but the priors of weights,
+        densities, noise and probabilities of being relevant.
+    method : {"slice", "candidates"}, default "slice"
+        Slice sampling (Neal 2003) on the scale that PyMC samples; or the paper's way: candidates
+        drawn from the prior, and the present value, of which one is chosen with probability
+        proportional to its likelihood. Both leave the posterior invariant.
+    n_candidates : int, default 10
+        Draws from the prior, if `method` is "candidates".
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not hyperparameters of a model that the steps can serve.
+    ValueError
+        If `method` or `n_candidates` is not as described.
+    """
+
+    name = "hyperparameter_gibbs"
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        vars,
+        method: Literal["slice", "candidates"] = "slice",
+        n_candidates: int = 10,
+        **kwargs,
+    ):
+        if method not in ("slice", "candidates"):
+            raise ValueError(
+                f"HyperparameterGibbs: method must be 'slice' or 'candidates', found {method!r}."
+            )
+        if n_candidates < 1:
+            raise ValueError(
+                f"HyperparameterGibbs: n_candidates must be at least 1, found {n_candidates}."
+            )
+        self.method = method
+        self.n_candidates = n_candidates
+        super().__init__(vars, **kwargs)
+
+    def settings(self):
+        """Return the arguments of the constructor."""
+        return {"method": self.method, "n_candidates": self.n_candidates}
+
+    @classmethod
+    def served(cls, part: Component) -> list[str]:
+        """Names of the hyperparameters of a component."""
+        return list(part.hyperparameters)
+
+    @classmethod
+    def why_not(cls, structure: Structure, name: str) -> str:
+        """Say why the step does not serve the variable `name`."""
+        if structure.refusals:
+            return structure.explain()
+        served = [h for component in structure.components for h in cls.served(component)]
+        return (
+            "it is not a free number that only the priors of weights, densities, noise and "
+            f"probabilities of being relevant depend on (here: {', '.join(served) or 'none'})"
+        )
+
+    def _together(self, wanted: list[str]) -> list[str]:
+        """Each hyperparameter can be drawn on its own: others may have other steps."""
+        return wanted
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        component, model = self.part, self.model
+        self._collapsed = Collapsed.of(model, component)
+        self._names = [model.values_to_rvs[value].name for value in self.vars]
+        self._value_names = {name: model.rvs_to_values[model[name]].name for name in self._names}
+        self._log_prior = {name: log_prior_function(model, name) for name in self._names}
+        self._touched = {name: self._touched_by(name) for name in self._names}
+        self._draw_prior = {}
+        if self.method == "candidates":
+            self._draw_prior = {name: prior_draw_function(model, name) for name in self._names}
+
+    def _touched_by(self, name: str) -> tuple[list[int], list[int], list[int]]:
+        """Return where a hyperparameter enters.
+
+        These are the clusterings by their weights, those by their relevance, and the relations.
+        """
+        component = self.part
+        children = {child.name for child in Ancestry(self.model).children(self.model[name])}
+        numbered = list(enumerate(component.clusterings))
+        clusterings = [number for number, c in numbered if c.weights in children]
+        flags = [number for number, c in numbered if children & {*c.probabilities}]
+        relations = [n for n, r in enumerate(component.relations) if children & set(r.names)]
+        return clusterings, flags, relations
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        collapsed = self._collapsed
+        collapsed.load(point, collapsed.labels(point), features=False)
+        new = dict(point)
+        for name in self._names:
+            draw = self._draw_slice if self.method == "slice" else self._draw_candidate
+            draw(name, new)
+        collapsed.load_priors(new)
+        collapsed.draw(self.rng, new, new, features=False)
+        return new, [{}]
+
+    def _log_likelihood(self, name: str, point) -> float:
+        """Collapsed log joint at a point, as far as it depends on the hyperparameter."""
+        collapsed, component = self._collapsed, self.part
+        clusterings, flags, relations = self._touched[name]
+        total = 0.0
+        for number in clusterings:
+            prior = component.clusterings[number].prior(point)
+            total += log_prior(*prior, collapsed.partitions[number].counts)
+        for number in flags:
+            relevance = collapsed.partitions[number].relevance
+            relevance.prior[:] = component.clusterings[number].relevance_prior(point)
+            total += log_flags(relevance)
+        for number in relations:
+            prior, noise = component.relations[number].prior(point)
+            total += collapsed.relations[number].log_blocks(prior, noise)
+        return total
+
+    def _log_posterior(self, name: str, point) -> float:
+        prior = self._log_prior[name](point)
+        if not np.isfinite(prior):
+            return -np.inf
+        found = prior + self._log_likelihood(name, point)
+        return found if np.isfinite(found) else -np.inf
+
+    def _draw_slice(self, name: str, point) -> None:
+        """Slice sampling, by stepping out and shrinking."""
+        rng, key = self.rng, self._value_names[name]
+        start = float(point[key])
+
+        def height(x) -> float:
+            point[key] = np.asarray(x, point[key].dtype)
+            return self._log_posterior(name, point)
+
+        level = height(start) - rng.standard_exponential()
+        left = start - _WIDTH * rng.random()
+        right = left + _WIDTH
+        # At most so many steps in all, shared between the two sides at random (Neal 2003).
+        n_left = int(rng.integers(_MOST_STEPS))
+        n_right = _MOST_STEPS - 1 - n_left
+        while n_left > 0 and height(left) > level:
+            left -= _WIDTH
+            n_left -= 1
+        while n_right > 0 and height(right) > level:
+            right += _WIDTH
+            n_right -= 1
+        while True:
+            x = left + (right - left) * rng.random()
+            if height(x) > level:
+                return
+            if x < start:
+                left = x
+            else:
+                right = x
+            if right - left <= 1e-14 * (1.0 + abs(start)):
+                height(start)
+                return
+
+    def _draw_candidate(self, name: str, point) -> None:
+        """Choose between the present value and draws from the prior, by their likelihood."""
+        rng, key = self.rng, self._value_names[name]
+        dtype = point[key].dtype
+        values = [float(point[key])]
+        values += [float(self._draw_prior[name](rng, point)) for _ in range(self.n_candidates)]
+        logs = []
+        for value in values:
+            point[key] = np.asarray(value, dtype)
+            found = self._log_likelihood(name, point)
+            logs.append(found if np.isfinite(found) else -np.inf)
+        weights = np.cumsum(np.exp(np.array(logs) - max(logs)))
+        chosen = int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))
+        point[key] = np.asarray(values[chosen], dtype)

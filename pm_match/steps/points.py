@@ -1,0 +1,231 @@
+"""Reads and writes points of value variables, for what is declared of the parts of a model."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+
+from pm_match.log_gamma import draw_log_gamma
+from pm_match.partition.stick_breaking import draw_log_sticks, log_weights
+from pm_match.structure import Clustering, Features, Relation, natural_function
+
+# In logs: how far above the smallest float weights are kept.
+_MARGIN = 18.0
+# Log odds beyond this are those of the number next to 0 or 1.
+_MOST_LOG_ODDS = 700.0
+
+
+class Writer:
+    """Writes variables, by name and in the space that is sampled.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    names : sequence of str
+    """
+
+    def __init__(self, model: Model, names: Sequence[str]):
+        self.value_of = {name: model.rvs_to_values[model[name]] for name in names}
+        # The recogniser admits PyMC's default transforms and none.
+        self.transformed = {
+            name: model.rvs_to_transforms.get(model[name]) is not None for name in names
+        }
+
+    def write(self, point: dict[str, NDArray], values: Mapping[str, Any]) -> None:
+        """Write values into a new `point`."""
+        for name, value in values.items():
+            variable = self.value_of[name]
+            point[variable.name] = np.asarray(value, dtype=variable.dtype)
+
+    def read(self, point: Mapping[str, NDArray], name: str) -> NDArray:
+        """Read a variable that has no transform."""
+        return np.asarray(point[self.value_of[name].name])
+
+
+class ClusteringPoints(Writer):
+    """Reads and writes a clustering's assignments, flags, weights and probabilities."""
+
+    def __init__(self, model: Model, clustering: Clustering):
+        super().__init__(model, clustering.names)
+        self.clustering = clustering
+
+    def labels(self, point: Mapping[str, NDArray]) -> NDArray[np.int64]:
+        """Read the labels (N,) of all objects, -1 for irrelevant ones."""
+        found = []
+        for assignment in self.clustering.assignments:
+            labels = np.asarray(self.read(point, assignment.name), np.int64)
+            if assignment.relevance:
+                labels = np.where(self.read(point, assignment.relevance) > 0, labels, -1)
+            found.append(labels)
+        return np.concatenate(found)
+
+    def draw(self, rng: np.random.Generator, point, new, labels, counts, flag_counts) -> None:
+        """Draw what was integrated out from its exact conditional, and write the clustering.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        point, new : dict
+            The point with the hyperparameters, and the one to write to.
+        labels : (N,) integer array
+            -1 for irrelevant objects, whose labels only the weights say anything about.
+        counts : (T,) integer array
+            Relevant objects in each cluster.
+        flag_counts : (G, 2) array
+            Irrelevant and relevant objects of each group of flags.
+        """
+        clustering = self.clustering
+        a, b = clustering.prior(point)
+        sticks = draw_log_sticks(rng, a, b, counts)
+        logs = log_weights(*sticks) if clustering.weights else _known_logs(a, b)
+        irrelevant = np.flatnonzero(labels < 0)
+        if len(irrelevant):
+            cumulative = np.cumsum(np.exp(logs - logs.max()))
+            uniform = rng.random(len(irrelevant)) * cumulative[-1]
+            drawn = labels.copy()
+            drawn[irrelevant] = np.minimum(
+                np.searchsorted(cumulative, uniform, side="right"), len(logs) - 1
+            )
+        else:
+            drawn = labels
+        ends = clustering.ends
+        parts = zip(
+            clustering.assignments, np.split(drawn, ends), np.split(labels, ends), strict=True
+        )
+        for assignment, own, with_flags in parts:
+            self.write(new, {assignment.name: own})
+            if assignment.relevance:
+                self.write(new, {assignment.relevance: with_flags >= 0})
+        if clustering.weights:
+            self._write_weights(new, *sticks)
+        prior = clustering.relevance_prior(point)
+        for (e, f, _), (no, yes), name in zip(
+            prior, flag_counts, clustering.probabilities, strict=False
+        ):
+            if name:
+                log_odds = draw_log_gamma(rng, e + yes) - draw_log_gamma(rng, f + no)
+                self.write(new, {name: from_log_odds(log_odds, self.transformed[name])})
+
+    def _write_weights(self, point, log_sticks, log_rests) -> None:
+        """Write the weights, or the sticks that break them, given as logs."""
+        name = self.clustering.weights
+        transformed = self.transformed[name]
+        if self.clustering.sticks:
+            value = log_sticks - log_rests if transformed else np.exp(log_sticks)
+        else:
+            logs = log_weights(log_sticks, log_rests)
+            # PyMC's density of weights is only finite while they can be told from zero.
+            least = np.log(np.finfo(self.value_of[name].dtype).tiny) + _MARGIN
+            if self.clustering.free_weights_prior and logs.min() < least:
+                warnings.warn(
+                    f"a weight in {name!r} is too small for a float, which biases the "
+                    "variables that its prior depends on: declare fewer clusters, or the sticks "
+                    "themselves as pm.Beta, which have no such limit.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            logs = np.maximum(logs, least)
+            value = logs[:-1] - logs.mean() if transformed else np.exp(logs - _log_sum(logs))
+        self.write(point, {name: value})
+
+
+class FeaturesPoints(Writer):
+    """Reads and writes projections, latent vectors, precision and missing values."""
+
+    def __init__(self, model: Model, features: Features):
+        domains = features.domains
+        given = [name for d in domains for name in (d.projection, d.assignment)]
+        super().__init__(model, [*features.names, *given])
+        self.features = features
+        self._projections = natural_function(model, [domain.projection for domain in domains])
+
+    def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
+        """Read the labels of every domain's objects from a point."""
+        return [
+            np.asarray(self.read(point, domain.assignment), np.int64)
+            for domain in self.features.domains
+        ]
+
+    def projections(self, point: Mapping[str, NDArray]) -> list[NDArray[np.float64]]:
+        """Read every domain's projection (M_d, K) from a point."""
+        return [
+            np.ascontiguousarray(w.T if domain.transposed else w, dtype=np.float64)
+            for domain, w in zip(self.features.domains, self._projections(point), strict=True)
+        ]
+
+    def write_projections(self, point, projections) -> None:
+        """Write the projections (M_d, K) that are ours to update into a new `point`."""
+        self.write(
+            point,
+            {
+                domain.projection: w.T if domain.transposed else w
+                for domain, w in zip(self.features.domains, projections, strict=True)
+                if domain.update is not None
+            },
+        )
+
+    def write_latent(self, point, alpha, latent) -> None:
+        """Write precision and latent vectors (T, K)."""
+        features = self.features
+        if not (np.isfinite(alpha) and alpha > 0.0 and np.isfinite(latent).all()):
+            raise FloatingPointError(
+                f"{features.precision!r} or {features.latent!r} is not finite any more: the data "
+                "or the projections are on too extreme a scale."
+            )
+        precision = np.log(alpha) if self.transformed[features.precision] else alpha
+        written = latent.T if features.latent_transposed else latent
+        self.write(point, {features.precision: precision, features.latent: written})
+
+    def write_missing(self, rng, point, labels, projections, alpha, latent) -> None:
+        """Draw the missing values given all else, and write them."""
+        for domain, label, w in zip(self.features.domains, labels, projections, strict=True):
+            if domain.missing is None or domain.data.observed is None:
+                continue
+            row, column = np.nonzero(~domain.data.observed)
+            mean = np.einsum("ik,ik->i", latent[label[row]], w[column])
+            noise = rng.standard_normal(len(mean))
+            self.write(point, {domain.missing: mean + alpha**-0.5 * noise})
+
+
+class RelationPoints(Writer):
+    """Writes the parameters of blocks and of noise."""
+
+    def __init__(self, model: Model, relation: Relation):
+        super().__init__(model, relation.names)
+        self.relation = relation
+
+    def write_parameters(self, point, names: Sequence[str], drawn) -> None:
+        """Write parameters, as `families.draw_parameters` gives them."""
+        if self.relation.family == "normal":
+            mean, log_precision = drawn
+            precision = names[1]
+            value = log_precision if self.transformed[precision] else np.exp(log_precision)
+            self.write(point, {names[0]: mean, precision: value})
+            return
+        (name,), (value,) = names, drawn
+        if self.relation.family == "bernoulli":
+            value = from_log_odds(value, self.transformed[name])
+        elif not self.transformed[name]:
+            value = np.exp(value)
+        self.write(point, {name: value})
+
+
+def from_log_odds(log_odds, transformed: bool):
+    """Return probabilities, or log odds where those are what is sampled."""
+    clipped = np.clip(log_odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
+    return clipped if transformed else 1.0 / (1.0 + np.exp(-clipped))
+
+
+def _known_logs(a, b):
+    """Log of the weights of certain sticks."""
+    total = a + b
+    with np.errstate(divide="ignore"):
+        return log_weights(np.log(a / total), np.log(b / total))
+
+
+def _log_sum(logs):
+    top = logs.max()
+    return top + np.log(np.exp(logs - top).sum())

@@ -1,0 +1,65 @@
+"""What the readers of the parts of a model share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from pymc.initial_point import make_initial_point_fn
+from pymc.model.core import Model
+
+from pm_match.structure.ancestry import RV, Ancestry, Refusal, names
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """A model that is being read.
+
+    Attributes
+    ----------
+    model : pymc.Model
+    ancestry : Ancestry
+    shapes : dict
+        Shapes of the free variables, by name.
+    """
+
+    model: Model
+    ancestry: Ancestry
+    shapes: dict[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, model: Model) -> "Context":
+        """Begin to read a model."""
+        start = make_initial_point_fn(model=model, return_transformed=False)(0)
+        shapes = {name: np.shape(value) for name, value in start.items()}
+        return cls(model, Ancestry(model), shapes)
+
+    def must_be_free(self, rv: RV) -> None:
+        """Refuse an observed variable where a free one is expected."""
+        if rv not in self.model.free_RVs:
+            raise Refusal(f"{rv.name!r} is observed; expected a free variable")
+
+    def must_be_plain(self, rv: RV, transforms: tuple[type, ...], discrete=()) -> None:
+        """Refuse transforms, discrete parents and precisions that the steps do not provide for.
+
+        Parameters
+        ----------
+        rv : variable
+        transforms : tuple of type
+            PyMC's default transforms for it.
+        discrete : collection of variables
+            The discrete parents that are expected.
+        """
+        transform = self.model.rvs_to_transforms.get(rv)
+        if transform is not None and type(transform) not in transforms:
+            raise Refusal(
+                f"{rv.name!r} has the transform {type(transform).__name__}; expected PyMC's "
+                "default or none"
+            )
+        others = [
+            p
+            for p in self.ancestry.parents[rv]
+            if p not in discrete and not p.dtype.startswith("float")
+        ]
+        if others:
+            raise Refusal(f"{rv.name!r} depends on {names(others)}, which is discrete")
+        if rv.dtype != "float64":
+            raise Refusal(f"{rv.name!r} is {rv.dtype}; expected float64 (PyTensor's floatX)")

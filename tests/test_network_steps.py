@@ -1,0 +1,310 @@
+"""Network models through `pm_match.sample`: what is served, refused, and sound at the edges."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+import scipy.sparse as sp
+
+import pm_match as pmm
+from pm_match.structure import read
+from pm_match.structure.functions import log_prior_function, prior_draw_function
+from tests.tiny_networks import cluster_step, network_data, network_model
+
+
+def declare(
+    data=None,
+    weights=lambda t: pm.StickBreakingWeights(f"weights_{t}", 1.0, 3),
+    share=lambda t: pm.Beta(f"share_{t}", 2.0, 1.0),
+    flag=lambda name, p, n: pm.Bernoulli(name, p, shape=n),
+    density=lambda: pm.Beta("density", 1.0, 1.0, shape=(4, 4)),
+    noise=lambda: pm.Beta("noise", 1.0, 1.0),
+    network=lambda name, z, theta, phi, r, x: pmm.BlockNetwork(
+        name, axes=z, density=theta, noise=phi, relevance=r, observed=x
+    ),
+    extra=lambda model: None,
+):
+    data = network_data() if data is None else data
+    with pm.Model() as model:
+        w = [weights(t) for t in range(2)]
+        p = [share(t) for t in range(2)]
+        theta, phi = density(), noise()
+        for name, x in data.items():
+            z = [pm.Categorical(f"z_{name}_{t}", w[t], shape=x.shape[t]) for t in range(2)]
+            r = [flag(f"r_{name}_{t}", p[t], x.shape[t]) for t in range(2)]
+            network(name, z, theta, phi, r, x)
+        extra(model)
+    return model
+
+
+def draw(model, **kwargs):
+    arguments = {"draws": 20, "tune": 10, "chains": 2, "random_seed": 3, "progressbar": False}
+    quiet = {"compute_convergence_checks": False, "quiet": True}
+    return pmm.sample(model=model, **arguments | quiet | kwargs)
+
+
+def test_one_component_holds_both_types_and_all_is_served():
+    model = network_model(hyperpriors=True)
+    (component,) = read(model).components
+    assert len(component.clusterings) == 2
+    served = {*component.collapsed, *component.hyperparameters}
+    assert served == {rv.name for rv in model.free_RVs}
+    kinds = [type(step) for step in pmm.steps(model)]
+    assert kinds == [pmm.HyperparameterGibbs, pmm.ClusterGibbs]
+    copy = pm.model.fgraph.clone_model(model)
+    assert set(read(copy).components[0].collapsed) == set(component.collapsed)
+
+
+def test_separate_relations_are_separate_components():
+    with pm.Model() as model:
+        for name, x in network_data().items():
+            w = [pm.StickBreakingWeights(f"w_{name}_{t}", 1.0, 2) for t in range(2)]
+            z = [pm.Categorical(f"z_{name}_{t}", w[t], shape=x.shape[t]) for t in range(2)]
+            theta = pm.Beta(f"density_{name}", 1.0, 1.0, shape=(3, 3))
+            pmm.BlockNetwork(name, axes=z, density=theta, observed=x)
+    assert len(read(model).components) == 2
+    idata = draw(model, cores=1)
+    assert idata["posterior"]["z_a_0"].attrs["clusters"] == "w_a_0"
+
+
+def own_noise(name, z, theta, phi, r, x):
+    noise = pm.Beta(f"noise_{name}", 1.0, 1.0)
+    pmm.BlockNetwork(name, axes=z, density=theta, noise=noise, relevance=r, observed=x)
+
+
+def two_flags(model):
+    with model:
+        z = [model["z_a_0"], model["z_a_1"]]
+        r = [pm.Bernoulli("other", model["share_0"], shape=3), model["r_a_1"]]
+        theta = pm.Beta("density_2", 1.0, 1.0, shape=(4, 4))
+        phi = pm.Beta("noise_2", 1.0, 1.0)
+        x = network_data()["a"]
+        pmm.BlockNetwork("more", axes=z, density=theta, noise=phi, relevance=r, observed=x)
+
+
+def flipped(name, z, theta, phi, r, x):
+    if name == "b":
+        z, r, x = z[::-1], r[::-1], x.T
+    pmm.BlockNetwork(name, axes=z, density=theta, noise=phi, relevance=r, observed=x)
+
+
+REFUSED = {
+    "density of another family": (
+        {"density": lambda: pm.Uniform("density", 0.0, 1.0, shape=(4, 4))},
+        r"'density', a parameter of 'a', 'b', is a Uniform; expected a Beta",
+    ),
+    "density not random": (
+        {"density": lambda: np.full((4, 4), 0.3)},
+        r"a parameter of 'a'.* is no random variable; expected a Beta",
+    ),
+    "densities unlike each other": (
+        {"density": lambda: pm.Beta("density", np.eye(4) + 1.0, 1.0, shape=(4, 4))},
+        r"the prior of 'density' is not the same for all blocks",
+    ),
+    "density used twice": (
+        {"extra": lambda m: pm.Potential("high", m["density"].sum())},
+        r"'high' depends on 'density' too",
+    ),
+    "noise not shared": ({"network": own_noise}, r"'a', 'b' share their density and not their no"),
+    "axes the other way round": (
+        {"network": flipped},
+        r"'b': its axes are 'z_b_0', 'z_b_1', whose clusters are not those of",
+    ),
+    "relevance differs": ({"extra": two_flags}, r"relevance of 'z_a_0' is not the same in all"),
+    "share of another family": (
+        {"share": lambda t: pm.Uniform(f"share_{t}")},
+        r"the probability 'share_0' of 'r_a_0', 'r_b_0' is a Uniform; expected a Beta",
+    ),
+    "share not the probability": (
+        {"flag": lambda name, p, n: pm.Bernoulli(name, p**2, shape=n)},
+        r"'r_a_0': its declared probability is not 'share_0'",
+    ),
+    "flag used twice": (
+        {"extra": lambda m: pm.Potential("few", -m["r_a_0"].sum().astype(float))},
+        r"'few' depends on 'r_a_0' too",
+    ),
+    "weights of another family": (
+        {"weights": lambda t: pm.math.softmax(pm.Normal(f"logits_{t}", shape=4))},
+        r"'logits_0' is a Normal; expected StickBreakingWeights",
+    ),
+    "linked and maybe irrelevant": (
+        {"extra": lambda m: pmm.must_link("links", {"z_a_0": [0], "z_b_0": [1]})},
+        r"'links' links objects of which .* may be irrelevant",
+    ),
+    "features of objects that may be irrelevant": (
+        {
+            "extra": lambda m: pm.Normal(
+                "y",
+                pm.Normal("latent", 0.0, tau=pm.Gamma("tau", 1.0, 1.0), shape=(4, 2))[m["z_a_0"]]
+                @ pm.Normal("w", shape=(2, 2)),
+                tau=m["tau"],
+                observed=np.zeros((3, 2)),
+            )
+        },
+        r"'z_a_0' has features \('y'\), which its relevance 'r_a_0' does not enter",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_by_name(case):
+    arguments, message = REFUSED[case]
+    model = declare(**arguments)
+    with pytest.raises(pmm.UnservedModelError, match=message):
+        pmm.ClusterGibbs([model["z_a_0"]], model=model)
+
+
+def test_links_between_the_axes_of_a_network_are_refused():
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", 1.0, 2)
+        z = [pm.Categorical(f"z_{t}", w, shape=3) for t in range(2)]
+        theta = pm.Beta("density", 1.0, 1.0, shape=(3, 3))
+        pmm.BlockNetwork("net", axes=z, density=theta, observed=np.eye(3))
+        pmm.must_link("links", {"z_0": [0], "z_1": [0]})
+    with pytest.raises(pmm.UnservedModelError, match="'links' links objects of clusters that are"):
+        pmm.steps(model)
+
+
+def test_what_a_hyperparameter_step_serves():
+    model = network_model(hyperpriors=True)
+    with pytest.raises(pmm.UnservedModelError, match=r"'noise': it is not a free number that only"):
+        pmm.HyperparameterGibbs([model["noise"]], model=model)
+    with pytest.raises(ValueError, match="method must be 'slice' or 'candidates', found 'hmc'"):
+        pmm.HyperparameterGibbs([model["density_prior"]], method="hmc", model=model)
+    with pytest.raises(ValueError, match="n_candidates must be at least 1, found 0"):
+        pmm.HyperparameterGibbs([model["density_prior"]], n_candidates=0, model=model)
+    one = pmm.HyperparameterGibbs([model["density_prior"]], model=model)
+    assert [v.name for v in one.vars] == ["density_prior_log__"]
+    # The others are still ours to serve.
+    left = pmm.steps(model, given=[one])
+    assert [type(step) for step in left] == [pmm.HyperparameterGibbs, pmm.ClusterGibbs]
+    assert len(left[0].vars) == 2
+
+
+@pytest.mark.parametrize("parameters", [(5.0, 5.0), (0.7, 2.0)])
+def test_priors_of_hyperparameters_are_the_declared_ones(parameters):
+    shape, rate = map(np.float64, parameters)
+    with pm.Model() as model:
+        mean = pm.Exponential("mean", 1.0)
+        pm.Gamma("known", shape, rate)
+        pm.Gamma("dependent", shape, rate / mean)
+        pm.HalfNormal("half", 2.0)
+    point = model.initial_point(0) | {"mean_log__": np.array(0.4)}
+    for name in ("known", "dependent", "half"):
+        value = model.rvs_to_values[model[name]].name
+        output = model.logp(vars=[model[name]])
+        declared = pytensor.function(model.value_vars, output, on_unused_input="ignore")
+        log_density = log_prior_function(model, name)
+        for x in (-3.0, 0.2, 1.1):
+            at = dict(point) | {value: np.array(x)}
+            assert log_density(at) == pytest.approx(float(declared(*at.values())), rel=1e-12)
+        rng = np.random.default_rng(0)
+        draws = [prior_draw_function(model, name)(rng, point) for _ in range(3)]
+        assert len(set(map(float, draws))) == 3
+
+
+def test_same_seed_same_draws_whatever_cores_is():
+    model = network_model(hyperpriors=True)
+    one, two = draw(model, cores=1), draw(model, cores=2)
+    for name in one["posterior"]:
+        np.testing.assert_array_equal(one["posterior"][name], two["posterior"][name])
+    other = draw(model, cores=1, random_seed=4)
+    assert not np.array_equal(one["posterior"]["density"], other["posterior"]["density"])
+
+
+def test_a_plain_pm_sample_finds_the_steps():
+    with network_model(hyperpriors=True):
+        idata = pm.sample(
+            draws=5, tune=5, chains=1, cores=1, progressbar=False, compute_convergence_checks=False
+        )
+    assert "n_occupied" in idata["sample_stats"]
+    assert "tree_depth" not in idata["sample_stats"]
+
+
+def test_a_step_leaves_its_point_alone():
+    model = network_model(hyperpriors=True)
+    for step in pmm.steps(model):
+        step.setup_chain(np.random.default_rng(0), 0, 0)
+        point = model.initial_point(0)
+        before = {name: np.copy(value) for name, value in point.items()}
+        new, _ = step.step(point)
+        assert list(new) == list(point)
+        for name, value in before.items():
+            np.testing.assert_array_equal(point[name], value)
+            assert new[name].dtype == value.dtype
+            assert np.shape(new[name]) == value.shape
+
+
+EDGES = {
+    "an empty network": np.zeros((3, 2)),
+    "a full network": np.ones((3, 2)),
+    "an isolated object": np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]]),
+    "one object": np.ones((1, 1)),
+    "sparse": sp.csr_array(np.eye(3)),
+}
+
+
+@pytest.mark.parametrize("case", EDGES)
+def test_networks_at_the_edge(case):
+    model = declare({"a": EDGES[case]})
+    idata = draw(model, cores=1)
+    log_joint = idata["sample_stats"]["log_joint"]
+    assert bool(np.isfinite(log_joint).all())
+    density = idata["posterior"]["density"]
+    assert bool(((density >= 0) & (density <= 1)).all())
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(model.initial_point(0)))
+
+
+def test_all_objects_irrelevant():
+    """A start with no cluster at all is sound, and objects find their way back."""
+    model = declare()
+    step = cluster_step_of(model)
+    point = model.initial_point(0)
+    for name in point:
+        if name.startswith("r_"):
+            point[name] = np.zeros_like(point[name])
+    collapsed = step._collapsed
+    collapsed.load(point, collapsed.labels(point))
+    assert (collapsed.board.n_slots == 1).all()
+    step.started = True
+    relevant = 0
+    for _ in range(50):
+        point, (stats,) = step.step(point)
+        assert np.isfinite(stats["log_joint"])
+        relevant += sum(int(point[name].sum()) for name in point if name.startswith("r_"))
+    assert relevant > 50
+
+
+def cluster_step_of(model):
+    step = pmm.ClusterGibbs([model["z_a_0"]], model=model)
+    step.setup_chain(np.random.default_rng(0), 0, 0)
+    return step
+
+
+def test_labels_out_of_range_are_refused():
+    model = network_model()
+    step = cluster_step(model)
+    point = model.initial_point(0)
+    point["cluster_a_0"] = np.array([0, 1, 7])
+    with pytest.raises(
+        ValueError, match=r"'cluster_a_0', 'cluster_b_0' must be in 0 \.\.\. 1, fou"
+    ):
+        step.step(point)
+
+
+def test_a_full_truncation_is_told():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(5), 8)
+    density = rng.random((5, 5))
+    x = (rng.random((40, 40)) < density[labels][:, labels]).astype(float)
+    model = network_model(relevance=False, data={"a": x})
+    with pytest.warns(UserWarning, match="the draws fill the truncation"):
+        draw(model, cores=1, quiet=False)
+
+
+def test_densities_are_summarised_where_labels_do_not_matter():
+    model = network_model(hyperpriors=True)
+    idata = draw(model, cores=1)
+    found = pmm.invariants(idata, model)
+    assert {"noise", "share_0", "density_prior", "concentration_0", "log_joint"} <= set(found)
+    assert not {"density", "weights_0", "cluster_a_0", "relevance_a_0"} & set(found)
