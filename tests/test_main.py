@@ -1,13 +1,21 @@
+import gzip
 import subprocess
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
 import xarray as xr
+from scipy import sparse
 
 from pm_match import __main__ as cli
 from pm_match import datasets
+from pm_match.cli.arguments import kind_of_files, make_parser
+from pm_match.cli.cells import InputError, read_links
+from pm_match.cli.networks import Networks
+from pm_match.cli.output import netcdf_engine, write_draws, write_matches
+from pm_match.cli.tables import _standardized, read_domains
 from pm_match.matching import best_chain, match_probability
 
 
@@ -25,8 +33,12 @@ def files(tmp_path):
 
 
 def read(tmp_path, text, name="data.csv"):
-    (domain,) = cli.read_domains([write(tmp_path / name, text)]).values()
+    (domain,) = read_domains([write(tmp_path / name, text)]).values()
     return domain
+
+
+def objects(files):
+    return {name: domain.objects for name, domain in read_domains(files).items()}
 
 
 def test_first_column_without_header_is_labels_even_if_numbers(tmp_path):
@@ -57,7 +69,7 @@ def test_empty_cells_are_missing(tmp_path):
 def test_byte_order_mark_and_quotes_are_understood(tmp_path):
     file = tmp_path / "data.csv"
     file.write_bytes(b'\xef\xbb\xbf"u","v, w"\r\n1,2\r\n3,5\r\n')
-    (domain,) = cli.read_domains([file]).values()
+    (domain,) = read_domains([file]).values()
     assert domain.features.tolist() == ["u", "v, w"]
 
 
@@ -69,16 +81,16 @@ def test_domains_are_named_after_files(tmp_path, stem, name):
 
 
 def test_links_are_positions_grouped_by_domains(tmp_path, files):
-    domains = cli.read_domains(files)
+    domains = objects(files)
     links = write(tmp_path / "links.csv", "right,left\n1,q\n2,p\n")
-    assert cli.read_links(links, domains) == [{"right": [0, 1], "left": [1, 0]}]
+    assert read_links(links, domains) == [{"right": [0, 1], "left": [1, 0]}]
 
 
 def test_links_may_leave_domains_out(tmp_path, files):
     third = write(tmp_path / "third.csv", "z\n1\n2\n3\n")
-    domains = cli.read_domains([*files, third])
+    domains = objects([*files, third])
     links = write(tmp_path / "links.csv", "left,right,third\nq,1,\np,,3\nr,2,\n")
-    assert cli.read_links(links, domains) == [
+    assert read_links(links, domains) == [
         {"left": [1, 2], "right": [0, 1]},
         {"left": [0], "third": [2]},
     ]
@@ -182,20 +194,20 @@ def test_help_explains_files(capsys):
         cli.main(["--help"])
     assert exit_.value.code == 0
     text = capsys.readouterr().out
-    for word in ("LINKS.csv", "--seed", "match_A_B.csv", "draws.nc", "missing values"):
+    for word in ("LINKS.csv", "--seed", "match_A_B.csv", "draws.nc", "missing values", "--edges"):
         assert word in text
 
 
 def test_standardized_features_have_mean_0_and_variance_1(tmp_path):
     domain = read(tmp_path, "u,v\n1,200\n3,\n8,100\n5,400\n")
-    values = cli._standardized(domain).values
+    values = _standardized(domain).values
     np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(values.std(axis=0), 1)
     assert values.mask[1, 1]
 
 
 def test_attributes_that_netcdf_cannot_hold_are_changed(tmp_path):
-    if cli._netcdf_engine() is None:
+    if netcdf_engine() is None:
         pytest.skip("nothing to write netCDF with")
     labels = xr.Dataset({"cluster_a": (("chain", "draw", "a_object"), np.ones((1, 2, 3), int))})
     labels.attrs = {
@@ -206,7 +218,7 @@ def test_attributes_that_netcdf_cannot_hold_are_changed(tmp_path):
         "empty": [],
     }
     tree = xr.DataTree.from_dict({"posterior": labels})
-    cli.write_draws(tree, tmp_path / "draws.nc")
+    write_draws(tree, tmp_path / "draws.nc")
     with xr.open_datatree(tmp_path / "draws.nc") as again:
         attrs = again["posterior"].attrs
         assert (attrs["true"], attrs["nested"]) == (1, "{'a': 1}")
@@ -217,7 +229,7 @@ def test_attributes_that_netcdf_cannot_hold_are_changed(tmp_path):
 
 
 def test_end_to_end(tmp_path):
-    if cli._netcdf_engine() is None:
+    if netcdf_engine() is None:
         pytest.skip("nothing to write netCDF with")
     pytest.importorskip("matplotlib")
     domains = datasets.synthetic(24, 8, n_clusters=3, n_factors=2, missing=0.05, random_seed=2)
@@ -261,3 +273,293 @@ def test_end_to_end(tmp_path):
     assert clusters.groupby("domain").size().to_dict() == {"a": 24, "b": 24}
     sizes = pd.read_csv(out / "cluster_sizes.csv")
     assert sizes["total"].sum() == 48
+
+
+# -- networks --------------------------------------------------------------------------------------
+
+MATRIX = np.array([[1, 0, 1, 0], [0, 1, 1, 1], [0, 0, 0, 1]])
+EDGES = "document,word\nd1,ball\nd1,goal\nd2,ball\n"
+FILMS = "user,film,tag\nu1,f1,t1\nu2,f1,t2\n"
+
+
+def market(path, matrix, symmetry="general"):
+    scipy.io.mmwrite(path, sparse.coo_array(matrix), field="integer", symmetry=symmetry)
+    return path
+
+
+def work(*argv):
+    """The work on networks that arguments ask for."""
+    options = make_parser().parse_args([str(argument) for argument in argv])
+    assert kind_of_files(options) == "networks"
+    return Networks(options)
+
+
+def dense(network):
+    found = np.zeros(network.shape)
+    found[tuple(network.index.T)] = network.values
+    return found
+
+
+def test_matrices_of_all_formats(tmp_path):
+    plain = market(tmp_path / "plain.mtx", MATRIX)
+    packed = tmp_path / "my packed.mtx.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    sparse.save_npz(tmp_path / "scipy.npz", sparse.csr_array(MATRIX))
+    found = work(plain, packed, tmp_path / "scipy.npz")
+    assert list(found.networks) == ["plain", "my_packed", "scipy"]
+    assert found.types == ("row", "column")
+    for network in found.networks.values():
+        np.testing.assert_array_equal(dense(network), MATRIX)
+    labels = [network.labels[1].tolist() for network in found.networks.values()]
+    assert labels == [[1, 2, 3, 4], [1, 2, 3, 4], [0, 1, 2, 3]]
+    model = found.declare()
+    assert model.coords["plain_row_object"] == (1, 2, 3)
+    assert {"relevance_scipy_column", "concentration_row"} <= {rv.name for rv in model.free_RVs}
+
+
+def test_edge_lists_name_types_and_objects(tmp_path):
+    file = write(tmp_path / "a.csv", "document, word\n2,ball\n10,goal\n2,goal\n")
+    found = work(file, "--edges")
+    assert found.types == ("document", "word")
+    (network,) = found.networks.values()
+    assert [labels.tolist() for labels in network.labels] == [["10", "2"], ["ball", "goal"]]
+    np.testing.assert_array_equal(dense(network), [[0, 1], [1, 1]])
+    other = write(tmp_path / "b.csv", "page,word\np,ball\n")
+    assert work(file, other, "--edges").types == ("row", "column")
+    assert work(file, other, "--edges", "--types", "text,word").types == ("text", "word")
+
+
+def test_values_of_edges(tmp_path):
+    file = write(tmp_path / "a.csv", "document,word,count\nd1,ball,2\nd2,goal,3\nd1,goal,0\n")
+    (network,) = work(file, "--edges", "--family", "poisson").networks.values()
+    np.testing.assert_array_equal(dense(network), [[2, 0], [0, 3]])
+    unknown = work(file, "--edges", "--family", "poisson", "--absent", "unknown")
+    assert len(unknown.networks["a"].index) == 3
+
+
+def test_types_of_three(tmp_path):
+    file = write(tmp_path / "a.csv", FILMS)
+    found = work(file, "--edges", "--types", "user,film,tag")
+    assert found.networks["a"].shape == (2, 1, 2)
+    np.testing.assert_array_equal(found.networks["a"].values, [1, 1])
+    assert "cluster_a_tag" in {rv.name for rv in found.declare().free_RVs}
+
+
+def test_one_mode_networks_have_one_set_of_objects(tmp_path):
+    file = write(tmp_path / "a.csv", "boss,clerk\nann,bob\nann,cy\n")
+    for arguments, symmetric in ((["--one-mode"], False), (["--types", "person"], False)):
+        found = work(file, "--edges", *arguments)
+        assert found.networks["a"].labels[1].tolist() == ["ann", "bob", "cy"]
+        assert found.symmetric is symmetric
+    assert work(file, "--edges", "--symmetric").types == ("object",)
+
+
+def test_symmetry_in_headers(tmp_path):
+    matrix = np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    files = [market(tmp_path / f"{name}.mtx", matrix, "symmetric") for name in "ab"]
+    for option in ("--one-mode", "--symmetric"):
+        found = work(*files, option)
+        assert found.symmetric
+        np.testing.assert_array_equal(dense(found.networks["a"]), np.triu(matrix))
+        np.testing.assert_array_equal(found._matrix(found.networks["a"]).toarray(), matrix)
+    general = market(tmp_path / "general.mtx", matrix)
+    assert not work(general, "--one-mode").symmetric
+    assert work(general, files[0], "--symmetric").symmetric
+    with pytest.raises(InputError, match=r"a.mtx: its header says 'symmetric', so .*--symmetric"):
+        work(*files)
+    with pytest.raises(InputError, match=r"'symmetric', and .*general.mtx is not said to be"):
+        work(*files, general, "--one-mode")
+
+
+def test_options_reach_the_model(tmp_path):
+    file = market(tmp_path / "a.mtx", MATRIX)
+    model = work(
+        *(file, "--types", "page,word", "--clusters", "3", "--no-relevance"),
+        *("--degree-correction", "--weights", "uniform"),
+    ).declare()
+    names = {rv.name for rv in model.free_RVs}
+    assert names == {"density", "density_alpha", "density_beta", "cluster_a_page", "cluster_a_word"}
+    op = model["a"].owner.op
+    assert (op.family, op.exposure) == ("poisson", (True, True))
+    assert len(model.coords["page_cluster"]) == 3
+
+
+def test_links_of_networks(tmp_path):
+    files = [write(tmp_path / f"{name}.csv", EDGES) for name in "ab"]
+    links = write(tmp_path / "links.csv", "a_word,b_word\ngoal,ball\n")
+    found = work(*files, "--edges", "--no-relevance", "--links", links)
+    assert found.links == [{"a_word": [1], "b_word": [0]}]
+    assert [p.name for p in found.declare().potentials] == ["links"]
+    unknown = write(tmp_path / "unknown.csv", "a_word,b_verb\ngoal,ball\n")
+    with pytest.raises(InputError, match=r"unknown axis 'b_verb'; there are \['a_document', "):
+        work(*files, "--edges", "--no-relevance", "--links", unknown)
+    with pytest.raises(InputError, match="--links needs --no-relevance: linked objects must be"):
+        work(*files, "--edges", "--links", links)
+
+
+BAD_EDGES = {
+    "counts": (EDGES.replace("word", "word,count", 1).replace("l\n", "l,2\n"), "--family poisson"),
+    "twice": (EDGES + "d1,ball\n", "expected each cell once; found ('d1', 'ball') more than once"),
+    "no edge": ("document,word\n", "the edge list has no edges"),
+    "no label": (EDGES + ",goal\n", "row 4: column 1 has no label"),
+    "no value": ("d,w,n\nd1,ball,1\nd2,ball,\n", "row 2: the edge has no value; leave out what"),
+    "text": ("d,w,n\nd1,ball,1\nd2,ball,x\n", "row 2: expected a number as the edge's value; f"),
+    "no header": ("d1,ball\nd1,goal\n", "expected a header line, such as row,column; found the"),
+    "numbers": ("1,2\n3,4\n", "expected a header line, such as row,column; found the label '1'"),
+    "no header, values": ("d1,w1,1\nd2,w2,1\n", "such as row,column,value; found '1'"),
+    "one column": ("document\nd1\n", "an edge list has 2 columns of labels, then perhaps one of"),
+    "four columns": ("a,b,c,d\n1,2,3,4\n", "found 4 columns (name all types of objects with --ty"),
+    "nothing": ("", "the file is empty"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_EDGES.values(), ids=BAD_EDGES)
+def test_bad_edge_list(tmp_path, capsys, text, message):
+    bad = write(tmp_path / "bad.csv", text)
+    error = refused(capsys, write(tmp_path / "good.csv", EDGES), bad, "--edges")
+    assert error.startswith(f"pm_match: error: {bad}: ")
+    assert message in error
+
+
+def test_bad_matrices(tmp_path, capsys):
+    good = market(tmp_path / "good.mtx", MATRIX)
+    bad = write(tmp_path / "bad.mtx", "junk")
+    assert f"{bad}: not a MatrixMarket file that can be read (" in refused(capsys, good, bad)
+    packed = write(tmp_path / "bad.mtx.gz", "junk")
+    assert f"{packed}: not a MatrixMarket file that can be read (" in refused(capsys, packed)
+    table = tmp_path / "bad.npz"
+    np.savez(table, x=np.ones(3))
+    assert f"{table}: not a sparse matrix as scipy.sparse.save_npz" in refused(capsys, table)
+    for missing in (tmp_path / "none.mtx", tmp_path / "none.npz"):
+        assert f"{missing}: No such file" in refused(capsys, missing)
+    skew = write(
+        tmp_path / "skew.mtx",
+        "%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 1 1\n",
+    )
+    assert "expected a general or symmetric matrix; found skew-symm" in refused(capsys, skew)
+    loops = market(tmp_path / "loops.mtx", np.eye(3, dtype=int))
+    assert "If the diagonal is data, say --self-loops" in refused(capsys, loops, "--one-mode")
+    assert "so a square matrix is expected" in refused(capsys, good, "--one-mode")
+    again = market(tmp_path / "good.mtx.gz", MATRIX)
+    assert "gives the network name 'good', as" in refused(capsys, good, again)
+    reserved = market(tmp_path / "density.mtx", MATRIX)
+    assert "'density', which the model uses itself" in refused(capsys, reserved)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--types", "a,b,c"], "a matrix has two types of objects; found 3"),
+        (["--types", "row,2nd"], "expected names with commas between them"),
+        (["--types", "row,row"], "types must have different names"),
+        (["--one-mode", "--types", "a,b"], "all objects are of one type; found a,b"),
+        (["--family", "normal", "--degree-correction"], "expected --family poisson; found normal"),
+        (["--standardize"], "--standardize is for tables; found networks, such as"),
+        (["--factors", "2"], "--factors is for tables"),
+        (["--projection", "map"], "--projection is for tables"),
+    ],
+)
+def test_bad_options_of_networks(tmp_path, capsys, options, message):
+    assert message in refused(capsys, market(tmp_path / "a.mtx", MATRIX), *options)
+
+
+@pytest.mark.parametrize("option", ["--one-mode", "--no-relevance", "--degree-correction"])
+def test_options_of_networks_for_tables(files, capsys, option):
+    error = refused(capsys, *files, option)
+    assert f"{option} is for networks; found tables" in error
+    assert "(with --edges, .csv files are networks)" in error
+
+
+def test_files_of_both_kinds(tmp_path, files, capsys):
+    error = refused(capsys, market(tmp_path / "a.mtx", MATRIX), files[0])
+    assert "a.mtx is a network and" in error
+    assert "left.csv a table; expected files of one kind (with --edges" in error
+
+
+def drawn_files(tmp_path, **options):
+    """Networks that have clusters, as files."""
+    drawn = datasets.synthetic_networks(n_clusters=2, n_irrelevant=4, n_relevant=16, **options)
+    return drawn, [
+        market(tmp_path / f"{name}.mtx", x.toarray()) for name, x in drawn.networks.items()
+    ]
+
+
+SHORT = ("--seed", "1", "--draws", "12", "--tune", "30", "--chains", "2", "--cores", "1")
+
+
+@pytest.mark.filterwarnings("ignore:the draws fill the truncation")
+def test_networks_end_to_end(tmp_path, capsys):
+    if netcdf_engine() is None:
+        pytest.skip("nothing to write netCDF with")
+    pytest.importorskip("matplotlib")
+    _, files = drawn_files(tmp_path, random_seed=5)
+    out = tmp_path / "result"
+    arguments = [*map(str, files), "--out", str(out), *SHORT, "--types", "page,word"]
+    assert cli.main([*arguments, "--top", "3", "--best-chain"]) == 0
+    printed = capsys.readouterr().out
+    assert {file.name for file in out.iterdir()} == {
+        "match_a_b_page.csv",
+        "match_a_b_word.csv",
+        "clusters.csv",
+        "cluster_sizes.csv",
+        "draws.nc",
+        "networks.png",
+        "trace.png",
+    }
+    with xr.open_datatree(out / "draws.nc") as idata:
+        assert idata["posterior"]["cluster_a_page"].shape == (2, 12, 20)
+        assert idata["posterior"]["cluster_a_page"].attrs["clusters"] == "weights_page"
+        best = best_chain(idata.load())
+    for t in ("page", "word"):
+        expected = match_probability(best, f"cluster_a_{t}", f"cluster_b_{t}", top=3)
+        found = pd.read_csv(out / f"match_a_b_{t}.csv")
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-5)
+    clusters = pd.read_csv(out / "clusters.csv")
+    assert clusters.columns.tolist() == ["network", "type", "object", "cluster", "p_relevant"]
+    for (network, t), rows in clusters.groupby(["network", "type"]):
+        assert rows["object"].tolist() == list(range(1, 21))
+        share = best["posterior"][f"relevance_{network}_{t}"].mean(("chain", "draw"))
+        np.testing.assert_allclose(rows["p_relevant"], share, rtol=1e-5)
+        irrelevant = (rows["cluster"] == -1).to_numpy()
+        assert share.to_numpy()[irrelevant].mean() < share.to_numpy()[~irrelevant].mean()
+    sizes = pd.read_csv(out / "cluster_sizes.csv", index_col=["type", "cluster"])
+    assert sizes.columns.tolist() == ["a", "b", "total"]
+    for t in ("page", "word"):
+        assert sizes.loc[t].sum().tolist() == [20, 20, 40]
+        rows = clusters[clusters["type"] == t]
+        irrelevant = rows["cluster"] == -1
+        assert sizes.loc[(t, "irrelevant"), "total"] == irrelevant.sum() > 0
+        n_clusters = rows["cluster"][~irrelevant].nunique()
+        assert f"{n_clusters} of type {t}" in printed
+    assert "chain" in printed
+
+
+@pytest.mark.filterwarnings("ignore:the draws fill the truncation")
+def test_one_network_of_one_type_end_to_end(tmp_path, capsys):
+    if netcdf_engine() is None:
+        pytest.skip("nothing to write netCDF with")
+    pytest.importorskip("matplotlib")
+    _, files = drawn_files(tmp_path, n_types=1, n_networks=1, random_seed=5)
+    out = tmp_path / "result"
+    assert cli.main([str(files[0]), "--one-mode", "--no-relevance", "--out", str(out), *SHORT]) == 0
+    assert {file.name for file in out.glob("*.csv")} == {
+        "match_a_a_object.csv",
+        "clusters.csv",
+        "cluster_sizes.csv",
+    }
+    match = pd.read_csv(out / "match_a_a_object.csv")
+    assert match.groupby("object").size().max() <= 10
+    assert (match["object"] != match["partner"]).all()
+    clusters = pd.read_csv(out / "clusters.csv")
+    assert clusters.columns.tolist() == ["network", "type", "object", "cluster"]
+    assert (clusters["cluster"] >= 0).all()
+    assert "of type object" in capsys.readouterr().out
+
+
+def test_tables_may_be_written_in_long_form(tmp_path):
+    labels = np.array([[[0, 1, 0]], [[0, 0, 1]]])
+    posterior = xr.Dataset(
+        {f"cluster_{name}": (("chain", "draw", f"{name}_object"), labels) for name in "ab"}
+    )
+    write_matches(xr.DataTree.from_dict({"posterior": posterior}), tmp_path, top=1)
+    assert len(pd.read_csv(tmp_path / "match_a_b.csv")) == 3

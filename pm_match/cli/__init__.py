@@ -1,0 +1,1 @@
+"""The command line's parts: arguments, files of each kind, and what is written."""

@@ -1,0 +1,237 @@
+"""The command line's arguments and its help."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Literal
+
+from pm_match.cli.cells import InputError
+from pm_match.cli.networks import is_matrix
+
+__all__ = ["kind_of_files", "make_parser"]
+
+_DESCRIPTION = """\
+Match clusters across data sets that share no keys: which objects of one are like which objects of
+another, found by posterior sampling. Each FILE is one data set, named after the file: a table of
+objects by features, or a network of rows by columns (documents by words, people by people).
+"""
+
+_EPILOG = """\
+tables: FILE.csv
+  Comma-separated, a header line, one row an object, one column a feature (a number). The first
+  column holds the objects' labels if its header is empty or none of its cells is a number;
+  otherwise it is a feature like the others, and objects are numbered from 1. Empty cells (also NA,
+  N/A and NaN) are missing values. Features in different units should be brought to one scale:
+  --standardize does.
+
+networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
+  MatrixMarket (rows and columns are numbered from 1), sparse matrices as scipy.sparse.save_npz
+  writes them (numbered from 0), or edge lists: comma-separated, a header line, one row an edge,
+  with the row's label, the column's label, and perhaps a value:
+      document,word,count
+      d1,ball,2
+      d1,goal,1
+  Objects without any edge are in no edge list; a matrix can have them. Rows of all networks share
+  clusters, and so do columns, unless rows and columns are the same objects (--one-mode, or
+  --symmetric if edges have no direction; what a MatrixMarket header says about symmetry is believed
+  then). Edge lists may have three and more types of objects: --types user,film,tag. Values are 0 or
+  1, with --family poisson counts, and with --family normal any numbers of mean 0 and variance
+  about 1. Objects that fit no cluster are irrelevant, unless --no-relevance.
+
+the links
+  LINKS.csv says which objects are known to share a cluster. Its header names domains (files
+  without .csv); each row holds one object's label a domain, at least two, the others empty:
+      upright,half
+      img17,img203
+      img4,img11
+  For networks the header has network and type, such as english_word,german_word, and
+  --no-relevance is needed.
+
+what comes out, in DIR
+  clusters.csv            the point estimate: domain (or network and type), object, cluster. 0 is
+                          the largest, and -1 irrelevant; p_relevant is the probability of being
+                          relevant
+  cluster_sizes.csv       objects in each cluster and domain (or type, cluster and network)
+  draws.nc                everything drawn, as netCDF: xarray.open_datatree("draws.nc")
+  trace.png               the chains
+  of tables
+  match_A_B.csv           P(same cluster) of each object of A (rows) and of B (columns)
+  match_probability.png   the match probabilities, objects ordered by cluster
+  clusters.png            what sets the clusters apart: their mean profiles
+  of networks
+  match_A_B_TYPE.csv      each object of A with its most likely partners in B: object, partner,
+                          probability; partners of one network if there is but one
+  networks.png            the networks ordered by relevance and cluster, if they are matrices
+
+examples
+  python -m pm_match upright.csv half.csv --links links.csv --seed 1 --out result
+  python -m pm_match english.mtx german.mtx --types document,word --seed 1 --out result
+  python -m pm_match firm1.csv firm2.csv --edges --symmetric --types person --out result
+"""
+
+# Options that files of the other kind have no use for.
+_OWN: dict[str, tuple[str, ...]] = {
+    "tables": ("standardize", "factors", "projection"),
+    "networks": (
+        "edges",
+        "types",
+        "one_mode",
+        "symmetric",
+        "self_loops",
+        "absent",
+        "family",
+        "degree_correction",
+        "no_relevance",
+        "weights",
+    ),
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pm_match",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="one a data set")
+    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="default: .")
+    parser.add_argument("--links", type=Path, metavar="LINKS.csv", help="objects known to match")
+    parser.add_argument(
+        "--top",
+        type=_at_least(1),
+        metavar="K",
+        help="write only the K most likely partners of each object (default: 10 in networks, all "
+        "in tables)",
+    )
+    parser.add_argument(
+        "--clusters",
+        type=_at_least(2),
+        default=25,
+        metavar="J",
+        help="at most, of each type of objects (default: 25)",
+    )
+    _add_tables(parser.add_argument_group("tables"))
+    _add_networks(parser.add_argument_group("networks"))
+    _add_sampling(parser.add_argument_group("the sampling"))
+    return parser
+
+
+def _add_tables(group: Any) -> None:
+    group.add_argument(
+        "--standardize", action="store_true", help="give each feature mean 0 and variance 1"
+    )
+    group.add_argument(
+        "--factors", type=_at_least(1), metavar="K", help="latent dimensions (default: 5)"
+    )
+    group.add_argument(
+        "--projection",
+        choices=("map", "normal"),
+        help="projections found by maximisation, or sampled under a normal prior (default: map)",
+    )
+
+
+def _add_networks(group: Any) -> None:
+    group.add_argument("--edges", action="store_true", help=".csv files are edge lists")
+    group.add_argument(
+        "--types",
+        type=_types,
+        metavar="ROW,COLUMN",
+        help="names of the types of objects, one if all are of one type (default: the header of "
+        "edge lists, or row,column)",
+    )
+    group.add_argument(
+        "--one-mode", action="store_true", help="rows and columns are the same objects"
+    )
+    group.add_argument(
+        "--symmetric", action="store_true", help="and edges between them have no direction"
+    )
+    group.add_argument(
+        "--self-loops", action="store_true", help="edges from an object to itself are data"
+    )
+    group.add_argument(
+        "--absent",
+        choices=("zero", "unknown"),
+        help="what cells are that are not in the file (default: zero)",
+    )
+    group.add_argument(
+        "--family",
+        choices=("bernoulli", "poisson", "normal"),
+        help="of the values: 0 or 1, counts, numbers (default: bernoulli)",
+    )
+    group.add_argument(
+        "--degree-correction",
+        action="store_true",
+        help="let objects of one cluster differ in how many edges they have (--family poisson)",
+    )
+    group.add_argument("--no-relevance", action="store_true", help="every object is in a cluster")
+    group.add_argument(
+        "--weights",
+        choices=("stick-breaking", "dirichlet", "uniform"),
+        help="prior on clusters; with the latter two their number is --clusters "
+        "(default: stick-breaking)",
+    )
+
+
+def _add_sampling(group: Any) -> None:
+    group.add_argument("--seed", type=_at_least(0), help="for the same draws again")
+    group.add_argument("--draws", type=_at_least(1), default=1000, help="a chain (default: 1000)")
+    group.add_argument(
+        "--tune", type=_at_least(0), default=1000, help="thrown away before (default: 1000)"
+    )
+    group.add_argument("--chains", type=_at_least(1), default=4, help="default: 4")
+    group.add_argument(
+        "--best-chain",
+        action="store_true",
+        help="report only the chain with the highest log joint, as the papers do",
+    )
+    group.add_argument("--cores", type=_at_least(1), help="chains at a time (default: PyMC's)")
+
+
+def kind_of_files(options: argparse.Namespace) -> Literal["tables", "networks"]:
+    """Tell tables from networks, and refuse files or options of both kinds."""
+    matrices = [file for file in options.files if is_matrix(file)]
+    others = [file for file in options.files if not is_matrix(file)]
+    kind: Literal["tables", "networks"] = "networks" if options.edges or matrices else "tables"
+    if matrices and others and not options.edges:
+        raise InputError(
+            f"{matrices[0]} is a network and {others[0]} a table; expected files of one kind "
+            "(with --edges, .csv files are networks too)"
+        )
+    other = "tables" if kind == "networks" else "networks"
+    for name in _OWN[other]:
+        if getattr(options, name):
+            hint = "" if kind == "networks" else " (with --edges, .csv files are networks)"
+            raise InputError(
+                f"--{name.replace('_', '-')} is for {other}; found {kind}, such as "
+                f"{options.files[0]}{hint}"
+            )
+    return kind
+
+
+def _at_least(low: int) -> Any:
+    def whole_number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if value < low:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number, at least {low}; found {text!r}"
+            )
+        return value
+
+    return whole_number
+
+
+def _types(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not name.isidentifier():
+            raise argparse.ArgumentTypeError(
+                "expected names with commas between them (letters, digits and underscores, not "
+                f"starting with a digit); found {name!r}"
+            )
+    return names
