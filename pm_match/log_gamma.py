@@ -47,5 +47,5 @@ def near_rise(x, log_x, h):
 def draw_log_gamma(rng: np.random.Generator, shape) -> NDArray[np.float64]:
     """Draw the log of Gamma(shape) variates, which themselves may be too small for a float."""
     shape = np.asarray(shape, np.float64)
-    boost = rng.standard_exponential(shape.shape) / shape
-    return np.log(rng.standard_gamma(shape + 1.0)) - boost
+    logs = np.log(rng.standard_gamma(shape + 1.0))
+    return logs - rng.standard_exponential(shape.shape) / shape

@@ -444,7 +444,7 @@ def plot_networks(
         ):
             layout.mark(side)
             side.set_label_text(f"{what}: {layout.summary}")
-        axis.set_title(f"{name}: {edges[name].nnz:,} edges", fontsize=10)
+        axis.set_title(f"{name}: {_count(edges[name], found[name])}", fontsize=10)
         axis.spines[:].set_color("0.7")
     if binned:
         figure.colorbar(
@@ -461,6 +461,16 @@ def plot_networks(
         title = "Networks ordered by cluster" + ", irrelevant objects last" * some
     figure.suptitle(title)
     return figure
+
+
+def _count(edges, labels) -> str:
+    """Say how many edges there are: an undirected one, which fills two cells, counts once."""
+    one_mode = edges.shape[0] == edges.shape[1] and labels[0] is labels[-1]
+    cells = edges.tocsr()
+    if one_mode and (cells != cells.T).nnz == 0:
+        loops = int(np.count_nonzero(cells.diagonal()))
+        return f"{(edges.nnz + loops) // 2:,} undirected edges"
+    return f"{edges.nnz:,} edges"
 
 
 def plot_trace(

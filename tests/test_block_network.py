@@ -18,13 +18,8 @@ from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.mode import Mode
 from scipy import stats
 
-from pm_match.block_network import (
-    BlockNetwork,
-    BlockNetworkRV,
-    _decode,
-    _distinct,
-    read_block_network,
-)
+from pm_match.block_network import BlockNetwork, BlockNetworkRV, read_block_network
+from pm_match.block_network.draws import _decode, _distinct
 
 PLAIN = Mode(linker="py", optimizer="fast_compile")
 # Numbers of clusters on each axis; one-mode networks have the first on both.
@@ -746,6 +741,8 @@ MATRIX = np.zeros((3, 2))
         (POISSON | {"exposure": "degree"}, ValueError, "'degree' needs an observed network"),
         (POISSON | {"exposure": "size"}, ValueError, "vectors or 'degree'; found 'size'"),
         (POISSON | {"exposure": (None,)}, ValueError, "for each of 2 axes; found 1"),
+        (POISSON | {"axes": [THREE, TWO, TWO + 0], "density": CUBE, "exposure": (None, None)},
+         ValueError, "for each of 3 axes; found 2"),
         (POISSON | {"exposure": 2.0}, ValueError, "for each of 2 axes; found float"),
         (POISSON | {"exposure": ([1, 2], None)}, ValueError,
          r"axis 0 to be a vector of 3 numbers; found shape \(2,\)"),

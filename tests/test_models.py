@@ -27,6 +27,16 @@ def test_projected_clusters_declares_the_papers_model():
     assert model.initial_point()["latent"].shape == (7, 3)
 
 
+@pytest.mark.parametrize("weights", ["dirichlet", "uniform"])
+def test_a_known_number_of_clusters(weights):
+    model = pmm.models.projected_clusters(tiny_data(), 2, 4, weights=weights, projection="normal")
+    assert ("weights" in model.named_vars) == (weights == "dirichlet")
+    (point,) = [model.initial_point(0)]
+    for step in pmm.steps(model):
+        point, _ = step.step(point)
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(point))
+
+
 def test_one_domain_is_a_mixture():
     model = pmm.models.projected_clusters({"only": tiny_data()["a"]}, n_factors=1)
     assert len(pmm.steps(model)) == 2

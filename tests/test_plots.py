@@ -399,3 +399,12 @@ def test_without_matplotlib(monkeypatch, idata):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r'pip install "pm_match\[examples\]"'):
         plots.plot_trace(idata)
+
+
+def test_an_undirected_edge_counts_once():
+    network = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 0]])
+    figure = plots.plot_networks({"a": network}, {"a": np.zeros(3, int)})
+    assert figure.axes[0].get_title() == "a: 3 undirected edges"
+    network[0, 1] = 0
+    figure = plots.plot_networks({"a": network}, {"a": np.zeros(3, int)})
+    assert figure.axes[0].get_title() == "a: 4 edges"

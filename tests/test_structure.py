@@ -72,6 +72,7 @@ EQUAL = {
     "beta sticks": {"weights": beta_sticks},
     "stable beta sticks": {"weights": stable_sticks},
     "dirichlet": {"weights": lambda: pm.Dirichlet("weights", np.full(T, 0.8))},
+    "known weights": {"weights": lambda: np.array([0.4, 0.3, 0.2, 0.1])},
 }
 
 
@@ -194,6 +195,10 @@ REFUSED = {
     "latent used twice": (
         {"extra": lambda m: pm.Potential("small", -(m["latent"] ** 2).sum())},
         r"'small' depends on 'latent' too",
+    ),
+    "constant weights with a zero": (
+        {"weights": lambda: np.array([0.5, 0.5, 0.0, 0.0])},
+        r"constant probabilities of 'cluster_a', 'cluster_b' hold 0.0; expected positive ones",
     ),
     "weights of another family": (
         {"weights": lambda: pm.math.softmax(pm.Normal("logits", shape=T))},

@@ -12,6 +12,8 @@ The kernel does not remove a unit before it scores it: `score` answers *as if* t
 its own cluster. A settled sweep, in which most units stay where they are, then changes no state at
 all, and what a term has cached for each cluster stays valid.
 
+A unit may be irrelevant: in no cluster. Its slot is then 0, which never holds anything else.
+
 In Python, next to its NamedTuple, a term also has a slow plain `log_marginal` that the tests hold
 these against, and a `draw` of the parameters that it integrates out from their exact conditional.
 """
@@ -52,13 +54,18 @@ def implements(function: Callable, kind: type) -> Callable:
 def score(term, unit, own, n_slots, out):
     """Add to ``out[:n_slots]`` the log predictive of `unit` in each slot, given all other units.
 
-    `own` is the slot that the unit is in. A constant common to all slots may be left out.
+    `own` is the slot that the unit is in, 0 if it is irrelevant. A constant common to all slots may
+    be left out; a term for which relevance matters adds to ``out[n_slots]``, up to the same
+    constant, what its data say of an irrelevant unit.
     """
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
 def move(term, unit, source, target):
-    """Move `unit` from slot `source` to slot `target`; the kernel has cleared a new `target`."""
+    """Move `unit` from slot `source` to slot `target`; the kernel has cleared a new `target`.
+
+    Slot 0 as `source` or `target` means that the unit is irrelevant before or after.
+    """
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 

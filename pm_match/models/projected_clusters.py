@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ from pymc.exceptions import ImputationWarning
 
 from pm_match.domains import as_domains
 from pm_match.links import must_link
+from pm_match.models.checks import check_count, check_option, check_positive, link_sets
 
 __all__ = ["projected_clusters"]
 
@@ -24,6 +24,7 @@ def projected_clusters(
     precision_prior: tuple[float, float] = (1.0, 1.0),
     latent_precision: float = 1.0,
     projection: Literal["map", "normal"] = "map",
+    weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
     links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
 ) -> pm.Model:
     r"""Declare the many-to-many matching model of Iwata, Hirao & Ueda (2016).
@@ -46,7 +47,8 @@ def projected_clusters(
     n_factors : int, default 5
         K, the dimension of the latent vectors.
     n_clusters : int, default 25
-        Truncation of the stick-breaking: the most clusters there can be.
+        Truncation of the stick-breaking: the most clusters there can be. For other `weights`, the
+        number of clusters.
     concentration : float, default 1.0
         :math:`\gamma`.
     precision_prior : (float, float), default (1.0, 1.0)
@@ -56,6 +58,10 @@ def projected_clusters(
     projection : {"map", "normal"}, default "map"
         Whether projections are flat and found by MAP sub-steps (the paper's stochastic EM), or
         standard normal and sampled.
+    weights : {"stick-breaking", "dirichlet", "uniform"}, default "stick-breaking"
+        Prior on the clusters' weights: truncated stick-breaking; a symmetric
+        Dirichlet(concentration / n_clusters); or none, all clusters being equally probable. The
+        last two are for a known number of clusters.
     links : mapping or sequence of mappings, optional
         Objects known to share a cluster: from domain names to positions, the k-th entries of which
         belong together. Several mappings may name different domains. See `must_link`.
@@ -63,7 +69,7 @@ def projected_clusters(
     Returns
     -------
     pymc.Model
-        With the variables `weights`, `precision`, `latent`, and `cluster_<name>`,
+        With the variables `weights` (unless uniform), `precision`, `latent`, and `cluster_<name>`,
         `projection_<name>` and `<name>` for every domain.
 
     Raises
@@ -79,16 +85,16 @@ def projected_clusters(
     >>> pmm.match_probability(idata, "cluster_english", "cluster_german")
     """
     tables = as_domains(domains)
-    _check_count("n_factors", n_factors, 1)
-    _check_count("n_clusters", n_clusters, 2)
+    check_count("n_factors", n_factors, 1)
+    check_count("n_clusters", n_clusters, 2)
     if np.shape(precision_prior) != (2,):
         raise ValueError(f"precision_prior must be (shape, rate), found {precision_prior!r}.")
-    _check_positive("concentration", concentration)
-    _check_positive("precision_prior's shape", precision_prior[0])
-    _check_positive("precision_prior's rate", precision_prior[1])
-    _check_positive("latent_precision", latent_precision)
-    if projection not in ("map", "normal"):
-        raise ValueError(f"projection must be 'map' or 'normal', found {projection!r}.")
+    check_positive("concentration", concentration)
+    check_positive("precision_prior's shape", precision_prior[0])
+    check_positive("precision_prior's rate", precision_prior[1])
+    check_positive("latent_precision", latent_precision)
+    check_option("projection", projection, ("map", "normal"))
+    check_option("weights", weights, ("stick-breaking", "dirichlet", "uniform"))
 
     # PyTensor keeps a Python float that fits in single precision, and computes with it there.
     concentration, latent_precision = np.float64(concentration), np.float64(latent_precision)
@@ -99,16 +105,22 @@ def projected_clusters(
         coords |= {f"{name}_object": table.objects, f"{name}_feature": table.features}
 
     with pm.Model(coords=coords) as model:
-        weights = pm.StickBreakingWeights(
-            "weights", alpha=concentration, K=n_clusters - 1, dims="cluster"
-        )
+        if weights == "stick-breaking":
+            prior = pm.StickBreakingWeights(
+                "weights", alpha=concentration, K=n_clusters - 1, dims="cluster"
+            )
+        elif weights == "dirichlet":
+            each = np.full(n_clusters, concentration / n_clusters)
+            prior = pm.Dirichlet("weights", each, dims="cluster")
+        else:
+            prior = np.full(n_clusters, 1.0 / n_clusters)
         precision = pm.Gamma("precision", shape, rate)
         latent = pm.Normal(
             "latent", 0.0, tau=latent_precision * precision, dims=("cluster", "factor")
         )
         for name, table in tables.items():
             objects, features = f"{name}_object", f"{name}_feature"
-            cluster = pm.Categorical(f"cluster_{name}", p=weights, dims=objects)
+            cluster = pm.Categorical(f"cluster_{name}", p=prior, dims=objects)
             if projection == "map":
                 w = pm.Flat(f"projection_{name}", dims=(features, "factor"))
             else:
@@ -123,7 +135,7 @@ def projected_clusters(
                     observed=table.values,
                     dims=(objects, features),
                 )
-        for number, linked in enumerate(_link_sets(links)):
+        for number, linked in enumerate(link_sets(links)):
             _check_links(linked, tables)
             must_link(
                 "links" if number == 0 else f"links_{number}",
@@ -132,23 +144,7 @@ def projected_clusters(
     return model
 
 
-def _link_sets(links) -> list[Mapping[str, Any]]:
-    if links is None:
-        return []
-    return [links] if isinstance(links, Mapping) else list(links)
-
-
 def _check_links(linked, tables) -> None:
     strangers = [name for name in linked if name not in tables]
     if strangers:
         raise ValueError(f"links: no domain {strangers[0]!r}; the domains are {list(tables)}.")
-
-
-def _check_count(name, value, least) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
-
-
-def _check_positive(name, value) -> None:
-    if not 0.0 < float(value) < float("inf"):
-        raise ValueError(f"{name} must be a positive number, found {value!r}.")

@@ -21,7 +21,7 @@ As :math:`T \to \infty` the first is the Chinese restaurant process of Iwata, Hi
 eq. (3), (12) and (21). Labels are not exchangeable under it: see `label_swap`.
 """
 
-from math import exp, lgamma
+from math import exp
 
 import numpy as np
 
@@ -77,10 +77,9 @@ def predictive(a, b, counts, label, size, out):
     for j in range(n_labels - 1):
         here = counts[j] - size if j == label else counts[j]
         after -= here
-        both = a[j] + b[j] + here + after
-        total = lgamma(both + size) - lgamma(both)
-        out[j] = left + lgamma(a[j] + here + size) - lgamma(a[j] + here) - total
-        left += lgamma(b[j] + after + size) - lgamma(b[j] + after) - total
+        total = rise(a[j] + b[j] + here + after, size)
+        out[j] = left + rise(a[j] + here, size) - total
+        left += rise(b[j] + after, size) - total
         top = max(top, out[j])
     out[n_labels - 1] = left
     top = max(top, left)

@@ -227,7 +227,7 @@ def draw_empty_label(rng, partition):
     return chosen
 
 
-@part
+@entry
 def reassign(partition, terms, unit, label):
     """Move `unit` to the cluster `label` (or -1), in the partition and all terms of evidence."""
     old = partition.label[unit]

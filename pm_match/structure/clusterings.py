@@ -124,6 +124,11 @@ def _known_weights(assignments) -> NDArray[np.float64]:
                 f"the constant probabilities of {names(assignments)} differ between objects; "
                 "expected one vector of weights"
             )
+        if not (p > 0.0).all():
+            raise Refusal(
+                f"the constant probabilities of {names(assignments)} hold {p.min()}; expected "
+                "positive ones: leave out clusters that cannot be"
+            )
     return found[0]
 
 

@@ -5,17 +5,15 @@ import pytest
 from numba import njit
 
 from pm_match.evidence import protocol
-from pm_match.partition.stick_breaking import predictive
+from pm_match.partition.stick_breaking import known_sticks, log_prior, predictive
 from pm_match.partition.sweep import log_joint, place, reassign, rename, sweep
 from tests.tiny import cluster_step, inside, plain_log_prior, random_point, tiny_data, tiny_model
 
 N_MOVES = 10_000
 
 
-@njit
 def move_about(partition, terms, units, labels):
-    for i in range(len(units)):
-        unit, label = units[i], labels[i]
+    for unit, label in zip(units, labels, strict=True):
         if partition.label[unit] != label:
             reassign(partition, terms, unit, label)
 
@@ -114,6 +112,17 @@ def test_scores_are_differences_of_the_plain_formula(missing, linked):
             np.array(found) - found[0], np.array(expected) - expected[0], atol=1e-9, rtol=1e-9
         )
         move_about(state, (term,), *at(unit, rng.integers(inside(step).truncation)))
+
+
+def test_known_weights_are_exact():
+    weights = np.array([0.7, 0.2, 0.1])
+    a, b = known_sticks(weights)
+    for size in (1, 8, 9, 40):
+        found = np.zeros(3)
+        prior_weights(a, b, np.array([5 + size, 3, 0]), 0, size, found)
+        np.testing.assert_allclose(found / found[0], (weights / weights[0]) ** size, rtol=1e-9)
+    counts = np.array([5, 3, 2])
+    assert log_prior(a, b, counts) == pytest.approx(counts @ np.log(weights), rel=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 8, 9, 40])

@@ -296,9 +296,9 @@ def test_hyperparameters_against_numerical_integration(method):
         assert distance * np.sqrt(n_effective) < 1.8, (name, distance, n_effective)
 
 
-N_SIMULATIONS = 200
-N_DRAWS = 63
-THIN = 8
+N_SIMULATIONS = 120
+N_DRAWS = 31
+THIN = 5
 N_BINS = 8
 
 

@@ -55,11 +55,10 @@ CASES = {
 N_MOVES = 10_000
 
 
-@njit
 def move_about(partition, terms, units, labels):
-    for i in range(len(units)):
-        if partition.label[units[i]] != labels[i]:
-            reassign(partition, terms, units[i], labels[i])
+    for unit, label in zip(units, labels, strict=True):
+        if partition.label[unit] != label:
+            reassign(partition, terms, unit, label)
 
 
 @njit
@@ -179,7 +178,7 @@ def test_law_of_assignment_and_relevance(case):
     place[[int((s + 1) @ powers) for s in states]] = np.arange(len(states))
     counts = np.zeros(len(states))
     rng = np.random.default_rng(2)
-    n_sweeps = 150_000
+    n_sweeps = 80_000
     for _ in range(n_sweeps):
         collapsed.sweep(rng)
         collapsed.rename(rng)

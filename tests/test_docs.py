@@ -1,0 +1,48 @@
+"""Code in the documentation runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    """Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_example_of_another_family(tmp_path):
+    """The page's term passes the page's tests."""
+    term, tests, *_ = blocks("extending.md")
+    (tmp_path / "counts.py").write_text(term)
+    (tmp_path / "test_counts.py").write_text(tests)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_page_on_networks():
+    """Its blocks run one after the other, with fewer draws."""
+    preamble = "import numpy as np\nimport pandas as pd\nimport pymc as pm\n"
+    preamble += "from scipy import sparse\nimport pm_match as pmm\n"
+    code = "\n".join(blocks("networks.md"))
+    code = re.sub(r"\b(\d{2,4}), tune=\d+, chains=\d+", "4, tune=4, chains=2", code)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", preamble + code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
