@@ -36,6 +36,8 @@ __all__ = [
     "plot_trace",
 ]
 
+# Least distance between two drawn borders, as a part of the axis.
+_LEAST_GAP = 0.006
 _PREFIX = "cluster_"
 _BORDER = "#d95f02"
 _EDGE, _FRAME = "#7d8a99", "#a50f15"
@@ -431,8 +433,8 @@ def plot_networks(
             extent=(0, width, height, 0),
         )
         rows, columns = layouts[name]
-        lines = [[(0, y), (columns.framed, y)] for y in rows.borders]
-        lines += [[(x, 0), (x, rows.framed)] for x in columns.borders]
+        lines = [[(0, y), (columns.framed, y)] for y in _apart(rows.borders, height)]
+        lines += [[(x, 0), (x, rows.framed)] for x in _apart(columns.borders, width)]
         weight = float(np.clip(14 / max(len(lines), 1), 0.5, 1.2))
         axis.add_collection(
             LineCollection(lines, colors=_FRAME, linewidths=weight, clip_on=False, zorder=3),
@@ -461,6 +463,18 @@ def plot_networks(
         title = "Networks ordered by cluster" + ", irrelevant objects last" * some
     figure.suptitle(title)
     return figure
+
+
+def _apart(borders: Sequence[int], size: int) -> list[int]:
+    """Leave out borders that would touch: of many tiny clusters only a solid band would show.
+
+    The last one, between relevant and irrelevant objects, stays.
+    """
+    kept: list[int] = []
+    for border in reversed(borders):
+        if not kept or kept[-1] - border >= _LEAST_GAP * size:
+            kept.append(border)
+    return kept[::-1]
 
 
 def _count(edges, labels) -> str:

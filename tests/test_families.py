@@ -110,6 +110,34 @@ def test_log_gamma_variates_too_small_for_a_float():
     assert drawn.min() < -1000.0
 
 
+def test_values_far_from_zero_keep_their_digits():
+    """Years, say: sums of squares would lose what is said of a unit."""
+    rng = np.random.default_rng(0)
+    index = np.argwhere(np.ones((40, 30)))
+    x = rng.normal(size=len(index))
+    own = [units(n, index[:0]) for n in (40, 30)]
+    found = []
+    for far in (0.0, 1e6):
+        board = Board(own, [3, 3])
+        cells = NetworkCells((40, 30), index, far + x, True, index[:0], (None, None), (0, 0))
+        flags = [np.zeros(n, bool) for n in (40, 30)]
+        evidence = BlockEvidence("normal", [cells], [0, 1], board, flags)
+        partitions = [
+            new_partition(u.size, 3, None, board.slots_of(p), board.n_slots[p : p + 1])
+            for p, u in enumerate(own)
+        ]
+        evidence.set_prior((far, 0.5, 2.0, 1.0), None)
+        for partition in partitions:
+            place(partition, np.arange(len(partition.label)) % 3)
+        evidence.load()
+        out = np.zeros(len(partitions[0].scores))
+        scores(partitions[0], evidence.terms[0][1], 5, out)
+        drawn = evidence.draw(np.random.default_rng(1), [p.slot_of for p in partitions])
+        found.append((out, evidence.log_blocks((far, 0.5, 2.0, 1.0), None), drawn[0] - far))
+    for near, far in zip(*found, strict=True):
+        np.testing.assert_allclose(far, near, atol=1e-6)
+
+
 @njit
 def scores(partition, term, unit, out):
     protocol.score(term, unit, partition.slot[unit], partition.n_slots[0], out)

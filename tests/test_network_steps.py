@@ -1,5 +1,8 @@
 """Network models through `pm_match.sample`: what is served, refused, and sound at the edges."""
 
+import gc
+import weakref
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -9,6 +12,7 @@ import scipy.sparse as sp
 import pm_match as pmm
 from pm_match.structure import read
 from pm_match.structure.functions import log_prior_function, prior_draw_function
+from tests.exactness.test_networks import log_conditional
 from tests.tiny_networks import cluster_step, network_data, network_model
 
 
@@ -152,6 +156,140 @@ def test_refused_by_name(case):
     model = declare(**arguments)
     with pytest.raises(pmm.UnservedModelError, match=message):
         pmm.ClusterGibbs([model["z_a_0"]], model=model)
+
+
+def offices(same_axis, flags="own"):
+    """Networks between three groups of people who share clusters."""
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", 1.0, 2)
+        share = pm.Beta("share", 2.0, 1.0)
+        theta, phi = pm.Beta("density", 1.0, 1.0, shape=(3, 3)), pm.Beta("noise", 1.0, 1.0)
+        z = [pm.Categorical(f"z_{i}", w, shape=3) for i in range(3)]
+        r = [pm.Bernoulli(f"r_{i}", share, shape=3) for i in range(3)]
+        if flags == "shared":
+            r[1] = r[0]
+        for name, (row, column) in {"a": (0, 1), "b": (0, 2) if same_axis else (2, 0)}.items():
+            pmm.BlockNetwork(
+                name,
+                axes=[z[row], z[column]],
+                density=theta,
+                noise=phi,
+                relevance=[r[row], r[column]],
+                observed=(rng.random((3, 3)) < 0.5).astype(float),
+            )
+    return model
+
+
+def test_an_assignment_is_on_one_axis_of_a_relation():
+    """On two, cells of both would lie in one block, and their gains would not add up."""
+    with pytest.raises(pmm.UnservedModelError, match="'z_0' is on different axes of 'a', 'b'"):
+        pmm.steps(offices(same_axis=False))
+    model = offices(same_axis=True)
+    step = pmm.ClusterGibbs([model["z_0"]], model=model)
+    point = model.initial_point(0)
+    log_density = model.compile_fn(
+        model.logp(jacobian=False), mode="FAST_COMPILE", on_unused_input="ignore"
+    )
+    for _ in range(5):
+        point, (stats,) = step.step(point)
+        labels = step._collapsed.labels(point)
+        found = stats["log_joint"] + log_conditional(step, point, labels)
+        assert found == pytest.approx(float(log_density(point)), rel=1e-9)
+
+
+def test_every_assignment_has_flags_of_its_own():
+    with pytest.raises(
+        pmm.UnservedModelError, match="'r_0' is the relevance of 'z_0' and of 'z_1'"
+    ):
+        pmm.steps(offices(same_axis=True, flags="shared"))
+
+
+def test_constant_relevance_is_refused():
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", 1.0, 2)
+        z = [pm.Categorical(f"z_{i}", w, shape=3) for i in range(2)]
+        theta, phi = pm.Beta("density", 1.0, 1.0, shape=(3, 3)), pm.Beta("noise", 1.0, 1.0)
+        known = [np.array([1, 0, 1]), None]
+        pmm.BlockNetwork(
+            "net", axes=z, density=theta, noise=phi, relevance=known, observed=np.eye(3)
+        )
+    with pytest.raises(
+        pmm.UnservedModelError, match=r"relevance of 'z_0' is .* expected a free Be"
+    ):
+        pmm.steps(model)
+
+
+def test_labels_of_single_objects_that_are_swapped_are_seen():
+    """Probabilities that differ from the weights at one object, in two of many clusters."""
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", 1.0, 24)
+        swapped = np.arange(25)
+        swapped[[3, 4]] = [4, 3]
+        z = pm.Categorical("z_0", pm.math.stack([w, w[swapped], w]), shape=3)
+        other = pm.Categorical("z_1", pm.Dirichlet("flat", np.ones(2)), shape=3)
+        theta = pm.Beta("density", 1.0, 1.0, shape=(25, 2))
+        pmm.BlockNetwork("net", axes=[z, other], density=theta, observed=np.eye(3))
+    with pytest.raises(pmm.UnservedModelError, match="'z_0': its declared probabilities are not"):
+        pmm.steps(model)
+
+
+def test_one_probability_for_two_types_is_refused_in_words():
+    with pm.Model() as model:
+        share = pm.Beta("share", 2.0, 1.0)
+        theta, phi = pm.Beta("density", 1.0, 1.0, shape=(3, 3)), pm.Beta("noise", 1.0, 1.0)
+        z, r = [], []
+        for i in range(2):
+            w = pm.StickBreakingWeights(f"weights_{i}", 1.0, 2)
+            z.append(pm.Categorical(f"z_{i}", w, shape=3))
+            r.append(pm.Bernoulli(f"r_{i}", share, shape=3))
+        pmm.BlockNetwork("net", axes=z, density=theta, noise=phi, relevance=r, observed=np.eye(3))
+    with pytest.raises(pmm.UnservedModelError, match="expected one for the relevance of each set"):
+        pmm.steps(model)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[0, 0, 2.0]], "2"),
+        ([[0, 5, 1.0]], "5"),
+        ([[0, 0, 1.0], [0, 0, 1.0]], "twice|duplicate|more than once"),
+    ],
+)
+def test_tables_that_are_observed_later_are_checked(table, message):
+    with pm.Model() as model:
+        w = [pm.StickBreakingWeights(f"weights_{i}", 1.0, 2) for i in range(2)]
+        z = [pm.Categorical(f"z_{i}", w[i], shape=3) for i in range(2)]
+        theta = pm.Beta("density", 1.0, 1.0, shape=(3, 3))
+        pmm.BlockNetwork("net", axes=z, density=theta)
+    observed = pm.observe(model, {"net": np.array(table)})
+    with pytest.raises(pmm.UnservedModelError, match=message):
+        pmm.steps(observed)
+    padded = np.array([[1, 2, 1.0], [-1, -1, 0.0]])
+    steps = pmm.steps(pm.observe(model, {"net": padded}))
+    (evidence,) = steps[0]._collapsed.relations
+    assert evidence.networks[0].index.tolist() == [[1, 2]]
+
+
+def test_what_the_steps_keep_goes_with_the_model():
+    model = network_model()
+    kept = weakref.ref(pmm.steps(model)[0]._collapsed)
+    before = kept() is not None
+    del model
+    gc.collect()
+    after = kept() is not None
+    assert (before, after) == (True, False)
+
+
+def test_certain_densities_have_a_finite_log_density():
+    with pm.Model() as model:
+        w = [pm.StickBreakingWeights(f"weights_{i}", 1.0, 2) for i in range(2)]
+        z = [pm.Categorical(f"z_{i}", w[i], shape=8) for i in range(2)]
+        theta = pm.Beta("density", 0.8, 0.02, shape=(3, 3))
+        pmm.BlockNetwork("net", axes=z, density=theta, observed=np.ones((8, 8)))
+    (step,) = pmm.steps(model)
+    point, _ = step.step(model.initial_point(0))
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(point))
 
 
 def test_links_between_the_axes_of_a_network_are_refused():

@@ -408,3 +408,9 @@ def test_an_undirected_edge_counts_once():
     network[0, 1] = 0
     figure = plots.plot_networks({"a": network}, {"a": np.zeros(3, int)})
     assert figure.axes[0].get_title() == "a: 4 edges"
+
+
+def test_borders_of_tiny_clusters_do_not_make_a_band():
+    kept = plots._apart([300, 600, 996, 997, 998, 999], 1000)
+    assert kept == [300, 600, 999]
+    assert plots._apart([3, 6, 8], 10) == [3, 6, 8]

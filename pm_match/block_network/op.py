@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numba
 import numpy as np
@@ -205,11 +205,11 @@ class BlockNetworkParts(NamedTuple):
     relevance: tuple[Variable | None, ...]
     exposure: tuple[NDArray[np.float64] | None, ...]
     unknown: NDArray[np.int64]
-    family: str
+    family: Literal["bernoulli", "poisson", "normal"]
     one_mode: bool
     symmetric: bool
     self_loops: bool
-    absent: str
+    absent: Literal["zero", "unknown"]
 
 
 def read_block_network(rv: Variable) -> BlockNetworkParts | None:

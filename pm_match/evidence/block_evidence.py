@@ -6,12 +6,14 @@ from math import lgamma, log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from pm_match.evidence import blocks, one_mode
 from pm_match.evidence.blocks import Contacts, Relation, Side
 from pm_match.evidence.families import (
     BERNOULLI,
     FAMILIES,
+    NORMAL,
     POISSON,
     TABLE,
     draw_parameters,
@@ -151,6 +153,7 @@ class BlockEvidence:
             ]
             for network in self.networks
         ]
+        self.origin = self._origin()
         self.relation = self._relation()
         self._tabulated: tuple[float, ...] = ()
         self.terms: list[tuple[int, Side | OneMode]] = []
@@ -188,13 +191,36 @@ class BlockEvidence:
             cells = exposed.sum()
             if network.full:
                 cells = self._n_cells(network) - network.cell_exposures(network.unknown).sum()
-            x = network.values
+            x = self._moved(network.values)
             found[:3] += x.sum(), cells, np.square(x).sum()
             if self.family == POISSON:
-                large, seen = x[x > 1], x > 0
+                seen = x > 0
                 found[3] += (x[seen] * np.log(exposed[seen])).sum()
-                found[3] -= sum(lgamma(value + 1.0) for value in large)
+                found[3] -= gammaln(x + 1.0).sum()
         return found
+
+    def _origin(self) -> float:
+        """Where values are counted from: sums of squares of large numbers would lose their digits.
+
+        Absent zeros keep it where it is.
+        """
+        if self.family != NORMAL or any(
+            network.full and self._n_cells(network) > len(network.index) + len(network.unknown)
+            for network in self.networks
+        ):
+            return 0.0
+        values = np.concatenate([network.values for network in self.networks])
+        return float(values.mean()) if len(values) else 0.0
+
+    def _moved(self, values):
+        return values - self.origin if self.origin else values
+
+    def _moved_prior(self, prior: Prior) -> NDArray[np.float64]:
+        first = prior[0] - self.origin if self.family == NORMAL else prior[0]
+        return np.array([first, *prior[1:]])
+
+    def _moved_back(self, drawn):
+        return (drawn[0] + self.origin, *drawn[1:]) if self.family == NORMAL else drawn
 
     def _n_cells(self, network: NetworkCells) -> float:
         """All cells of a network, or the sum of their exposures."""
@@ -211,7 +237,8 @@ class BlockEvidence:
     def _valued(self) -> bool:
         # Unknown cells are stored with a value of zero.
         return any(
-            len(network.unknown) or (network.values != 1.0).any() for network in self.networks
+            len(network.unknown) or (self._moved(network.values) != 1.0).any()
+            for network in self.networks
         )
 
     @property
@@ -235,7 +262,7 @@ class BlockEvidence:
         own, others, values, weights = [], [], [], []
         for network, units in zip(self.networks, self._unit_of, strict=True):
             cells = np.concatenate([network.index, network.unknown])
-            x = np.concatenate([network.values, np.zeros(len(network.unknown))])
+            x = np.concatenate([self._moved(network.values), np.zeros(len(network.unknown))])
             # Beyond what the masses count: known cells where absent ones are not, and the reverse.
             beyond = np.zeros(len(cells))
             if network.full:
@@ -280,15 +307,19 @@ class BlockEvidence:
         total = np.bincount(place, exposure, len(distinct))
         unit, net = np.divmod(distinct, len(self.networks))
         part = np.append(0, np.cumsum(np.bincount(unit, minlength=n_units)))
-        share = np.zeros((n_units, len(self.networks)))
-        share[unit, net] = total
-        kind = np.full(n_units, -1, np.int64)
-        member = np.diff(part) > 0
-        if self._exposed:
-            # Kinds are for plain networks: here it is enough to know who takes part.
-            kind[member] = 0
-        elif member.any():
-            kind[member] = np.unique(share[member], axis=0, return_inverse=True)[1].ravel()
+        n_parts = np.diff(part)
+        kind = np.where(n_parts > 0, 0, -1)
+        if not self._exposed:
+            # Kinds are for plain networks: elsewhere it is enough to know who takes part.
+            single = np.flatnonzero(n_parts == 1)
+            alone = part[single]
+            pairs = np.stack([net[alone], total[alone]], axis=1)
+            kind[single] = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+            numbers: dict[bytes, int] = {}
+            for u in np.flatnonzero(n_parts > 1):
+                own = slice(part[u], part[u + 1])
+                networks = net[own].tobytes() + total[own].tobytes()
+                kind[u] = len(single) + numbers.setdefault(networks, len(numbers))
         return part, net.astype(np.int64), total, kind
 
     def _side(self, axis: int, flagged) -> Side:
@@ -366,7 +397,7 @@ class BlockEvidence:
                     exposed = network.cell_exposures(index)[within]
                     found[1] += sign * np.bincount(unit, exposed, n_units)
                 if sign > 0.0:
-                    x = network.values[within]
+                    x = self._moved(network.values)[within]
                     found[0] += np.bincount(unit, x, n_units)
                     found[2] += np.bincount(unit, x * x, n_units)
         return found
@@ -375,8 +406,8 @@ class BlockEvidence:
 
     def set_prior(self, density: Prior, noise: Prior | None) -> None:
         """Set the prior of the densities' and of the noise's parameters (see `families`)."""
-        self.relation.prior[0] = density
-        self.relation.prior[1] = (1.0, 1.0, 1.0, 1.0) if noise is None else noise
+        self.relation.prior[0] = self._moved_prior(density)
+        self.relation.prior[1] = 1.0 if noise is None else self._moved_prior(noise)
 
     def load(self) -> None:
         """Bring the state to where the units stand on the board, and to the prior that is set."""
@@ -401,14 +432,15 @@ class BlockEvidence:
         cells = self._distinct_blocks
         total = log_blocks(
             self.family,
-            np.asarray(density),
+            self._moved_prior(density),
             relation.totals[cells],
             relation.cells[cells],
             relation.squares[cells],
         )
         if noise is not None:
             held = relation.noise
-            total += log_blocks(self.family, np.asarray(noise), held[:1], held[1:2], held[2:])
+            prior = self._moved_prior(noise)
+            total += log_blocks(self.family, prior, held[:1], held[1:2], held[2:])
         return total
 
     @property
@@ -434,11 +466,15 @@ class BlockEvidence:
 
     def draw(self, rng: np.random.Generator, slot_of) -> tuple[NDArray[np.float64], ...]:
         """Draw the densities given the present state (see `families.draw_parameters`)."""
-        return draw_parameters(rng, self.family, self.relation.prior[0], *self.by_label(slot_of))
+        return self._moved_back(
+            draw_parameters(rng, self.family, self.relation.prior[0], *self.by_label(slot_of))
+        )
 
     def draw_noise(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], ...]:
         """Draw the noise's parameters given the present state."""
-        return draw_parameters(rng, self.family, self.relation.prior[1], *self.relation.noise[:3])
+        return self._moved_back(
+            draw_parameters(rng, self.family, self.relation.prior[1], *self.relation.noise)
+        )
 
     def log_marginal(self, labels: Sequence[NDArray[np.int64]], density: Prior, noise) -> float:
         """Log p(X | assignments, relevance), eq. (6), by the plain formula: slow and obvious.

@@ -50,7 +50,7 @@ class OneMode(NamedTuple):
 
 
 @part
-def gather(relation, contacts, axis, unit, own, n_slots, out):
+def gather(relation, contacts, axis, unit, n_slots, out):
     """Fill `out` (3, S) with what the unit's cells with others add to the blocks of each slot."""
     for slot in range(n_slots):
         found = 0.0
@@ -86,11 +86,11 @@ def meet(net, unit, own, n_slots):
     """Fill `amounts` with what a unit of slot `own` adds to the blocks with every slot."""
     mirrored = net.into if net.directed[0] else net.out
     axis = 1 if net.directed[0] else 0
-    gather(net.relation, net.out, axis, unit, own, n_slots, net.amounts[0])
+    gather(net.relation, net.out, axis, unit, n_slots, net.amounts[0])
     if own > 0:
         exclude_itself(net.relation, net.out, mirrored, unit, own, net.amounts[0])
     if net.directed[0]:
-        gather(net.relation, net.into, 0, unit, own, n_slots, net.amounts[1])
+        gather(net.relation, net.into, 0, unit, n_slots, net.amounts[1])
         if own > 0:
             exclude_itself(net.relation, net.into, net.out, unit, own, net.amounts[1])
     else:

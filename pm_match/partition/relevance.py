@@ -25,7 +25,8 @@ class Relevance(NamedTuple):
     group : (U,) integer array
         The group of each unit, -1 if it is relevant for certain.
     counts : (G, 2) array
-        Irrelevant and relevant units of each group.
+        Irrelevant and relevant units of each group: single objects, since linked ones cannot be
+        irrelevant.
     prior : (G, 3) array
         Beta parameters e and f of the probability, and 1; or a known probability of being relevant,
         its complement, and 0.

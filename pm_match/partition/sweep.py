@@ -157,8 +157,8 @@ def place(partition, labels):
 
 
 @part
-def weigh_slots(partition, own, size, out):
-    """Fill ``out[:n_slots]`` with the slots' prior weights for a unit of slot `own`."""
+def weigh_slots(partition, out):
+    """Fill ``out[:n_slots]`` with the slots' prior weights, from those of the labels."""
     predictive_by_label = partition.prior_by_label
     n_slots = partition.n_slots[0]
     empty = 0.0
@@ -317,7 +317,7 @@ def sweep(rng, a, b, partition, terms):
         fresh = size == 1 and partition.prior_stamp[own] == partition.version[0]
         if not fresh:
             predictive(a, b, partition.counts, old, size, partition.prior_by_label)
-            weigh_slots(partition, own, size, prior)
+            weigh_slots(partition, prior)
             partition.prior_stamp[own] = partition.version[0] if size == 1 else -1
         here = own if old >= 0 else n_slots
         n_candidates = n_slots

@@ -9,7 +9,7 @@ from rich.table import Column
 
 from pm_match.steps.base import PartitionStep
 from pm_match.steps.collapsed import Collapsed
-from pm_match.structure import Component, UnservedModelError
+from pm_match.structure import Component
 
 
 class ClusterGibbs(PartitionStep):
@@ -120,29 +120,18 @@ class ClusterGibbs(PartitionStep):
         return total
 
     def _start(self, labels):
-        """Check the labels that a chain starts with, and disperse a start that says nothing."""
+        """Disperse a start that says nothing."""
         if self.started:
             return labels
         self.started = True
-        found = []
-        for clustering, own, label in zip(
-            self.part.clusterings, self._collapsed.units, labels, strict=True
-        ):
-            names = ", ".join(repr(a.name) for a in clustering.assignments)
-            if label.min() < -1 or label.max() >= clustering.truncation:
-                raise ValueError(
-                    f"labels of {names} must be in 0 ... {clustering.truncation - 1}, found "
-                    f"{label.min()} to {label.max()}."
-                )
-            if not np.array_equal(label, label[own.first[own.of_object]]):
-                raise UnservedModelError(
-                    "the start contradicts must_link: objects that are linked start in "
-                    "different clusters."
-                )
-            if np.all(label == label[0]):
-                label = random_labels(self.rng, own, clustering.truncation)
-            found.append(label)
-        return found
+        return [
+            random_labels(self.rng, own, clustering.truncation)
+            if np.all(label == label[0])
+            else label
+            for clustering, own, label in zip(
+                self.part.clusterings, self._collapsed.units, labels, strict=True
+            )
+        ]
 
     @staticmethod
     def _progressbar_config(n_chains=1):

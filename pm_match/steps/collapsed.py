@@ -1,7 +1,6 @@
 """A component with all that can be integrated out integrated out: what several steps share."""
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from pymc.model.core import Model
@@ -16,11 +15,9 @@ from pm_match.partition.sweep import (
     rename,
     sweep,
 )
-from pm_match.partition.units import units
+from pm_match.partition.units import Units, units
 from pm_match.steps.points import ClusteringPoints, FeaturesPoints, RelationPoints
-from pm_match.structure import Component
-
-_STATES: "WeakKeyDictionary[Component, Collapsed]" = WeakKeyDictionary()
+from pm_match.structure import Clustering, Component, UnservedModelError
 
 
 class Collapsed:
@@ -81,15 +78,14 @@ class Collapsed:
         self.points = [ClusteringPoints(model, c) for c in clusterings]
         self.feature_points = [FeaturesPoints(model, f) if f else None for f in component.features]
         self._relation_points = [RelationPoints(model, r) for r in component.relations]
-        self._hyper: list = [None for _ in clusterings]
         self._priors: list = [None for _ in clusterings]
 
     @classmethod
     def of(cls, model: Model, component: Component) -> "Collapsed":
         """Return the state of a component that all its steps share: each loads it anew."""
-        if component not in _STATES:
-            _STATES[component] = cls(model, component)
-        return _STATES[component]
+        if "collapsed" not in component.workspace:
+            component.workspace["collapsed"] = cls(model, component)
+        return component.workspace["collapsed"]
 
     def _terms(self, number: int) -> tuple:
         evidence = self.features[number]
@@ -113,7 +109,18 @@ class Collapsed:
         """Bring the state to a point, with the given `labels` of every clustering's objects.
 
         The evidence of feature vectors may be left out, where nothing depends on it.
+
+        Raises
+        ------
+        ValueError
+            If a label is not a cluster's.
+        UnservedModelError
+            If objects that are linked are in different clusters.
         """
+        for clustering, own, label in zip(
+            self.component.clusterings, self.units, labels, strict=True
+        ):
+            _check_labels(clustering, own, label)
         for partition, own, label in zip(self.partitions, self.units, labels, strict=True):
             place(partition, label[own.first])
         self.load_priors(point)
@@ -209,6 +216,18 @@ class Collapsed:
             writer.write_parameters(new, relation.density, network.draw(rng, slot_of))
             if relation.noise:
                 writer.write_parameters(new, relation.noise, network.draw_noise(rng))
+
+
+def _check_labels(clustering: Clustering, own: Units, labels) -> None:
+    if labels.min() < -1 or labels.max() >= clustering.truncation:
+        raise ValueError(
+            f"labels of {', '.join(repr(a.name) for a in clustering.assignments)} must be in "
+            f"0 ... {clustering.truncation - 1}, found {labels.min()} to {labels.max()}."
+        )
+    if own.linked and not np.array_equal(labels, labels[own.first[own.of_object]]):
+        raise UnservedModelError(
+            "the start contradicts must_link: objects that are linked start in different clusters."
+        )
 
 
 def _groups(clustering, own) -> np.ndarray:

@@ -204,6 +204,8 @@ class HyperparameterGibbs(PartitionStep):
             point[key] = np.asarray(value, dtype)
             found = self._log_likelihood(name, point)
             logs.append(found if np.isfinite(found) else -np.inf)
+        if not np.isfinite(max(logs)):
+            raise FloatingPointError(f"{name!r}: the collapsed log joint is not finite.")
         weights = np.cumsum(np.exp(np.array(logs) - max(logs)))
         chosen = int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))
         point[key] = np.asarray(values[chosen], dtype)

@@ -14,8 +14,9 @@ from pm_match.structure import Clustering, Features, Relation, natural_function
 
 # In logs: how far above the smallest float weights are kept.
 _MARGIN = 18.0
-# Log odds beyond this are those of the number next to 0 or 1.
-_MOST_LOG_ODDS = 700.0
+# Probabilities that would round to 0 or 1 are recorded as the next number that does not: at 1
+# itself PyMC's density of a Beta variable is not a number.
+_LEAST_LOG_ODDS, _MOST_LOG_ODDS = -700.0, 36.0
 
 
 class Writer:
@@ -79,8 +80,12 @@ class ClusteringPoints(Writer):
         """
         clustering = self.clustering
         a, b = clustering.prior(point)
-        sticks = draw_log_sticks(rng, a, b, counts)
-        logs = log_weights(*sticks) if clustering.weights else _known_logs(a, b)
+        if clustering.weights:
+            sticks = draw_log_sticks(rng, a, b, counts)
+            self._write_weights(new, *sticks)
+        else:
+            sticks = np.log(a / (a + b)), np.log(b / (a + b))
+        logs = log_weights(*sticks)
         irrelevant = np.flatnonzero(labels < 0)
         if len(irrelevant):
             cumulative = np.cumsum(np.exp(logs - logs.max()))
@@ -99,8 +104,6 @@ class ClusteringPoints(Writer):
             self.write(new, {assignment.name: own})
             if assignment.relevance:
                 self.write(new, {assignment.relevance: with_flags >= 0})
-        if clustering.weights:
-            self._write_weights(new, *sticks)
         prior = clustering.relevance_prior(point)
         for (e, f, _), (no, yes), name in zip(
             prior, flag_counts, clustering.probabilities, strict=False
@@ -122,8 +125,9 @@ class ClusteringPoints(Writer):
             if self.clustering.free_weights_prior and logs.min() < least:
                 warnings.warn(
                     f"a weight in {name!r} is too small for a float, which biases the "
-                    "variables that its prior depends on: declare fewer clusters, or the sticks "
-                    "themselves as pm.Beta, which have no such limit.",
+                    "variables that its prior depends on, unless HyperparameterGibbs draws them: "
+                    "declare fewer clusters, or the sticks themselves as pm.Beta, which have no "
+                    "such limit.",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -215,15 +219,8 @@ class RelationPoints(Writer):
 
 def from_log_odds(log_odds, transformed: bool):
     """Return probabilities, or log odds where those are what is sampled."""
-    clipped = np.clip(log_odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
+    clipped = np.clip(log_odds, _LEAST_LOG_ODDS, _MOST_LOG_ODDS)
     return clipped if transformed else 1.0 / (1.0 + np.exp(-clipped))
-
-
-def _known_logs(a, b):
-    """Log of the weights of certain sticks."""
-    total = a + b
-    with np.errstate(divide="ignore"):
-        return log_weights(np.log(a / total), np.log(b / total))
 
 
 def _log_sum(logs):

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
+from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.model.core import Model
 from pytensor.graph.traversal import walk
+from pytensor.tensor.random.op import RandomVariable
 
 # A random variable (or potential) of a model: a named tensor variable.
 RV = Any
@@ -66,10 +68,14 @@ def scale(rv: RV) -> RV:
 
 def kind(rv: RV) -> str:
     """Return the name of a variable's distribution, as a user knows it."""
+    if rv.owner is None:
+        return "constant"
+    if not isinstance(rv.owner.op, RandomVariable | SymbolicRandomVariable):
+        return "expression"
     printed = getattr(rv.owner.op, "_print_name", None)
     return printed[0] if printed else type(rv.owner.op).__name__.removesuffix("RV")
 
 
 def names(variables: Iterable[RV]) -> str:
     """List variables for a message."""
-    return ", ".join(sorted(repr(v.name) for v in variables))
+    return ", ".join(sorted(repr(v.name) if v.name else "something unnamed" for v in variables))

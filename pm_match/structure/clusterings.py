@@ -114,12 +114,12 @@ def clustering_candidate(
 
 def _known_weights(assignments) -> NDArray[np.float64]:
     """Read constant weights, which must be the same for all objects of all assignments."""
-    found: list[NDArray[np.float64]] = []
+    first: NDArray[np.float64] | None = None
     for rv in assignments:
         p = np.asarray(evaluate(rv.owner.op.dist_params(rv.owner)[0]), np.float64)
         rows = p.reshape(-1, p.shape[-1])
-        found += list(rows)
-        if not all(np.array_equal(row, found[0]) for row in found):
+        first = rows[0] if first is None else first
+        if rows.shape[1:] != first.shape or not (rows == first).all():
             raise Refusal(
                 f"the constant probabilities of {names(assignments)} differ between objects; "
                 "expected one vector of weights"
@@ -129,16 +129,17 @@ def _known_weights(assignments) -> NDArray[np.float64]:
                 f"the constant probabilities of {names(assignments)} hold {p.min()}; expected "
                 "positive ones: leave out clusters that cannot be"
             )
-    return found[0]
+    assert first is not None
+    return first
 
 
 def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | None, list[RV]]]:
     groups: dict[RV, list[RV]] = {}
     for assignment, flag in flags.items():
-        if not isinstance(flag.owner.op, BernoulliRV) or flag not in context.model.free_RVs:
+        if flag not in context.model.free_RVs or not isinstance(flag.owner.op, BernoulliRV):
             raise Refusal(
-                f"the relevance of {assignment.name!r} is {flag.name!r}, a {kind(flag)}; expected "
-                "a free Bernoulli"
+                f"the relevance of {assignment.name!r} is {names([flag])}, a {kind(flag)}; "
+                "expected a free Bernoulli"
             )
         if context.shapes[flag.name] != context.shapes[assignment.name]:
             raise Refusal(
@@ -168,7 +169,12 @@ def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | Non
                 f"{probability.name!r} has shape {context.shapes[probability.name]}; expected one "
                 "number"
             )
-        context.ancestry.only_children(probability, members)
+        strangers = [v for v in context.ancestry.children(probability) if v not in members]
+        if strangers:
+            raise Refusal(
+                f"{names(strangers)} depends on {probability.name!r} too, the probability of "
+                f"{names(members)}; expected one for the relevance of each set of clusters"
+            )
         found.append((probability, members))
     return found
 
@@ -231,28 +237,27 @@ def verified_clustering(
 def _check_assignments(context, candidate, check) -> None:
     """Refuse if an assignment is not Categorical over the weights."""
     weights = candidate.weights
-    natural = natural_function(context.model, [weights.name]) if weights is not None else None
-    for assignment in candidate.assignments:
-        expected = []
-        for number, point in enumerate(check.points):
-            values = natural(point)[0] if natural else candidate.known
-            with np.errstate(divide="ignore"):
-                logs = np.log(values)
-            if candidate.sticks:
-                logs = log_weights(logs, np.log1p(-values))
-            expected.append(logs[check.value(number, assignment)])
-        if not check.agrees(assignment, expected):
-            raise Refusal(
-                f"{assignment.name!r}: its declared probabilities are not "
-                + (
-                    f"the weights that the sticks {weights.name!r} break, the last "
-                    "cluster taking what is left"
-                    if candidate.sticks
-                    else f"{weights.name!r}"
-                    if weights is not None
-                    else "constant weights"
+    if weights is None:
+        return  # `_known_weights` has looked at all there is
+    natural = natural_function(context.model, [weights.name])
+    declared = point_function(
+        context.model, [rv.owner.op.dist_params(rv.owner)[0] for rv in candidate.assignments], {}
+    )
+    for point in check.points:
+        (values,) = natural(point)
+        if candidate.sticks:
+            values = np.exp(log_weights(np.log(values), np.log1p(-values)))
+        for assignment, p in zip(candidate.assignments, declared(point), strict=True):
+            if p.shape[-1:] != values.shape or not np.allclose(p, values, rtol=1e-6, atol=1e-12):
+                raise Refusal(
+                    f"{assignment.name!r}: its declared probabilities are not "
+                    + (
+                        f"the weights that the sticks {weights.name!r} break, the last "
+                        "cluster taking what is left"
+                        if candidate.sticks
+                        else f"{weights.name!r}"
+                    )
                 )
-            )
 
 
 def _check_flags(context, candidate, check) -> None:
@@ -261,15 +266,16 @@ def _check_flags(context, candidate, check) -> None:
         if probability is None:
             continue
         natural = natural_function(context.model, [probability.name])
-        for flag in flags:
-            expected = []
-            for number, point in enumerate(check.points):
-                p = float(natural(point)[0])
-                expected.append(np.where(check.value(number, flag) == 1, np.log(p), np.log1p(-p)))
-            if not check.agrees(flag, expected):
-                raise Refusal(
-                    f"{flag.name!r}: its declared probability is not {probability.name!r}"
-                )
+        declared = point_function(
+            context.model, [flag.owner.op.dist_params(flag.owner)[0] for flag in flags], {}
+        )
+        for point in check.points:
+            (value,) = natural(point)
+            for flag, p in zip(flags, declared(point), strict=True):
+                if not np.allclose(p, value, rtol=1e-6, atol=1e-12):
+                    raise Refusal(
+                        f"{flag.name!r}: its declared probability is not {probability.name!r}"
+                    )
 
 
 def _sticks_function(context: Context, candidate: ClusteringCandidate):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,6 +239,8 @@ class Component:
     features: tuple[Features | None, ...]
     relations: tuple[Relation, ...]
     hyperparameters: tuple[str, ...]
+    # What the steps keep for the component, as long as it is kept itself.
+    workspace: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def collapsed(self) -> list[str]:

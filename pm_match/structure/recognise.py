@@ -1,6 +1,7 @@
 """Recognises a declared model's components: candidates by ancestry, their meaning by numbers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV
@@ -146,12 +147,7 @@ class Reader:
             relations=tuple(verified_relation(context, candidates, r, check) for r in relations),
             hyperparameters=(),
         )
-        return Component(
-            component.clusterings,
-            component.features,
-            component.relations,
-            self._hyperparameters(component),
-        )
+        return replace(component, hyperparameters=self._hyperparameters(component))
 
     def _only_expected_children(self, candidates, features, networks) -> None:
         for candidate, feature in zip(candidates, features, strict=True):
@@ -164,7 +160,7 @@ class Reader:
 
     def _density_check(self, candidates, features, relations) -> DensityCheck:
         labels = {rv: n for candidate in candidates for rv, n in candidate.labels.items()}
-        variables = list(labels)
+        variables: list[RV] = []
         for feature in features:
             if feature is not None:
                 variables += [feature.latent, *feature.observed]

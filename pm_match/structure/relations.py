@@ -8,6 +8,7 @@ from pytensor.tensor.random.basic import BetaRV, GammaRV, NormalRV
 
 from pm_match.block_network import BlockNetworkParts
 from pm_match.evidence.block_evidence import NetworkCells
+from pm_match.networks import as_network
 from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.structure.clusterings import ClusteringCandidate
 from pm_match.structure.context import Context
@@ -24,7 +25,10 @@ _DECLARED: dict[str, tuple[tuple[type, str, tuple[type, ...]], ...]] = {
 
 
 def relevance_of(networks: Mapping[RV, BlockNetworkParts]) -> dict[RV, RV]:
-    """Return the relevance flags of every assignment that has some, the same in all networks."""
+    """Return the relevance flags of every assignment that has some.
+
+    They are the same in all networks, and no other assignment's.
+    """
     found: dict[RV, RV | None] = {}
     for parts in networks.values():
         for assignment, flag in zip(parts.axes, parts.relevance, strict=True):
@@ -33,7 +37,15 @@ def relevance_of(networks: Mapping[RV, BlockNetworkParts]) -> dict[RV, RV]:
                     f"the relevance of {assignment.name!r} is not the same in all networks over "
                     "it; expected the same variable in each"
                 )
-    return {assignment: flag for assignment, flag in found.items() if flag is not None}
+    flags = {assignment: flag for assignment, flag in found.items() if flag is not None}
+    owner: dict[RV, RV] = {}
+    for assignment, flag in flags.items():
+        if owner.setdefault(flag, assignment) is not assignment:
+            raise Refusal(
+                f"{flag.name!r} is the relevance of {owner[flag].name!r} and of "
+                f"{assignment.name!r}; expected a variable for each"
+            )
+    return flags
 
 
 def relation_groups(
@@ -97,6 +109,7 @@ def verified_relation(
                 f"{rv.name!r}: its axes are {names(other.axes)}, whose clusters are not those of "
                 f"{names(parts.axes)}, though they share the density {names(parts.density)}"
             )
+    _check_one_axis_each(networks)
     _check_no_link_across(clusterings, networks, home)
     noise = next((p.noise for p in networks.values() if p.noise), ())
     priors = [_prior_function(context, parts.family, parts.density, check)]
@@ -132,18 +145,46 @@ def _cells(context: Context, rv: RV, parts: BlockNetworkParts, first) -> Network
     table = np.asarray(evaluate(context.model.rvs_to_values[rv]), np.float64)
     n_axes = len(parts.axes)
     table = table[table[:, 0] >= 0]
+    shape = tuple(int(context.shapes[str(a.name)][0]) for a in parts.axes)
+    try:
+        # `BlockNetwork` has checked what it was given; a table may have come another way.
+        network = as_network(
+            str(rv.name),
+            (table[:, :n_axes].astype(np.int64), table[:, n_axes]),
+            shape=shape,
+            absent=parts.absent,
+            family=parts.family,
+            symmetric=parts.symmetric,
+            self_loops=parts.self_loops,
+            one_mode=parts.one_mode,
+        )
+    except (ValueError, TypeError) as error:
+        raise Refusal(str(error)) from error
     full = parts.absent == "zero"
-    if full:
-        table = table[table[:, n_axes] != 0.0]
     return NetworkCells(
-        shape=tuple(int(context.shapes[str(a.name)][0]) for a in parts.axes),
-        index=np.ascontiguousarray(table[:, :n_axes].astype(np.int64)),
-        values=np.ascontiguousarray(table[:, n_axes]),
+        shape=shape,
+        index=network.index,
+        values=network.values,
         full=full,
         unknown=np.asarray(parts.unknown, np.int64).reshape(-1, n_axes),
         exposure=parts.exposure,
         first=tuple(int(first[a]) for a in parts.axes),
     )
+
+
+def _check_one_axis_each(networks: Mapping[RV, BlockNetworkParts]) -> None:
+    """Refuse an assignment that is on several axes: its objects' cells would share blocks."""
+    axis_of: dict[RV, int] = {}
+    for rv, parts in networks.items():
+        if parts.one_mode:
+            continue
+        for axis, assignment in enumerate(parts.axes):
+            if axis_of.setdefault(assignment, axis) != axis:
+                raise Refusal(
+                    f"{assignment.name!r} is on different axes of {names(networks)}, which share "
+                    f"the density {names(parts.density)}; at {rv.name!r} expected a density of "
+                    "its own"
+                )
 
 
 def _check_no_link_across(clusterings, networks, home) -> None:
