@@ -167,7 +167,8 @@ def test_projections_are_gradual_while_the_chain_warms_up(monkeypatch):
 
 def test_registered_once_and_first():
     pmm.sampling.register()
-    assert STEP_METHODS[:3] == [pmm.ProjectionMAP, pmm.ProjectionGibbs, pmm.ClusterGibbs]
+    ours = [pmm.ProjectionMAP, pmm.ProjectionGibbs, pmm.HyperparameterGibbs, pmm.ClusterGibbs]
+    assert STEP_METHODS[:4] == ours
     assert len(set(STEP_METHODS)) == len(STEP_METHODS)
 
 
@@ -177,7 +178,7 @@ def test_other_models_are_not_touched():
         z = pm.Categorical("z", p=p, shape=4)
         pm.Poisson("x", pt_exp(z), observed=[1, 2, 3, 4])
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
-    assert not set(chosen) & set(STEP_METHODS[:3])
+    assert not set(chosen) & set(STEP_METHODS[:4])
 
 
 def pt_exp(z):
@@ -189,7 +190,7 @@ def test_outside_a_context_ours_decline_and_say_so():
     with pytest.warns(UserWarning, match="cannot see the model") as caught:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert [str(w.message).split("'")[1] for w in caught] == ["cluster_a", "cluster_b"]
-    assert not set(chosen) & set(STEP_METHODS[:3])
+    assert not set(chosen) & set(STEP_METHODS[:4])
     with model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert set(chosen) == {pmm.ProjectionGibbs, pmm.ClusterGibbs}

@@ -237,10 +237,14 @@ def log_conditional(step, point, labels):
     for evidence, relation in zip(step._collapsed.relations, step.part.relations, strict=True):
         density, noise = relation.prior(point)
         sums = evidence.by_label([slot_of[axis] for axis in relation.axes])
-        total += _log_parameters(model, point, relation.family, relation.density, density, sums)
+        cases = [(relation.density, density, sums)]
         if noise:
-            sums = evidence.relation.noise
-            total += _log_parameters(model, point, relation.family, relation.noise, noise, sums)
+            cases.append((relation.noise, noise, evidence.relation.noise))
+        for names, prior, (s, c, q) in cases:
+            # Sums of the normal family are about an origin of their own.
+            o = evidence.origin
+            plain = s + o * c, c, q + 2.0 * o * s + o**2 * c
+            total += _log_parameters(model, point, relation.family, names, prior, plain)
     return total
 
 
