@@ -10,7 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 import pm_match as pmm
-from pm_match.structure import read
+from pm_match.block_network import read_block_network
+from pm_match.structure import read, relations
+from pm_match.structure.ancestry import Refusal
+from pm_match.structure.context import Context
 from pm_match.structure.functions import log_prior_function, prior_draw_function
 from tests.exactness.test_networks import log_conditional
 from tests.tiny_networks import cluster_step, network_data, network_model
@@ -269,6 +272,40 @@ def test_tables_that_are_observed_later_are_checked(table, message):
     steps = pmm.steps(pm.observe(model, {"net": padded}))
     (evidence,) = steps[0]._collapsed.relations
     assert evidence.networks[0].index.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "message"),
+    [
+        (
+            {},
+            np.array([[np.nan, 1.0], [0.0, 1.0]]),
+            r"'net' lists cell \(0, 0\), which is declared",
+        ),
+        (
+            {"family": "poisson", "exposure": (np.array([0.0, 1.0]), None)},
+            np.array([[0.0, 0.0], [0.0, 1.0]]),
+            r"'net' lists cell \(0, 0\), which has an exposure of zero",
+        ),
+    ],
+)
+def test_cells_that_cannot_be_listed_later(options, first, message):
+    with pm.Model() as model:
+        w = [pm.StickBreakingWeights(f"weights_{i}", 1.0, 2) for i in range(2)]
+        z = [pm.Categorical(f"z_{i}", w[i], shape=2) for i in range(2)]
+        prior = pm.Gamma if options else pm.Beta
+        theta = prior("density", 1.0, 1.0, shape=(3, 3))
+        net = pmm.BlockNetwork("net", axes=z, density=theta, observed=first, **options)
+    pmm.steps(model)
+    with pytest.raises(Refusal, match=message):
+        _cells_of(model, net, np.array([[0, 0, 1.0]]))
+
+
+def _cells_of(model, net, table):
+    """Read a network whose table has come another way than through its declaration."""
+    context, parts = Context.of(model), read_block_network(net)
+    model.rvs_to_values[net] = pytensor.tensor.constant(table)
+    return relations._cells(context, net, parts, dict.fromkeys(parts.axes, 0))
 
 
 def test_what_the_steps_keep_goes_with_the_model():

@@ -8,7 +8,7 @@ from pytensor.tensor.random.basic import BetaRV, GammaRV, NormalRV
 
 from pm_match.block_network import BlockNetworkParts
 from pm_match.evidence.block_evidence import NetworkCells
-from pm_match.networks import as_network
+from pm_match.networks import as_network, cell_numbers
 from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.structure.clusterings import ClusteringCandidate
 from pm_match.structure.context import Context
@@ -160,16 +160,30 @@ def _cells(context: Context, rv: RV, parts: BlockNetworkParts, first) -> Network
         )
     except (ValueError, TypeError) as error:
         raise Refusal(str(error)) from error
-    full = parts.absent == "zero"
-    return NetworkCells(
+    cells = NetworkCells(
         shape=shape,
         index=network.index,
         values=network.values,
-        full=full,
+        full=parts.absent == "zero",
         unknown=np.asarray(parts.unknown, np.int64).reshape(-1, n_axes),
         exposure=parts.exposure,
         first=tuple(int(first[a]) for a in parts.axes),
     )
+    _check_listed(rv, cells)
+    return cells
+
+
+def _check_listed(rv: RV, cells: NetworkCells) -> None:
+    """Refuse listed cells that are declared unknown, or that can hold nothing but zero."""
+    listed, unknown = cell_numbers(cells.shape, cells.index, cells.unknown)
+    impossible = (cells.cell_exposures(cells.index) == 0.0) & (cells.values != 0.0)
+    for wrong, why in (
+        (np.isin(listed, unknown), "is declared unknown"),
+        (impossible, "has an exposure of zero"),
+    ):
+        if wrong.any():
+            cell = tuple(cells.index[wrong][0].tolist())
+            raise Refusal(f"{rv.name!r} lists cell {cell}, which {why}")
 
 
 def _check_one_axis_each(networks: Mapping[RV, BlockNetworkParts]) -> None:
