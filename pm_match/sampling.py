@@ -23,7 +23,13 @@ from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
 from pm_match.partition.units import units
-from pm_match.steps import ClusterGibbs, HyperparameterGibbs, ProjectionGibbs, ProjectionMAP
+from pm_match.steps import (
+    ClusterGibbs,
+    HyperparameterGibbs,
+    MarginalGibbs,
+    ProjectionGibbs,
+    ProjectionMAP,
+)
 from pm_match.steps.cluster_gibbs import random_labels
 from pm_match.steps.projection_map import random_projection
 from pm_match.structure import UnservedModelError, read
@@ -31,7 +37,16 @@ from pm_match.structure import UnservedModelError, read
 __all__ = ["initial_points", "sample", "steps"]
 
 # The clusters come last: all that they integrate out is then drawn given everything else's draws.
-_STEPS: tuple[Any, ...] = (ProjectionMAP, ProjectionGibbs, HyperparameterGibbs, ClusterGibbs)
+_STEPS: tuple[Any, ...] = (
+    ProjectionMAP,
+    ProjectionGibbs,
+    MarginalGibbs,
+    HyperparameterGibbs,
+    ClusterGibbs,
+)
+
+# Parameters that the factors' rotations and labels turn: not to be judged one by one.
+_TURNING = ("projection", "transposed", "normal")
 
 # R-hat and effective draws a chain below or above which PyMC warns too.
 _RHAT_LIMIT = 1.01
@@ -82,7 +97,7 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
         for part in kind.parts(structure):
             names = kind.served(part)
             left = [name for name in names if name not in taken]
-            if left and len(left) < len(names) and kind is not HyperparameterGibbs:
+            if left and len(left) < len(names) and not kind.one_by_one:
                 raise UnservedModelError(
                     f"{kind.__name__} draws {names} together, and a given step holds "
                     f"{sorted(set(names) - set(left))}: give a step for all of them or for none."
@@ -283,8 +298,9 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     structure = read(model)
     bound = {name for c in structure.components for name in c.collapsed}
     bound |= {d.projection for f in structure.features for d in f.domains if d.update}
+    bound |= {p.name for f in structure.features for p in f.parameters if p.update in _TURNING}
     # What no relabelling changes may stay: numbers, but not what there is one of for each cluster.
-    bound -= {f.precision for f in structure.features}
+    bound -= {f.precision for f in structure.features if f.precision}
     bound -= {name for c in structure.clusterings for name in c.probabilities if name}
     bound -= {name for c in structure.components for r in c.relations for name in r.noise}
     chosen = {name: stats[name] for name in ("log_joint", "n_occupied") if name in stats}

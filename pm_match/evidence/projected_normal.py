@@ -27,6 +27,11 @@ pattern that many units share, :math:`\Delta_j` is a plain dot product: with :ma
 is linear in the K(K+1)/2 products of :math:`h`, in :math:`h`, and in 1, with coefficients that are
 kept until cluster :math:`j` changes. The coefficients of all clusters lie side by side, so that one
 pass of fused multiply-adds scores a unit against every cluster.
+
+Where the noise is known (its parameters are not integrated out but given, and the data come
+whitened by them), :math:`\alpha = 1`: the log predictive is :math:`\tfrac12 \log
+\frac{|C_{j+}|}{|C_j|} + \tfrac12 \Delta_j`. Objects may then be irrelevant, with a density of their
+own that no cluster enters.
 """
 
 from dataclasses import dataclass
@@ -59,11 +64,17 @@ class ProjectedNormal(NamedTuple):
 
     Attributes
     ----------
-    hyper : (4,) array
-        Posterior shape a', prior rate b, latent precision r, and log normaliser: what of the log
-        evidence depends on neither the partition nor the projections.
+    hyper : (5,) array
+        Posterior shape a', prior rate b, latent precision r, log normaliser (what of the log
+        evidence depends on neither the partition nor the projections), and whether the noise is
+        known (1 or 0): a' and b are then not used, and b is 0.
     rate : (1,) array
-        Posterior rate b' of the precision.
+        Posterior rate b' of the precision; with known noise half of what no cluster explains.
+    idle : (U,) array
+        Log density of each unit as an irrelevant one, over the part of its density as a relevant
+        one that is common to all clusters. Empty if all units are relevant.
+    idle_total : (1,) array
+        Sum of `idle` over the irrelevant units.
     projected, pattern : (U, K) array, (U,) integer array
         h and the pattern of each unit.
     gram : (P, K, K) array
@@ -88,6 +99,8 @@ class ProjectedNormal(NamedTuple):
 
     hyper: NDArray[np.float64]
     rate: NDArray[np.float64]
+    idle: NDArray[np.float64]
+    idle_total: NDArray[np.float64]
     projected: NDArray[np.float64]
     pattern: NDArray[np.int64]
     gram: NDArray[np.float64]
@@ -156,15 +169,20 @@ def _refresh(term, slot):
 
 @implements(protocol.move, ProjectedNormal)
 def _move(term, unit, source, target):
-    if term.held[source] == 1:
+    if source == 0:
+        term.idle_total[0] -= term.idle[unit]
+    elif term.held[source] == 1:
         # Exactly empty, not nearly: what is left of a difference of sums would be noise.
         term.rate[0] += 0.5 * term.quadratic[source]
         protocol.clear(term, source)
     else:
         _add(term, unit, source, -1)
         _refresh(term, source)
-    _add(term, unit, target, 1)
-    _refresh(term, target)
+    if target == 0:
+        term.idle_total[0] += term.idle[unit]
+    else:
+        _add(term, unit, target, 1)
+        _refresh(term, target)
 
 
 @implements(protocol.relocate, ProjectedNormal)
@@ -183,12 +201,16 @@ def _relocate(term, source, target):
 
 @entry
 def rebuild(term, slots, sum_of_squares):
-    """Compute the state from scratch, for units in the given `slots` (U,)."""
+    """Compute the state from scratch, for units in the given `slots` (U,), 0 if irrelevant."""
     for slot in range(term.held.shape[0]):
         protocol.clear(term, slot)
     term.rate[0] = term.hyper[1] + 0.5 * sum_of_squares
+    term.idle_total[0] = 0.0
     n_slots = 1
     for unit in range(slots.shape[0]):
+        if slots[unit] == 0:
+            term.idle_total[0] += term.idle[unit]
+            continue
         _add(term, unit, slots[unit], 1)
         n_slots = max(n_slots, slots[unit] + 1)
     for slot in range(1, n_slots):
@@ -351,10 +373,20 @@ def _score(term, unit, own, n_slots, out):
     half = term.delta[1]
     ratio = term.delta[2]
     _products(term.projected[unit], term.products)
-    dropped, own_half = _leave(term, unit, own)
+    dropped = 0.0
+    own_half = 0.0
+    if own > 0:
+        dropped, own_half = _leave(term, unit, own)
     _gains(term, unit, n_slots)
-    delta[own] = dropped
-    half[own] = own_half
+    if own > 0:
+        delta[own] = dropped
+        half[own] = own_half
+    if term.hyper[4] > 0.0:
+        for slot in range(n_slots):
+            out[slot] += half[slot] + 0.5 * delta[slot]
+        if term.idle.shape[0] > 0:
+            out[n_slots] += term.idle[unit]
+        return
     # b' without the unit, plus its own sum of squares: what every candidate starts from.
     start = term.rate[0] + 0.5 * dropped
     shape = term.hyper[0]
@@ -389,7 +421,10 @@ def _score(term, unit, own, n_slots, out):
 @implements(protocol.log_evidence, ProjectedNormal)
 def _log_evidence(term, n_slots):
     n_factors = term.linear.shape[1]
-    total = term.hyper[3] - term.hyper[0] * log(max(term.rate[0], term.hyper[1]))
+    if term.hyper[4] > 0.0:
+        total = term.hyper[3] - term.rate[0] + term.idle_total[0]
+    else:
+        total = term.hyper[3] - term.hyper[0] * log(max(term.rate[0], term.hyper[1]))
     for slot in range(1, n_slots):
         total += 0.5 * (term.log_det[slot] + n_factors * log(term.hyper[2]))
     return total
@@ -407,7 +442,7 @@ def draw_latent(rng, precision, linear, slot_of, shape, rate, lower, vector, out
     slot_of : (T,) integer array
         Slot of each label; labels without objects (0) draw from the prior.
     shape, rate : float
-        Posterior a' and b'.
+        Posterior a' and b'; a rate of 0 if the precision is known to be 1.
     lower, vector : (K, K), (K,) array
         Scratch.
     out : (T, K) array
@@ -418,7 +453,7 @@ def draw_latent(rng, precision, linear, slot_of, shape, rate, lower, vector, out
     float
         The precision.
     """
-    alpha = rng.standard_gamma(shape) / rate
+    alpha = rng.standard_gamma(shape) / rate if rate > 0.0 else 1.0
     scale = alpha**-0.5
     for label in range(slot_of.shape[0]):
         slot = slot_of[label]
@@ -487,9 +522,12 @@ class ProjectedNormalEvidence:
     units : Units
         What moves together.
     truncation, n_factors : int
+    flagged : bool, default False
+        Whether objects may be irrelevant; only with known noise.
     """
 
-    def __init__(self, domains, units: Units, truncation: int, n_factors: int):
+    def __init__(self, domains, units: Units, truncation: int, n_factors: int, flagged=False):
+        self.flagged = flagged
         self.domains = list(domains)
         self.units = units
         self.truncation = truncation
@@ -531,8 +569,10 @@ class ProjectedNormalEvidence:
         kept[common] = np.arange(len(common))
         n_kept = len(common)
         return ProjectedNormal(
-            hyper=np.zeros(4),
+            hyper=np.zeros(5),
             rate=np.zeros(1),
+            idle=np.zeros(len(pattern) if self.flagged else 0),
+            idle_total=np.zeros(1),
             projected=np.zeros((len(pattern), k)),
             pattern=np.ascontiguousarray(pattern),
             gram=np.zeros((len(usage), k, k)),
@@ -560,8 +600,10 @@ class ProjectedNormalEvidence:
             solution=np.zeros(k),
         )
 
-    def load(self, projections, slots, shape: float, rate: float, latent_precision: float) -> None:
-        """Bring the term to a point.
+    def load(
+        self, projections, slots, shape: float, rate: float, latent_precision: float, domains=None
+    ) -> None:
+        """Bring the term to a point at which all noise has one unknown precision.
 
         Parameters
         ----------
@@ -572,8 +614,12 @@ class ProjectedNormalEvidence:
             Gamma prior of the precision.
         latent_precision : float
             r: precision of the latent vectors over that of the noise.
+        domains : sequence of DomainData, optional
+            The data less their intercepts; default: the data.
         """
-        k = self.n_factors
+        squares = self.sum_of_squares
+        if domains is not None:
+            squares = sum(domain.sum_of_squares for domain in domains)
         term = self.term
         term.hyper[0] = shape + 0.5 * self.n_values
         term.hyper[1] = rate
@@ -584,8 +630,45 @@ class ProjectedNormalEvidence:
             + lgamma(term.hyper[0])
             - 0.5 * self.n_values * log(2.0 * pi)
         )
+        term.hyper[4] = 0.0
+        self._project(self.domains if domains is None else domains, projections)
+        rebuild(term, slots, squares)
+
+    def load_known(
+        self, domains, projections, slots, latent_precision: float, constants, idle=None
+    ):
+        """Bring the term to a point at which the noise is known.
+
+        Parameters
+        ----------
+        domains : sequence of DomainData
+            Whitened.
+        projections : sequence of (M_d, K) array
+            Of the whitened data.
+        slots : (U,) integer array
+            The slot of every unit, 0 if it is irrelevant.
+        latent_precision : float
+        constants : (N,) array
+            Log normaliser of every object's density, which whitening left out.
+        idle : (N,) array, optional
+            Log density of every object as an irrelevant one.
+        """
+        term = self.term
+        term.hyper[:2] = 0.0
+        term.hyper[2] = latent_precision
+        term.hyper[3] = constants.sum()
+        term.hyper[4] = 1.0
+        self._project(domains, projections)
+        if idle is not None:
+            squares = np.concatenate([np.square(domain.values).sum(axis=1) for domain in domains])
+            term.idle[:] = self.units.total(idle - constants + 0.5 * squares)
+        rebuild(term, slots, sum(domain.sum_of_squares for domain in domains))
+
+    def _project(self, domains, projections) -> None:
+        """Compute what the term sees of the data: Gram matrices and projections of all units."""
+        k, term = self.n_factors, self.term
         grams, projected = [], []
-        for domain, (rows, _), w in zip(self.domains, self._patterns, projections, strict=True):
+        for domain, (rows, _), w in zip(domains, self._patterns, projections, strict=True):
             if domain.observed is None:
                 grams.append((w.T @ w)[None])
             else:
@@ -597,13 +680,15 @@ class ProjectedNormalEvidence:
             gram = (self._members @ gram.reshape(len(gram), k * k)).reshape(-1, k, k)
         term.gram[:] = gram
         term.projected[:] = self.units.total(np.concatenate(projected))
-        rebuild(term, slots, self.sum_of_squares)
 
     def draw(self, rng: np.random.Generator, slot_of) -> tuple[float, NDArray[np.float64]]:
-        """Draw the precision and the latent vectors (T, K) given the term's present state."""
+        """Draw the precision and the latent vectors (T, K) given the term's present state.
+
+        The precision of whitened data is 1.
+        """
         term = self.term
         latent = np.empty((self.truncation, self.n_factors))
-        rate = max(term.rate[0], term.hyper[1])
+        rate = 0.0 if term.hyper[4] > 0.0 else max(term.rate[0], term.hyper[1])
         alpha = draw_latent(
             rng,
             term.precision,

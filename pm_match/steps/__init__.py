@@ -2,7 +2,14 @@
 
 from pm_match.steps.cluster_gibbs import ClusterGibbs
 from pm_match.steps.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.steps.marginal_gibbs import MarginalGibbs
 from pm_match.steps.projection_gibbs import ProjectionGibbs
 from pm_match.steps.projection_map import ProjectionMAP
 
-__all__ = ["ClusterGibbs", "HyperparameterGibbs", "ProjectionGibbs", "ProjectionMAP"]
+__all__ = [
+    "ClusterGibbs",
+    "HyperparameterGibbs",
+    "MarginalGibbs",
+    "ProjectionGibbs",
+    "ProjectionMAP",
+]

@@ -34,6 +34,8 @@ class PartitionStep(BlockedStep):
 
     _state_class = PartitionStepState
     _announces = False
+    # Whether the variables of a part may have different steps.
+    one_by_one = False
     default_blocked = True
 
     def __init__(

@@ -110,7 +110,7 @@ class ClusterGibbs(PartitionStep):
         for features, points in zip(
             self.part.features, self._collapsed.feature_points, strict=True
         ):
-            if features is None or points is None:
+            if features is None or points is None or not features.plain:
                 continue
             for domain, w in zip(features.domains, points.projections(point), strict=True):
                 if domain.update == "normal":

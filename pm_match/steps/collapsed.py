@@ -6,6 +6,7 @@ import numpy as np
 from pymc.model.core import Model
 
 from pm_match.evidence.block_evidence import BlockEvidence, Board
+from pm_match.evidence.marginals import Marginal, split_deviations
 from pm_match.evidence.projected_normal import DomainData, ProjectedNormalEvidence
 from pm_match.partition.relevance import new_relevance
 from pm_match.partition.sweep import (
@@ -17,7 +18,7 @@ from pm_match.partition.sweep import (
 )
 from pm_match.partition.units import Units, units
 from pm_match.steps.points import ClusteringPoints, FeaturesPoints, RelationPoints
-from pm_match.structure import Clustering, Component, UnservedModelError
+from pm_match.structure import Clustering, Component, Features, UnservedModelError, View
 
 
 class Collapsed:
@@ -79,6 +80,7 @@ class Collapsed:
         self.feature_points = [FeaturesPoints(model, f) if f else None for f in component.features]
         self._relation_points = [RelationPoints(model, r) for r in component.relations]
         self._priors: list = [None for _ in clusterings]
+        self.views: list[View | None] = [None for _ in clusterings]
 
     @classmethod
     def of(cls, model: Model, component: Component) -> "Collapsed":
@@ -126,7 +128,11 @@ class Collapsed:
         self.load_priors(point)
         for number, evidence in enumerate(self.features):
             declared = self.component.features[number]
-            if features and evidence is not None and declared is not None:
+            if not features or evidence is None or declared is None:
+                continue
+            if not declared.plain:
+                self._load_view(number, declared, evidence, point)
+            else:
                 hyper = declared.hyper(point)
                 evidence.load(
                     self.projections(number, point),
@@ -137,6 +143,58 @@ class Collapsed:
                 )
         for relation in self.relations:
             relation.load()
+
+    def _load_view(self, number: int, features: Features, evidence, point) -> None:
+        """Bring the evidence of features with marginals of their own to a point."""
+        view = features.view(point)
+        self.views[number] = view
+        slots = self.partitions[number].slot.astype(np.int64)
+        by_assignment = {
+            domain.assignment: marginal
+            for domain, marginal in zip(features.domains, view.marginals, strict=True)
+        }
+        k = features.n_all_factors
+        nothing = Marginal(np.zeros((0, k)), np.zeros(0), np.zeros(0))
+        marginals = [
+            by_assignment.get(assignment.name, nothing)
+            for assignment in self.component.clusterings[number].assignments
+        ]
+        whitened = [m.whitened(data) for m, data in zip(marginals, evidence.domains, strict=True)]
+        projections = [marginal.whitened_projection() for marginal in marginals]
+        if features.precision:
+            hyper = features.hyper(point)
+            evidence.load(
+                projections, slots, hyper.shape, hyper.rate, view.latent_precision, whitened
+            )
+            return
+        constants = np.concatenate(
+            [m.log_constants(data) for m, data in zip(marginals, evidence.domains, strict=True)]
+        )
+        evidence.load_known(
+            whitened,
+            projections,
+            slots,
+            view.latent_precision,
+            constants,
+            self._idle(number, point),
+        )
+
+    def _idle(self, number: int, point):
+        """Log density of every object (N,) as an irrelevant one; None if all are relevant."""
+        features = self.component.features[number]
+        if features is None or not features.flagged:
+            return None
+        found = {
+            domain.assignment: idle
+            for domain, idle in zip(features.domains, features.idle(point), strict=True)
+        }
+        return np.concatenate(
+            [
+                np.zeros(assignment.n_objects) if own is None else own
+                for assignment in self.component.clusterings[number].assignments
+                for own in [found.get(assignment.name)]
+            ]
+        )
 
     def projections(self, number: int, point) -> list[np.ndarray]:
         """Read the projection of every assignment, (0, K) for those without features."""
@@ -206,6 +264,12 @@ class Collapsed:
             own = self.feature_points[number]
             if features and evidence is not None and own is not None:
                 alpha, latent = evidence.draw(rng, self.partitions[number].slot_of)
+                view = self.views[number]
+                if view is not None:
+                    n_factors, r = own.features.n_factors, view.latent_precision
+                    latent, deviations = split_deviations(latent, n_factors, view.scales, r)
+                    own.write_latent(new, alpha, latent, deviations)
+                    continue
                 own.write_latent(new, alpha, latent)
                 projections = own.projections(point)
                 own.write_missing(rng, new, own.labels(new), projections, alpha, latent)
@@ -248,4 +312,6 @@ def _feature_evidence(clustering, features, own) -> ProjectedNormalEvidence | No
         by_assignment.get(a.name) or DomainData(np.zeros((a.n_objects, 0)))
         for a in clustering.assignments
     ]
-    return ProjectedNormalEvidence(domains, own, features.truncation, features.n_factors)
+    return ProjectedNormalEvidence(
+        domains, own, features.truncation, features.n_all_factors, features.flagged
+    )

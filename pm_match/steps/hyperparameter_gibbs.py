@@ -9,13 +9,10 @@ from pm_match.partition.relevance import log_flags
 from pm_match.partition.stick_breaking import log_prior
 from pm_match.steps.base import PartitionStep
 from pm_match.steps.collapsed import Collapsed
+from pm_match.steps.slices import draw_slice
 from pm_match.structure import Component, Structure
 from pm_match.structure.ancestry import Ancestry
 from pm_match.structure.functions import log_prior_function, prior_draw_function
-
-# The first interval of a slice, on the scale that is sampled: for most, logs.
-_WIDTH = 1.0
-_MOST_STEPS = 100
 
 
 class HyperparameterGibbs(PartitionStep):
@@ -54,6 +51,7 @@ class HyperparameterGibbs(PartitionStep):
     """
 
     name = "hyperparameter_gibbs"
+    one_by_one = True
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
 
     def __init__(
@@ -162,36 +160,13 @@ class HyperparameterGibbs(PartitionStep):
 
     def _draw_slice(self, name: str, point) -> None:
         """Slice sampling, by stepping out and shrinking."""
-        rng, key = self.rng, self._value_names[name]
-        start = float(point[key])
+        key = self._value_names[name]
 
-        def height(x) -> float:
+        def log_density(x) -> float:
             point[key] = np.asarray(x, point[key].dtype)
             return self._log_posterior(name, point)
 
-        level = height(start) - rng.standard_exponential()
-        left = start - _WIDTH * rng.random()
-        right = left + _WIDTH
-        # At most so many steps in all, shared between the two sides at random (Neal 2003).
-        n_left = int(rng.integers(_MOST_STEPS))
-        n_right = _MOST_STEPS - 1 - n_left
-        while n_left > 0 and height(left) > level:
-            left -= _WIDTH
-            n_left -= 1
-        while n_right > 0 and height(right) > level:
-            right += _WIDTH
-            n_right -= 1
-        while True:
-            x = left + (right - left) * rng.random()
-            if height(x) > level:
-                return
-            if x < start:
-                left = x
-            else:
-                right = x
-            if right - left <= 1e-14 * (1.0 + abs(start)):
-                height(start)
-                return
+        draw_slice(self.rng, float(point[key]), log_density)
 
     def _draw_candidate(self, name: str, point) -> None:
         """Choose between the present value and draws from the prior, by their likelihood."""

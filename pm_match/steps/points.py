@@ -141,10 +141,11 @@ class FeaturesPoints(Writer):
 
     def __init__(self, model: Model, features: Features):
         domains = features.domains
-        given = [name for d in domains for name in (d.projection, d.assignment)]
-        super().__init__(model, [*features.names, *given])
+        own = [domain.projection for domain in domains if domain.projection]
+        own += [domain.flag for domain in domains if domain.flag]
+        super().__init__(model, [*features.names, *own, *(d.assignment for d in domains)])
         self.features = features
-        self._projections = natural_function(model, [domain.projection for domain in domains])
+        self._projections = natural_function(model, [d.projection for d in domains if d.projection])
 
     def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
         """Read the labels of every domain's objects from a point."""
@@ -154,7 +155,7 @@ class FeaturesPoints(Writer):
         ]
 
     def projections(self, point: Mapping[str, NDArray]) -> list[NDArray[np.float64]]:
-        """Read every domain's projection (M_d, K) from a point."""
+        """Read every domain's projection (M_d, K) from a point, where features are plain."""
         return [
             np.ascontiguousarray(w.T if domain.transposed else w, dtype=np.float64)
             for domain, w in zip(self.features.domains, self._projections(point), strict=True)
@@ -171,17 +172,21 @@ class FeaturesPoints(Writer):
             },
         )
 
-    def write_latent(self, point, alpha, latent) -> None:
-        """Write precision and latent vectors (T, K)."""
+    def write_latent(self, point, alpha, latent, deviations=()) -> None:
+        """Write precision (if it is free), latent vectors (T, K) and deviations (T, M_d)."""
         features = self.features
         if not (np.isfinite(alpha) and alpha > 0.0 and np.isfinite(latent).all()):
             raise FloatingPointError(
-                f"{features.precision!r} or {features.latent!r} is not finite any more: the data "
-                "or the projections are on too extreme a scale."
+                f"{features.precision or 'the noise'!r} or {features.latent!r} is not finite any "
+                "more: the data or the projections are on too extreme a scale."
             )
-        precision = np.log(alpha) if self.transformed[features.precision] else alpha
-        written = latent.T if features.latent_transposed else latent
-        self.write(point, {features.precision: precision, features.latent: written})
+        if features.precision:
+            precision = np.log(alpha) if self.transformed[features.precision] else alpha
+            self.write(point, {features.precision: precision})
+        self.write(point, {features.latent: latent.T if features.latent_transposed else latent})
+        for domain, drawn in zip(features.domains, deviations, strict=False):
+            if domain.deviation:
+                self.write(point, {domain.deviation: drawn})
 
     def write_missing(self, rng, point, labels, projections, alpha, latent) -> None:
         """Draw the missing values given all else, and write them."""

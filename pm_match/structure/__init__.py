@@ -21,9 +21,11 @@ from pm_match.structure.parts import (
     Clustering,
     Component,
     Features,
+    Parameter,
     Relation,
     Structure,
     UnservedModelError,
+    View,
 )
 from pm_match.structure.recognise import Reader
 
@@ -32,9 +34,11 @@ __all__ = [
     "Clustering",
     "Component",
     "Features",
+    "Parameter",
     "Relation",
     "Structure",
     "UnservedModelError",
+    "View",
     "natural_function",
     "read",
 ]

@@ -7,9 +7,10 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.logprob.transforms import LogTransform
 from pytensor.graph.replace import graph_replace
-from pytensor.tensor.random.basic import GammaRV, NormalRV
+from pytensor.tensor.random.basic import BernoulliRV, GammaRV, MvNormalRV, NormalRV
 
 from pm_match.evidence.projected_normal import DomainData
+from pm_match.structure import marginals
 from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.structure.clusterings import ClusteringCandidate
 from pm_match.structure.context import Context
@@ -29,17 +30,29 @@ class FeaturesCandidate:
         Those that have features.
     found : list of (str, list of variables)
         For each of them the observed variable: its name, and its random variables.
+    plain : bool
+        Whether the noise has one precision, and the means are projections and nothing else.
+    deviations, flags : list of (variable or None)
+        For each of them, if the features are not plain.
     """
 
-    precision: RV
+    precision: RV | None
     latent: RV
     assignments: list[RV]
     found: list[tuple[str, list[RV]]]
+    plain: bool
+    deviations: list[RV | None]
+    flags: list[RV | None]
 
     @property
     def observed(self) -> list[RV]:
         """All random variables that are observed, or hold missing values."""
         return [rv for _, rvs in self.found for rv in rvs]
+
+    @property
+    def checked(self) -> list[RV]:
+        """All random variables whose declared densities are looked at."""
+        return [self.latent, *(v for v in self.deviations if v is not None), *self.observed]
 
 
 def features_candidate(
@@ -59,22 +72,88 @@ def features_candidate(
     if not found:
         return None
     observed = [rv for _, rvs in found for rv in rvs]
+    if _is_plain(context, found):
+        candidate = _plain_candidate(context, clustering, assignments, found)
+    else:
+        candidate = _general_candidate(context, clustering, assignments, found)
+    _check_latent(context, clustering.truncation, candidate.latent)
+    given = [rv for rv in (candidate.precision, candidate.latent) if rv is not None]
+    discrete = [*clustering.assignments, *clustering.flags.values()]
+    for rv in [*given, *observed]:
+        # That the latent vectors have no transform is checked with their density.
+        own = context.model.rvs_to_transforms.get(rv)
+        transforms = (LogTransform,) if rv is candidate.precision else (type(own),)
+        context.must_be_plain(rv, transforms, discrete)
+    context.ancestry.only_children(candidate.latent, observed)
+    if candidate.precision is not None:
+        context.ancestry.only_children(candidate.precision, [candidate.latent, *observed])
+    for rv in given:
+        context.must_be_free(rv)
+    flagged = [
+        rv
+        for rv, flag in zip(assignments, candidate.flags, strict=True)
+        if rv in clustering.flags and flag is not clustering.flags[rv]
+    ]
+    if flagged:
+        raise Refusal(
+            f"{names(flagged)} has features ({', '.join(repr(name) for name, _ in found)}), which "
+            f"its relevance {clustering.flags[flagged[0]].name!r} does not enter"
+        )
+    return candidate
+
+
+def feature_flags(context: Context, assignments: list[RV], networks: list[RV]) -> dict[RV, RV]:
+    """Find the relevance flags that features depend on, by assignment."""
+    found = {}
+    for assignment in assignments:
+        for rv in context.ancestry.children(assignment):
+            if rv in networks or rv in context.model.potentials:
+                continue
+            flags = {
+                p
+                for p in context.ancestry.parents[rv]
+                if isinstance(p.owner.op, BernoulliRV)
+                and context.shapes.get(p.name) == context.shapes[assignment.name]
+            }
+            if len(flags) > 1:
+                raise Refusal(
+                    f"{rv.name!r} depends on {names(flags)}; expected one relevance variable"
+                )
+            if flags:
+                found[assignment] = flags.pop()
+    return found
+
+
+def _is_plain(context: Context, found) -> bool:
+    """Whether features look like nothing but projected latent vectors and one shared noise."""
+    observed = [rv for _, rvs in found for rv in rvs]
+    if any(isinstance(rv.owner.op, MvNormalRV) for rv in observed):
+        return False
+    if any(len(rvs) == 2 for _, rvs in found):
+        return True
+    noise = {p for rv in observed for p in context.ancestry.of([scale(rv)])}
+    shared = len(noise) == 1 and any(
+        noise <= context.ancestry.parents.get(p, set())
+        for rv in observed
+        for p in context.ancestry.of([mean(rv)])
+    )
+    return shared and all(len(context.ancestry.of([mean(rv)])) <= 3 for rv in observed)
+
+
+def _plain_candidate(context, clustering, assignments, found) -> FeaturesCandidate:
+    observed = [rv for _, rvs in found for rv in rvs]
     precision = _one(
-        {p for rv in observed for p in ancestry.of([scale(rv)])},
+        {p for rv in observed for p in context.ancestry.of([scale(rv)])},
         "the noise of",
         "precision",
         observed,
     )
-    if not isinstance(precision.owner.op, GammaRV):
-        raise Refusal(
-            f"the noise of {names(observed)} comes from {precision.name!r}, a "
-            f"{kind(precision)}; expected a Gamma precision"
-        )
-    latents = set.intersection(*({p for p in ancestry.of([mean(rv)])} for rv in observed))
+    _check_gamma(context, precision, observed)
+    latents = set.intersection(*({p for p in context.ancestry.of([mean(rv)])} for rv in observed))
     latents = {
         rv
         for rv in latents
-        if isinstance(rv.owner.op, NormalRV) and precision in ancestry.parents[rv]
+        if isinstance(rv.owner.op, NormalRV) and precision in context.ancestry.parents[rv]
     }
     if len(latents) != 1:
         raise Refusal(
@@ -84,36 +163,90 @@ def features_candidate(
             else f"{names(latents)} could each be the latent vectors; expected one"
         )
     (latent,) = latents
-    candidate = FeaturesCandidate(precision, latent, assignments, found)
-    _check_shapes(context, clustering.truncation, precision, latent)
-    shifts = ancestry.of([mean(latent)])
+    shifts = context.ancestry.of([mean(latent)])
     if shifts:
         raise Refusal(f"the mean of {latent.name!r} depends on {names(shifts)}; expected zero")
-    for rv in (precision, latent, *observed):
-        # That the latent vectors have no transform is checked with their density.
-        given = context.model.rvs_to_transforms.get(rv)
-        transforms = (LogTransform,) if rv is precision else (type(given),)
-        context.must_be_plain(rv, transforms, clustering.assignments)
-    ancestry.only_children(precision, [latent, *observed])
-    ancestry.only_children(latent, observed)
-    for rv in (precision, latent):
-        context.must_be_free(rv)
-    flagged = [rv for rv in assignments if rv in clustering.flags]
-    if flagged:
+    nothing: list[RV | None] = [None for _ in assignments]
+    return FeaturesCandidate(precision, latent, assignments, found, True, nothing, nothing)
+
+
+def _general_candidate(context, clustering, assignments, found) -> FeaturesCandidate:
+    """Find latent vectors, deviations and flags of features with marginals of their own."""
+    observed = [rv for _, rvs in found for rv in rvs]
+    split = [name for name, rvs in found if len(rvs) == 2]
+    if split:
         raise Refusal(
-            f"{names(flagged)} has features ({', '.join(repr(name) for name, _ in found)}), which "
-            f"its relevance {clustering.flags[flagged[0]].name!r} does not enter: objects with "
-            "features must all be relevant"
+            f"{', '.join(map(repr, split))} has missing values, which are served where all noise "
+            "has one precision and there are no intercepts"
         )
-    return candidate
+    deviations = {
+        assignment: marginals.deviation_of(context, rv, assignment, clustering.truncation)
+        for assignment, rv in zip(assignments, observed, strict=True)
+    }
+    latents = [
+        rv
+        for rv in set.intersection(*({*context.ancestry.of([mean(rv)])} for rv in observed))
+        if isinstance(rv.owner.op, NormalRV)
+        and rv not in deviations.values()
+        and len(context.shapes.get(rv.name, ())) == 2
+        and context.shapes[rv.name][0] == clustering.truncation
+    ]
+    if len(latents) != 1:
+        raise Refusal(
+            f"{names(latents)} could each be the latent vectors; expected one"
+            if latents
+            else f"no normal variable with one row for each of {clustering.truncation} clusters "
+            f"is shared by the means of {names(observed)}"
+        )
+    (latent,) = latents
+    tying = context.ancestry.of([scale(latent)])
+    precision = None
+    tied = [p for p in tying if all(p in context.ancestry.of([scale(rv)]) for rv in observed)]
+    if tied:
+        (precision,) = tied
+        _check_gamma(context, precision, observed)
+        own = [v for v in deviations.values() if v is not None]
+        if own:
+            raise Refusal(
+                f"{names(own)}: deviations are served where every domain has noise of its own, and "
+                f"the latent vectors do not depend on {precision.name!r}"
+            )
+    for rv in (v for v in deviations.values() if v is not None):
+        context.must_be_free(rv)
+        context.ancestry.only_children(rv, observed)
+    flags = [clustering.flags.get(rv) for rv in assignments]
+    used = [
+        flag if flag in context.ancestry.parents[rv] else None
+        for flag, rv in zip(flags, observed, strict=True)
+    ]
+    if precision is not None and any(flag is not None for flag in used):
+        raise Refusal(
+            f"{names(f for f in used if f is not None)}: objects with features may be irrelevant "
+            f"where the noise does not share the precision {precision.name!r} with the latent "
+            "vectors"
+        )
+    return FeaturesCandidate(
+        precision, latent, assignments, found, False, [deviations[rv] for rv in assignments], used
+    )
+
+
+def _check_gamma(context: Context, precision: RV, observed) -> None:
+    if not isinstance(precision.owner.op, GammaRV):
+        raise Refusal(
+            f"the noise of {names(observed)} comes from {precision.name!r}, a "
+            f"{kind(precision)}; expected a Gamma precision"
+        )
+    shape = context.shapes[precision.name]
+    if shape != ():
+        raise Refusal(f"{precision.name!r} has shape {shape}; expected one number")
 
 
 def _domain_candidate(context, assignment, rvs) -> tuple[str, list[RV]]:
     """Find the observed variable over an assignment: its name, and its random variables."""
     free = context.model.free_RVs
     for rv in rvs:
-        if not isinstance(rv.owner.op, NormalRV):
-            raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal")
+        if not isinstance(rv.owner.op, NormalRV | MvNormalRV):
+            raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal or MvNormal")
     stems = {rv.name.removesuffix("_observed").removesuffix("_unobserved") for rv in rvs}
     split = len(rvs) == 2 and len(stems) == 1
     if len(rvs) > 1 and not split:
@@ -141,10 +274,7 @@ def _one(candidates, what, expected, observed) -> RV:
     return next(iter(candidates))
 
 
-def _check_shapes(context, truncation, precision, latent) -> None:
-    shape = context.shapes[precision.name]
-    if shape != ():
-        raise Refusal(f"{precision.name!r} has shape {shape}; expected one number")
+def _check_latent(context, truncation, latent) -> None:
     shape = context.shapes[latent.name]
     if len(shape) != 2 or truncation not in shape:
         raise Refusal(
@@ -163,10 +293,21 @@ def verified_features(
     check: DensityCheck,
 ) -> Features:
     """Hold a candidate against its declared densities."""
+    data = [_data(context, name, rvs) for name, rvs in candidate.found]
+    for (name, _), own, assignment in zip(
+        candidate.found, data, candidate.assignments, strict=True
+    ):
+        n_labels = context.shapes[assignment.name][0]
+        if n_labels != len(own.values):
+            raise Refusal(
+                f"{name!r} has {len(own.values)} objects and {assignment.name!r} {n_labels} labels"
+            )
+    if not candidate.plain:
+        return _general_features(context, clustering, candidate, check, data)
     precision, latent = candidate.precision, candidate.latent
+    assert precision is not None
     truncation = clustering.truncation
     shape = context.shapes[latent.name]
-    data = [_data(context, name, rvs) for name, rvs in candidate.found]
     projections = [
         _projection(context, rvs, assignment, latent)
         for (_, rvs), assignment in zip(candidate.found, candidate.assignments, strict=True)
@@ -230,6 +371,67 @@ def verified_features(
     )
 
 
+def _general_features(context, clustering, candidate, check, data) -> Features:
+    """Hold features with marginals of their own against their declared densities."""
+    latent, precision = candidate.latent, candidate.precision
+    graphs = marginals.Graphs(
+        observed=candidate.observed,
+        assignments=candidate.assignments,
+        deviations=candidate.deviations,
+        flags=candidate.flags,
+        latent=latent,
+        precision=precision,
+        n_factors=context.shapes[latent.name][1],
+    )
+    reader = marginals.ViewReader(context, graphs, data)
+    marginals.check_marginals(context, check, graphs, data, reader)
+    domains = tuple(
+        Projected(
+            name,
+            assignment.name,
+            "",
+            False,
+            own,
+            None,
+            None,
+            "it is drawn with what else its features depend on",
+            None if deviation is None else deviation.name,
+            None if flag is None else flag.name,
+        )
+        for (name, _), assignment, own, deviation, flag in zip(
+            candidate.found,
+            candidate.assignments,
+            data,
+            candidate.deviations,
+            candidate.flags,
+            strict=True,
+        )
+    )
+    return Features(
+        precision=None if precision is None else precision.name,
+        latent=latent.name,
+        latent_transposed=False,
+        truncation=clustering.truncation,
+        n_factors=graphs.n_factors,
+        domains=domains,
+        _hyper=None if precision is None else _gamma_function(context, precision),
+        _priors={},
+        parameters=marginals.parameters_of(context, check, graphs, reader),
+        _view=reader,
+    )
+
+
+def _gamma_function(context, precision):
+    shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
+    evaluate_at = point_function(context.model, [shape, 1.0 / inverse_rate], {})
+
+    def hyper(point) -> Hyper:
+        shape, rate = evaluate_at(point)
+        return Hyper(float(shape), float(rate), np.nan)
+
+    return hyper
+
+
 def _check_latent_prior(context, check, precision, latent, hyper, alphas) -> None:
     """Refuse if the latent vectors are not Normal(0, tau = r * precision), r a constant."""
     if context.model.rvs_to_transforms[latent] is not None:
@@ -256,10 +458,7 @@ def _check_likelihood(
         Whether the projection is declared as (K, M_d) rather than (M_d, K).
     """
     (name, rvs), assignment = candidate.found[number], candidate.assignments[number]
-    n_objects, n_features = data.values.shape
-    n_labels = context.shapes[assignment.name][0]
-    if n_labels != n_objects:
-        raise Refusal(f"{name!r} has {n_objects} objects and {assignment.name!r} {n_labels} labels")
+    n_features = data.values.shape[1]
     natural = natural_function(context.model, [projection.name])
     shape = context.shapes[projection.name]
     layouts = {False: (n_features, n_factors), True: (n_factors, n_features)}
@@ -269,6 +468,7 @@ def _check_likelihood(
             f"{projection.name!r} has shape {shape}; expected ({n_features} features, "
             f"{n_factors} factors)"
         )
+    assert candidate.precision is not None
     for place, (point, alpha) in enumerate(zip(check.points, alphas, strict=True)):
         (w,) = natural(point)
         z = check.value(place, candidate.latent)

@@ -11,7 +11,7 @@ from pm_match.structure.ancestry import RV, Refusal, names
 from pm_match.structure.clusterings import clustering_candidate, verified_clustering
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
-from pm_match.structure.features import features_candidate, verified_features
+from pm_match.structure.features import feature_flags, features_candidate, verified_features
 from pm_match.structure.parts import Component, Structure
 from pm_match.structure.relations import (
     check_relation,
@@ -124,7 +124,7 @@ class Reader:
                     f"{network.name!r} has {names(strangers)} on an axis; expected free "
                     "pm.Categorical assignments"
                 )
-        flags = relevance_of(networks)
+        flags = feature_flags(context, assignments, list(networks)) | relevance_of(networks)
         candidates = [
             clustering_candidate(
                 context, weights, members, {rv: flags[rv] for rv in members if rv in flags}
@@ -156,14 +156,14 @@ class Reader:
                 expected = [*observed, *candidate.constraints, *networks]
                 self.context.ancestry.only_children(rv, expected)
             for flag in candidate.flags.values():
-                self.context.ancestry.only_children(flag, networks)
+                self.context.ancestry.only_children(flag, [*observed, *networks])
 
     def _density_check(self, candidates, features, relations) -> DensityCheck:
         labels = {rv: n for candidate in candidates for rv, n in candidate.labels.items()}
         variables: list[RV] = []
         for feature in features:
             if feature is not None:
-                variables += [feature.latent, *feature.observed]
+                variables += feature.checked
         for relation in relations:
             if next(iter(relation.values())).family == "normal":
                 # Means of blocks, whose prior depends on the precision.
