@@ -11,7 +11,14 @@ from pm_match.matching import (
     point_estimate,
 )
 from pm_match.sampling import initial_points, invariants, register, sample, steps
-from pm_match.steps import ClusterGibbs, HyperparameterGibbs, ProjectionGibbs, ProjectionMAP
+from pm_match.semi_orthogonal import semi_orthogonal
+from pm_match.steps import (
+    ClusterGibbs,
+    HyperparameterGibbs,
+    MarginalGibbs,
+    ProjectionGibbs,
+    ProjectionMAP,
+)
 from pm_match.structure import UnservedModelError
 
 __version__ = "0.1.0"
@@ -20,6 +27,7 @@ __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
     "HyperparameterGibbs",
+    "MarginalGibbs",
     "ProjectionGibbs",
     "ProjectionMAP",
     "UnservedModelError",
@@ -36,6 +44,7 @@ __all__ = [
     "plots",
     "point_estimate",
     "sample",
+    "semi_orthogonal",
     "steps",
 ]
 

@@ -6,11 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.exceptions import ImputationWarning
 
 from pm_match.domains import as_domains
 from pm_match.links import must_link
 from pm_match.models.checks import check_count, check_option, check_positive, link_sets
+from pm_match.semi_orthogonal import semi_orthogonal
 
 __all__ = ["projected_clusters"]
 
@@ -23,11 +25,17 @@ def projected_clusters(
     concentration: float = 1.0,
     precision_prior: tuple[float, float] = (1.0, 1.0),
     latent_precision: float = 1.0,
-    projection: Literal["map", "normal"] = "map",
+    projection: Literal["map", "normal", "isometric"] = "map",
+    intercept: bool = False,
+    noise: Literal["shared", "own"] | None = None,
+    within: Literal["isotropic", "full"] | int = "isotropic",
+    deviations: bool = False,
+    relevance: bool = False,
+    determination: bool = False,
     weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
     links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
 ) -> pm.Model:
-    r"""Declare the many-to-many matching model of Iwata, Hirao & Ueda (2016).
+    r"""Declare the many-to-many matching model of Iwata, Hirao & Ueda (2016), and richer ones.
 
     Objects of all domains share clusters; every cluster has a latent vector, and every domain its
     own projection of it:
@@ -37,6 +45,18 @@ def projected_clusters(
         \theta \sim \mathrm{GEM}(\gamma), \quad \alpha \sim \mathrm{Gamma}(a, b), \quad
         z_j \sim N(0, (\alpha r)^{-1} I), \quad s_{dn} \sim \mathrm{Categorical}(\theta), \quad
         x_{dn} \sim N(W_d z_{s_{dn}}, \alpha^{-1} I)
+
+    The options from `intercept` to `relevance` let the domains differ in more ways, as real tables
+    do. With all of them,
+
+    .. math::
+
+        z_j \sim N(0, I), \quad e_{dj} \sim N(0, \kappa_d^2 I), \quad
+        x_{dn} \sim N(a_d + W_d z_{s_{dn}} + e_{d s_{dn}}, \Sigma_d).
+
+    Their priors are in units :math:`u_d` of a domain's own spread, the standard deviation of its
+    values about their columns' means: a table in other units gives the same matching. See
+    `table_clusters` for the combination to begin with.
 
     Parameters
     ----------
@@ -55,9 +75,36 @@ def projected_clusters(
         Shape a and rate b of the noise precision's Gamma prior.
     latent_precision : float, default 1.0
         r, the latent vectors' precision over that of the noise.
-    projection : {"map", "normal"}, default "map"
+    projection : {"map", "normal", "isometric"}, default "map"
         Whether projections are flat and found by MAP sub-steps (the paper's stochastic EM), or
-        standard normal and sampled.
+        normal and sampled (standard normal, or times a scale of the domain where the noise is its
+        own); or semi-orthogonal times a scale of the domain, and sampled, so that distances between
+        clusters agree across domains, which is what tells a matching from the others. The last two
+        are for all that follows.
+    intercept : bool, default False
+        Whether every domain has an intercept :math:`a_d`, normal around the columns' means with
+        standard deviation :math:`2 u_d`.
+    noise : {"shared", "own"}, optional
+        Whether one precision is shared by all noise, and scales the latent vectors, as in the
+        paper; or every domain has its own noise. Default: "own" if any option needs it.
+    within : {"isotropic", "full"} or int, default "isotropic"
+        How objects of a domain vary around their cluster: by a standard deviation, half normal with
+        scale :math:`u_d`; by a covariance, whose inverse is Wishart with M + 2 degrees of freedom
+        and mean :math:`4 u_d^{-2} I`; or by that many private factors besides the standard
+        deviation, :math:`V_d V_d^\top + \sigma_d^2 I` with normal entries.
+    deviations : bool, default False
+        Whether the means of clusters deviate in each domain from what their latent vectors say, by
+        :math:`e_{dj}`, whose standard deviation :math:`\kappa_d` is half normal with scale
+        :math:`u_d / 2`. Without them a matching is judged as if real clusters were projections of
+        the same points exactly.
+    relevance : bool, default False
+        Whether objects may belong to no cluster: these are normal around the intercept (or zero),
+        with a standard deviation that is half normal with scale :math:`2 u_d`. The share of
+        relevant objects is Beta(1, 1), for all domains.
+    determination : bool, default False
+        Whether the columns of normal projections have precisions of their own, Gamma(1, 1) and
+        shared by the domains: factors that are not needed shrink to zero (automatic relevance
+        determination), so that `n_factors` need only be large enough.
     weights : {"stick-breaking", "dirichlet", "uniform"}, default "stick-breaking"
         Prior on the clusters' weights: truncated stick-breaking; a symmetric
         Dirichlet(concentration / n_clusters); or none, all clusters being equally probable. The
@@ -69,8 +116,11 @@ def projected_clusters(
     Returns
     -------
     pymc.Model
-        With the variables `weights` (unless uniform), `precision`, `latent`, and `cluster_<name>`,
-        `projection_<name>` and `<name>` for every domain.
+        With the variables `weights` (unless uniform), `precision` (of shared noise), `latent`, and
+        `cluster_<name>`, `projection_<name>` and `<name>` for every domain. What else is declared
+        is called `intercept_<name>`, `scale_<name>`, `orientation_<name>`, `noise_<name>`,
+        `within_<name>`, `private_<name>`, `deviation_<name>`, `spread_<name>`, `relevance_<name>`,
+        `background_<name>`, `relevance_probability` and `factor_precision`.
 
     Raises
     ------
@@ -93,7 +143,12 @@ def projected_clusters(
     check_positive("precision_prior's shape", precision_prior[0])
     check_positive("precision_prior's rate", precision_prior[1])
     check_positive("latent_precision", latent_precision)
-    check_option("projection", projection, ("map", "normal"))
+    check_option("projection", projection, ("map", "normal", "isometric"))
+    own = _own_noise(projection, intercept, noise, within, deviations, relevance, determination)
+    if own and tuple(precision_prior) != (1.0, 1.0):
+        raise ValueError(
+            f"precision_prior is for noise='shared', found {precision_prior!r} and noise='own'."
+        )
     check_option("weights", weights, ("stick-breaking", "dirichlet", "uniform"))
 
     # PyTensor keeps a Python float that fits in single precision, and computes with it there.
@@ -114,27 +169,46 @@ def projected_clusters(
             prior = pm.Dirichlet("weights", each, dims="cluster")
         else:
             prior = np.full(n_clusters, 1.0 / n_clusters)
-        precision = pm.Gamma("precision", shape, rate)
-        latent = pm.Normal(
-            "latent", 0.0, tau=latent_precision * precision, dims=("cluster", "factor")
-        )
+        if own:
+            latent = pm.Normal("latent", 0.0, tau=latent_precision, dims=("cluster", "factor"))
+        else:
+            precision = pm.Gamma("precision", shape, rate)
+            latent = pm.Normal(
+                "latent", 0.0, tau=latent_precision * precision, dims=("cluster", "factor")
+            )
+        columns: Any = None
+        if determination:
+            columns = pm.Gamma("factor_precision", _ONE, _ONE, dims="factor")
+        share = pm.Beta("relevance_probability", 1.0, 1.0) if relevance else None
         for name, table in tables.items():
             objects, features = f"{name}_object", f"{name}_feature"
             cluster = pm.Categorical(f"cluster_{name}", p=prior, dims=objects)
-            if projection == "map":
-                w = pm.Flat(f"projection_{name}", dims=(features, "factor"))
-            else:
-                w = pm.Normal(f"projection_{name}", 0.0, 1.0, dims=(features, "factor"))
-            with warnings.catch_warnings():
-                # PyMC announces that it imputes missing values, which is what was asked for.
-                warnings.simplefilter("ignore", ImputationWarning)
-                pm.Normal(
-                    name,
-                    mu=latent[cluster] @ w.T,
-                    tau=precision,
-                    observed=table.values,
-                    dims=(objects, features),
+            unit = _unit(name, table.values) if own or intercept else _ONE
+            w = _projection(name, projection, own, unit, columns, len(coords[features]), n_factors)
+            centre = latent @ w.T
+            origin: Any = np.float64(0.0)
+            if intercept:
+                middle = np.nanmean(np.ma.filled(table.values, np.nan), axis=0)
+                origin = pm.Normal(f"intercept_{name}", middle, 2.0 * unit, dims=features)
+                centre = centre + origin
+            if deviations:
+                spread = pm.HalfNormal(f"spread_{name}", 0.5 * unit)
+                centre = centre + pm.Normal(
+                    f"deviation_{name}", 0.0, spread, dims=("cluster", features)
                 )
+            mean = centre[cluster]
+            flag = None
+            if relevance:
+                flag = pm.Bernoulli(f"relevance_{name}", share, dims=objects)[:, None] > 0
+                mean = pt.where(flag, mean, origin)
+            dims = (objects, features)
+            if not own:
+                with warnings.catch_warnings():
+                    # PyMC announces that it imputes missing values: that is what was asked for.
+                    warnings.simplefilter("ignore", ImputationWarning)
+                    pm.Normal(name, mu=mean, tau=precision, observed=table.values, dims=dims)
+                continue
+            _observe(name, mean, within, unit, flag, table.values, dims)
         for number, linked in enumerate(link_sets(links)):
             _check_links(linked, tables)
             must_link(
@@ -142,6 +216,115 @@ def projected_clusters(
                 {f"cluster_{name}": positions for name, positions in linked.items()},
             )
     return model
+
+
+_ONE = np.float64(1.0)
+
+
+def _own_noise(projection, intercept, noise, within, deviations, relevance, determination) -> bool:
+    """Check the options for richer marginals; return whether domains have noise of their own."""
+    flags = {
+        "intercept": intercept,
+        "deviations": deviations,
+        "relevance": relevance,
+        "determination": determination,
+    }
+    for option, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_):
+            raise TypeError(f"{option} must be True or False, found {flag!r}.")
+    if isinstance(within, str):
+        check_option("within", within, ("isotropic", "full"))
+    else:
+        check_count("within", within, 1)
+    needing = {
+        "projection='isometric'": projection == "isometric",
+        f"within={within!r}": within != "isotropic",
+        "deviations=True": deviations,
+        "relevance=True": relevance,
+    }
+    needs = [option for option, given in needing.items() if given]
+    if noise is None:
+        noise = "own" if needs else "shared"
+    check_option("noise", noise, ("shared", "own"))
+    if noise == "shared" and needs:
+        raise ValueError(f"{needs[0]} needs noise='own', found noise='shared'.")
+    if projection == "map" and (noise == "own" or intercept):
+        first = needs[0] if needs else "intercept=True" if intercept else "noise='own'"
+        raise ValueError(
+            f"{first} needs projections with a proper prior, projection='normal' or 'isometric'; "
+            "found projection='map'."
+        )
+    if relevance and within != "isotropic":
+        raise ValueError(
+            f"relevance=True needs within='isotropic', found within={within!r}: irrelevant objects "
+            "have noise of their own."
+        )
+    if determination and projection != "normal":
+        raise ValueError(
+            f"determination=True needs projection='normal', found projection={projection!r}."
+        )
+    return noise == "own"
+
+
+def _unit(name: str, values) -> np.float64:
+    """Return the standard deviation of a table's values about their columns' means."""
+    filled = np.ma.filled(values, np.nan)
+    unit = np.sqrt(np.nanmean((filled - np.nanmean(filled, axis=0)) ** 2))
+    if not unit > 0.0:
+        raise ValueError(f"domain {name!r}: all objects are equal; expected features that vary.")
+    return np.float64(unit)
+
+
+def _projection(name, kind, own, unit, columns, n_features, n_factors) -> Any:
+    """Declare a domain's projection."""
+    dims = (f"{name}_feature", "factor")
+    if kind == "map":
+        return pm.Flat(f"projection_{name}", dims=dims)
+    if kind == "isometric":
+        scale = pm.HalfNormal(f"scale_{name}", 2.0 * unit)
+        raw = pm.Normal(
+            f"orientation_{name}",
+            0.0,
+            1.0,
+            dims=dims,
+            # At zero there is no direction.
+            initval=np.eye(n_features, n_factors),
+        )
+        return pm.Deterministic(f"projection_{name}", scale * semi_orthogonal(raw), dims=dims)
+    if own:
+        width = pm.HalfNormal(f"scale_{name}", 2.0 * unit)
+        if columns is not None:
+            width = width * columns**-0.5
+        return pm.Normal(f"projection_{name}", 0.0, width, dims=dims)
+    if columns is not None:
+        return pm.Normal(f"projection_{name}", 0.0, tau=columns, dims=dims)
+    return pm.Normal(f"projection_{name}", 0.0, 1.0, dims=dims)
+
+
+def _observe(name, mean, within, unit, flag, values, dims) -> None:
+    """Declare a domain's features, with noise of its own."""
+    if np.isnan(np.ma.filled(values, np.nan)).any():
+        raise ValueError(
+            f"domain {name!r} has missing values, which are served with noise='shared' and without "
+            "intercept only."
+        )
+    n_features = values.shape[1]
+    if within == "full":
+        # The mean of a Wishart variable is nu V.
+        nu = n_features + 2
+        scale_matrix = np.eye(n_features) * (4.0 / (nu * unit**2))
+        precision = pm.Wishart(f"within_{name}", nu=nu, V=scale_matrix)
+        pm.MvNormal(name, mu=mean, tau=precision, observed=values, dims=dims)
+        return
+    noise = pm.HalfNormal(f"noise_{name}", unit)
+    if within == "isotropic":
+        if flag is not None:
+            noise = pt.where(flag, noise, pm.HalfNormal(f"background_{name}", 2.0 * unit))
+        pm.Normal(name, mu=mean, sigma=noise, observed=values, dims=dims)
+        return
+    private = pm.Normal(f"private_{name}", 0.0, unit, shape=(n_features, int(within)))
+    covariance = private @ private.T + noise**2 * np.eye(n_features)
+    pm.MvNormal(name, mu=mean, cov=covariance, observed=values, dims=dims)
 
 
 def _check_links(linked, tables) -> None:
