@@ -1,0 +1,159 @@
+r"""Matching the clusters of tables by the shape that their means form, and by their sizes.
+
+If projections keep distances, the means of matching clusters form the same shape in all domains.
+With :math:`\rho` the correlation that is left after the best rotation, shift and scale (Procrustes,
+clusters weighted by their sizes), a pair of domains with J clusters in K common dimensions scores
+
+.. math:: -\tfrac12 J K \log(1 - \rho^2),
+
+the profile likelihood of means that deviate from a common shape by an unknown amount; all
+domains together score :math:`\sum_j \log \Gamma(N_j + 1)` for the sizes :math:`N_j` of matched clusters,
+which is what shared proportions say.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+# Up to so many clusters all matchings of two domains are looked at.
+_MOST_ENUMERATED = 6
+_STARTS = 25
+# A correlation of 1 would outweigh everything.
+_MOST_CORRELATED = 0.9999
+
+Map = NDArray[np.int64]
+
+
+def match_shapes(
+    rng: np.random.Generator,
+    means: Sequence[NDArray[np.float64]],
+    sizes: Sequence[NDArray[np.float64]],
+    n_factors: int,
+    top: int = 1,
+) -> list[list[Map]]:
+    """Match the clusters of all domains.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    means : sequence of (J, M_d) array
+    sizes : sequence of (J,) array
+    n_factors : int
+        K: no more dimensions can be common.
+    top : int
+        How many matchings to return.
+
+    Returns
+    -------
+    list of list of (J,) integer array
+        Matchings, best first: for each domain the number of its cluster that is matched to the
+        first domain's first cluster, second cluster, and so on.
+    """
+    n, n_domains = len(means[0]), len(means)
+    k = min([n_factors, n - 1, *(m.shape[1] for m in means)])
+    identity = np.arange(n)
+    if n_domains == 1:
+        return [[identity]]
+    if n_domains == 2 and n <= _MOST_ENUMERATED:
+        maps = np.array(list(permutations(range(n))))
+        scores = _pair(means[0], sizes[0], means[1], sizes[1], maps, k)
+        scores += _sizes(sizes[0], sizes[1], maps)
+        return [[identity, maps[i]] for i in np.argsort(-scores, kind="stable")[:top]]
+    found: dict[bytes, tuple[float, list[Map]]] = {}
+    for _ in range(_STARTS):
+        start = [identity, *(rng.permutation(n) for _ in range(n_domains - 1))]
+        value, maps_ = _climb(means, sizes, start, k)
+        found[np.concatenate(maps_).tobytes()] = value, maps_
+    return [maps for _, maps in sorted(found.values(), key=lambda pair: -pair[0])[:top]]
+
+
+def _climb(means, sizes, maps: list[Map], k: int) -> tuple[float, list[Map]]:
+    """Exchange two clusters of one domain, the best exchange of all, while that helps."""
+    n = len(maps[0])
+    first, second = np.triu_indices(n, 1)
+    value = -np.inf
+    while True:
+        best: tuple[float, int, Map] | None = None
+        for d in range(1, len(maps)):
+            moved = np.repeat(maps[d][None], len(first) + 1, axis=0)
+            rows = np.arange(len(first))
+            moved[rows, first], moved[rows, second] = maps[d][second], maps[d][first]
+            others = [e for e in range(len(maps)) if e != d]
+            scores = np.zeros(len(moved))
+            for e in others:
+                scores += _pair(means[e][maps[e]], sizes[e][maps[e]], means[d], sizes[d], moved, k)
+            rest = np.sum([sizes[e][maps[e]] for e in others], axis=0)
+            scores += _sizes(rest, sizes[d], moved)
+            # The last is the present map; pairs of other domains are the same for all.
+            gain = scores - scores[-1]
+            i = int(gain.argmax())
+            if gain[i] > 1e-9 and (best is None or gain[i] > best[0]):
+                best = float(gain[i]), d, moved[i]
+        if best is None:
+            break
+        maps = [best[2] if d == best[1] else own for d, own in enumerate(maps)]
+    value = float(gammaln(np.sum([s[m] for s, m in zip(sizes, maps, strict=True)], 0) + 1).sum())
+    for d in range(len(maps)):
+        for e in range(d):
+            one, other = means[e][maps[e]], sizes[e][maps[e]]
+            value += float(_pair(one, other, means[d], sizes[d], maps[d][None], k)[0])
+    return value, maps
+
+
+def _sizes(sizes, others, maps) -> NDArray[np.float64]:
+    return gammaln(sizes + others[maps] + 1.0).sum(axis=1)
+
+
+def _pair(means, sizes, others, other_sizes, maps, k: int) -> NDArray[np.float64]:
+    """Score every one of the `maps` (P, J) of the other domain's clusters to these."""
+    n = len(means)
+    weights = np.sqrt(sizes * other_sizes[maps])
+    weights /= weights.sum(axis=1, keepdims=True)
+    moved = others[maps]
+    own = means - (weights @ means)[:, None]
+    moved = moved - np.einsum("pj,pjm->pm", weights, moved)[:, None]
+    root = np.sqrt(weights)[:, :, None]
+    own, moved = own * root, moved * root
+    singular = np.linalg.svd(np.einsum("pjm,pjl->pml", own, moved), compute_uv=False)
+    norm = np.square(own).sum(axis=(1, 2)) * np.square(moved).sum(axis=(1, 2))
+    rho = singular[:, :k].sum(axis=1) / np.sqrt(np.maximum(norm, 1e-300))
+    return -0.5 * n * k * np.log1p(-(np.minimum(rho, _MOST_CORRELATED) ** 2))
+
+
+def common_shape(
+    means: Sequence[NDArray[np.float64]], sizes: Sequence[NDArray[np.float64]], n_factors: int
+) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
+    """Find latent vectors that fit the means of matched clusters, and each domain's projection.
+
+    Returns
+    -------
+    latent : (J, K) array
+        With variances of about 1.
+    projections : list of (M_d, K) array
+        Semi-orthogonal up to a scale.
+    """
+    n = len(means[0])
+    latent = np.zeros((n, n_factors))
+    turned = []
+    for m, s in zip(means, sizes, strict=True):
+        centred = m - np.average(m, axis=0, weights=s)
+        _, _, v = np.linalg.svd(centred * np.sqrt(s)[:, None], full_matrices=False)
+        axes = np.zeros((m.shape[1], n_factors))
+        axes[:, : min(len(v), n_factors)] = v[:n_factors].T
+        placed = centred @ axes
+        placed /= np.sqrt(np.mean(placed**2) * n_factors) + 1e-300
+        if turned:
+            u, _, w = np.linalg.svd(placed.T @ latent)
+            placed = placed @ (u @ w)
+        turned.append(centred)
+        latent = latent + placed
+    latent = latent / (np.sqrt(np.mean(np.square(latent).sum(axis=1)) / n_factors) + 1e-300)
+    projections = []
+    for centred, s in zip(turned, sizes, strict=True):
+        u, d, v = np.linalg.svd((centred * s[:, None]).T @ latent, full_matrices=False)
+        scale = d.sum() / (np.square(latent).sum(axis=1) @ s)
+        projections.append(scale * (u @ v))
+    return latent, projections

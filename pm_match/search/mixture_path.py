@@ -1,0 +1,132 @@
+"""Clusters of one table alone, at every number of clusters: a mixture whose covariance is shared.
+
+Expectation-maximisation from many clusters, the two nearest of which are then merged, again and
+again. What the number should be is left to whoever compares the tables' joint model.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Of the covariance's prior: how many objects it counts for beyond the features, and how much of the
+# table's own covariance clusters are expected to have.
+_EXTRA = 4
+_SHARE = 0.25
+_MOST_ITERATIONS = 60
+_STARTS = 4
+
+Labels = NDArray[np.int64]
+
+
+def mixture_path(
+    rng: np.random.Generator, x: NDArray[np.float64], most: int, starts: int = _STARTS
+) -> dict[int, Labels]:
+    """Cluster the rows of a table into 2, 3, ... `most` clusters.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    x : (N, M) array
+    most : int
+        Clusters to begin with.
+    starts : int
+        From each of which a whole path is followed; for every number the most likely is kept.
+
+    Returns
+    -------
+    dict of int to (N,) integer array
+        Labels 0 ... J - 1 for every number J of clusters that was met.
+    """
+    most = min(most, len(x) // 2)
+    found: dict[int, tuple[float, Labels]] = {}
+    for _ in range(starts):
+        labels, value = fit_mixture(x, plus_plus(rng, x, most))
+        while True:
+            n = int(labels.max()) + 1
+            if n < 2:
+                break
+            if n not in found or value > found[n][0]:
+                found[n] = value, labels
+            if n == 2:
+                break
+            labels, value = fit_mixture(x, merge_nearest(x, labels))
+    return {n: labels for n, (_, labels) in sorted(found.items())}
+
+
+def plus_plus(rng: np.random.Generator, x: NDArray, n: int) -> Labels:
+    """Assign the rows of `x` to the nearest of `n` rows that are far apart (k-means++)."""
+    nearest = np.square(x - x[rng.integers(len(x))]).sum(axis=1)
+    labels = np.zeros(len(x), np.int64)
+    for j in range(1, n):
+        if not nearest.sum() > 0.0:
+            break
+        chosen = x[rng.choice(len(x), p=nearest / nearest.sum())]
+        distance = np.square(x - chosen).sum(axis=1)
+        labels[distance < nearest] = j
+        nearest = np.minimum(nearest, distance)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def fit_mixture(x: NDArray[np.float64], labels: Labels) -> tuple[Labels, float]:
+    """Fit a normal mixture with one covariance from `labels`; clusters may vanish.
+
+    Returns
+    -------
+    labels : (N,) integer array
+        The most probable cluster of every row.
+    value : float
+        Penalised log likelihood.
+    """
+    n_rows, n_features = x.shape
+    degrees = n_features + 2 + _EXTRA
+    prior = _SHARE * np.cov(x.T, bias=True).reshape(n_features, n_features) * (_EXTRA + 1)
+    # Columns that are constant within the table have no spread of their own.
+    prior += 1e-9 * np.trace(prior) * np.eye(n_features)
+    total = x.T @ x
+    weights = np.zeros((n_rows, int(labels.max()) + 1))
+    weights[np.arange(n_rows), labels] = 1.0
+    before = -np.inf
+    for _ in range(_MOST_ITERATIONS):
+        sizes = weights.sum(axis=0)
+        kept = sizes > 1.0
+        if not kept.all():
+            weights = weights[:, kept]
+            weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+            sizes = weights.sum(axis=0)
+        means = (weights.T @ x) / sizes[:, None]
+        scatter = total - (means * sizes[:, None]).T @ means
+        covariance = (prior + scatter) / (degrees + n_rows + n_features + 1)
+        lower = np.linalg.cholesky(covariance)
+        rows = np.linalg.solve(lower, x.T).T
+        centres = np.linalg.solve(lower, means.T).T
+        logs = np.log(sizes / n_rows) + rows @ centres.T - 0.5 * np.square(centres).sum(axis=1)
+        top = logs.max(axis=1)
+        weights = np.exp(logs - top[:, None])
+        norm = weights.sum(axis=1)
+        weights /= norm[:, None]
+        log_det = np.log(np.diag(lower)).sum()
+        value = float((np.log(norm) + top - 0.5 * np.square(rows).sum(axis=1)).sum())
+        value -= (n_rows + degrees + n_features + 1) * log_det
+        value -= 0.5 * float(np.trace(np.linalg.solve(covariance, prior)))
+        if abs(value - before) < 1e-4 * np.sqrt(n_rows):
+            break
+        before = value
+    return np.unique(weights.argmax(axis=1), return_inverse=True)[1].astype(np.int64), value
+
+
+def merge_nearest(x: NDArray[np.float64], labels: Labels) -> Labels:
+    """Merge the two clusters whose merger adds least to the scatter, in units of the noise."""
+    n = int(labels.max()) + 1
+    sizes = np.bincount(labels, minlength=n).astype(float)
+    means = np.zeros((n, x.shape[1]))
+    np.add.at(means, labels, x)
+    means /= sizes[:, None]
+    residual = x - means[labels]
+    noise = residual.T @ residual / len(x)
+    noise += 1e-9 * (np.trace(noise) + 1e-300) * np.eye(len(noise))
+    centres = np.linalg.solve(np.linalg.cholesky(noise), means.T).T
+    distance = np.square(centres[:, None] - centres[None]).sum(axis=2)
+    cost = distance * sizes[:, None] * sizes / (sizes[:, None] + sizes)
+    cost[np.tril_indices(n)] = np.inf
+    first, second = np.unravel_index(int(cost.argmin()), cost.shape)
+    merged = np.where(labels == second, first, labels)
+    return np.unique(merged, return_inverse=True)[1].astype(np.int64)
