@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.partition.climb import climb, climb_merges, climb_pairs
+from pm_match.partition.label_swap import climb_names
 from pm_match.partition.stick_breaking import log_prior
 from pm_match.search.chain import Chain
 from pm_match.search.groups import Groups, groups, kinds_of_objects
@@ -18,7 +19,7 @@ def groups_of(chain: Chain, number: int, labels=None) -> list[Groups]:
     state = chain.collapsed(number)
     labels = chain.labels(number) if labels is None else labels
     return [
-        groups(clustering, kinds_of_objects(clustering, linked), own)
+        groups(kinds_of_objects(clustering, linked), own)
         for clustering, linked, own in zip(
             chain.components[number].clusterings, state.units, labels, strict=True
         )
@@ -102,25 +103,10 @@ def renamed(
     before = log_prior(*prior, counts)
     # Broken sticks shrink on average, so that sizes in order are a good start.
     order = np.argsort(-counts, kind="stable")
-    if log_prior(*prior, counts[order]) > before:
-        counts = counts[order]
-    else:
+    if log_prior(*prior, counts[order]) <= before:
         order = np.arange(truncation)
-    best = log_prior(*prior, counts)
-    better = True
-    while better:
-        better = False
-        for k in np.flatnonzero(counts):
-            for j in range(truncation):
-                if counts[j] == counts[k]:
-                    continue
-                counts[[j, k]] = counts[[k, j]]
-                found = log_prior(*prior, counts)
-                if found > best + LEAST:
-                    best, better = found, True
-                    order[[j, k]] = order[[k, j]]
-                else:
-                    counts[[j, k]] = counts[[k, j]]
+    counts = counts[order]
+    climb_names(*prior, counts, order, LEAST)
     name = np.empty(truncation, np.int64)
     name[order] = np.arange(truncation)
-    return np.where(labels >= 0, name[labels], -1), best - before
+    return np.where(labels >= 0, name[labels], -1), log_prior(*prior, counts) - before

@@ -24,13 +24,11 @@ class Groups:
         -1 for a group of irrelevant objects.
     kind : (G,) integer array
         Which assignments the objects are of: groups of one kind never share a label.
-    kind_of_object : (N,) integer array
     """
 
     units: Units
     label: NDArray[np.int64]
     kind: NDArray[np.int64]
-    kind_of_object: NDArray[np.int64]
 
     def pairs(self) -> NDArray[np.int64]:
         """Pairs (P, 2) of groups of one kind."""
@@ -56,11 +54,9 @@ def kinds_of_objects(clustering: Clustering, linked: Units) -> NDArray[np.int64]
     return kind[linked.of_object]
 
 
-def groups(
-    clustering: Clustering, kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]
-) -> Groups:
+def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> Groups:
     """Group objects by kind and label (N,)."""
-    width = clustering.truncation + 1
+    width = int(labels.max(initial=0)) + 2
     _, first, of_object, size = np.unique(
         kind_of_object * width + labels + 1,
         return_index=True,
@@ -68,4 +64,4 @@ def groups(
         return_counts=True,
     )
     grouped = Units(of_object.ravel().astype(np.int64), size.astype(np.int64), first)
-    return Groups(grouped, labels[first], kind_of_object[first], kind_of_object)
+    return Groups(grouped, labels[first], kind_of_object[first])
