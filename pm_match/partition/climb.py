@@ -162,8 +162,8 @@ def climb_merges(a, b, partition, terms, moved, least):
     """Merge two clusters everywhere where that is worth more than `least`; `moved` is scratch."""
     total = 0.0
     for source in range(partition.counts.shape[0]):
-        for target in range(partition.counts.shape[0]):
-            if source == target or partition.counts[source] == 0 or partition.counts[target] == 0:
+        for target in range(source):
+            if partition.counts[source] == 0 or partition.counts[target] == 0:
                 continue
             rise = 0.0
             n = 0

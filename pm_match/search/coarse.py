@@ -8,10 +8,13 @@ from pm_match.partition.label_swap import climb_names
 from pm_match.partition.stick_breaking import log_prior
 from pm_match.search.chain import Chain
 from pm_match.search.groups import Groups, groups, kinds_of_objects
+from pm_match.steps.collapsed import Collapsed
 
 # Rises below this are rounding, or not worth another round.
 LEAST = 1e-6
 _MOST_ROUNDS = 20
+# Sweeps after a cluster was taken apart, for the objects around it to follow.
+_SETTLING = 8
 
 
 def groups_of(chain: Chain, number: int, labels=None) -> list[Groups]:
@@ -64,6 +67,67 @@ def coarse_climb(chain: Chain, number: int) -> float:
 def climb_objects(chain: Chain, number: int, n: int = 5) -> float:
     """Climb by moves of single objects (iterated conditional modes), at most `n` sweeps."""
     state = chain.loaded(number)
+    total = ascend(state, n)
+    chain.place(number, state.found())
+    return total
+
+
+def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
+    """Take clusters apart at random, `n` times, and keep what settles higher than it was.
+
+    The objects of one data set leave a cluster together for a free label, or a random half of the
+    cluster does. What single moves cannot undo, two clusters of different data sets that have
+    become one and have drawn others along, so gets a second chance.
+
+    Returns
+    -------
+    float
+        What the log joint rose by. The chain's point has the new labels.
+    """
+    state = chain.loaded(number)
+    kinds = [
+        kinds_of_objects(clustering, linked)
+        for clustering, linked in zip(
+            chain.components[number].clusterings, state.units, strict=True
+        )
+    ]
+    ascend(state)
+    best, highest = state.found(), state.log_joint()
+    before = highest
+    for _ in range(n):
+        labels = [own.copy() for own in best]
+        c = int(rng.integers(len(labels)))
+        if not _take_apart(rng, labels[c], kinds[c], state.units[c], len(state.partitions[c].counts)):
+            continue
+        state.load(chain.point, labels)
+        for _ in range(_SETTLING):
+            state.sweep(rng)
+        ascend(state)
+        found = state.log_joint()
+        if found > highest + LEAST:
+            best, highest = state.found(), found
+    chain.place(number, best)
+    return highest - before
+
+
+def _take_apart(rng: np.random.Generator, labels, kinds, linked, truncation: int) -> bool:
+    """Move a part of a cluster to a free label; return whether there are both."""
+    used = np.unique(labels[labels >= 0])
+    free = np.setdiff1d(np.arange(truncation), used)
+    if not len(used) or not len(free):
+        return False
+    inside = labels == rng.choice(used)
+    present = np.unique(kinds[inside])
+    if len(present) > 1 and rng.random() < 0.5:
+        leaving = inside & (kinds == rng.choice(present))
+    else:
+        leaving = inside & (rng.random(len(linked.size)) < 0.5)[linked.of_object]
+    labels[leaving] = free[0]
+    return True
+
+
+def ascend(state: Collapsed, n: int = 5) -> float:
+    """Climb by moves of single objects (iterated conditional modes), at most `n` sweeps."""
     total = 0.0
     for _ in range(n):
         rise = 0.0
@@ -74,7 +138,6 @@ def climb_objects(chain: Chain, number: int, n: int = 5) -> float:
         total += rise
         if rise <= LEAST:
             break
-    chain.place(number, state.found())
     return total
 
 

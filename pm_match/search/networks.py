@@ -6,13 +6,14 @@ from numpy.typing import NDArray
 from pm_match.search.align import ABSENT, Mobile, Sums, align
 from pm_match.search.alone import Part, clusters_alone, objects_of, parts_of
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import coarse_climb, groups_of, polish
+from pm_match.search.coarse import coarse_climb, groups_of, polish, shake
 from pm_match.search.groups import groups, kinds_of_objects
 
 # Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/search_accuracy.py).
 _FIRST_STARTS = 100
-_STARTS = 20
-_ROUNDS = 4
+_STARTS = 10
+_ROUNDS = 2
+_SHAKES = 10
 _SWEEPS = 25
 _SWEEPS_A_STEP = 5
 
@@ -49,6 +50,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
         realign(chain, number, parts, rng, _STARTS)
         coarse_climb(chain, number)
     _sweep(chain, number)
+    shake(chain, number, rng, _SHAKES)
     polish(chain, number)
     return chain.log_joint(number)
 
