@@ -11,6 +11,7 @@ from pm_match.matching import (
     point_estimate,
 )
 from pm_match.sampling import initial_points, invariants, register, sample, steps
+from pm_match.search.find_matching import find_matching
 from pm_match.steps import ClusterGibbs, HyperparameterGibbs, ProjectionGibbs, ProjectionMAP
 from pm_match.structure import UnservedModelError
 
@@ -26,6 +27,7 @@ __all__ = [
     "best_chain",
     "cluster_sizes",
     "datasets",
+    "find_matching",
     "initial_points",
     "invariants",
     "map_objects",

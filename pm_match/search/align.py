@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pm_match.evidence.block_evidence import BlockEvidence, Board
-from pm_match.evidence.families import gain, log_blocks
-from pm_match.kernels import entry
+from pm_match.evidence.families import log_blocks
+from pm_match.evidence.label_gains import add_gains
 from pm_match.partition.stick_breaking import log_prior
 from pm_match.search.groups import Groups
 from pm_match.structure import Component
@@ -35,41 +35,6 @@ class Mobile(NamedTuple):
 
     clustering: int
     kind: int
-
-
-@entry
-def add_gains(family, prior, tables, fixed, moved, out):
-    """Add to `out` (G, J) what each group adds to the blocks of each label.
-
-    Parameters
-    ----------
-    family : int
-    prior, tables : array
-        See `families.gain`.
-    fixed : (3, J, L) array
-        S, C and Q of the blocks without the groups.
-    moved : (3, G, L) array
-        S, C and Q of the groups.
-    """
-    for g in range(moved.shape[1]):
-        empty = np.nan
-        for j in range(fixed.shape[1]):
-            vacant = True
-            for c in range(fixed.shape[2]):
-                vacant = vacant and fixed[1, j, c] == 0.0
-            if vacant and empty == empty:
-                out[g, j] += empty
-                continue
-            found = 0.0
-            for c in range(fixed.shape[2]):
-                dt, dc, dq = moved[0, g, c], moved[1, g, c], moved[2, g, c]
-                if dc == 0.0 and dt == 0.0:
-                    continue
-                t, n, q = fixed[0, j, c], fixed[1, j, c], fixed[2, j, c]
-                found += gain(family, prior, tables, t, n, q, dt, dc, dq)
-            if vacant:
-                empty = found
-            out[g, j] += found
 
 
 class Sums:
