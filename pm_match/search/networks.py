@@ -14,7 +14,6 @@ _FIRST_STARTS = 100
 _STARTS = 10
 _ROUNDS = 2
 _SHAKES = 10
-_ALONE = (3, 50, (5,))
 _SWEEPS = 25
 _SWEEPS_A_STEP = 5
 
@@ -70,7 +69,7 @@ def first_matching(
     codes = [np.zeros(len(own.size), np.int64) for own in linked]
     # Objects that are linked across parts go with the first of these.
     for p in order[::-1]:
-        found = clusters_alone(component, parts[p], chain.point, rng, n_runs=_ALONE[0], n_sweeps=_ALONE[1], n_labels=int(rng.choice(_ALONE[2])))
+        found = clusters_alone(component, parts[p], chain.point, rng)
         for own, code, objects, labels in zip(
             linked, codes, objects_of(component, parts[p]), found, strict=True
         ):
