@@ -66,7 +66,7 @@ def last(steps, model, values: Mapping, seed, n_iterations: int = ITERATIONS):
 def by_steps(domains, model, seed: int, truth: bool):
     """Apply the recipe, driving the steps; return its score, log joint, and the truth-start's."""
     steps = pmm.steps(model)
-    starts = pmm.initial_points(model, chains=STARTS, random_seed=seed)
+    starts = pmm.initial_points(model, chains=STARTS, random_seed=seed, init="dispersed")
     ends = [last(steps, model, start, [seed, number]) for number, start in enumerate(starts)]
     best, stats = max(ends, key=lambda end: end[1]["log_joint"])
     result = [common.match_score(domains, best), stats["log_joint"]]
@@ -87,6 +87,7 @@ def by_sample(domains, model, seed: int) -> float:
         chains=STARTS,
         cores=1,
         random_seed=seed,
+        init="dispersed",
         progressbar=False,
         quiet=True,
     )

@@ -26,7 +26,7 @@ def run(kind: str, seed: int, relevance: bool, at_truth: bool, n_iterations: int
     """Return the index, the log joint after every iteration, and CPU seconds."""
     data = pmm.datasets.synthetic_networks(kind, random_seed=seed)
     model = pmm.models.relational_clusters(data.networks, relevance=relevance)
-    (start,) = pmm.initial_points(model, chains=1, random_seed=seed)
+    (start,) = pmm.initial_points(model, chains=1, random_seed=seed, init="dispersed")
     values = {k: v for k, v in start.items() if k.startswith(("cluster_", "relevance_")) and v.ndim}
     if at_truth:
         for name in data.networks:

@@ -186,6 +186,7 @@ def iterations() -> list[list[Any]]:
                 chains=1,
                 cores=1,
                 random_seed=0,
+                init="dispersed",
                 progressbar=False,
                 quiet=True,
                 compute_convergence_checks=False,

@@ -11,6 +11,7 @@ from pm_match.matching import (
     point_estimate,
 )
 from pm_match.sampling import initial_points, invariants, register, sample, steps
+from pm_match.search.find_matching import find_matching
 from pm_match.semi_orthogonal import semi_orthogonal
 from pm_match.steps import (
     ClusterGibbs,
@@ -34,6 +35,7 @@ __all__ = [
     "best_chain",
     "cluster_sizes",
     "datasets",
+    "find_matching",
     "initial_points",
     "invariants",
     "map_objects",

@@ -23,6 +23,8 @@ from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
 from pm_match.partition.units import units
+from pm_match.search.progress import SearchProgress
+from pm_match.search.recipe import searched
 from pm_match.steps import (
     ClusterGibbs,
     HyperparameterGibbs,
@@ -32,7 +34,7 @@ from pm_match.steps import (
 )
 from pm_match.steps.cluster_gibbs import random_labels
 from pm_match.steps.projection_map import random_projection
-from pm_match.structure import UnservedModelError, read
+from pm_match.structure import Structure, UnservedModelError, natural_function, read
 
 __all__ = ["initial_points", "sample", "steps"]
 
@@ -47,6 +49,10 @@ _STEPS: tuple[Any, ...] = (
 
 # Parameters that the factors' rotations and labels turn: not to be judged one by one.
 _TURNING = ("projection", "transposed", "normal")
+
+_INITS = ("search", "dispersed")
+# Seconds of searching before a bar is shown.
+_PATIENCE = 2.0
 
 # R-hat and effective draws a chain below or above which PyMC warns too.
 _RHAT_LIMIT = 1.01
@@ -108,14 +114,25 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
 
 
 def initial_points(
-    model: Model | None = None, chains: int = 4, random_seed: Any = None
+    model: Model | None = None,
+    chains: int = 4,
+    random_seed: Any = None,
+    *,
+    init: str = "search",
+    progressbar: bool = True,
 ) -> list[dict[str, NDArray]]:
-    """Draw overdispersed starts, a different one for every chain.
+    """Make starts that differ, one for every chain.
 
     PyMC starts all chains at the same point when any step is not NUTS, with every object in the
-    first cluster. Here each chain gets labels drawn uniformly (linked objects share theirs), all
-    objects relevant, and projections drawn from their normal prior or, where that is flat, small
-    noise. Other variables that our steps do not draw at once start jittered, as PyMC does for NUTS.
+    first cluster. Here each chain gets a start of its own, from its own seed:
+
+    - ``"search"``: the mode that one search of the chain's own finds, for each chain another one
+      (see `find_matching`, which tells the best of several). Where the modes of chains agree, that
+      is worth something; where they do not, the chains say so, and can be compared by log joint.
+    - ``"dispersed"``: labels drawn uniformly (linked objects share theirs), all objects relevant,
+      and projections drawn from their normal prior or, where that is flat, small noise.
+
+    Other variables that our steps do not draw start jittered, as PyMC does for NUTS.
 
     Parameters
     ----------
@@ -123,6 +140,9 @@ def initial_points(
         Default: the model of the context.
     chains : int, default 4
     random_seed : int, sequence of int, Generator or SeedSequence, optional
+    init : {"search", "dispersed"}, default "search"
+    progressbar : bool, default True
+        Whether searches of more than two seconds show one.
 
     Returns
     -------
@@ -133,10 +153,14 @@ def initial_points(
     ------
     UnservedModelError
         If no part of the model is one that the steps can serve.
+    ValueError
+        If `chains` is less than 1, or `init` is neither.
     """
     model = modelcontext(model)
     if chains < 1:
         raise ValueError(f"chains must be at least 1, found {chains}.")
+    if init not in _INITS:
+        raise ValueError(f"init must be 'search' or 'dispersed', found {init!r}.")
     structure = read(model)
     if not structure.components:
         raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")
@@ -144,6 +168,8 @@ def initial_points(
     rngs = get_random_generator(random_seed).spawn(chains + 1)[-1].spawn(chains)
     served = {name for c in structure.components for name in c.collapsed}
     served |= {d.projection for f in structure.features for d in f.domains if d.update}
+    if init == "search":
+        served |= {name for c in structure.components for name in c.hyperparameters}
     others = [rv for rv in model.free_RVs if rv.name not in served]
     jittered = {rv for rv in others if rv.dtype.startswith("float")}
     start = model.initial_point(0)
@@ -158,27 +184,75 @@ def initial_points(
         if jitter is not None:
             drawn = jitter(int(rng.integers(2**30)))
             point |= {rv.name: np.asarray(drawn[rv.name]) for rv in jittered}
-        for clustering in structure.clusterings:
-            grouped = units(clustering.n_objects, clustering.links)
-            labels = random_labels(rng, grouped, clustering.truncation)
-            for assignment, label in zip(
-                clustering.assignments, np.split(labels, clustering.ends), strict=True
-            ):
-                point[assignment.name] = label
-                if assignment.relevance:
-                    point[assignment.relevance] = np.ones(len(label), np.int64)
-        for features in structure.features:
-            for domain in features.domains:
-                shape = (domain.data.values.shape[1], features.n_factors)
-                if domain.update == "map":
-                    projection = random_projection(rng, shape)
-                elif domain.update == "normal":
-                    mean, precision = features.projection_prior(domain, start)
-                    projection = mean + rng.standard_normal(shape) / np.sqrt(precision)
-                else:
-                    continue
-                point[domain.projection] = projection.T if domain.transposed else projection
-        points.append(point)
+        points.append(point | _dispersed(structure, start, rng))
+    if init == "search":
+        found = _searched(model, structure, start, rngs, progressbar)
+        points = [point | own for point, own in zip(points, found, strict=True)]
+    return points
+
+
+def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[str, NDArray]:
+    """Draw labels, flags and projections that favour no matching, by variable."""
+    point: dict[str, NDArray] = {}
+    for clustering in structure.clusterings:
+        grouped = units(clustering.n_objects, clustering.links)
+        labels = random_labels(rng, grouped, clustering.truncation)
+        for assignment, label in zip(
+            clustering.assignments, np.split(labels, clustering.ends), strict=True
+        ):
+            point[assignment.name] = label
+            if assignment.relevance:
+                point[assignment.relevance] = np.ones(len(label), np.int64)
+    for features in structure.features:
+        for domain in features.domains:
+            shape = (domain.data.values.shape[1], features.n_factors)
+            if domain.update == "map":
+                projection = random_projection(rng, shape)
+            elif domain.update == "normal":
+                mean, precision = features.projection_prior(domain, start)
+                projection = mean + rng.standard_normal(shape) / np.sqrt(precision)
+            else:
+                continue
+            point[domain.projection] = projection.T if domain.transposed else projection
+    return point
+
+
+def dispersed_point(
+    model: Model, structure: Structure, start, rng: np.random.Generator
+) -> dict[str, NDArray]:
+    """Put a dispersed start of labels, flags and projections into a point of value variables."""
+    point = dict(start)
+    for name, value in _dispersed(structure, start, rng).items():
+        # These are sampled as they are, without a transform.
+        variable = model.rvs_to_values[model[name]]
+        point[variable.name] = np.asarray(value, dtype=variable.dtype)
+    return point
+
+
+def _searched(
+    model: Model, structure: Structure, start, rngs, progressbar: bool
+) -> list[dict[str, NDArray]]:
+    """Search from every generator; values by variable that steps do not draw from nothing."""
+    names = [name for c in structure.components for name in c.hyperparameters]
+    for clustering in structure.clusterings:
+        for assignment in clustering.assignments:
+            names += [assignment.name, *([assignment.relevance] if assignment.relevance else [])]
+    for features in structure.features:
+        # The step of normal projections is given the latent vectors and their precision.
+        names += [features.precision, features.latent]
+        names += [d.projection for d in features.domains if d.update]
+    natural = natural_function(model, names)
+    # Steps of their own: those that sample have their state to themselves.
+    ours = steps(model)
+    points = []
+    with (
+        threadpool_limits(1, user_api="blas"),
+        SearchProgress(len(rngs), progressbar, after=_PATIENCE) as progress,
+    ):
+        for rng in rngs:
+            chain = searched(model, ours, dispersed_point(model, structure, start, rng), rng)
+            points.append(dict(zip(names, natural(chain.point), strict=True)))
+            progress.advance()
     return points
 
 
@@ -190,17 +264,19 @@ def sample(
     random_seed: Any = None,
     step: Any = None,
     initvals: Any = None,
+    init: str = "search",
     compute_convergence_checks: bool = True,
     **kwargs: Any,
 ) -> xr.DataTree:
     """Sample a matching model.
 
-    This is `pm.sample` with our steps, dispersed starts, and convergence checks fit for labels.
+    This is `pm.sample` with our steps, searched starts, and convergence checks fit for labels.
 
     Takes the arguments of `pm.sample`. What differs:
 
     - our steps sample what they serve (see `steps`), PyMC's own the rest;
-    - chains start at `initial_points`, unless `initvals` says otherwise;
+    - chains start at `initial_points`, unless `initvals` says otherwise: every chain at the mode
+      that a search of its own finds, which takes some seconds;
     - labels mean nothing across draws and chains, so convergence is judged on quantities that do
       not depend on them: the collapsed log joint, the number of occupied clusters, the precision,
       and every variable that our steps do not draw;
@@ -218,6 +294,9 @@ def sample(
         Steps of your own; ours take what these leave.
     initvals : dict or list of dict, optional
         Starts, in the form of `pm.sample`.
+    init : {"search", "dispersed"}, default "search"
+        What chains start from without `initvals`: see `initial_points`. Any other value is PyMC's
+        `init`, of NUTS.
     compute_convergence_checks : bool, default True
     **kwargs
         Passed to `pm.sample`.
@@ -249,8 +328,11 @@ def sample(
             f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=2
         )
     chains = 4 if chains is None else chains
+    if init not in _INITS:
+        kwargs["init"], init = init, "search"
     if initvals is None:
-        initvals = initial_points(model, chains, random_seed)
+        shown = bool(kwargs.get("progressbar", True)) and not kwargs.get("quiet")
+        initvals = initial_points(model, chains, random_seed, init=init, progressbar=shown)
     # The steps' matrices are small: threads of BLAS would only get in each other's way.
     with model, threadpool_limits(1, user_api="blas"):
         idata = pm.sample(
@@ -264,17 +346,23 @@ def sample(
         )
     if not isinstance(idata, xr.DataTree):
         return idata
-    by_map = any(isinstance(s, ProjectionMAP) for s in [*given, *ours])
-    idata["posterior"].attrs["projections"] = "map" if by_map else "drawn"
-    for clustering in structure.clusterings:
-        for assignment in clustering.assignments:
-            if assignment.name in idata["posterior"]:
-                # Labels of different sets, documents' and words', are not to be compared.
-                idata["posterior"][assignment.name].attrs["clusters"] = clustering.title
+    annotate(idata, structure, [*given, *ours])
     _warn_if_full(idata, model)
     if compute_convergence_checks and not kwargs.get("quiet"):
         log_warnings(convergence_warnings(idata, model))
     return idata
+
+
+def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> None:
+    """Say in a DataTree's attributes what its variables are, and how they were found."""
+    by_map = any(isinstance(step, ProjectionMAP) for step in used)
+    posterior = idata["posterior"]
+    posterior.attrs["projections"] = "map" if by_map else "drawn"
+    for clustering in structure.clusterings:
+        for assignment in clustering.assignments:
+            if assignment.name in posterior:
+                # Labels of different sets, documents' and words', are not to be compared.
+                posterior[assignment.name].attrs["clusters"] = clustering.title
 
 
 def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:

@@ -46,6 +46,7 @@ def declare(
 
 def draw(model, **kwargs):
     arguments = {"draws": 20, "tune": 10, "chains": 2, "random_seed": 3, "progressbar": False}
+    arguments["init"] = "dispersed"
     quiet = {"compute_convergence_checks": False, "quiet": True}
     return pmm.sample(model=model, **arguments | quiet | kwargs)
 

@@ -18,11 +18,14 @@ from tests.tiny import tiny_data, tiny_model
 # Three clusters for six objects: these draws do fill the truncation, and tests below say where.
 pytestmark = pytest.mark.filterwarnings("ignore:the draws fill the truncation")
 QUIET = {"progressbar": False, "quiet": True}
+DISPERSED = {"init": "dispersed"}
 
 
 def draw(model, seed=1, draws=20, tune=5, **kwargs):
     with model:
-        return pmm.sample(draws, tune=tune, random_seed=seed, **(QUIET | {"chains": 2} | kwargs))
+        return pmm.sample(
+            draws, tune=tune, random_seed=seed, **(QUIET | DISPERSED | {"chains": 2} | kwargs)
+        )
 
 
 def same(one, other):
@@ -204,12 +207,12 @@ def test_projections_by_map_say_so():
 
 def test_initial_points_are_overdispersed_and_keep_links():
     model = tiny_model(linked=True, projection="map")
-    points = pmm.initial_points(model, 6, random_seed=3)
+    points = pmm.initial_points(model, 6, random_seed=3, init="dispersed")
     assert len({tuple(p["cluster_a"]) + tuple(p["cluster_b"]) for p in points}) > 1
     for point in points:
         assert point["cluster_a"][0] == point["cluster_a"][2] == point["cluster_b"][1]
         assert 0 < np.abs(point["projection_a"]).max() < 0.1
-    again = pmm.initial_points(model, 6, random_seed=3)
+    again = pmm.initial_points(model, 6, random_seed=3, init="dispersed")
     for one, other in zip(points, again, strict=True):
         assert all(np.array_equal(one[name], other[name]) for name in one)
     with pytest.raises(ValueError, match="chains must be at least 1, found 0"):
@@ -218,7 +221,7 @@ def test_initial_points_are_overdispersed_and_keep_links():
 
 def test_initial_points_jitter_what_is_left_to_pymc():
     model = with_hyperprior()
-    points = pmm.initial_points(model, 3, random_seed=0)
+    points = pmm.initial_points(model, 3, random_seed=0, init="dispersed")
     assert len({float(p["gamma"]) for p in points}) == 3
 
 
@@ -243,7 +246,7 @@ def test_a_part_left_to_pymc_is_said():
         k = pm.Categorical("k", p=p, shape=3)
         pm.Poisson("counts", 1.0 + k, observed=[1, 2, 4])
         with pytest.warns(UserWarning, match=r"left to PyMC's own steps: k: 'counts' is a Poisson"):
-            idata = pmm.sample(5, tune=0, chains=1, random_seed=0, **QUIET)
+            idata = pmm.sample(5, tune=0, chains=1, random_seed=0, **DISPERSED, **QUIET)
     assert "k" in idata["posterior"]
 
 
@@ -273,7 +276,9 @@ def test_convergence_is_judged_on_what_labels_do_not_change(normal):
 
 def test_convergence_warnings_are_logged(normal, caplog):
     with caplog.at_level(logging.INFO, logger="pymc"), normal:
-        pmm.sample(20, tune=0, chains=2, random_seed=0, progressbar=False, cores=1)
+        pmm.sample(
+            20, tune=0, chains=2, random_seed=0, init="dispersed", progressbar=False, cores=1
+        )
     assert "too small to check convergence" in caplog.text
 
 

@@ -8,7 +8,7 @@ of the prior, which only the sticks between the two labels enter.
 
 from math import exp
 
-from pm_match.kernels import part
+from pm_match.kernels import entry, part
 from pm_match.partition.stick_breaking import stick_factor
 
 
@@ -69,3 +69,22 @@ def swap_labels(rng, a, b, counts, renamed, n_proposals):
             elif renamed[old] == second:
                 renamed[old] = first
     return accepted, proposed
+
+
+@entry
+def climb_names(a, b, counts, order, least):
+    """Exchange labels while the log prior rises by more than `least`.
+
+    Updates `counts` (T,), and with it `order` (T,), the old label of each new one.
+    """
+    better = True
+    while better:
+        better = False
+        for first in range(counts.shape[0]):
+            for second in range(first + 1, counts.shape[0]):
+                if counts[first] == counts[second]:
+                    continue
+                if log_swap_ratio(a, b, counts, first, second) > least:
+                    counts[first], counts[second] = counts[second], counts[first]
+                    order[first], order[second] = order[second], order[first]
+                    better = True

@@ -25,8 +25,7 @@ class Relevance(NamedTuple):
     group : (U,) integer array
         The group of each unit, -1 if it is relevant for certain.
     counts : (G, 2) array
-        Irrelevant and relevant units of each group: single objects, since linked ones cannot be
-        irrelevant.
+        Irrelevant and relevant objects of each group.
     prior : (G, 3) array
         Beta parameters e and f of the probability, and 1; or a known probability of being relevant,
         its complement, and 0.
@@ -47,7 +46,10 @@ def new_relevance(group: NDArray[np.int64]) -> Relevance:
 
 @inlined
 def flag_weight(relevance, unit, relevant):
-    """Log odds of being irrelevant, given the flags of the others (`relevant` is its own)."""
+    """Log odds of being irrelevant, given the flags of the others (`relevant` is its own).
+
+    For a unit of a single object: linked ones cannot be irrelevant.
+    """
     group = relevance.group[unit]
     prior = relevance.prior[group]
     e, f, learned = prior[0], prior[1], prior[2]

@@ -143,7 +143,7 @@ def place(partition, labels):
         partition.label[unit] = label
         group = relevance.group[unit]
         if group >= 0:
-            relevance.counts[group, int(label >= 0)] += 1.0
+            relevance.counts[group, int(label >= 0)] += partition.size[unit]
         if label < 0:
             partition.slot[unit] = 0
             continue
@@ -252,8 +252,8 @@ def reassign(partition, terms, unit, label):
         partition.held[target] += 1
     if (old < 0) != (label < 0):
         counts = partition.relevance.counts[partition.relevance.group[unit]]
-        counts[int(old >= 0)] -= 1.0
-        counts[int(label >= 0)] += 1.0
+        counts[int(old >= 0)] -= size
+        counts[int(label >= 0)] += size
     if old < 0:
         return
     partition.counts[old] -= size

@@ -6,8 +6,8 @@ clusters weighted by their sizes), a pair of domains with J clusters in K common
 
 .. math:: -\tfrac12 J K \log(1 - \rho^2),
 
-the profile likelihood of means that deviate from a common shape by an unknown amount; all
-domains together score :math:`\sum_j \log \Gamma(N_j + 1)` for the sizes :math:`N_j` of matched clusters,
+the profile likelihood of means that deviate from a common shape by an unknown amount; all domains
+together score :math:`\sum_j \log \Gamma(N_j + 1)` for the sizes :math:`N_j` of matched clusters,
 which is what shared proportions say.
 """
 

@@ -96,28 +96,13 @@ class ClusterGibbs(PartitionStep):
             if not c.finite
         ]
         stats = {
-            "log_joint": collapsed.log_joint() + self._log_prior(point),
+            "log_joint": collapsed.log_joint() + collapsed.log_projection_prior(point),
             "n_occupied": int(occupied.sum()),
             "filled": max(truncated, default=0.0),
             "moved": moved / (self.n_sweeps * collapsed.n_objects),
             "swap_accepted": accepted / max(proposed, 1),
         }
         return new, [stats]
-
-    def _log_prior(self, point) -> float:
-        """Log density of the projections that have a normal prior, so that modes compare."""
-        total = 0.0
-        for features, points in zip(
-            self.part.features, self._collapsed.feature_points, strict=True
-        ):
-            if features is None or points is None or not features.plain:
-                continue
-            for domain, w in zip(features.domains, points.projections(point), strict=True):
-                if domain.update == "normal":
-                    mean, precision = features.projection_prior(domain, point)
-                    squares = precision * (w - mean) ** 2
-                    total += 0.5 * float((np.log(precision / (2.0 * np.pi)) - squares).sum())
-        return total
 
     def _start(self, labels):
         """Disperse a start that says nothing."""

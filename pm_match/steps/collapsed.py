@@ -28,6 +28,10 @@ class Collapsed:
     ----------
     model : pymc.Model
     component : Component
+    grouped : list of Units, optional
+        What moves together in every clustering. Default: the objects that are linked.
+    like : Collapsed, optional
+        A state of the same component, whose access to points is shared.
 
     Attributes
     ----------
@@ -39,10 +43,17 @@ class Collapsed:
     relations : list of BlockEvidence
     """
 
-    def __init__(self, model: Model, component: Component):
+    def __init__(
+        self,
+        model: Model,
+        component: Component,
+        grouped: list[Units] | None = None,
+        like: "Collapsed | None" = None,
+    ):
+        self.model = model
         self.component = component
         clusterings = component.clusterings
-        self.units = [units(c.n_objects, c.links) for c in clusterings]
+        self.units = grouped or [units(c.n_objects, c.links) for c in clusterings]
         self.board = Board(self.units, [c.truncation for c in clusterings])
         groups = [_groups(c, u) for c, u in zip(clusterings, self.units, strict=True)]
         self.partitions = [
@@ -76,11 +87,15 @@ class Collapsed:
             for relation in component.relations
         ]
         self.terms = [self._terms(number) for number in range(len(clusterings))]
+        self.priors: list = [None for _ in clusterings]
+        self.views: list[View | None] = [None for _ in clusterings]
+        if like is not None:
+            self.points, self.feature_points = like.points, like.feature_points
+            self._relation_points = like._relation_points
+            return
         self.points = [ClusteringPoints(model, c) for c in clusterings]
         self.feature_points = [FeaturesPoints(model, f) if f else None for f in component.features]
         self._relation_points = [RelationPoints(model, r) for r in component.relations]
-        self._priors: list = [None for _ in clusterings]
-        self.views: list[View | None] = [None for _ in clusterings]
 
     @classmethod
     def of(cls, model: Model, component: Component) -> "Collapsed":
@@ -88,6 +103,10 @@ class Collapsed:
         if "collapsed" not in component.workspace:
             component.workspace["collapsed"] = cls(model, component)
         return component.workspace["collapsed"]
+
+    def regrouped(self, grouped: list[Units]) -> "Collapsed":
+        """Return another state of the component, whose units are others: whole clusters, say."""
+        return Collapsed(self.model, self.component, grouped, like=self)
 
     def _terms(self, number: int) -> tuple:
         evidence = self.features[number]
@@ -214,7 +233,7 @@ class Collapsed:
     def load_priors(self, point) -> None:
         """Bring the priors of weights, flags and blocks to a point."""
         for number, clustering in enumerate(self.component.clusterings):
-            self._priors[number] = clustering.prior(point)
+            self.priors[number] = clustering.prior(point)
             if clustering.probabilities:
                 self.partitions[number].relevance.prior[:] = clustering.relevance_prior(point)
         for evidence, relation in zip(self.relations, self.component.relations, strict=True):
@@ -225,7 +244,7 @@ class Collapsed:
     def sweep(self, rng: np.random.Generator) -> int:
         """Sweep once over all units of all clusterings; return how many objects moved."""
         moved = 0
-        for partition, terms, prior in zip(self.partitions, self.terms, self._priors, strict=True):
+        for partition, terms, prior in zip(self.partitions, self.terms, self.priors, strict=True):
             moved += sweep(rng, *prior, partition, terms)
         return moved
 
@@ -233,7 +252,7 @@ class Collapsed:
         """Propose label swaps in all clusterings; return how many were accepted and proposed."""
         accepted, proposed = 0, 0
         for partition, prior, renamed in zip(
-            self.partitions, self._priors, self._renamed, strict=True
+            self.partitions, self.priors, self._renamed, strict=True
         ):
             found = rename(rng, *prior, partition, renamed, len(renamed))
             accepted, proposed = accepted + found[0], proposed + found[1]
@@ -242,11 +261,31 @@ class Collapsed:
     def log_joint(self) -> float:
         """Log p(data, assignments, relevance), all else integrated out."""
         total = 0.0
-        for partition, terms, prior in zip(self.partitions, self.terms, self._priors, strict=True):
+        for partition, terms, prior in zip(self.partitions, self.terms, self.priors, strict=True):
             total += log_joint(*prior, partition, terms)
         return total
 
+    def log_projection_prior(self, point) -> float:
+        """Log density of the projections that have a normal prior, so that modes compare."""
+        total = 0.0
+        for features, points in zip(self.component.features, self.feature_points, strict=True):
+            if features is None or points is None or not features.plain:
+                continue
+            for domain, w in zip(features.domains, points.projections(point), strict=True):
+                if domain.update == "normal":
+                    mean, precision = features.projection_prior(domain, point)
+                    squares = precision * (w - mean) ** 2
+                    total += 0.5 * float((np.log(precision / (2.0 * np.pi)) - squares).sum())
+        return total
+
     # -- out --------------------------------------------------------------------------------------
+
+    def found(self) -> list[np.ndarray]:
+        """Return the present labels of the objects of every clustering, -1 for irrelevant ones."""
+        return [
+            partition.label[own.of_object]
+            for partition, own in zip(self.partitions, self.units, strict=True)
+        ]
 
     def draw(self, rng: np.random.Generator, point, new, features: bool = True) -> None:
         """Draw all that was integrated out from its exact conditional, and write it to `new`.
@@ -254,11 +293,9 @@ class Collapsed:
         What belongs to feature vectors may be left as it is: given the assignments, it does not
         depend on the rest.
         """
-        labels = [
-            partition.label[own.of_object]
-            for partition, own in zip(self.partitions, self.units, strict=True)
-        ]
-        for partition, points, label in zip(self.partitions, self.points, labels, strict=True):
+        for partition, points, label in zip(
+            self.partitions, self.points, self.found(), strict=True
+        ):
             points.draw(rng, point, new, label, partition.counts, partition.relevance.counts)
         for number, evidence in enumerate(self.features):
             own = self.feature_points[number]

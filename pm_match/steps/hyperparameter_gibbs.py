@@ -14,6 +14,10 @@ from pm_match.structure import Component, Structure
 from pm_match.structure.ancestry import Ancestry
 from pm_match.structure.functions import log_prior_function, prior_draw_function
 
+# How far a climb looks at a time, and how closely: where a log density is flat to 1e-5 or so.
+_FAR = 3.0
+_CLOSE = 0.003
+
 
 class HyperparameterGibbs(PartitionStep):
     r"""Draw hyperparameters with all that their priors are of integrated out.
@@ -133,6 +137,40 @@ class HyperparameterGibbs(PartitionStep):
         collapsed.load_priors(new)
         collapsed.draw(self.rng, new, new, features=False)
         return new, [{}]
+
+    def log_prior(self, point) -> float:
+        """Log density of the hyperparameters, on the scale that is sampled."""
+        return sum(self._log_prior[name](point) for name in self._names)
+
+    def climb(self, point: PointType) -> PointType:
+        """Climb their posterior in each hyperparameter in turn; the point given is left as it is.
+
+        What is integrated out stays as it was.
+        """
+        # SciPy's optimisers are slow to import: not before they are needed.
+        from scipy.optimize import minimize_scalar
+
+        collapsed = self._collapsed
+        collapsed.load(point, collapsed.labels(point), features=False)
+        new = dict(point)
+        for name in self._names:
+            key = self._value_names[name]
+            start = float(new[key])
+
+            def depth(x, name=name, key=key) -> float:
+                new[key] = np.asarray(x, new[key].dtype)
+                return -self._log_posterior(name, new)
+
+            before = depth(start)
+            found = minimize_scalar(
+                depth,
+                bounds=(start - _FAR, start + _FAR),
+                method="bounded",
+                options={"xatol": _CLOSE},
+            )
+            depth(float(found.x) if found.fun < before else start)
+        collapsed.load_priors(new)
+        return new
 
     def _log_likelihood(self, name: str, point) -> float:
         """Collapsed log joint at a point, as far as it depends on the hyperparameter."""

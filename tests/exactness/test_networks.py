@@ -321,7 +321,7 @@ def test_neither_data_set_alone_finds_the_clusters_and_both_together_do():
 
 
 def _start(model, seed):
-    (start,) = pmm.initial_points(model, chains=1, random_seed=seed)
+    (start,) = pmm.initial_points(model, chains=1, random_seed=seed, init="dispersed")
     return {name: value for name, value in start.items() if name in model.initial_point(0)}
 
 

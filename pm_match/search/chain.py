@@ -1,0 +1,182 @@
+"""A chain driven by hand: what every search starts from, moves, and compares."""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from pymc.step_methods.compound import BlockedStep
+
+from pm_match.partition.units import Units
+from pm_match.steps import ClusterGibbs, HyperparameterGibbs, ProjectionMAP
+from pm_match.steps.collapsed import Collapsed
+from pm_match.structure import Component, read
+
+
+class Chain:
+    """The steps of a model, driven by hand from a point.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    steps : sequence of BlockedStep
+        From `pm_match.steps`. What none of them draws stays as it is in the point.
+    point : mapping of str to array
+        Value variables, as `model.initial_point()` gives them.
+    rng : numpy.random.Generator
+
+    Attributes
+    ----------
+    point : dict of str to array
+        The present point: always a new one, never written to.
+    components : tuple of Component
+    rng : numpy.random.Generator
+        For whatever a search draws besides the steps.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        steps: Sequence[BlockedStep],
+        point: Mapping[str, NDArray],
+        rng: np.random.Generator,
+    ):
+        self.model = model
+        self.steps = list(steps)
+        self.point = dict(point)
+        self.components: tuple[Component, ...] = read(model).components
+        *own, self.rng = rng.spawn(len(self.steps) + 1)
+        for step, generator in zip(self.steps, own, strict=True):
+            step.setup_chain(generator, 0, 0)
+
+    def run(self, n: int, number: int | None = None, *, n_sweeps: int = 1, fit: bool = False):
+        """Take `n` iterations of the steps in turn.
+
+        Parameters
+        ----------
+        n : int
+        number : int, optional
+            The component to run. Default: all of them.
+        n_sweeps : int, default 1
+            Sweeps over the clusters in an iteration.
+        fit : bool, default False
+            Whether projections that are maximised are so to the end, rather than gradually.
+        """
+        steps = self.steps_of(number)
+        for step in steps:
+            if isinstance(step, ProjectionMAP):
+                step.n_gradual = 0 if fit else sys.maxsize
+        given = {id(s): s.n_sweeps for s in steps if isinstance(s, ClusterGibbs)}
+        try:
+            for step in steps:
+                if isinstance(step, ClusterGibbs):
+                    step.n_sweeps = n_sweeps
+            for _ in range(n):
+                for step in steps:
+                    self.point, _ = step.step(self.point)
+        finally:
+            for step in steps:
+                if isinstance(step, ClusterGibbs):
+                    step.n_sweeps = given[id(step)]
+
+    def steps_of(self, number: int | None = None) -> list[BlockedStep]:
+        """Return the steps that serve a component, or all of ours."""
+        if number is None:
+            return self.steps
+        component = self.components[number]
+        parts = [component, *(f for f in component.features if f is not None)]
+        return [s for s in self.steps if any(getattr(s, "part", None) is p for p in parts)]
+
+    def collapsed(self, number: int) -> Collapsed:
+        """Return the collapsed state of a component, which its steps share, at whatever point."""
+        return Collapsed.of(self.model, self.components[number])
+
+    def loaded(self, number: int, grouped: list[Units] | None = None) -> Collapsed:
+        """Return the collapsed state at the chain's point, on request with other units."""
+        state = self.collapsed(number)
+        labels = state.labels(self.point)
+        if grouped is not None:
+            state = state.regrouped(grouped)
+        state.load(self.point, labels)
+        return state
+
+    def labels(self, number: int) -> list[NDArray[np.int64]]:
+        """Read the labels (N,) of every clustering of a component, -1 for irrelevant objects."""
+        return self.collapsed(number).labels(self.point)
+
+    def place(self, number: int, labels: Sequence[NDArray]) -> None:
+        """Put labels (N,), -1 for irrelevant objects, of every clustering into the point.
+
+        What is integrated out given the labels stays as it is until the next step draws it.
+
+        Raises
+        ------
+        ValueError
+            If a label is not a cluster's, or an object is irrelevant that cannot be.
+        """
+        new = dict(self.point)
+        state = self.collapsed(number)
+        for points, clustering, label in zip(
+            state.points, self.components[number].clusterings, labels, strict=True
+        ):
+            label = np.asarray(label)
+            if label.shape != (clustering.n_objects,):
+                raise ValueError(
+                    f"labels of {clustering.title!r}: expected one for each of "
+                    f"{clustering.n_objects} objects, found shape {label.shape}."
+                )
+            if label.min() < -1 or label.max() >= clustering.truncation:
+                raise ValueError(
+                    f"labels of {clustering.title!r} must be in -1 ... "
+                    f"{clustering.truncation - 1}, found {label.min()} to {label.max()}."
+                )
+            for assignment, own in zip(
+                clustering.assignments, np.split(label, clustering.ends), strict=True
+            ):
+                if assignment.relevance:
+                    points.write(new, {assignment.relevance: own >= 0})
+                elif own.min() < 0:
+                    raise ValueError(
+                        f"{assignment.name!r}: all its objects are relevant, found a label of -1."
+                    )
+                # An irrelevant object has a cluster, which says nothing.
+                points.write(new, {assignment.name: np.maximum(own, 0)})
+        self.point = new
+
+    def settle(self, number: int | None = None) -> None:
+        """Draw what is integrated out given the present labels from its exact conditional."""
+        for n in range(len(self.components)) if number is None else [number]:
+            state = self.loaded(n)
+            new = dict(self.point)
+            state.draw(self.rng, self.point, new)
+            self.point = new
+
+    def climb_hyperparameters(self, number: int) -> None:
+        """Climb the log joint in the hyperparameters of a component."""
+        for step in self.steps_of(number):
+            if isinstance(step, HyperparameterGibbs):
+                self.point = step.climb(self.point)
+
+    def log_joint(self, number: int | None = None) -> float:
+        """Log of what modes are compared by.
+
+        The collapsed log joint of data, assignments and relevance, with the log density of the
+        hyperparameters that our steps draw, on the scale that is sampled, and of projections that
+        have a normal prior.
+        """
+        total = 0.0
+        for n in range(len(self.components)) if number is None else [number]:
+            state = self.loaded(n)
+            total += state.log_joint() + state.log_projection_prior(self.point)
+            for step in self.steps_of(n):
+                if isinstance(step, HyperparameterGibbs):
+                    total += step.log_prior(self.point)
+        return total
+
+    def n_occupied(self) -> int:
+        """Count the clusters that hold an object, of all components."""
+        found = 0
+        for number in range(len(self.components)):
+            found += sum(len(np.unique(own[own >= 0])) for own in self.labels(number))
+        return found

@@ -1,0 +1,177 @@
+"""Moves of whole clusters, for evidence of any kind, scored exactly on the collapsed log joint."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.partition.climb import climb, climb_merges, climb_pairs
+from pm_match.partition.label_swap import climb_names
+from pm_match.partition.stick_breaking import log_prior
+from pm_match.search.chain import Chain
+from pm_match.search.groups import Groups, groups, kinds_of_objects
+from pm_match.steps.collapsed import Collapsed
+
+# Rises below this are rounding, or not worth another round.
+LEAST = 1e-6
+_MOST_ROUNDS = 20
+# Sweeps after a cluster was taken apart, for the objects around it to follow.
+_SETTLING = 8
+
+
+def groups_of(chain: Chain, number: int, labels=None) -> list[Groups]:
+    """Group the objects of every clustering of a component at the chain's labels."""
+    state = chain.collapsed(number)
+    labels = chain.labels(number) if labels is None else labels
+    return [
+        groups(kinds_of_objects(clustering, linked), own)
+        for clustering, linked, own in zip(
+            chain.components[number].clusterings, state.units, labels, strict=True
+        )
+    ]
+
+
+def coarse_climb(chain: Chain, number: int) -> float:
+    """Climb by moves of whole clusters, until none is worth making.
+
+    The objects of a data set in a cluster take another label, free or in use, exchange labels with
+    those in another cluster, or become irrelevant, or relevant, as one; and clusters are merged in
+    all data sets at once.
+
+    Returns
+    -------
+    float
+        What the log joint rose by. The chain's point has the new labels.
+    """
+    grouped = groups_of(chain, number)
+    state = chain.loaded(number, [g.units for g in grouped])
+    total, pairs = 0.0, [g.pairs() for g in grouped]
+    for _ in range(_MOST_ROUNDS):
+        rise = 0.0
+        for partition, terms, prior, own in zip(
+            state.partitions, state.terms, state.priors, pairs, strict=True
+        ):
+            rise += climb(*prior, partition, terms, LEAST)
+            rise += climb_pairs(*prior, partition, terms, own, LEAST)
+            moved = np.zeros(len(partition.label), np.int64)
+            rise += climb_merges(*prior, partition, terms, moved, LEAST)
+        total += rise
+        if rise <= LEAST:
+            break
+    labels = state.found()
+    for n, prior in enumerate(state.priors):
+        labels[n], rise = renamed(prior, labels[n], len(state.partitions[n].counts))
+        total += rise
+    chain.place(number, labels)
+    return total
+
+
+def climb_objects(chain: Chain, number: int, n: int = 5) -> float:
+    """Climb by moves of single objects (iterated conditional modes), at most `n` sweeps."""
+    state = chain.loaded(number)
+    total = ascend(state, n)
+    chain.place(number, state.found())
+    return total
+
+
+def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
+    """Take clusters apart at random, `n` times, and keep what settles higher than it was.
+
+    The objects of one data set leave a cluster together for a free label, or a random half of the
+    cluster does. What single moves cannot undo, two clusters of different data sets that have
+    become one and have drawn others along, so gets a second chance.
+
+    Returns
+    -------
+    float
+        What the log joint rose by. The chain's point has the new labels.
+    """
+    state = chain.loaded(number)
+    kinds = [
+        kinds_of_objects(clustering, linked)
+        for clustering, linked in zip(
+            chain.components[number].clusterings, state.units, strict=True
+        )
+    ]
+    ascend(state)
+    best, highest = state.found(), state.log_joint()
+    before = highest
+    for _ in range(n):
+        labels = [own.copy() for own in best]
+        c = int(rng.integers(len(labels)))
+        if not _take_apart(
+            rng, labels[c], kinds[c], state.units[c], len(state.partitions[c].counts)
+        ):
+            continue
+        state.load(chain.point, labels)
+        for _ in range(_SETTLING):
+            state.sweep(rng)
+        ascend(state)
+        found = state.log_joint()
+        if found > highest + LEAST:
+            best, highest = state.found(), found
+    chain.place(number, best)
+    return highest - before
+
+
+def _take_apart(rng: np.random.Generator, labels, kinds, linked, truncation: int) -> bool:
+    """Move a part of a cluster to a free label; return whether there are both."""
+    used = np.unique(labels[labels >= 0])
+    free = np.setdiff1d(np.arange(truncation), used)
+    if not len(used) or not len(free):
+        return False
+    inside = labels == rng.choice(used)
+    present = np.unique(kinds[inside])
+    if len(present) > 1 and rng.random() < 0.5:
+        leaving = inside & (kinds == rng.choice(present))
+    else:
+        leaving = inside & (rng.random(len(linked.size)) < 0.5)[linked.of_object]
+    labels[leaving] = free[0]
+    return True
+
+
+def ascend(state: Collapsed, n: int = 5) -> float:
+    """Climb by moves of single objects (iterated conditional modes), at most `n` sweeps."""
+    total = 0.0
+    for _ in range(n):
+        rise = 0.0
+        for partition, terms, prior in zip(
+            state.partitions, state.terms, state.priors, strict=True
+        ):
+            rise += climb(*prior, partition, terms, LEAST)
+        total += rise
+        if rise <= LEAST:
+            break
+    return total
+
+
+def polish(chain: Chain, number: int, n: int = 3) -> None:
+    """Bring labels and hyperparameters to the top of their mode; draw the rest given them."""
+    for _ in range(n):
+        rise = climb_objects(chain, number) + coarse_climb(chain, number)
+        chain.climb_hyperparameters(number)
+        if rise <= LEAST:
+            break
+    chain.settle(number)
+
+
+def renamed(
+    prior: tuple[NDArray, NDArray], labels: NDArray[np.int64], truncation: int
+) -> tuple[NDArray[np.int64], float]:
+    """Give clusters the names that their prior likes best, as far as exchanges of two lead.
+
+    Returns
+    -------
+    labels : (N,) array
+    rise : float
+        What the log prior rose by.
+    """
+    counts = np.bincount(labels[labels >= 0], minlength=truncation)
+    before = log_prior(*prior, counts)
+    # Broken sticks shrink on average, so that sizes in order are a good start.
+    order = np.argsort(-counts, kind="stable")
+    if log_prior(*prior, counts[order]) <= before:
+        order = np.arange(truncation)
+    counts = counts[order]
+    climb_names(*prior, counts, order, LEAST)
+    name = np.empty(truncation, np.int64)
+    name[order] = np.arange(truncation)
+    return np.where(labels >= 0, name[labels], -1), log_prior(*prior, counts) - before

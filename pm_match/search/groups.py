@@ -1,0 +1,67 @@
+"""Groups: the objects of one data set in one cluster, which a search moves as one."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.partition.units import Units
+from pm_match.structure import Clustering
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The groups of a clustering's objects, at some labels.
+
+    Objects that are linked across assignments are in groups of their own, one a cluster, so that
+    no move of a group breaks a link, and the clusters' other objects are free to move.
+
+    Attributes
+    ----------
+    units : Units
+        The groups, as units that move together.
+    label : (G,) integer array
+        -1 for a group of irrelevant objects.
+    kind : (G,) integer array
+        Which assignments the objects are of: groups of one kind never share a label.
+    """
+
+    units: Units
+    label: NDArray[np.int64]
+    kind: NDArray[np.int64]
+
+    def pairs(self) -> NDArray[np.int64]:
+        """Pairs (P, 2) of groups of one kind."""
+        first, second = np.triu_indices(len(self.kind), 1)
+        same = self.kind[first] == self.kind[second]
+        return np.stack([first[same], second[same]], axis=1)
+
+
+def kinds_of_objects(clustering: Clustering, linked: Units) -> NDArray[np.int64]:
+    """Number the sets of assignments that the objects moving together are of, shape (N,).
+
+    Objects of one assignment alone have its number; sets of several come after.
+    """
+    sizes = [a.n_objects for a in clustering.assignments]
+    assignment = np.repeat(np.arange(len(sizes)), sizes)
+    touched = np.zeros((len(linked.size), len(sizes)), bool)
+    touched[linked.of_object, assignment] = True
+    several = touched.sum(axis=1) > 1
+    kind = np.argmax(touched, axis=1)
+    if several.any():
+        sets = np.unique(touched[several], axis=0, return_inverse=True)[1].ravel()
+        kind[several] = len(sizes) + sets
+    return kind[linked.of_object]
+
+
+def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> Groups:
+    """Group objects by kind and label (N,)."""
+    width = int(labels.max(initial=0)) + 2
+    _, first, of_object, size = np.unique(
+        kind_of_object * width + labels + 1,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+    )
+    grouped = Units(of_object.ravel().astype(np.int64), size.astype(np.int64), first)
+    return Groups(grouped, labels[first], kind_of_object[first])

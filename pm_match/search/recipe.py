@@ -1,0 +1,61 @@
+"""Which search a component gets, and one search of a whole model."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from pymc.step_methods.compound import BlockedStep
+
+from pm_match.search import networks
+from pm_match.search.chain import Chain
+from pm_match.search.coarse import coarse_climb, shake
+from pm_match.structure import Component
+
+# A search of a component of a chain: it leaves the chain's point at a mode.
+Recipe = Callable[[Chain, int, np.random.Generator], object]
+
+_ITERATIONS = 100
+_ROUNDS = 4
+_SHAKES = 10
+
+
+def searched(
+    model: Model,
+    steps: Sequence[BlockedStep],
+    point: Mapping[str, NDArray],
+    rng: np.random.Generator,
+) -> Chain:
+    """Search every component of a model once; return the chain at the modes that were found."""
+    chain = Chain(model, steps, point, rng)
+    for number, component in enumerate(chain.components):
+        recipe(component)(chain, number, chain.rng)
+    return chain
+
+
+def recipe(component: Component) -> Recipe:
+    """Choose the search for what is observed of a component's objects."""
+    features = any(own is not None for own in component.features)
+    if component.relations:
+        return several_kinds if features else networks.search
+    if features and find_spec("pm_match.search.features") is not None:
+        return import_module("pm_match.search.features").search
+    return plain
+
+
+def plain(chain: Chain, number: int, rng: np.random.Generator) -> None:
+    """Run the steps from where the chain is."""
+    chain.run(_ITERATIONS, number)
+
+
+def several_kinds(chain: Chain, number: int, rng: np.random.Generator) -> None:
+    """Search for a matching by evidence of several kinds: sweeps, and moves of whole clusters."""
+    for _ in range(_ROUNDS):
+        chain.run(_ITERATIONS // _ROUNDS, number)
+        coarse_climb(chain, number)
+    shake(chain, number, rng, _SHAKES)
+    chain.run(_ITERATIONS // _ROUNDS, number, fit=True)
+    coarse_climb(chain, number)
+    chain.settle(number)
