@@ -78,24 +78,24 @@ def projected_clusters(
     projection : {"map", "normal", "isometric"}, default "map"
         Whether projections are flat and found by MAP sub-steps (the paper's stochastic EM), or
         normal and sampled (standard normal, or times a scale of the domain where the noise is its
-        own); or semi-orthogonal times a scale of the domain, and sampled, so that distances between
+        own, log-normal with median :math:`u_d`); or semi-orthogonal times such a scale, and sampled, so that distances between
         clusters agree across domains, which is what tells a matching from the others. The last two
         are for all that follows.
     intercept : bool, default False
         Whether every domain has an intercept :math:`a_d`, normal around the columns' means with
-        standard deviation :math:`2 u_d`.
+        standard deviation :math:`u_d`.
     noise : {"shared", "own"}, optional
         Whether one precision is shared by all noise, and scales the latent vectors, as in the
         paper; or every domain has its own noise. Default: "own" if any option needs it.
     within : {"isotropic", "full"} or int, default "isotropic"
         How objects of a domain vary around their cluster: by a standard deviation, half normal with
-        scale :math:`u_d`; by a covariance, whose inverse is Wishart with M + 2 degrees of freedom
-        and mean :math:`4 u_d^{-2} I`; or by that many private factors besides the standard
+        scale :math:`u_d`; by a covariance, inverse Wishart with M + 4 degrees of freedom and mean
+        :math:`u_d^2 I / 4`; or by that many private factors besides the standard
         deviation, :math:`V_d V_d^\top + \sigma_d^2 I` with normal entries.
     deviations : bool, default False
         Whether the means of clusters deviate in each domain from what their latent vectors say, by
-        :math:`e_{dj}`, whose standard deviation :math:`\kappa_d` is half normal with scale
-        :math:`u_d / 2`. Without them a matching is judged as if real clusters were projections of
+        :math:`e_{dj}`, whose standard deviation :math:`\kappa_d` is log-normal with median
+        :math:`u_d / 5`. Without them a matching is judged as if real clusters were projections of
         the same points exactly.
     relevance : bool, default False
         Whether objects may belong to no cluster: these are normal around the intercept (or zero),
@@ -189,10 +189,10 @@ def projected_clusters(
             origin: Any = np.float64(0.0)
             if intercept:
                 middle = np.nanmean(np.ma.filled(table.values, np.nan), axis=0)
-                origin = pm.Normal(f"intercept_{name}", middle, 2.0 * unit, dims=features)
+                origin = pm.Normal(f"intercept_{name}", middle, unit, dims=features)
                 centre = centre + origin
             if deviations:
-                spread = pm.HalfNormal(f"spread_{name}", 0.5 * unit)
+                spread = pm.LogNormal(f"spread_{name}", np.log(0.2 * unit), 1.0)
                 centre = centre + pm.Normal(
                     f"deviation_{name}", 0.0, spread, dims=("cluster", features)
                 )
@@ -281,7 +281,7 @@ def _projection(name, kind, own, unit, columns, n_features, n_factors) -> Any:
     if kind == "map":
         return pm.Flat(f"projection_{name}", dims=dims)
     if kind == "isometric":
-        scale = pm.HalfNormal(f"scale_{name}", 2.0 * unit)
+        scale = pm.LogNormal(f"scale_{name}", np.log(unit), 1.0)
         raw = pm.Normal(
             f"orientation_{name}",
             0.0,
@@ -292,7 +292,7 @@ def _projection(name, kind, own, unit, columns, n_features, n_factors) -> Any:
         )
         return pm.Deterministic(f"projection_{name}", scale * semi_orthogonal(raw), dims=dims)
     if own:
-        width = pm.HalfNormal(f"scale_{name}", 2.0 * unit)
+        width = pm.LogNormal(f"scale_{name}", np.log(unit), 1.0)
         if columns is not None:
             width = width * columns**-0.5
         return pm.Normal(f"projection_{name}", 0.0, width, dims=dims)
@@ -310,9 +310,9 @@ def _observe(name, mean, within, unit, flag, values, dims) -> None:
         )
     n_features = values.shape[1]
     if within == "full":
-        # The mean of a Wishart variable is nu V.
-        nu = n_features + 2
-        scale_matrix = np.eye(n_features) * (4.0 / (nu * unit**2))
+        # The covariance is then inverse Wishart, with a mean of a quarter of the squared unit.
+        nu = n_features + 4
+        scale_matrix = np.eye(n_features) / (0.75 * unit**2)
         precision = pm.Wishart(f"within_{name}", nu=nu, V=scale_matrix)
         pm.MvNormal(name, mu=mean, tau=precision, observed=values, dims=dims)
         return

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.step_methods.compound import BlockedStep
 
-from pm_match.search import networks
+from pm_match.search import networks, tables
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import coarse_climb, shake
 from pm_match.structure import Component
@@ -40,6 +40,8 @@ def recipe(component: Component) -> Recipe:
     features = any(own is not None for own in component.features)
     if component.relations:
         return several_kinds if features else networks.search
+    if any(own is not None and not own.plain for own in component.features):
+        return tables.search
     if features and find_spec("pm_match.search.features") is not None:
         return import_module("pm_match.search.features").search
     return plain
