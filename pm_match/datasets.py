@@ -27,6 +27,7 @@ __all__ = [
     "SyntheticNetworks",
     "images",
     "iris",
+    "load_glass",
     "load_help_networks",
     "load_movielens_networks",
     "load_newsgroups_halves",
@@ -35,6 +36,7 @@ __all__ = [
     "synthetic",
     "synthetic_networks",
     "true_labels",
+    "wine",
 ]
 
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
@@ -656,6 +658,64 @@ def iris(random_seed: int | np.random.Generator | None = 0) -> dict[str, xr.Data
     bunch = _sklearn_datasets().load_iris()
     table = pd.DataFrame(bunch.data, columns=bunch.feature_names)
     return split_features(table, bunch.target, random_seed)
+
+
+def wine(random_seed: int | np.random.Generator | None = 0) -> dict[str, xr.DataArray]:
+    """Load the Wine data, the thirteen features split at random into domains of seven and six.
+
+    The features are in units of their own, from hundredths to thousands: standardise them.
+
+    Parameters
+    ----------
+    random_seed : int, Generator or None
+        Which features go where.
+
+    Returns
+    -------
+    dict of str to DataArray, shapes (178, 7) and (178, 6)
+        With the cultivar (0, 1, 2) as coordinate ``"label"``.
+
+    Raises
+    ------
+    ImportError
+        If scikit-learn is not installed.
+    """
+    bunch = _sklearn_datasets().load_wine()
+    table = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+    return split_features(table, bunch.target, random_seed)
+
+
+def load_glass(
+    folder: str | Path, random_seed: int | np.random.Generator | None = 0
+) -> dict[str, xr.DataArray]:
+    """Load the Glass Identification data, the nine features split into domains of five and four.
+
+    The refractive index and eight elements' shares of the weight, in very different ranges:
+    standardise them.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Holds ``glass.npz``: ``X`` (214 pieces of glass by nine features), ``y`` (the type of glass:
+        1, 2, 3, 5, 6 or 7) and ``columns`` (the features' names).
+    random_seed : int, Generator or None
+        Which features go where.
+
+    Returns
+    -------
+    dict of str to DataArray, shapes (214, 5) and (214, 4)
+        With the type of glass as coordinate ``"label"``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has no such file.
+    ValueError
+        If the file lacks an array.
+    """
+    file = _arrays(folder, "glass.npz", ["X", "y", "columns"], [])
+    table = pd.DataFrame(file["X"], columns=file["columns"])
+    return split_features(table, file["y"], random_seed)
 
 
 def true_labels(domains: Mapping[str, xr.DataArray]) -> dict[str, np.ndarray]:

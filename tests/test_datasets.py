@@ -156,6 +156,52 @@ def test_iris():
     as_domains(domains)
 
 
+def test_wine():
+    bunch = pytest.importorskip("sklearn.datasets").load_wine()
+    domains = datasets.wine(4)
+    assert {name: table.shape for name, table in domains.items()} == {"a": (178, 7), "b": (178, 6)}
+    joined = {}
+    for name, table in domains.items():
+        np.testing.assert_array_equal(table["label"], bunch.target)
+        columns = table[f"{name}_feature"].to_numpy().tolist()
+        joined |= dict(zip(columns, table.to_numpy().T, strict=True))
+    original = dict(zip(bunch.feature_names, bunch.data.T, strict=True))
+    assert joined.keys() == original.keys()
+    assert all(np.array_equal(joined[name], original[name]) for name in original)
+    again, other = datasets.wine(4), datasets.wine(5)
+    assert all(domains[name].identical(again[name]) for name in domains)
+    assert not domains["a"].equals(other["a"])
+    as_domains(domains)
+
+
+@pytest.fixture
+def glass_folder(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 9)), rng.permutation(np.repeat([1, 2, 7], 4))
+    np.savez(tmp_path / "glass.npz", X=x, y=y, columns=np.array(list("qrstuvwxy")))
+    return tmp_path
+
+
+def test_glass(glass_folder):
+    domains = datasets.load_glass(glass_folder, 2)
+    file = np.load(glass_folder / "glass.npz")
+    assert {name: table.shape for name, table in domains.items()} == {"a": (12, 5), "b": (12, 4)}
+    seen = []
+    for name, table in domains.items():
+        np.testing.assert_array_equal(table["label"], file["y"])
+        columns = table[f"{name}_feature"].to_numpy().tolist()
+        np.testing.assert_array_equal(table, file["X"][:, ["qrstuvwxy".index(c) for c in columns]])
+        seen += columns
+    assert sorted(seen) == list("qrstuvwxy")
+    assert not datasets.load_glass(glass_folder, 3)["a"].equals(domains["a"])
+
+
+def test_glass_needs_its_arrays(tmp_path):
+    np.savez(tmp_path / "glass.npz", X=np.ones((2, 2)), y=[0, 1])
+    with pytest.raises(ValueError, match=r"expected arrays \['columns'\]; found \['X', 'y'\]"):
+        datasets.load_glass(tmp_path)
+
+
 def test_true_labels_must_be_there():
     with pytest.raises(ValueError, match="domain 'a': its table has no coordinate 'label'"):
         datasets.true_labels({"a": pd.DataFrame({"u": [1, 2]})})
@@ -399,7 +445,9 @@ def test_help_networks(folder):
         datasets.load_help_networks(folder, ("en", "en"))
 
 
-@pytest.mark.parametrize("name", ["newsgroups_halves", "movielens_networks", "help_networks"])
+@pytest.mark.parametrize(
+    "name", ["newsgroups_halves", "movielens_networks", "help_networks", "glass"]
+)
 def test_files_must_be_there(tmp_path, name):
     with pytest.raises(FileNotFoundError, match=r"no file '.*\.npz' in the folder .*test_files"):
         getattr(datasets, f"load_{name}")(tmp_path)
@@ -411,6 +459,13 @@ def real_folder():
     if not folder:
         pytest.skip("PM_MATCH_DATA, a folder with the real data sets, is not set")
     return folder
+
+
+def test_real_glass(real_folder):
+    domains = datasets.load_glass(real_folder)
+    assert {table.shape for table in domains.values()} == {(214, 5), (214, 4)}
+    assert set(datasets.true_labels(domains)["b"]) == {1, 2, 3, 5, 6, 7}
+    as_domains(domains)
 
 
 def test_real_newsgroups(real_folder):
