@@ -13,6 +13,7 @@ from pm_match.matching import (
 from pm_match.sampling import initial_points, invariants, register, sample, steps
 from pm_match.search.find_matching import find_matching
 from pm_match.semi_orthogonal import semi_orthogonal
+from pm_match.standardise import standardise
 from pm_match.steps import (
     ClusterGibbs,
     HyperparameterGibbs,
@@ -47,6 +48,7 @@ __all__ = [
     "point_estimate",
     "sample",
     "semi_orthogonal",
+    "standardise",
     "steps",
 ]
 

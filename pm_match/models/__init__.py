@@ -2,5 +2,6 @@
 
 from pm_match.models.projected_clusters import projected_clusters
 from pm_match.models.relational_clusters import relational_clusters
+from pm_match.models.table_clusters import table_clusters
 
-__all__ = ["projected_clusters", "relational_clusters"]
+__all__ = ["projected_clusters", "relational_clusters", "table_clusters"]

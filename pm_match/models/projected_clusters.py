@@ -78,9 +78,9 @@ def projected_clusters(
     projection : {"map", "normal", "isometric"}, default "map"
         Whether projections are flat and found by MAP sub-steps (the paper's stochastic EM), or
         normal and sampled (standard normal, or times a scale of the domain where the noise is its
-        own, log-normal with median :math:`u_d`); or semi-orthogonal times such a scale, and sampled, so that distances between
-        clusters agree across domains, which is what tells a matching from the others. The last two
-        are for all that follows.
+        own, log-normal with median :math:`u_d`); or semi-orthogonal times such a scale, and
+        sampled, so that distances between clusters agree across domains, which is what tells a
+        matching from the others. The last two are for all that follows.
     intercept : bool, default False
         Whether every domain has an intercept :math:`a_d`, normal around the columns' means with
         standard deviation :math:`u_d`.

@@ -1,4 +1,4 @@
-"""The matching of tables whose marginals are rich: clusters alone, shapes matched, the joint judges.
+"""The matching of tables with rich marginals: clusters alone, shapes matched, the joint judges.
 
 Where projections keep distances, and every domain has noise of its own, the clusters of a domain
 are found best on their own, at every number of clusters; matchings of so many clusters are then

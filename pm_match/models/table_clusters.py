@@ -1,0 +1,85 @@
+"""The model to begin with for real tables: shapes and sizes match, everything else may differ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pymc as pm
+
+from pm_match.models.checks import check_count, check_positive
+from pm_match.models.projected_clusters import projected_clusters
+from pm_match.standardise import standardise
+
+__all__ = ["table_clusters"]
+
+# Beyond so many dimensions a shape of a few clusters has no more to say.
+_MOST_FACTORS = 6
+
+
+def table_clusters(
+    domains: Mapping[str, Any],
+    n_clusters: int = 12,
+    *,
+    n_components: int | None = None,
+    concentration: float = 1e-3,
+    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+) -> pm.Model:
+    r"""Declare the model to begin with for real tables.
+
+    The paper's model (`projected_clusters` as it is) lets nothing vary but one noise, and lets
+    projections distort clusters in any way. Real clusters then split, and any matching fits.
+    Here every domain has an intercept and a full covariance within clusters; projections keep
+    distances, from which the means of clusters may deviate; and few clusters are expected:
+
+    .. math::
+
+        x_{dn} \sim N(a_d + c_d Q_d z_{s_{dn}} + e_{d s_{dn}}, \Sigma_d), \quad
+        Q_d^\top Q_d = I, \quad e_{dj} \sim N(0, \kappa_d^2 I)
+
+    It is ``projected_clusters(..., projection="isometric", intercept=True, within="full",
+    deviations=True)`` of standardised tables.
+
+    Parameters
+    ----------
+    domains : mapping
+        From names to tables of objects by features, without missing values. They are standardised
+        (see `standardise`): the model's variables are in the units of standardised features.
+    n_clusters : int, default 12
+        Truncation: the most clusters there can be.
+    n_components : int, optional
+        For features of one kind, such as pixels: keep so many principal components of each table,
+        instead of standardising its columns. About ten do for images of a few clusters.
+    concentration : float, default 0.001
+        :math:`\gamma` of the stick-breaking. Small: with larger ones, clusters that are not normal
+        are split, and small clusters match anything.
+    links : mapping or sequence of mappings, optional
+        Objects known to share a cluster, as in `projected_clusters`.
+
+    Returns
+    -------
+    pymc.Model
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a table, a link or a parameter is not as described.
+
+    Examples
+    --------
+    >>> model = pmm.models.table_clusters({"clinic": frame, "laboratory": other})
+    >>> best = pmm.find_matching(model)
+    """
+    check_count("n_clusters", n_clusters, 2)
+    check_positive("concentration", concentration)
+    tables = standardise(domains, n_components)
+    n_factors = min(_MOST_FACTORS, n_clusters - 1, *(t.shape[1] for t in tables.values()))
+    return projected_clusters(
+        tables,
+        n_factors=n_factors,
+        n_clusters=n_clusters,
+        concentration=concentration,
+        projection="isometric",
+        intercept=True,
+        within="full",
+        deviations=True,
+        links=links,
+    )
