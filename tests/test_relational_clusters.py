@@ -287,7 +287,13 @@ def test_sampling(option):
     data = network_data(kind, options.get("family", "bernoulli"))
     model = relational_clusters(data, **options)
     idata = pmm.sample(
-        draws=5, tune=5, chains=2, cores=1, progressbar=False, random_seed=1, model=model,
+        draws=5,
+        tune=5,
+        chains=2,
+        cores=1,
+        progressbar=False,
+        random_seed=1,
+        model=model,
         init="dispersed",
     )
     posterior = idata["posterior"]
@@ -305,7 +311,13 @@ def test_finds_the_clusters_and_the_irrelevant_objects():
     )
     model = relational_clusters(drawn.networks, n_clusters=9, hyperpriors=False)
     idata = pmm.sample(
-        draws=20, tune=40, chains=2, cores=1, progressbar=False, random_seed=2, model=model,
+        draws=20,
+        tune=40,
+        chains=2,
+        cores=1,
+        progressbar=False,
+        random_seed=2,
+        model=model,
         init="dispersed",
     )
     best = pmm.best_chain(idata)["posterior"]

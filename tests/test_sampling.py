@@ -23,7 +23,9 @@ DISPERSED = {"init": "dispersed"}
 
 def draw(model, seed=1, draws=20, tune=5, **kwargs):
     with model:
-        return pmm.sample(draws, tune=tune, random_seed=seed, **(QUIET | DISPERSED | {"chains": 2} | kwargs))
+        return pmm.sample(
+            draws, tune=tune, random_seed=seed, **(QUIET | DISPERSED | {"chains": 2} | kwargs)
+        )
 
 
 def same(one, other):

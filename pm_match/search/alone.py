@@ -49,10 +49,7 @@ def parts_of(component: Component) -> list[Part]:
     n_parts, part = connected_components(graph, directed=False)
     return [
         Part(
-            [
-                np.flatnonzero(part[offset[c] : offset[c + 1]] == p)
-                for c in range(len(clusterings))
-            ],
+            [np.flatnonzero(part[offset[c] : offset[c + 1]] == p) for c in range(len(clusterings))],
             [
                 [name for name in relation.networks if part[owner[name][0]] == p]
                 for relation in component.relations
@@ -76,7 +73,7 @@ def _owners(component: Component) -> dict[str, list[int]]:
 
 
 def objects_of(component: Component, part: Part) -> list[NDArray[np.int64]]:
-    """Number the objects of a part in every clustering."""
+    """Find the objects of a part in every clustering."""
     found = []
     for clustering, chosen in zip(component.clusterings, part.assignments, strict=True):
         sizes = [a.n_objects for a in clustering.assignments]

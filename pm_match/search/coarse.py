@@ -97,7 +97,9 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
     for _ in range(n):
         labels = [own.copy() for own in best]
         c = int(rng.integers(len(labels)))
-        if not _take_apart(rng, labels[c], kinds[c], state.units[c], len(state.partitions[c].counts)):
+        if not _take_apart(
+            rng, labels[c], kinds[c], state.units[c], len(state.partitions[c].counts)
+        ):
             continue
         state.load(chain.point, labels)
         for _ in range(_SETTLING):

@@ -142,7 +142,7 @@ def _labels(chain: Chain) -> Labels:
 
 
 def _agreement(structure: Structure, labels: list[Labels]) -> NDArray[np.float64]:
-    """Adjusted Rand index of every pair of starts, averaged over the sets of clusters."""
+    """Compute the adjusted Rand index of every pair of starts, averaged over the sets of clusters."""
     found = np.ones((len(labels), len(labels)))
     for i, one in enumerate(labels):
         for j, other in enumerate(labels[:i]):

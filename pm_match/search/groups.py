@@ -38,7 +38,7 @@ class Groups:
 
 
 def kinds_of_objects(clustering: Clustering, linked: Units) -> NDArray[np.int64]:
-    """Number the sets of assignments that the objects moving together are of, shape (N,).
+    """Give every object (N,) the number of the set of assignments that those it moves with are of.
 
     Objects of one assignment alone have its number; sets of several come after.
     """

@@ -12,8 +12,13 @@ from pm_match.search.alone import clusters_alone, objects_of, parts_of
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import groups_of
 from pm_match.structure import read
-from tests.tiny_networks import cluster_step, network_data, network_model, plain_log_joint
-from tests.tiny_networks import random_point
+from tests.tiny_networks import (
+    cluster_step,
+    network_data,
+    network_model,
+    plain_log_joint,
+    random_point,
+)
 
 MODELS = {
     "bipartite": {},
