@@ -23,7 +23,7 @@ TYPES = ("row", "column")
 
 
 def index(data, labels) -> float:
-    """Compute the matching index, averaged over types; `labels` by assignment, -1 for irrelevant objects."""
+    """Compute the matching index, averaged over types, of labels (-1: irrelevant) by name."""
     scores = []
     for number, t in enumerate(TYPES):
         true = {name: data.clusters[name][number] for name in data.networks}
@@ -64,7 +64,7 @@ def run(kind: str, seed: int, starts: int):
         warnings.filterwarnings("ignore", "only one of")
         found = pmm.find_matching(model, starts=starts, random_seed=seed, progressbar=False)
     seconds = time.process_time() - begin
-    best = found["starts"].isel(start=int(found["starts"]["log_joint"].argmax()))
+    best = found["starts"].isel(start=int(found["starts"]["log_joint"].to_numpy().argmax()))
     reached = float(found["sample_stats"]["log_joint"].squeeze())
     score, height = from_truth(data, model, seed)
     labels = {name: best[name].to_numpy() for name in best.data_vars if "cluster_" in str(name)}

@@ -142,7 +142,7 @@ def _labels(chain: Chain) -> Labels:
 
 
 def _agreement(structure: Structure, labels: list[Labels]) -> NDArray[np.float64]:
-    """Compute the adjusted Rand index of every pair of starts, averaged over the sets of clusters."""
+    """Compute how well every two starts agree, on average over the sets of clusters."""
     found = np.ones((len(labels), len(labels)))
     for i, one in enumerate(labels):
         for j, other in enumerate(labels[:i]):

@@ -72,7 +72,7 @@ def test_summaries_take_it(found, tmp_path):
 def test_starts_tell_what_each_found(found):
     starts, posterior = found["starts"], found["posterior"]
     assert starts["log_joint"].dims == ("start",)
-    best = int(starts["log_joint"].argmax())
+    best = int(starts["log_joint"].to_numpy().argmax())
     assert float(starts["log_joint"][best]) == float(found["sample_stats"]["log_joint"].squeeze())
     agreement = starts["agreement"].to_numpy()
     np.testing.assert_array_equal(agreement, agreement.T)
