@@ -63,5 +63,10 @@ def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> Grou
         return_inverse=True,
         return_counts=True,
     )
-    grouped = Units(of_object.ravel().astype(np.int64), size.astype(np.int64), first)
+    # Units are numbered by their first object.
+    order = np.argsort(first)
+    rank = np.empty(len(first), np.int64)
+    rank[order] = np.arange(len(first))
+    first = first[order]
+    grouped = Units(rank[of_object.ravel()], size[order].astype(np.int64), first)
     return Groups(grouped, labels[first], kind_of_object[first])
