@@ -10,7 +10,7 @@ from pm_match.search.coarse import coarse_climb, groups_of, polish, shake
 from pm_match.search.groups import groups, kinds_of_objects
 
 # Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/search_accuracy.py).
-_FIRST_STARTS = 100
+_FIRST_STARTS = 40
 _STARTS = 10
 _ROUNDS = 2
 _SHAKES = 10
