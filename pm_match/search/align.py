@@ -125,12 +125,12 @@ class Sums:
     # -- labels of one kind -----------------------------------------------------------------------
 
     def members(self, mobile: Mobile, labels) -> NDArray[np.int64]:
-        """Number the groups of a kind that are in a cluster, or have no place yet."""
+        """Find the groups of a kind that are in a cluster, or have no place yet."""
         own = self.grouped[mobile.clustering]
         return np.flatnonzero((own.kind == mobile.kind) & (labels[mobile.clustering] != -1))
 
     def values(self, mobile: Mobile, labels) -> NDArray[np.float64]:
-        """What the log joint rises by if groups without a place take labels, shape (G, T).
+        """Compute what the log joint rises by if groups take labels, shape (G, T).
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class Sums:
         return found
 
     def _prior_values(self, c: int, rest, chosen) -> NDArray[np.float64]:
-        """What the prior of a clustering adds to `values`."""
+        """Compute what the prior of a clustering adds to `values`."""
         counts, sizes = self.counts(c, rest), self.grouped[c].units.size[chosen]
         a, b = self.priors[c]
         if self.component.clusterings[c].finite:

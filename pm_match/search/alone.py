@@ -73,7 +73,7 @@ def _owners(component: Component) -> dict[str, list[int]]:
 
 
 def objects_of(component: Component, part: Part) -> list[NDArray[np.int64]]:
-    """Number the objects of a part in every clustering."""
+    """Find the objects of a part in every clustering."""
     found = []
     for clustering, chosen in zip(component.clusterings, part.assignments, strict=True):
         sizes = [a.n_objects for a in clustering.assignments]

@@ -142,7 +142,7 @@ def _labels(chain: Chain) -> Labels:
 
 
 def _agreement(structure: Structure, labels: list[Labels]) -> NDArray[np.float64]:
-    """Adjusted Rand index of every pair of starts, averaged over the sets of clusters."""
+    """Compute how well every two starts agree, on average over the sets of clusters."""
     found = np.ones((len(labels), len(labels)))
     for i, one in enumerate(labels):
         for j, other in enumerate(labels[:i]):
@@ -175,9 +175,10 @@ def _warn_if_alone(log_joints, agreement, winner: int) -> None:
 def _draw(model: Model, point, stats) -> xr.DataTree:
     """Bring one point into the form in which PyMC returns draws."""
     dtypes = {"log_joint": np.float64, "n_occupied": np.int64}
-    trace = Trace(model=model)
-    trace.setup(1, 0, [dtypes])
     ordered = {value.name: point[value.name] for value in model.value_vars}
+    # Given a point, the trace need not compile the initial one.
+    trace = Trace(model=model, test_point=ordered)
+    trace.setup(1, 0, [dtypes])
     trace.record(ordered, [stats], in_warmup=False)
     trace.close()
     return to_inference_data(MultiTrace([trace]), model=model, save_warmup=False)

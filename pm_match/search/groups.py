@@ -38,7 +38,7 @@ class Groups:
 
 
 def kinds_of_objects(clustering: Clustering, linked: Units) -> NDArray[np.int64]:
-    """Number the sets of assignments that the objects moving together are of, shape (N,).
+    """Give every object (N,) the number of the set of assignments that those it moves with are of.
 
     Objects of one assignment alone have its number; sets of several come after.
     """
@@ -63,5 +63,10 @@ def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> Grou
         return_inverse=True,
         return_counts=True,
     )
-    grouped = Units(of_object.ravel().astype(np.int64), size.astype(np.int64), first)
+    # Units are numbered by their first object.
+    order = np.argsort(first)
+    rank = np.empty(len(first), np.int64)
+    rank[order] = np.arange(len(first))
+    first = first[order]
+    grouped = Units(rank[of_object.ravel()], size[order].astype(np.int64), first)
     return Groups(grouped, labels[first], kind_of_object[first])

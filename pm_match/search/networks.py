@@ -10,7 +10,7 @@ from pm_match.search.coarse import coarse_climb, groups_of, polish, shake
 from pm_match.search.groups import groups, kinds_of_objects
 
 # Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/search_accuracy.py).
-_FIRST_STARTS = 100
+_FIRST_STARTS = 40
 _STARTS = 10
 _ROUNDS = 2
 _SHAKES = 10
@@ -70,10 +70,10 @@ def first_matching(
     # Objects that are linked across parts go with the first of these.
     for p in order[::-1]:
         found = clusters_alone(component, parts[p], chain.point, rng)
-        for own, code, objects, labels in zip(
+        for own, code, objects, mine in zip(
             linked, codes, objects_of(component, parts[p]), found, strict=True
         ):
-            code[own.of_object[objects]] = labels
+            code[own.of_object[objects]] = mine
     kinds = [
         kinds_of_objects(clustering, own)
         for clustering, own in zip(component.clusterings, linked, strict=True)

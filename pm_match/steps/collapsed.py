@@ -89,13 +89,9 @@ class Collapsed:
         self.terms = [self._terms(number) for number in range(len(clusterings))]
         self.priors: list = [None for _ in clusterings]
         self.views: list[View | None] = [None for _ in clusterings]
-        if like is not None:
-            self.points, self.feature_points = like.points, like.feature_points
-            self._relation_points = like._relation_points
-            return
-        self.points = [ClusteringPoints(model, c) for c in clusterings]
-        self.feature_points = [FeaturesPoints(model, f) if f else None for f in component.features]
-        self._relation_points = [RelationPoints(model, r) for r in component.relations]
+        self._access: _Access = like._access if like is not None else _Access(model, component)
+        self.points = self._access.clusterings
+        self.feature_points = self._access.features
 
     @classmethod
     def of(cls, model: Model, component: Component) -> "Collapsed":
@@ -311,12 +307,21 @@ class Collapsed:
                 projections = own.projections(point)
                 own.write_missing(rng, new, own.labels(new), projections, alpha, latent)
         for network, writer, relation in zip(
-            self.relations, self._relation_points, self.component.relations, strict=True
+            self.relations, self._access.relations, self.component.relations, strict=True
         ):
             slot_of = [self.partitions[axis].slot_of for axis in relation.axes]
             writer.write_parameters(new, relation.density, network.draw(rng, slot_of))
             if relation.noise:
                 writer.write_parameters(new, relation.noise, network.draw_noise(rng))
+
+
+class _Access:
+    """Reads and writes points for what is declared of a component."""
+
+    def __init__(self, model: Model, component: Component):
+        self.clusterings = [ClusteringPoints(model, c) for c in component.clusterings]
+        self.features = [FeaturesPoints(model, f) if f else None for f in component.features]
+        self.relations = [RelationPoints(model, r) for r in component.relations]
 
 
 def _check_labels(clustering: Clustering, own: Units, labels) -> None:

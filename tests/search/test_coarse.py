@@ -136,12 +136,11 @@ def test_groups_hold_what_is_of_one_assignment_and_cluster():
     chain = chain_of(network_model(relevance=False, linked=True))
     own = groups_of(chain, 0)[0]
     labels = chain.labels(0)[0]
-    # Objects 0 and 1 of a's rows are linked to object 0 of b's: of both assignments.
+    # The first of a's rows is linked to both of b's: a group of both assignments.
     of = own.units.of_object
-    assert of[0] == of[1] == of[3]
+    assert of[0] == of[3] == of[4]
     assert own.kind[of[0]] == 2
-    assert own.kind[of[2]] == 0
-    assert own.kind[of[4]] == 1
+    assert own.kind[of[1]] == own.kind[of[2]] == 0
     np.testing.assert_array_equal(own.label[of], labels)
     np.testing.assert_array_equal(np.bincount(of), own.units.size)
 
