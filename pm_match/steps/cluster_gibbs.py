@@ -10,6 +10,7 @@ from rich.table import Column
 from pm_match.steps.base import PartitionStep
 from pm_match.steps.collapsed import Collapsed
 from pm_match.structure import Component
+from pm_match.structure.priors import log_densities_function
 
 
 class ClusterGibbs(PartitionStep):
@@ -42,11 +43,11 @@ class ClusterGibbs(PartitionStep):
 
     Notes
     -----
-    Sampler statistics: `log_joint`, the collapsed log joint of data, assignments, relevance and
-    projections (as far as those have a normal prior) given hyperparameters; `n_occupied`, the
-    clusters that hold something, of all types; `filled`, the largest fraction of a truncation that
-    is in use; `moved`, the fraction of objects that changed their cluster or relevance;
-    `swap_accepted`, the fraction of label swaps that were accepted.
+    Sampler statistics: `log_joint`, the collapsed log joint of data, assignments, relevance,
+    projections (as far as those have a normal prior) and all that `MarginalGibbs` draws, given
+    hyperparameters; `n_occupied`, the clusters that hold something, of all types; `filled`, the
+    largest fraction of a truncation that is in use; `moved`, the fraction of objects that changed
+    their cluster or relevance; `swap_accepted`, the fraction of label swaps that were accepted.
 
     A chain that starts with everything in one cluster (PyMC's default start) is dispersed first.
     """
@@ -79,6 +80,8 @@ class ClusterGibbs(PartitionStep):
     def _prepare(self) -> None:
         super()._prepare()
         self._collapsed = Collapsed.of(self.model, self.part)
+        names = [p.name for f in self.part.features if f is not None for p in f.parameters]
+        self._log_parameters = log_densities_function(self.model, names)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -105,8 +108,11 @@ class ClusterGibbs(PartitionStep):
         return new, [stats]
 
     def _log_prior(self, point) -> float:
-        """Log density of the projections that have a normal prior, so that modes compare."""
-        total = 0.0
+        """Log density of what the features depend on, so that modes compare.
+
+        That is projections that have a normal prior, and the parameters of marginals.
+        """
+        total = self._log_parameters(point)
         for features, points in zip(
             self.part.features, self._collapsed.feature_points, strict=True
         ):

@@ -159,17 +159,22 @@ class Collapsed:
             by_assignment.get(assignment.name, nothing)
             for assignment in self.component.clusterings[number].assignments
         ]
-        whitened = [m.whitened(data) for m, data in zip(marginals, evidence.domains, strict=True)]
+        pairs = list(zip(marginals, evidence.domains, strict=True))
+        whitened = [m.whitened(data) for m, data in pairs]
         projections = [marginal.whitened_projection() for marginal in marginals]
         if features.precision:
             hyper = features.hyper(point)
             evidence.load(
-                projections, slots, hyper.shape, hyper.rate, view.latent_precision, whitened
+                projections,
+                slots,
+                hyper.shape,
+                hyper.rate,
+                view.latent_precision,
+                whitened,
+                sum(m.log_root.sum() * len(data.values) for m, data in pairs),
             )
             return
-        constants = np.concatenate(
-            [m.log_constants(data) for m, data in zip(marginals, evidence.domains, strict=True)]
-        )
+        constants = np.concatenate([m.log_constants(data) for m, data in pairs])
         evidence.load_known(
             whitened,
             projections,
@@ -312,6 +317,8 @@ def _feature_evidence(clustering, features, own) -> ProjectedNormalEvidence | No
         by_assignment.get(a.name) or DomainData(np.zeros((a.n_objects, 0)))
         for a in clustering.assignments
     ]
+    # Objects without features may be irrelevant too, by what else is seen of them.
+    flagged = any(a.relevance for a in clustering.assignments)
     return ProjectedNormalEvidence(
-        domains, own, features.truncation, features.n_all_factors, features.flagged
+        domains, own, features.truncation, features.n_all_factors, flagged
     )

@@ -202,6 +202,11 @@ def _general_candidate(context, clustering, assignments, found) -> FeaturesCandi
     tying = context.ancestry.of([scale(latent)])
     precision = None
     tied = [p for p in tying if all(p in context.ancestry.of([scale(rv)]) for rv in observed)]
+    if len(tied) > 1:
+        raise Refusal(
+            f"the noise of {names(observed)} and the scale of {latent.name!r} both depend on "
+            f"{names(tied)}; expected one shared precision"
+        )
     if tied:
         (precision,) = tied
         _check_gamma(context, precision, observed)
@@ -349,6 +354,7 @@ def verified_features(
         update, why_not = _update(context, w, rvs)
         missing = rvs[1].name if len(rvs) == 2 else None
         domains.append(Projected(name, assignment.name, w.name, flip, d, missing, update, why_not))
+    drawn = [domain for domain in domains if domain.update == "normal"]
     flat = [w.name for w in projections if kind(w) == "Flat"]
     if flat and any(domain.update != "map" for domain in domains):
         # A flat projection has no posterior of its own, and no other step should find that out.
@@ -365,9 +371,12 @@ def verified_features(
         n_factors=n_factors,
         domains=tuple(domains),
         _hyper=hyper,
-        _priors={
-            d.projection: _prior_function(context, d) for d in domains if d.update == "normal"
-        },
+        _priors={d.projection: _prior_function(context, d) for d in drawn},
+        parameters=tuple(
+            marginals.hyperparameters_of(
+                context, {d.projection for d in drawn}, {precision.name, latent.name}
+            )
+        ),
     )
 
 

@@ -208,7 +208,8 @@ class Features:
     domains : tuple of Projected
         In the order of the clustering's assignments, some of which may have none.
     parameters : tuple of Parameter
-        What else is ours to draw: all that the marginals depend on, if they are not plain.
+        What else is ours to draw: all that the marginals depend on, if they are not plain;
+        otherwise what only the priors of projections depend on.
     """
 
     precision: str | None
@@ -259,6 +260,12 @@ class Features:
     def idle(self, point: Point) -> list[NDArray[np.float64] | None]:
         """Log density of every object (N_d,) as an irrelevant one, where it may be one."""
         return self._view.idle(point)
+
+    @property
+    def idle_inputs(self) -> list[str]:
+        """Value variables that the density of irrelevant objects depends on."""
+        found = (self._view.idle_inputs(d) for d in range(len(self.domains)))
+        return list(dict.fromkeys(name for names in found for name in names))
 
     def projection_prior(self, domain: Projected, point: Point) -> tuple[NDArray, NDArray]:
         """Mean and precision (M_d, K) of a normal prior on the domain's projection."""
