@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy import stats
-from scipy.special import betaln
+from scipy.special import betaln, gammaln
 
 import pm_match as pmm
 from pm_match.structure import natural_function
@@ -240,8 +240,22 @@ class Plain:
         return np.concatenate([np.where(d.relevant, d.label, -1) for d in self.domains])
 
     def log_likelihood(self, labels=None) -> float:
-        """Log p(X | s, all but latent vectors and deviations): one dense normal a cluster."""
+        """Log p(X | s, all else), with latent vectors and deviations integrated out.
+
+        Of a tied model the shared precision is integrated out too, and must be 1 at the point.
+        """
         labels = self.labels() if labels is None else labels
+        if not self.kind.tied:
+            return self.log_normals(labels)
+        # With the precision alpha, log p = c + n / 2 log(alpha) - alpha Q / 2.
+        n, a, b = sum(d.x.size for d in self.domains), 4.0, 3.0
+        at_one, at_two = self.log_normals(labels), self.log_normals(labels, 2.0)
+        half = at_one - at_two + 0.5 * n * np.log(2.0)
+        total = at_one + half + a * np.log(b) - (a + 0.5 * n) * np.log(b + half)
+        return float(total + gammaln(a + 0.5 * n) - gammaln(a))
+
+    def log_normals(self, labels, alpha=1.0) -> float:
+        """Log density of the data: one dense normal a cluster, all its precisions times alpha."""
         by_domain = np.split(labels, np.cumsum([len(d.x) for d in self.domains])[:-1])
         total = 0.0
         for d, label in zip(self.domains, by_domain, strict=True):
@@ -254,8 +268,8 @@ class Plain:
                 for n in np.flatnonzero(label == j)
             ]
             x = np.concatenate([self.domains[d].x[n] - self.domains[d].a for d, n in members])
-            blocks = [[self._shared(*one, *two) for two in members] for one in members]
-            total += stats.multivariate_normal.logpdf(x, np.zeros(len(x)), np.block(blocks))
+            covariance = np.block([[self._shared(*i, *k) for k in members] for i in members])
+            total += stats.multivariate_normal.logpdf(x, np.zeros(len(x)), covariance / alpha)
         return float(total)
 
     def _shared(self, d, n, e, i):

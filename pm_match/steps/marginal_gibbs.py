@@ -94,7 +94,10 @@ class MarginalGibbs(PartitionStep):
             if p.update == "wishart":
                 self._forward[p.name] = _wishart_functions(model, rv)
         self._direction = np.empty(features.n_factors)
-        self._idle_keys = features.idle_inputs if features.flagged else []
+        self._idle: list = [
+            features.idle_of(d) if domain.flag else None
+            for d, domain in enumerate(features.domains)
+        ]
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -126,7 +129,7 @@ class MarginalGibbs(PartitionStep):
         ]
         self._contributions = Contributions(self._sums)
         self._idle_objects = [np.flatnonzero(own < 0) for own in labels]
-        self._idle_total: tuple[list, float] | None = None
+        self._idle_kept: list[tuple[list, float] | None] = [None for _ in labels]
         self._root_alpha = 1.0
         if self._alpha is not None:
             self._root_alpha = float(np.sqrt(self._alpha(point)[0]))
@@ -183,18 +186,19 @@ class MarginalGibbs(PartitionStep):
         return total if np.isfinite(total) else -np.inf
 
     def _log_idle(self, point) -> float:
-        """Log density of irrelevant objects, evaluated anew only if something enters it anew."""
-        if not self._idle_keys:
-            return 0.0
-        given = [point[key] for key in self._idle_keys]
-        if self._idle_total is None or not all(map(np.array_equal, given, self._idle_total[0])):
-            total = sum(
-                float(idle[objects].sum())
-                for idle, objects in zip(self.part.idle(point), self._idle_objects, strict=True)
-                if idle is not None
-            )
-            self._idle_total = [np.array(v) for v in given], total
-        return self._idle_total[1]
+        """Log density of irrelevant objects, a domain's evaluated anew only if it changes."""
+        total = 0.0
+        for d, own in enumerate(self._idle):
+            if own is None or not len(self._idle_objects[d]):
+                continue
+            idle, keys = own
+            given = [point[key] for key in keys]
+            kept = self._idle_kept[d]
+            if kept is None or not all(map(np.array_equal, given, kept[0])):
+                found = float(idle(point)[self._idle_objects[d]].sum())
+                kept = self._idle_kept[d] = [np.array(v) for v in given], found
+            total += kept[1]
+        return total
 
     # -- latent vectors integrated out ------------------------------------------------------------
 

@@ -4,7 +4,7 @@ What a domain looks like is read from the declared graphs by numbers: its mean, 
 vectors replaced by unit vectors, gives the projection and the intercept, however they are written.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,8 +186,8 @@ class ViewReader:
             )
         self._kept: list[tuple] = [() for _ in data]
         self._idle = [
-            _idle_function(context, rv, flag) if flag is not None else None
-            for rv, flag in zip(graphs.observed, graphs.flags, strict=True)
+            None if flag is None else _idle_function(context, rv, flag, domain)
+            for rv, flag, domain in zip(graphs.observed, graphs.flags, data, strict=True)
         ]
 
     def _part(self, graph: RV, d: int | None, finish) -> _Part:
@@ -287,17 +287,13 @@ class ViewReader:
             self._kept[d] = key, Marginal(projection, intercept, root)
         return View(tuple(marginal for _, marginal in self._kept), scales, latent_precision)
 
-    def idle_inputs(self, d: int) -> list[str]:
-        """Value variables that the density of a domain's irrelevant objects depends on."""
-        function = self._idle[d]
-        return [] if function is None else function.inputs
-
     def idle(self, point) -> list[NDArray[np.float64] | None]:
         """Log density of every object (N_d,) as an irrelevant one; None where all are relevant."""
-        return [
-            None if function is None else function(point, domain.values)
-            for function, domain in zip(self._idle, self._data, strict=True)
-        ]
+        return [None if own is None else own[0](point) for own in self._idle]
+
+    def idle_of(self, number: int) -> tuple[Callable, list[str]] | None:
+        """Return the log density of a domain's irrelevant objects, and what enters it."""
+        return self._idle[number]
 
 
 def _is(one, other) -> bool:
@@ -305,22 +301,23 @@ def _is(one, other) -> bool:
     return one is other or (isinstance(one, float) and one == other)
 
 
-def _idle_function(context: Context, rv: RV, flag: RV) -> Any:
-    """Compile the log density of irrelevant objects as a function of a point and the data."""
+def _idle_function(context: Context, rv: RV, flag: RV, domain: DomainData):
+    """Compile the log density of a domain's objects as irrelevant ones; say what enters it."""
     model = context.model
     data = pt.matrix(dtype=rv.dtype)
     zeros = pt.constant(np.zeros(context.shapes[flag.name], dtype=flag.dtype))
     (irrelevant,) = _replace([rv], {flag: zeros})
     (log_density,) = model.replace_rvs_by_values([logp(irrelevant, data)])
     inputs = [v for v in explicit_graph_inputs([log_density]) if v in set(model.value_vars)]
+    names = [v.name for v in inputs]
     function = pytensor.function([data, *inputs], log_density, mode=PLAIN, on_unused_input="ignore")
 
-    def idle(point, values) -> NDArray[np.float64]:
-        found = np.asarray(function(values, *[point[v.name] for v in inputs]), np.float64)
+    def idle(point) -> NDArray[np.float64]:
+        found = function(domain.values, *[point[name] for name in names])
+        found = np.asarray(found, np.float64)
         return found.sum(axis=1) if found.ndim == 2 else found
 
-    idle.inputs = [v.name for v in inputs]  # type: ignore[attr-defined]
-    return idle
+    return idle, names
 
 
 def _one_number(rv: RV, value: NDArray) -> float:

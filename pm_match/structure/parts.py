@@ -261,11 +261,12 @@ class Features:
         """Log density of every object (N_d,) as an irrelevant one, where it may be one."""
         return self._view.idle(point)
 
-    @property
-    def idle_inputs(self) -> list[str]:
-        """Value variables that the density of irrelevant objects depends on."""
-        found = (self._view.idle_inputs(d) for d in range(len(self.domains)))
-        return list(dict.fromkeys(name for names in found for name in names))
+    def idle_of(self, number: int) -> tuple[Callable, list[str]] | None:
+        """Return the density of a domain's irrelevant objects, if there may be any.
+
+        A function of a point to an array (N_d,), and the value variables that enter it.
+        """
+        return self._view.idle_of(number)
 
     def projection_prior(self, domain: Projected, point: Point) -> tuple[NDArray, NDArray]:
         """Mean and precision (M_d, K) of a normal prior on the domain's projection."""
