@@ -31,7 +31,8 @@ class Kind:
     projection : {"scaled", "ard", "transposed", "rigid"}
         Normal with a scale, normal with one precision a column (shared by the domains), declared
         as (K, M) with a scale for each feature, or a scale times a semi-orthogonal matrix.
-    noise : {"one", "vector", "wishart", "covariance", "lkj"}
+    noise : {"one", "vector", "wishart", "covariance", "lkj", "shared"}
+        Shared is of tied models alone: the precision itself.
     deviations : {"", "one", "vector"}
     relevance : {"", "first", "all"}
         The domains whose objects may be irrelevant. The first has an own mean for those, others the
@@ -133,7 +134,7 @@ def _observe(kind, name, mu, x, flag, alpha):
     m = x.shape[1]
     if kind.tied:
         # Scales of their own, which the shared precision multiplies.
-        own = np.linspace(0.8, 1.4, m) if kind.noise == "vector" else np.float64(0.7)
+        own = {"vector": np.linspace(0.8, 1.4, m), "shared": ONE}.get(kind.noise, np.float64(0.7))
         pm.Normal(f"x_{name}", mu, tau=own * alpha, observed=x)
         return
     if kind.noise == "wishart":
@@ -212,7 +213,7 @@ class Plain:
         a = v.get(f"intercept_{name}", np.zeros(m))
         idle_covariance = None
         if kind.tied:
-            own = np.linspace(0.8, 1.4, m) if kind.noise == "vector" else 0.7
+            own = {"vector": np.linspace(0.8, 1.4, m), "shared": 1.0}.get(kind.noise, 0.7)
             covariance = np.eye(m) / (own * v["alpha"])
         elif kind.noise == "wishart":
             covariance = np.linalg.inv(v[f"precision_{name}"])
