@@ -129,10 +129,10 @@ def by_cluster(
 
 def _totals(contributions: Sequence[Contribution], latent_precision: float):
     """Add up the inverses of C_j, and the m_j, of all domains."""
-    precision = sum(found for found, _, _ in contributions)
-    linear = sum(found for _, found, _ in contributions)
-    n_factors = linear.shape[1]
-    precision[:, np.arange(n_factors), np.arange(n_factors)] += latent_precision
+    precision = np.add.reduce([found for found, _, _ in contributions])
+    linear = np.add.reduce([found for _, found, _ in contributions])
+    diagonal = np.arange(linear.shape[1])
+    precision[:, diagonal, diagonal] += latent_precision
     return precision, linear
 
 

@@ -206,11 +206,11 @@ class ViewReader:
                 shape = self._shapes[rv.name]
                 stands.append((rv, pt.tensor(dtype=rv.dtype, shape=shape)))
                 values.append(np.full(shape, float(rv is graphs.precision), rv.dtype))
-        for rv in () if d is None else (graphs.assignments[d], graphs.flags[d]):
+        for rv in [] if d is None else [graphs.assignments[d], graphs.flags[d]]:
             if rv is not None:
                 shape = self._shapes[rv.name] if n is None else (n,)
                 stands.append((rv, pt.tensor(dtype=rv.dtype, shape=(None,) if n else shape)))
-                values.append(np.full(shape, int(rv is graphs.flags[d]), rv.dtype))
+                values.append(np.full(shape, int(rv in graphs.flags), rv.dtype))
         return stands, values
 
     def _mean(self, context: Context, d: int) -> _Part:

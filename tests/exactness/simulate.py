@@ -171,10 +171,13 @@ class ModelSimulator:
         )
         self.names = [rv.name for rv in model.free_RVs]
         self._natural = natural_function(model, self.names)
+        self._prior = compile([], model.free_RVs, random_seed=seed + 1, mode=PLAIN)
         observed = [model[d.name] for d in self.features.domains]
         stands = {rv: pt.tensor(dtype=rv.dtype, shape=rv.type.shape) for rv in model.free_RVs}
         given = graph_replace(observed, list(stands.items()), strict=False)
-        self._data = compile(list(stands.values()), given, random_seed=seed, mode=PLAIN)
+        self._data = compile(
+            list(stands.values()), given, random_seed=seed, mode=PLAIN, on_unused_input="ignore"
+        )
         values = []
         for rv in model.free_RVs:
             transform = model.rvs_to_transforms[rv]
@@ -187,16 +190,12 @@ class ModelSimulator:
     def prior(self, n: int) -> list[dict]:
         """Draw `n` times from the prior, keeping draws that satisfy the links."""
         links, found = self.clustering.links, []
-        variables = [self.model[name] for name in self.names]
         while len(found) < n:
-            seed = int(self.rng.integers(2**30))
-            drawn = pm.draw(variables, draws=max(n, 2), random_seed=seed)
-            for values in zip(*drawn, strict=True):
-                draw = dict(zip(self.names, values, strict=True))
-                labels = np.concatenate([draw[a.name] for a in self.clustering.assignments])
-                if np.array_equal(labels[links[:, 0]], labels[links[:, 1]]):
-                    found.append(draw)
-        return found[:n]
+            draw = dict(zip(self.names, self._prior(), strict=True))
+            labels = np.concatenate([draw[a.name] for a in self.clustering.assignments])
+            if np.array_equal(labels[links[:, 0]], labels[links[:, 1]]):
+                found.append(draw)
+        return found
 
     def point(self, draw) -> dict:
         values = self._values(*(np.asarray(draw[name]) for name in self.names))
