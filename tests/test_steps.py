@@ -10,6 +10,7 @@ import scipy.optimize
 from pymc.step_methods import STEP_METHODS
 
 import pm_match as pmm
+from pm_match.steps import MarginalGibbs
 from tests.tiny import random_point, tiny_model
 
 KINDS = {
@@ -167,8 +168,14 @@ def test_projections_are_gradual_while_the_chain_warms_up(monkeypatch):
 
 def test_registered_once_and_first():
     pmm.sampling.register()
-    ours = [pmm.ProjectionMAP, pmm.ProjectionGibbs, pmm.HyperparameterGibbs, pmm.ClusterGibbs]
-    assert STEP_METHODS[:4] == ours
+    ours = [
+        pmm.ProjectionMAP,
+        pmm.ProjectionGibbs,
+        MarginalGibbs,
+        pmm.HyperparameterGibbs,
+        pmm.ClusterGibbs,
+    ]
+    assert STEP_METHODS[:5] == ours
     assert len(set(STEP_METHODS)) == len(STEP_METHODS)
 
 
@@ -178,7 +185,7 @@ def test_other_models_are_not_touched():
         z = pm.Categorical("z", p=p, shape=4)
         pm.Poisson("x", pt_exp(z), observed=[1, 2, 3, 4])
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
-    assert not set(chosen) & set(STEP_METHODS[:4])
+    assert not set(chosen) & set(STEP_METHODS[:5])
 
 
 def pt_exp(z):
@@ -190,7 +197,7 @@ def test_outside_a_context_ours_decline_and_say_so():
     with pytest.warns(UserWarning, match="cannot see the model") as caught:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert [str(w.message).split("'")[1] for w in caught] == ["cluster_a", "cluster_b"]
-    assert not set(chosen) & set(STEP_METHODS[:4])
+    assert not set(chosen) & set(STEP_METHODS[:5])
     with model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert set(chosen) == {pmm.ProjectionGibbs, pmm.ClusterGibbs}

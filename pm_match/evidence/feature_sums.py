@@ -76,38 +76,76 @@ class DomainSums:
         return float((n * (marginal.log_root - 0.5 * _LOG_2PI)).sum() - 0.5 * squares)
 
 
+Contribution = tuple[NDArray[np.float64], NDArray[np.float64], float]
+
+
+def contribution(own: DomainSums, marginal: Marginal) -> Contribution:
+    """Return what a domain adds to the inverse of C_j (J, K, K) and to m_j (J, K), and its noise.
+
+    The last is the log density of its features as if no cluster explained anything.
+    """
+    w = marginal.whitened_projection()
+    k = w.shape[1]
+    linear = marginal.whiten(own.centred(marginal.intercept)) @ w
+    if own.counts.shape[1] == 1:
+        precision = own.counts[:, :, None] * (w.T @ w)
+    else:
+        outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
+        precision = (own.counts @ outer).reshape(-1, k, k)
+    return precision, linear, own.log_noise(marginal)
+
+
+class Contributions:
+    """What domains add to the evidence, kept for as long as their marginals are the same objects.
+
+    Parameters
+    ----------
+    sums : sequence of DomainSums
+    """
+
+    def __init__(self, sums: Sequence[DomainSums]):
+        self.sums = sums
+        self._kept: list[tuple[Marginal, Contribution] | None] = [None for _ in sums]
+
+    def of(self, marginals: Sequence[Marginal]) -> list[Contribution]:
+        """Return what every domain adds with its marginal."""
+        found = []
+        for d, (own, marginal) in enumerate(zip(self.sums, marginals, strict=True)):
+            kept = self._kept[d]
+            if kept is None or kept[0] is not marginal:
+                kept = self._kept[d] = marginal, contribution(own, marginal)
+            found.append(kept[1])
+        return found
+
+
 def by_cluster(
     sums: Sequence[DomainSums], marginals: Sequence[Marginal], latent_precision: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the inverse of C_j (J, K, K), and m_j (J, K), of the occupied clusters."""
-    n_clusters = len(sums[0].sums)
-    n_factors = marginals[0].projection.shape[1]
-    precision = np.zeros((n_clusters, n_factors, n_factors))
-    precision[:, np.arange(n_factors), np.arange(n_factors)] = latent_precision
-    linear = np.zeros((n_clusters, n_factors))
-    for own, marginal in zip(sums, marginals, strict=True):
-        w = marginal.whitened_projection()
-        linear += marginal.whiten(own.centred(marginal.intercept)) @ w
-        if own.counts.shape[1] == 1:
-            precision += own.counts[:, :, None] * (w.T @ w)
-        else:
-            outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), -1)
-            precision += (own.counts @ outer).reshape(precision.shape)
+    return _totals(
+        [contribution(*pair) for pair in zip(sums, marginals, strict=True)], latent_precision
+    )
+
+
+def _totals(contributions: Sequence[Contribution], latent_precision: float):
+    """Add up the inverses of C_j, and the m_j, of all domains."""
+    precision = np.add.reduce([found for found, _, _ in contributions])
+    linear = np.add.reduce([found for _, found, _ in contributions])
+    diagonal = np.arange(linear.shape[1])
+    precision[:, diagonal, diagonal] += latent_precision
     return precision, linear
 
 
-def log_evidence(
-    sums: Sequence[DomainSums], marginals: Sequence[Marginal], latent_precision: float
-) -> float:
+def log_evidence(contributions: Sequence[Contribution], latent_precision: float) -> float:
     """Log p(X | s, a, W, noise), latent vectors integrated out; -inf where it is not a number."""
-    precision, linear = by_cluster(sums, marginals, latent_precision)
+    precision, linear = _totals(contributions, latent_precision)
     try:
         lower = np.linalg.cholesky(precision)
     except np.linalg.LinAlgError:
         return -np.inf
     explained = np.linalg.solve(lower, linear[:, :, None])
     diagonal = np.diagonal(lower, axis1=1, axis2=2)
-    total = sum(own.log_noise(m) for own, m in zip(sums, marginals, strict=True))
+    total = sum(noise for _, _, noise in contributions)
     total += 0.5 * np.square(explained).sum() - np.log(diagonal).sum()
     total += 0.5 * diagonal.size * log(latent_precision)
     return float(total) if np.isfinite(total) else -np.inf

@@ -86,13 +86,18 @@ class Marginal:
 
 
 def with_deviations(
-    projections: Sequence[NDArray], scales: Sequence[NDArray | None], latent_precision: float
-) -> list[NDArray[np.float64]]:
-    """Append to the projections (M_d, K) the factors of the deviations.
+    projection: NDArray,
+    number: int,
+    scales: Sequence[NDArray | None],
+    latent_precision: float,
+) -> NDArray[np.float64]:
+    """Append to a domain's projection (M_d, K) the factors of all domains' deviations.
 
     Parameters
     ----------
-    projections : sequence of (M_d, K) array
+    projection : (M_d, K) array
+    number : int
+        Of the domain.
     scales : sequence of (M_d,) array or None
         Standard deviations of each domain's deviations; None if it has none.
     latent_precision : float
@@ -100,17 +105,18 @@ def with_deviations(
 
     Returns
     -------
-    list of (M_d, K + sum of M_e over domains e with deviations) array
+    (M_d, K + sum of M_e over domains e with deviations) array
     """
     widths = [0 if s is None else len(s) for s in scales]
-    ends = np.cumsum([0, *widths])
-    found = []
-    for number, (w, s) in enumerate(zip(projections, scales, strict=True)):
-        block = np.zeros((len(w), ends[-1]))
-        if s is not None:
-            block[:, ends[number] : ends[number + 1]] = np.diag(s * np.sqrt(latent_precision))
-        found.append(np.ascontiguousarray(np.hstack([w, block])))
-    return found
+    n_factors = projection.shape[1]
+    whole = np.zeros((len(projection), n_factors + sum(widths)))
+    whole[:, :n_factors] = projection
+    own = scales[number]
+    if own is not None:
+        first = n_factors + sum(widths[:number])
+        features = np.arange(len(own))
+        whole[features, first + features] = own * np.sqrt(latent_precision)
+    return whole
 
 
 def split_deviations(

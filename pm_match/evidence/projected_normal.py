@@ -523,7 +523,7 @@ class ProjectedNormalEvidence:
         What moves together.
     truncation, n_factors : int
     flagged : bool, default False
-        Whether objects may be irrelevant; only with known noise.
+        Whether objects may be irrelevant; those with features only if the noise is known.
     """
 
     def __init__(self, domains, units: Units, truncation: int, n_factors: int, flagged=False):
@@ -601,7 +601,14 @@ class ProjectedNormalEvidence:
         )
 
     def load(
-        self, projections, slots, shape: float, rate: float, latent_precision: float, domains=None
+        self,
+        projections,
+        slots,
+        shape: float,
+        rate: float,
+        latent_precision: float,
+        domains=None,
+        log_scale: float = 0.0,
     ) -> None:
         """Bring the term to a point at which all noise has one unknown precision.
 
@@ -615,7 +622,9 @@ class ProjectedNormalEvidence:
         latent_precision : float
             r: precision of the latent vectors over that of the noise.
         domains : sequence of DomainData, optional
-            The data less their intercepts; default: the data.
+            The data less their intercepts, and scaled; default: the data.
+        log_scale : float, default 0.0
+            Log determinant of how they were scaled.
         """
         squares = self.sum_of_squares
         if domains is not None:
@@ -629,6 +638,7 @@ class ProjectedNormalEvidence:
             - lgamma(shape)
             + lgamma(term.hyper[0])
             - 0.5 * self.n_values * log(2.0 * pi)
+            + log_scale
         )
         term.hyper[4] = 0.0
         self._project(self.domains if domains is None else domains, projections)

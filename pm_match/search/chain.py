@@ -168,7 +168,7 @@ class Chain:
         total = 0.0
         for n in range(len(self.components)) if number is None else [number]:
             state = self.loaded(n)
-            total += state.log_joint() + state.log_projection_prior(self.point)
+            total += state.log_joint() + state.log_feature_prior(self.point)
             for step in self.steps_of(n):
                 if isinstance(step, HyperparameterGibbs):
                     total += step.log_prior(self.point)

@@ -42,11 +42,11 @@ class ClusterGibbs(PartitionStep):
 
     Notes
     -----
-    Sampler statistics: `log_joint`, the collapsed log joint of data, assignments, relevance and
-    projections (as far as those have a normal prior) given hyperparameters; `n_occupied`, the
-    clusters that hold something, of all types; `filled`, the largest fraction of a truncation that
-    is in use; `moved`, the fraction of objects that changed their cluster or relevance;
-    `swap_accepted`, the fraction of label swaps that were accepted.
+    Sampler statistics: `log_joint`, the collapsed log joint of data, assignments, relevance,
+    projections (as far as those have a normal prior) and all that `MarginalGibbs` draws, given
+    hyperparameters; `n_occupied`, the clusters that hold something, of all types; `filled`, the
+    largest fraction of a truncation that is in use; `moved`, the fraction of objects that changed
+    their cluster or relevance; `swap_accepted`, the fraction of label swaps that were accepted.
 
     A chain that starts with everything in one cluster (PyMC's default start) is dispersed first.
     """
@@ -96,7 +96,7 @@ class ClusterGibbs(PartitionStep):
             if not c.finite
         ]
         stats = {
-            "log_joint": collapsed.log_joint() + collapsed.log_projection_prior(point),
+            "log_joint": collapsed.log_joint() + collapsed.log_feature_prior(point),
             "n_occupied": int(occupied.sum()),
             "filled": max(truncated, default=0.0),
             "moved": moved / (self.n_sweeps * collapsed.n_objects),

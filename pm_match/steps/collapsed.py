@@ -19,6 +19,7 @@ from pm_match.partition.sweep import (
 from pm_match.partition.units import Units, units
 from pm_match.steps.points import ClusteringPoints, FeaturesPoints, RelationPoints
 from pm_match.structure import Clustering, Component, Features, UnservedModelError, View
+from pm_match.structure.priors import log_densities_function
 
 
 class Collapsed:
@@ -174,17 +175,22 @@ class Collapsed:
             by_assignment.get(assignment.name, nothing)
             for assignment in self.component.clusterings[number].assignments
         ]
-        whitened = [m.whitened(data) for m, data in zip(marginals, evidence.domains, strict=True)]
+        pairs = list(zip(marginals, evidence.domains, strict=True))
+        whitened = [m.whitened(data) for m, data in pairs]
         projections = [marginal.whitened_projection() for marginal in marginals]
         if features.precision:
             hyper = features.hyper(point)
             evidence.load(
-                projections, slots, hyper.shape, hyper.rate, view.latent_precision, whitened
+                projections,
+                slots,
+                hyper.shape,
+                hyper.rate,
+                view.latent_precision,
+                whitened,
+                sum(m.log_root.sum() * len(data.values) for m, data in pairs),
             )
             return
-        constants = np.concatenate(
-            [m.log_constants(data) for m, data in zip(marginals, evidence.domains, strict=True)]
-        )
+        constants = np.concatenate([m.log_constants(data) for m, data in pairs])
         evidence.load_known(
             whitened,
             projections,
@@ -261,9 +267,12 @@ class Collapsed:
             total += log_joint(*prior, partition, terms)
         return total
 
-    def log_projection_prior(self, point) -> float:
-        """Log density of the projections that have a normal prior, so that modes compare."""
-        total = 0.0
+    def log_feature_prior(self, point) -> float:
+        """Log density of what the features depend on, so that modes compare.
+
+        That is of projections that have a normal prior, and of the parameters of marginals.
+        """
+        total = self._access.log_parameters(point)
         for features, points in zip(self.component.features, self.feature_points, strict=True):
             if features is None or points is None or not features.plain:
                 continue
@@ -322,6 +331,8 @@ class _Access:
         self.clusterings = [ClusteringPoints(model, c) for c in component.clusterings]
         self.features = [FeaturesPoints(model, f) if f else None for f in component.features]
         self.relations = [RelationPoints(model, r) for r in component.relations]
+        names = [p.name for f in component.features if f is not None for p in f.parameters]
+        self.log_parameters = log_densities_function(model, names)
 
 
 def _check_labels(clustering: Clustering, own: Units, labels) -> None:
@@ -354,6 +365,8 @@ def _feature_evidence(clustering, features, own) -> ProjectedNormalEvidence | No
         by_assignment.get(a.name) or DomainData(np.zeros((a.n_objects, 0)))
         for a in clustering.assignments
     ]
+    # Objects without features may be irrelevant too, by what else is seen of them.
+    flagged = any(a.relevance for a in clustering.assignments)
     return ProjectedNormalEvidence(
-        domains, own, features.truncation, features.n_all_factors, features.flagged
+        domains, own, features.truncation, features.n_all_factors, flagged
     )

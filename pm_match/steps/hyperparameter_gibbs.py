@@ -12,7 +12,8 @@ from pm_match.steps.collapsed import Collapsed
 from pm_match.steps.slices import draw_slice
 from pm_match.structure import Component, Structure
 from pm_match.structure.ancestry import Ancestry
-from pm_match.structure.functions import log_prior_function, prior_draw_function
+from pm_match.structure.functions import prior_draw_function
+from pm_match.structure.priors import log_density_function
 
 # How far a climb looks at a time, and how closely: where a log density is flat to 1e-5 or so.
 _FAR = 3.0
@@ -107,7 +108,7 @@ class HyperparameterGibbs(PartitionStep):
         self._collapsed = Collapsed.of(model, component)
         self._names = [model.values_to_rvs[value].name for value in self.vars]
         self._value_names = {name: model.rvs_to_values[model[name]].name for name in self._names}
-        self._log_prior = {name: log_prior_function(model, name) for name in self._names}
+        self._log_prior = {name: log_density_function(model, name, True) for name in self._names}
         self._touched = {name: self._touched_by(name) for name in self._names}
         self._draw_prior = {}
         if self.method == "candidates":

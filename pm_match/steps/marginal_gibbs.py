@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from pymc.blocking import PointType, StatsType
 
 from pm_match.evidence.feature_sums import (
+    Contributions,
     DomainSums,
     draw_intercepts,
     draw_latent,
@@ -22,7 +23,8 @@ from pm_match.steps.points import FeaturesPoints
 from pm_match.steps.slices import draw_elliptical_slice, draw_slice
 from pm_match.structure import Features, Parameter, Structure, View, natural_function
 from pm_match.structure.ancestry import Ancestry, mean, scale
-from pm_match.structure.functions import PLAIN, log_prior_function, point_function
+from pm_match.structure.functions import PLAIN, point_function
+from pm_match.structure.priors import log_density_function
 
 
 class MarginalGibbs(PartitionStep):
@@ -83,50 +85,71 @@ class MarginalGibbs(PartitionStep):
             if p.update in ("intercept", "projection", "transposed", "normal"):
                 self._normal[p.name] = point_function(model, [mean(rv), scale(rv)], {})
             if p.update == "slice":
-                self._log_prior[p.name] = [log_prior_function(model, p.name)]
+                self._log_prior[p.name] = [log_density_function(model, p.name, True)]
             if p.update == "prior":
                 below = [v.name for v in ancestry.children(rv) if v in free]
-                self._log_prior[p.name] = [log_prior_function(model, n) for n in (p.name, *below)]
+                self._log_prior[p.name] = [
+                    log_density_function(model, n, True) for n in (p.name, *below)
+                ]
             if p.update == "wishart":
                 self._forward[p.name] = _wishart_functions(model, rv)
         self._direction = np.empty(features.n_factors)
+        self._idle: list = [
+            features.idle_of(d) if domain.flag else None
+            for d, domain in enumerate(features.domains)
+        ]
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
-        rng, features = self.rng, self.part
         new = dict(point)
-        labels = [np.where(flag, own, -1) for own, flag in self._labels(point)]
-        occupied = np.unique(np.concatenate([own[own >= 0] for own in labels]))
-        rank = np.full(features.truncation + 1, -1)
-        rank[occupied] = np.arange(len(occupied))
-        self._sums = [
-            DomainSums.of(domain.data, rank[own], len(occupied))
-            for domain, own in zip(features.domains, labels, strict=True)
-        ]
-        self._idle_objects = [np.flatnonzero(own < 0) for own in labels]
-        self._root_alpha = 1.0
-        if self._alpha is not None:
-            self._root_alpha = float(np.sqrt(self._alpha(point)[0]))
-        for parameter in features.parameters:
+        if not self.part.plain:
+            self._load(point)
+        for parameter in self.part.parameters:
             if parameter.update == "prior":
                 self._draw_numbers(parameter, new, evidence=False)
             elif parameter.update == "slice":
                 self._draw_numbers(parameter, new, evidence=True)
             elif parameter.update == "normal":
                 self._draw_normal(parameter, new)
-        self._draw_intercepts(new)
-        drawn = self._draw_given_latent(new)
-        view = self._view(new)
+        if not self.part.plain:
+            self._draw_intercepts(new)
+            self._write_latent(new, self._draw_given_latent(new))
+        return new, [{}]
+
+    def _load(self, point) -> None:
+        """Sum up the data by the clusters of a point."""
+        features = self.part
+        labels = [np.where(flag, own, -1) for own, flag in self._labels(point)]
+        self._occupied = np.unique(np.concatenate([own[own >= 0] for own in labels]))
+        rank = np.full(features.truncation + 1, -1)
+        rank[self._occupied] = np.arange(len(self._occupied))
+        self._sums = [
+            DomainSums.of(domain.data, rank[own], len(self._occupied))
+            for domain, own in zip(features.domains, labels, strict=True)
+        ]
+        self._contributions = Contributions(self._sums)
+        self._idle_objects = [np.flatnonzero(own < 0) for own in labels]
+        self._idle_kept: list[tuple[list, float] | None] = [None for _ in labels]
+        self._root_alpha = 1.0
+        if self._alpha is not None:
+            self._root_alpha = float(np.sqrt(self._alpha(point)[0]))
+        self._scaled: list[tuple] = [(None, None) for _ in labels]
+
+    def _write_latent(self, new, drawn) -> None:
+        """Write latent vectors and deviations: those of occupied clusters (J, K) if they are known.
+
+        Others are drawn.
+        """
+        rng, features, view = self.rng, self.part, self._view(new)
         if drawn is None:
             drawn = draw_latent(rng, self._sums, view.marginals, view.latent_precision)
         latent = rng.standard_normal((features.truncation, features.n_all_factors))
         latent /= np.sqrt(view.latent_precision)
-        latent[occupied] = drawn
+        latent[self._occupied] = drawn
         latent, deviations = split_deviations(
             latent, features.n_factors, view.scales, view.latent_precision
         )
         self._points.write_latent(new, self._root_alpha**2, latent, deviations)
-        return new, [{}]
 
     def _labels(self, point):
         """Read the labels of every domain's objects, and which of these are relevant."""
@@ -142,9 +165,14 @@ class MarginalGibbs(PartitionStep):
         view = self.part.view(point)
         if self.part.precision is None:
             return view
-        scaled = tuple(replace(m, root=m.root * self._root_alpha) for m in view.marginals)
+        for d, marginal in enumerate(view.marginals):
+            if self._scaled[d][0] is not marginal:
+                scaled = replace(marginal, root=marginal.root * self._root_alpha)
+                self._scaled[d] = marginal, scaled
         return replace(
-            view, marginals=scaled, latent_precision=view.latent_precision * self._root_alpha**2
+            view,
+            marginals=tuple(scaled for _, scaled in self._scaled),
+            latent_precision=view.latent_precision * self._root_alpha**2,
         )
 
     def _log_likelihood(self, point) -> float:
@@ -153,12 +181,24 @@ class MarginalGibbs(PartitionStep):
             view = self._view(point)
         except (ValueError, np.linalg.LinAlgError):
             return -np.inf  # not positive definite
-        total = log_evidence(self._sums, view.marginals, view.latent_precision)
-        if self.part.flagged:
-            for idle, objects in zip(self.part.idle(point), self._idle_objects, strict=True):
-                if idle is not None:
-                    total += float(idle[objects].sum())
+        total = log_evidence(self._contributions.of(view.marginals), view.latent_precision)
+        total += self._log_idle(point)
         return total if np.isfinite(total) else -np.inf
+
+    def _log_idle(self, point) -> float:
+        """Log density of irrelevant objects, a domain's evaluated anew only if it changes."""
+        total = 0.0
+        for d, own in enumerate(self._idle):
+            if own is None or not len(self._idle_objects[d]):
+                continue
+            idle, keys = own
+            given = [point[key] for key in keys]
+            kept = self._idle_kept[d]
+            if kept is None or not all(map(np.array_equal, given, kept[0])):
+                found = float(idle(point)[self._idle_objects[d]].sum())
+                kept = self._idle_kept[d] = [np.array(v) for v in given], found
+            total += kept[1]
+        return total
 
     # -- latent vectors integrated out ------------------------------------------------------------
 
@@ -224,8 +264,9 @@ class MarginalGibbs(PartitionStep):
                 continue
             flip = p.update == "transposed"
             shape = (len(marginal.intercept), k)
+            # Broadcast as it is declared, and turned only then.
             centre, width = (
-                np.broadcast_to(v.T if flip and v.ndim == 2 else v, shape)
+                np.broadcast_to(v, shape[::-1]).T if flip else np.broadcast_to(v, shape)
                 for v in self._normal[p.name](point)
             )
             priors[p.domain] = centre, width**-2.0

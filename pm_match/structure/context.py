@@ -1,8 +1,10 @@
 """What the readers of the parts of a model share."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from pymc.initial_point import make_initial_point_fn
 from pymc.model.core import Model
 
@@ -24,6 +26,11 @@ class Context:
     model: Model
     ancestry: Ancestry
     shapes: dict[str, tuple[int, ...]]
+
+    @cached_property
+    def start(self) -> dict[str, NDArray]:
+        """Some point of the value variables."""
+        return {name: np.asarray(v) for name, v in self.model.initial_point(0).items()}
 
     @classmethod
     def of(cls, model: Model) -> "Context":

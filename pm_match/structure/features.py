@@ -129,8 +129,6 @@ def _is_plain(context: Context, found) -> bool:
     observed = [rv for _, rvs in found for rv in rvs]
     if any(isinstance(rv.owner.op, MvNormalRV) for rv in observed):
         return False
-    if any(len(rvs) == 2 for _, rvs in found):
-        return True
     noise = {p for rv in observed for p in context.ancestry.of([scale(rv)])}
     shared = len(noise) == 1 and any(
         noise <= context.ancestry.parents.get(p, set())
@@ -199,18 +197,6 @@ def _general_candidate(context, clustering, assignments, found) -> FeaturesCandi
             f"is shared by the means of {names(observed)}"
         )
     (latent,) = latents
-    tying = context.ancestry.of([scale(latent)])
-    precision = None
-    tied = [p for p in tying if all(p in context.ancestry.of([scale(rv)]) for rv in observed)]
-    if tied:
-        (precision,) = tied
-        _check_gamma(context, precision, observed)
-        own = [v for v in deviations.values() if v is not None]
-        if own:
-            raise Refusal(
-                f"{names(own)}: deviations are served where every domain has noise of its own, and "
-                f"the latent vectors do not depend on {precision.name!r}"
-            )
     for rv in (v for v in deviations.values() if v is not None):
         context.must_be_free(rv)
         context.ancestry.only_children(rv, observed)
@@ -219,15 +205,24 @@ def _general_candidate(context, clustering, assignments, found) -> FeaturesCandi
         flag if flag in context.ancestry.parents[rv] else None
         for flag, rv in zip(flags, observed, strict=True)
     ]
-    if precision is not None and any(flag is not None for flag in used):
-        raise Refusal(
-            f"{names(f for f in used if f is not None)}: objects with features may be irrelevant "
-            f"where the noise does not share the precision {precision.name!r} with the latent "
-            "vectors"
-        )
+    apart = any(v is not None for v in (*deviations.values(), *used))
+    precision = None if apart else _shared_precision(context, latent, observed)
     return FeaturesCandidate(
         precision, latent, assignments, found, False, [deviations[rv] for rv in assignments], used
     )
+
+
+def _shared_precision(context: Context, latent: RV, observed: list[RV]) -> RV | None:
+    """Find the Gamma precision that all noise and the latent vectors share, if there is one.
+
+    It is integrated out. Whatever else they share is a parameter like others, and given.
+    """
+    tied = set.intersection(*({*context.ancestry.of([scale(rv)])} for rv in (latent, *observed)))
+    if len(tied) != 1:
+        return None
+    (precision,) = tied
+    gamma = isinstance(precision.owner.op, GammaRV) and context.shapes[precision.name] == ()
+    return precision if gamma else None
 
 
 def _check_gamma(context: Context, precision: RV, observed) -> None:
@@ -349,6 +344,7 @@ def verified_features(
         update, why_not = _update(context, w, rvs)
         missing = rvs[1].name if len(rvs) == 2 else None
         domains.append(Projected(name, assignment.name, w.name, flip, d, missing, update, why_not))
+    drawn = [domain for domain in domains if domain.update == "normal"]
     flat = [w.name for w in projections if kind(w) == "Flat"]
     if flat and any(domain.update != "map" for domain in domains):
         # A flat projection has no posterior of its own, and no other step should find that out.
@@ -365,9 +361,12 @@ def verified_features(
         n_factors=n_factors,
         domains=tuple(domains),
         _hyper=hyper,
-        _priors={
-            d.projection: _prior_function(context, d) for d in domains if d.update == "normal"
-        },
+        _priors={d.projection: _prior_function(context, d) for d in drawn},
+        parameters=tuple(
+            marginals.hyperparameters_of(
+                context, {d.projection for d in drawn}, {precision.name, latent.name}
+            )
+        ),
     )
 
 

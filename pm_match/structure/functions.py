@@ -1,7 +1,6 @@
 """Small functions compiled from a model's graph: what is read from points."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import exp, lgamma, log
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.scalar.basic import Reciprocal, TrueDiv
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.random.basic import GammaRV
 from pytensor.tensor.random.op import RandomVariable
 
 from pm_match.structure.ancestry import RV
@@ -104,27 +102,6 @@ def log_densities(model: Model, variables: Sequence[RV]):
     return lambda point: dict(
         zip(variables, function(*[point[v.name] for v in inputs]), strict=True)
     )
-
-
-def log_prior_function(model: Model, name: str):
-    """Make the log density of a variable, on the scale that is sampled, at a point."""
-    rv = model[name]
-    transform, key = model.rvs_to_transforms[rv], model.rvs_to_values[rv].name
-    if isinstance(rv.owner.op, GammaRV) and type(transform) is LogTransform:
-        # The papers' hyperprior, by hand: this is asked for at every candidate.
-        shape, scale = (_reader(model, p) for p in rv.owner.op.dist_params(rv.owner))
-        if shape is not None and scale is not None:
-
-            def log_gamma_density(point) -> float:
-                a, log_scale, x = float(shape(point)), log(float(scale(point))), float(point[key])
-                return a * (x - log_scale) - exp(x - log_scale) - lgamma(a)
-
-            return log_gamma_density
-    output = model.logp(vars=[model[name]], jacobian=True)
-    inputs = [v for v in explicit_graph_inputs([output]) if v in set(model.value_vars)]
-    function = pytensor.function(inputs, output, mode=PLAIN)
-    names = [v.name for v in inputs]
-    return lambda point: float(function(*[point[name] for name in names]))
 
 
 def prior_draw_function(model: Model, name: str):

@@ -91,8 +91,7 @@ def _adds_rows(context, rv, assignment, candidate) -> bool:
         function = pytensor.function(
             [labels, rows, *inputs], graph, mode=PLAIN, on_unused_input="ignore"
         )
-        start = model.initial_point(0)
-        given = [start[v.name] for v in inputs]
+        given = [context.start[v.name] for v in inputs]
         shape = context.shapes[candidate.name]
         label = np.arange(context.shapes[assignment.name][0]) % shape[0]
         some = np.random.default_rng(1).normal(size=shape)
@@ -105,6 +104,47 @@ def _adds_rows(context, rv, assignment, candidate) -> bool:
 
 def _replace(outputs: Sequence[RV], replacements: dict[RV, Any]) -> list[RV]:
     return list(graph_replace(list(outputs), list(replacements.items()), strict=False))
+
+
+class _Part:
+    """A graph as a function of a point, evaluated anew only when what enters it has changed.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    graph : variable
+    stands : sequence of (variable, variable)
+        Random variables, and the inputs that replace them.
+    probes : sequence of list of array
+        Values of these inputs; one evaluation for each.
+    finish : callable
+        What is made of the list of values found.
+    """
+
+    def __init__(self, model, graph, stands, probes, finish):
+        (replaced,) = _replace([graph], dict(stands))
+        (replaced,) = model.replace_rvs_by_values([pt.as_tensor(replaced)])
+        inputs = [v for v in explicit_graph_inputs([replaced]) if v in set(model.value_vars)]
+        self.inputs = [v.name for v in inputs]
+        self._function = pytensor.function(
+            [*(stand for _, stand in stands), *inputs],
+            replaced,
+            mode=PLAIN,
+            on_unused_input="ignore",
+        )
+        self._function.trust_input = True
+        self._probes, self._finish = probes, finish
+        self._given: list[NDArray] | None = None
+        self._found: Any = None
+
+    def __call__(self, point) -> Any:
+        given = [point[name] for name in self.inputs]
+        if self._given is None or not all(map(np.array_equal, given, self._given)):
+            # Copies: points may be written to by those who own them.
+            given = [np.array(v) for v in given]
+            found = [np.asarray(self._function(*probe, *given)) for probe in self._probes]
+            self._found, self._given = self._finish(found), given
+        return self._found
 
 
 class ViewReader:
@@ -124,128 +164,160 @@ class ViewReader:
 
     def __init__(self, context: Context, graphs: Graphs, data: Sequence[DomainData]):
         self.graphs = graphs
+        self._model, self._shapes = context.model, context.shapes
         self._data = data
-        self._shapes = [domain.values.shape for domain in data]
-        smallest = min(n for n, _ in self._shapes)
-        self._n_rows = min(context.shapes[graphs.latent.name][0], smallest)
-        self._function, self._probed, self._inputs = self._compile(context)
-        self._idle = [
-            _idle_function(context, rv, flag) if flag is not None else None
-            for rv, flag in zip(graphs.observed, graphs.flags, strict=True)
-        ]
-
-    def _compile(self, context):
-        graphs, model = self.graphs, context.model
-        shapes = {rv: context.shapes[rv.name] for rv in self._replaced if rv is not None}
-        stands = {rv: pt.tensor(dtype=rv.dtype, shape=shape) for rv, shape in shapes.items()}
-        outputs = [scale(graphs.latent)]
-        outputs += [scale(v) if v is not None else pt.constant(0.0) for v in graphs.deviations]
-        outputs += [p for rv in graphs.observed for p in (mean(rv), scale(rv))]
-        try:
-            replaced = _replace(outputs, stands)
-            replaced = model.replace_rvs_by_values([pt.as_tensor(v) for v in replaced])
-            inputs = [v for v in explicit_graph_inputs(replaced) if v in set(model.value_vars)]
-            function = pytensor.function(
-                [*stands.values(), *inputs], replaced, mode=PLAIN, on_unused_input="ignore"
+        latent = graphs.latent
+        self._latent = self._part(scale(latent), None, lambda found: _one_number(latent, found[0]))
+        self._means, self._noises, self._spreads = [], [], []
+        for d, (rv, domain) in enumerate(zip(graphs.observed, data, strict=True)):
+            m, deviation = domain.values.shape[1], graphs.deviations[d]
+            self._means.append(self._mean(context, d))
+            self._noises.append(
+                self._part(scale(rv), d, lambda found, rv=rv, m=m: _root(rv, found[0], m))
             )
-            probes = self._probes(shapes)
-            function(*probes[0], *[model.initial_point(0)[v.name] for v in inputs])
-        except Exception as error:
-            raise Refusal(
-                f"the means of {names(graphs.observed)} are not functions of their objects' "
-                f"clusters alone ({type(error).__name__})"
-            ) from error
-        return function, probes, [v.name for v in inputs]
-
-    @property
-    def _replaced(self) -> list[RV | None]:
-        graphs = self.graphs
-        return [
-            graphs.latent,
-            graphs.precision,
-            *graphs.assignments,
-            *graphs.deviations,
-            *graphs.flags,
+            self._spreads.append(
+                None
+                if deviation is None
+                else self._part(
+                    scale(deviation),
+                    None,
+                    lambda found, rv=deviation, m=m: _one_row(rv, found[0], m),
+                )
+            )
+        self._kept: list[tuple] = [() for _ in data]
+        self._idle = [
+            None if flag is None else _idle_function(context, rv, flag, domain)
+            for rv, flag, domain in zip(graphs.observed, graphs.flags, data, strict=True)
         ]
 
-    def _probes(self, shapes) -> list[list[NDArray]]:
-        """Return values in place of latent vectors and labels.
+    def _part(self, graph: RV, d: int | None, finish) -> _Part:
+        """Make a part in which nothing is probed: neither clusters nor latent vectors enter it."""
+        stands, values = self._stands(d, None)
+        return _Part(self._model, graph, stands, [values], finish)
 
-        They put a cluster at the origin and one at each unit vector, in as many goes as there are
-        rows for.
+    def _stands(self, d: int | None, n: int | None) -> tuple[list, list[NDArray]]:
+        """Make inputs for what is replaced, and values for them: all relevant, all else zero.
+
+        With `n`, domain `d` is one of so many objects.
+        """
+        graphs, stands, values = self.graphs, [], []
+        for rv in (graphs.latent, graphs.precision, *graphs.deviations):
+            if rv is not None:
+                shape = self._shapes[rv.name]
+                stands.append((rv, pt.tensor(dtype=rv.dtype, shape=shape)))
+                values.append(np.full(shape, float(rv is graphs.precision), rv.dtype))
+        for rv in [] if d is None else [graphs.assignments[d], graphs.flags[d]]:
+            if rv is not None:
+                shape = self._shapes[rv.name] if n is None else (n,)
+                stands.append((rv, pt.tensor(dtype=rv.dtype, shape=(None,) if n else shape)))
+                values.append(np.full(shape, int(rv in graphs.flags), rv.dtype))
+        return stands, values
+
+    def _mean(self, context: Context, d: int) -> _Part:
+        """Make the part with a domain's mean: its intercept and its projection.
+
+        Read from a few objects alone if their number does not matter to the graph, as it should.
+        """
+        graphs, rv = self.graphs, self.graphs.observed[d]
+        n_rows = min(self._shapes[graphs.latent.name][0], graphs.n_factors + 1)
+        n_objects = self._shapes[graphs.assignments[d].name][0]
+        why: Exception | None = None
+        for n in (n_rows, None):
+            try:
+                part = self._probed_mean(d, n, n_objects)
+                part(context.start)
+                return part
+            except Refusal as refusal:
+                why = refusal
+            except Exception as error:
+                why = Refusal(
+                    f"the mean of {rv.name!r} is not a function of its objects' clusters alone "
+                    f"({type(error).__name__})"
+                )
+        assert why is not None
+        raise why
+
+    def _probed_mean(self, d: int, n: int | None, n_objects: int) -> _Part:
+        """Probe a mean: put a cluster at the origin and one at each unit vector.
+
+        They are put there in as many goes as there are rows for.
         """
         graphs, k = self.graphs, self.graphs.n_factors
+        rv, m = graphs.observed[d], self._data[d].values.shape[1]
+        n_rows = n or min(self._shapes[graphs.latent.name][0], n_objects)
         corners = np.vstack([np.zeros((1, k)), np.eye(k)])
-        found = []
-        for first in range(0, k + 1, self._n_rows):
-            rows = corners[first : first + self._n_rows]
-            probe = []
-            for rv, shape in shapes.items():
-                value = np.zeros(shape, rv.dtype)
-                if rv is graphs.latent:
+        stands, _ = self._stands(d, n)
+        probes = []
+        for first in range(0, k + 1, n_rows):
+            rows = corners[first : first + n_rows]
+            _, values = self._stands(d, n)
+            for (replaced, _), value in zip(stands, values, strict=True):
+                if replaced is graphs.latent:
                     value[: len(rows)] = rows
-                elif rv in graphs.assignments:
+                elif replaced is graphs.assignments[d]:
                     value[: len(rows)] = np.arange(len(rows))
-                elif rv is graphs.precision or rv in graphs.flags:
-                    value = np.ones(shape, rv.dtype)
-                probe.append(value)
-            found.append(probe)
-        return found
+            probes.append(values)
+
+        def finish(found):
+            for values in found:
+                if values.shape != (n or n_objects, m):
+                    raise Refusal(f"the mean of {rv.name!r} has not one row for each object")
+            rows = np.concatenate([values[:n_rows] for values in found])[: k + 1]
+            return rows[0].copy(), np.ascontiguousarray((rows[1:] - rows[0]).T)
+
+        return _Part(self._model, mean(rv), stands, probes, finish)
 
     def __call__(self, point) -> View:
-        """Read the view at a point of value variables."""
-        graphs = self.graphs
-        given = [point[name] for name in self._inputs]
-        passes = [[np.asarray(v) for v in self._function(*p, *given)] for p in self._probed]
-        found = passes[0]
-        n = len(graphs.observed)
-        latent_precision = _one_number(graphs.latent, found[0]) ** -2.0
-        scales: list[NDArray | None] = [
-            None if deviation is None else _one_row(deviation, width, shape[1])
-            for deviation, width, shape in zip(
-                graphs.deviations, found[1 : n + 1], self._shapes, strict=True
-            )
-        ]
-        projections, intercepts, roots = [], [], []
-        for d, (rv, (n_objects, m)) in enumerate(zip(graphs.observed, self._shapes, strict=True)):
-            place = n + 1 + 2 * d
-            if found[place].shape != (n_objects, m):
-                raise Refusal(f"the mean of {rv.name!r} has not one row for each object")
-            rows = np.concatenate([values[place][: self._n_rows] for values in passes])
-            centre, width = rows[: graphs.n_factors + 1], found[place + 1]
-            intercepts.append(centre[0].copy())
-            projections.append((centre[1:] - centre[0]).T)
-            roots.append(_root(rv, width, m))
-        whole = with_deviations(projections, scales, latent_precision)
-        marginals = tuple(
-            Marginal(np.ascontiguousarray(w), a, root)
-            for w, a, root in zip(whole, intercepts, roots, strict=True)
-        )
-        return View(marginals, tuple(scales), latent_precision)
+        """Read the view at a point of value variables.
+
+        The marginal of a domain is the same object as long as nothing of it changes.
+        """
+        latent_precision = self._latent(point) ** -2.0
+        scales = tuple(None if part is None else part(point) for part in self._spreads)
+        own = any(s is not None for s in scales)
+        for d, (mean_part, noise) in enumerate(zip(self._means, self._noises, strict=True)):
+            centre, root = mean_part(point), noise(point)
+            key = (centre, root, *((scales[d], latent_precision) if own else ()))
+            kept = self._kept[d]
+            if kept and len(kept[0]) == len(key) and all(map(_is, kept[0], key)):
+                continue
+            intercept, projection = centre
+            if own:
+                projection = with_deviations(projection, d, scales, latent_precision)
+            self._kept[d] = key, Marginal(projection, intercept, root)
+        return View(tuple(marginal for _, marginal in self._kept), scales, latent_precision)
 
     def idle(self, point) -> list[NDArray[np.float64] | None]:
         """Log density of every object (N_d,) as an irrelevant one; None where all are relevant."""
-        return [
-            None if function is None else function(point, domain.values)
-            for function, domain in zip(self._idle, self._data, strict=True)
-        ]
+        return [None if own is None else own[0](point) for own in self._idle]
+
+    def idle_of(self, number: int) -> tuple[Callable, list[str]] | None:
+        """Return the log density of a domain's irrelevant objects, and what enters it."""
+        return self._idle[number]
 
 
-def _idle_function(context: Context, rv: RV, flag: RV) -> Callable:
-    """Compile the log density of irrelevant objects as a function of a point and the data."""
+def _is(one, other) -> bool:
+    """Whether two keys are the same: one object, or one number."""
+    return one is other or (isinstance(one, float) and one == other)
+
+
+def _idle_function(context: Context, rv: RV, flag: RV, domain: DomainData):
+    """Compile the log density of a domain's objects as irrelevant ones; say what enters it."""
     model = context.model
     data = pt.matrix(dtype=rv.dtype)
     zeros = pt.constant(np.zeros(context.shapes[flag.name], dtype=flag.dtype))
     (irrelevant,) = _replace([rv], {flag: zeros})
     (log_density,) = model.replace_rvs_by_values([logp(irrelevant, data)])
     inputs = [v for v in explicit_graph_inputs([log_density]) if v in set(model.value_vars)]
+    names = [v.name for v in inputs]
     function = pytensor.function([data, *inputs], log_density, mode=PLAIN, on_unused_input="ignore")
 
-    def idle(point, values) -> NDArray[np.float64]:
-        found = np.asarray(function(values, *[point[v.name] for v in inputs]), np.float64)
+    def idle(point) -> NDArray[np.float64]:
+        found = function(domain.values, *[point[name] for name in names])
+        found = np.asarray(found, np.float64)
         return found.sum(axis=1) if found.ndim == 2 else found
 
-    return idle
+    return idle, names
 
 
 def _one_number(rv: RV, value: NDArray) -> float:
@@ -305,6 +377,7 @@ def check_marginals(
                 "Normal(0, sigma) with one sigma"
             )
         idle = reader.idle(point)
+        deviations = [v for v in graphs.deviations if v is not None]
         for d, rv in enumerate(graphs.observed):
             marginal, deviation = view.marginals[d], graphs.deviations[d]
             label = check.value(number, graphs.assignments[d])
@@ -325,7 +398,7 @@ def check_marginals(
             if own_idle is not None:
                 relevant = check.value(number, flag) > 0
                 other = dict(point)
-                for v in (graphs.assignments[d], graphs.latent):
+                for v in (graphs.assignments[d], graphs.latent, *deviations):
                     key = context.model.rvs_to_values[v].name
                     other[key] = np.zeros_like(point[key])
                 if not same(own_idle, reader.idle(other)[d]):
@@ -360,26 +433,57 @@ def parameters_of(
     found = []
     for rv in model.free_RVs:
         strangers = set(ancestry.children(rv)) - home
-        if rv not in entering or strangers or not rv.dtype.startswith("float"):
-            continue
-        if any(not p.dtype.startswith("float") for p in ancestry.parents[rv]):
+        if rv not in entering or strangers or _discrete_parents(context, rv):
             continue
         update, domain = _update(context, check, graphs, reader, rv)
         if update:
             found.append(Parameter(rv.name, update, domain))
-    served = {p.name for p in found}
+    taken = {rv.name for rv in known | home if rv is not None}
+    return (*found, *hyperparameters_of(context, {p.name for p in found}, taken))
+
+
+def hyperparameters_of(context: Context, served: set[str], taken: set[str]) -> list[Parameter]:
+    """Find the free variables that only the priors of variables `served` by a step depend on.
+
+    Those `taken` are not considered.
+    """
+    model, ancestry = context.model, context.ancestry
+    found = []
     for rv in model.free_RVs:
         children = ancestry.children(rv)
         if (
             children
-            and rv not in known | home
-            and rv.name not in served
-            and rv.dtype.startswith("float")
-            and int(np.prod(context.shapes[rv.name])) <= _MOST_SLICED
+            and rv.name not in taken | served
+            and not _discrete_parents(context, rv)
+            and _number_by_number(context, rv)
             and all(child.name in served for child in children)
+            and not any(rv in _moved_by(context, child) for child in children)
         ):
             found.append(Parameter(rv.name, "prior", -1))
-    return tuple(found)
+    return found
+
+
+def _discrete_parents(context: Context, rv: RV) -> bool:
+    """Whether a variable or what it depends on is discrete."""
+    return any(not v.dtype.startswith("float") for v in (rv, *context.ancestry.parents[rv]))
+
+
+def _number_by_number(context: Context, rv: RV) -> bool:
+    """Whether the numbers of a variable can be drawn one by one, on the scale that is sampled."""
+    op = rv.owner.op
+    free = context.model.rvs_to_transforms[rv] is not None or getattr(op, "ndim_supp", 1) == 0
+    return free and int(np.prod(context.start[context.model.rvs_to_values[rv].name].shape)) <= (
+        _MOST_SLICED
+    )
+
+
+def _moved_by(context: Context, rv: RV) -> set[RV]:
+    """Return what a variable's natural value depends on besides the value that is sampled."""
+    transform = context.model.rvs_to_transforms[rv]
+    if transform is None:
+        return set()
+    value = context.model.rvs_to_values[rv]
+    return context.ancestry.of([transform.backward(value, *rv.owner.inputs)])
 
 
 def _update(context, check, graphs, reader, rv) -> tuple[str, int]:
@@ -388,14 +492,15 @@ def _update(context, check, graphs, reader, rv) -> tuple[str, int]:
     plain = model.rvs_to_transforms[rv] is None
     homes = [d for d, o in enumerate(graphs.observed) if rv in context.ancestry.parents[o]]
     elsewhere = set(context.ancestry.children(rv)) - {graphs.observed[d] for d in homes}
-    if len(homes) == 1 and not elsewhere:
+    if len(homes) == 1 and not elsewhere and not _moves_idle(context, check, reader, rv, homes[0]):
         (d,) = homes
-        conjugate = not _moves_idle(context, check, reader, rv, d)
         natural = natural_function(model, [rv.name])
         pairs = [(natural(p)[0], reader(p).marginals[d]) for p in check.points]
         k = graphs.n_factors
-        if conjugate and plain and isinstance(rv.owner.op, NormalRV):
-            if all(np.array_equal(v, m.intercept) for v, m in pairs):
+        if plain and isinstance(rv.owner.op, NormalRV):
+            if all(np.array_equal(v, m.intercept) for v, m in pairs) and _moves_only(
+                context, check, reader, rv, d, "intercept"
+            ):
                 return "intercept", d
             for update, flip in (("projection", False), ("transposed", True)):
                 if all(
@@ -403,13 +508,13 @@ def _update(context, check, graphs, reader, rv) -> tuple[str, int]:
                     and (v.T if flip else v).shape == m.projection[:, :k].shape
                     and np.allclose(v.T if flip else v, m.projection[:, :k], rtol=1e-12)
                     for v, m in pairs
-                ):
+                ) and _moves_only(context, check, reader, rv, d, "projection"):
                     return update, d
         if (
-            conjugate
-            and graphs.precision is None
+            graphs.precision is None
             and isinstance(rv.owner.op, WishartRV)
             and all(v.shape == m.precision.shape and same(v, m.precision) for v, m in pairs)
+            and _moves_only(context, check, reader, rv, d, "root")
         ):
             return "wishart", d
     if kind(rv) == "Flat" or isinstance(rv.owner.op, Flat):
@@ -419,9 +524,22 @@ def _update(context, check, graphs, reader, rv) -> tuple[str, int]:
         )
     if plain and isinstance(rv.owner.op, NormalRV):
         return "normal", -1
-    if int(np.prod(context.shapes[rv.name])) <= _MOST_SLICED:
-        return "slice", -1
-    return "", -1
+    return ("slice", -1) if _number_by_number(context, rv) else ("", -1)
+
+
+def _moves_only(context, check, reader, rv, d: int, what: str) -> bool:
+    """Whether nothing of a domain's marginal depends on a variable but `what`."""
+    key = context.model.rvs_to_values[rv].name
+    others = {"intercept", "projection", "root"} - {what}
+    for point in check.points:
+        old = reader(point).marginals[d]
+        new = reader(point | {key: point[key] + 0.1}).marginals[d]
+        for other in others:
+            before, after = getattr(old, other), getattr(new, other)
+            # A projection is what is left when an intercept is taken away: up to rounding.
+            if not np.allclose(before, after, rtol=1e-9, atol=1e-9):
+                return False
+    return True
 
 
 def _moves_idle(context, check, reader, rv, d) -> bool:

@@ -208,7 +208,8 @@ class Features:
     domains : tuple of Projected
         In the order of the clustering's assignments, some of which may have none.
     parameters : tuple of Parameter
-        What else is ours to draw: all that the marginals depend on, if they are not plain.
+        What else is ours to draw: all that the marginals depend on, if they are not plain;
+        otherwise what only the priors of projections depend on.
     """
 
     precision: str | None
@@ -259,6 +260,13 @@ class Features:
     def idle(self, point: Point) -> list[NDArray[np.float64] | None]:
         """Log density of every object (N_d,) as an irrelevant one, where it may be one."""
         return self._view.idle(point)
+
+    def idle_of(self, number: int) -> tuple[Callable, list[str]] | None:
+        """Return the density of a domain's irrelevant objects, if there may be any.
+
+        A function of a point to an array (N_d,), and the value variables that enter it.
+        """
+        return self._view.idle_of(number)
 
     def projection_prior(self, domain: Projected, point: Point) -> tuple[NDArray, NDArray]:
         """Mean and precision (M_d, K) of a normal prior on the domain's projection."""

@@ -2,8 +2,15 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from arviz_stats import ess
+from pymc.pytensorf import compile
+from pytensor.graph.replace import graph_replace
 
 import pm_match as pmm
+from pm_match.structure import natural_function
+from pm_match.structure.functions import PLAIN
 from tests.tiny import inside
 
 
@@ -135,3 +142,157 @@ def quantities(draw) -> dict[str, float]:
         # Standardised residuals do not depend on the precision.
         found[f"missing {number} scale"] = residual * np.log(alpha)
     return found
+
+
+class ModelSimulator:
+    """Any declared model, its steps, and data that can be replaced.
+
+    Everything that is drawn from the model is drawn by PyMC: prior, and data given all else.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Whose data are feature vectors.
+    seed : int
+    """
+
+    def __init__(self, model: pm.Model, seed: int):
+        self.model, self.rng = model, np.random.default_rng(seed)
+        self.steps = pmm.steps(model)
+        left = {v.name for v in model.value_vars} - {v.name for s in self.steps for v in s.vars}
+        assert not left, left
+        for step in self.steps:
+            step.setup_chain(self.rng, 0, 0)
+            step.started = True
+        self.cluster = next(s for s in self.steps if isinstance(s, pmm.ClusterGibbs))
+        (self.clustering,), (self.features,) = (
+            self.cluster.part.clusterings,
+            self.cluster.part.features,
+        )
+        self.names = [rv.name for rv in model.free_RVs]
+        self._natural = natural_function(model, self.names)
+        self._prior = compile([], model.free_RVs, random_seed=seed + 1, mode=PLAIN)
+        observed = [model[d.name] for d in self.features.domains]
+        stands = {rv: pt.tensor(dtype=rv.dtype, shape=rv.type.shape) for rv in model.free_RVs}
+        given = graph_replace(observed, list(stands.items()), strict=False)
+        self._data = compile(
+            list(stands.values()), given, random_seed=seed, mode=PLAIN, on_unused_input="ignore"
+        )
+        values = []
+        for rv in model.free_RVs:
+            transform = model.rvs_to_transforms[rv]
+            values.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+        values = graph_replace(values, list(stands.items()), strict=False)
+        self._values = pytensor.function(
+            list(stands.values()), values, mode=PLAIN, on_unused_input="ignore"
+        )
+
+    def prior(self, n: int) -> list[dict]:
+        """Draw `n` times from the prior, keeping draws that satisfy the links."""
+        links, found = self.clustering.links, []
+        while len(found) < n:
+            draw = dict(zip(self.names, self._prior(), strict=True))
+            labels = np.concatenate([draw[a.name] for a in self.clustering.assignments])
+            if np.array_equal(labels[links[:, 0]], labels[links[:, 1]]):
+                found.append(draw)
+        return found
+
+    def point(self, draw) -> dict:
+        values = self._values(*(np.asarray(draw[name]) for name in self.names))
+        found = {
+            self.model.rvs_to_values[self.model[name]].name: value
+            for name, value in zip(self.names, values, strict=True)
+        }
+        return {v.name: np.asarray(found[v.name], v.dtype) for v in self.model.value_vars}
+
+    def natural(self, point) -> dict:
+        return dict(zip(self.names, self._natural(point), strict=True))
+
+    def new_data(self, draw) -> None:
+        """Replace the data by a draw given everything else."""
+        found = self._data(*(np.asarray(draw[name]) for name in self.names))
+        squares = 0.0
+        for domain, x in zip(self.features.domains, found, strict=True):
+            domain.data.values[:] = x
+            squares += float(np.square(x).sum())
+        # Where all noise has one precision, this sum is kept.
+        self.cluster._collapsed.features[0].sum_of_squares = squares
+
+    def update(self, point) -> dict:
+        for step in self.steps:
+            point, _ = step.step(point)
+        return point
+
+    def quantities(self, draw) -> dict[str, float]:
+        """Moments of every variable, how they go together, and what labels say."""
+        found, heads = {}, {}
+        for name in self.names:
+            x = np.asarray(draw[name], float)
+            if self.model[name].dtype.startswith("int"):
+                continue
+            found[f"{name} mean"] = np.arcsinh(x).mean()
+            found[f"{name} spread"] = np.log1p(np.square(x)).mean()
+            heads[name] = np.arcsinh(x.ravel()[0])
+        parts = list(heads)
+        for place, one in enumerate(parts):
+            for other in parts[place + 1 :]:
+                found[f"{one}, {other}"] = heads[one] * heads[other]
+        labels = [draw[a.name] for a in self.clustering.assignments]
+        first, last = labels[0], labels[-1]
+        latent = draw[self.features.latent]
+        found |= {
+            "match": float(first[0] == last[-1]),
+            "same domain": float(first[0] == first[1]),
+            "label": float(first[1] == 0),
+            "occupied": float(len(set(np.concatenate(labels)))),
+            "own latent": np.log1p(np.square(latent[first[0]])).sum(),
+            "other latent": latent[first[0]] @ latent[last[0]] / (1.0 + np.square(latent).sum()),
+        }
+        for a, label in zip(self.clustering.assignments, labels, strict=True):
+            if a.relevance:
+                flag = draw[a.relevance]
+                found[f"{a.name} relevant"] = float(flag.sum())
+                found[f"{a.name} relevant label"] = float((flag == 1) @ (label == 0))
+                found[f"{a.name} irrelevant label"] = float((flag == 0) @ (label == 0))
+        return {name: float(value) for name, value in found.items()}
+
+    def scores(self, n_prior: int, n_chain: int) -> dict[str, float]:
+        """Geweke's: standardised differences between prior and successive-conditional chain."""
+        prior = [self.quantities(draw) for draw in self.prior(n_prior)]
+        draw = self.prior(1)[0]
+        point, chain = self.point(draw), []
+        for _ in range(n_chain):
+            self.new_data(draw)
+            point = self.update(point)
+            draw = self.natural(point)
+            chain.append(self.quantities(draw))
+        found = {}
+        for name in prior[0]:
+            p, c = (np.array([q[name] for q in draws]) for draws in (prior, chain))
+            if np.ptp(p) == np.ptp(c) == 0.0:
+                # What links decide is the same in every draw.
+                assert p[0] == c[0], name
+                continue
+            error = p.var() / len(p) + c.var() / float(ess(c[None]))
+            found[name] = float((c.mean() - p.mean()) / np.sqrt(error))
+        return found
+
+    def ranks(self, n_simulations: int, n_draws: int, thin: int) -> dict[str, list[int]]:
+        """Ranks of the truth among posterior draws, of every quantity."""
+        found: dict[str, list[int]] = {}
+        truths, starts = self.prior(n_simulations), self.prior(n_simulations)
+        for truth, start in zip(truths, starts, strict=True):
+            self.new_data(truth)
+            point, draws = self.point(start), []
+            for _ in range(10 * thin):
+                point = self.update(point)
+            for _ in range(n_draws):
+                for _ in range(thin):
+                    point = self.update(point)
+                draws.append(self.quantities(self.natural(point)))
+            for name, reference in self.quantities(truth).items():
+                values = np.array([draw[name] for draw in draws])
+                # Ties are broken at random, or ranks of integers would pile up.
+                below, ties = (values < reference).sum(), (values == reference).sum()
+                found.setdefault(name, []).append(int(below + self.rng.integers(ties + 1)))
+        return found
