@@ -239,8 +239,9 @@ def _searched(
             names += [assignment.name, *([assignment.relevance] if assignment.relevance else [])]
     for features in structure.features:
         # The step of normal projections is given the latent vectors and their precision.
-        names += [features.precision, features.latent]
+        names += [*([features.precision] if features.precision else []), features.latent]
         names += [d.projection for d in features.domains if d.update]
+        names += [parameter.name for parameter in features.parameters]
     natural = natural_function(model, names)
     # Steps of their own: those that sample have their state to themselves.
     ours = steps(model)

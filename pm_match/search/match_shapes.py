@@ -137,7 +137,7 @@ def common_shape(
     """
     n = len(means[0])
     latent = np.zeros((n, n_factors))
-    turned = []
+    turned: list[NDArray[np.float64]] = []
     for m, s in zip(means, sizes, strict=True):
         centred = m - np.average(m, axis=0, weights=s)
         _, _, v = np.linalg.svd(centred * np.sqrt(s)[:, None], full_matrices=False)
