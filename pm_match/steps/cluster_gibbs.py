@@ -15,8 +15,8 @@ from pm_match.structure import Component
 class ClusterGibbs(PartitionStep):
     r"""Draw the assignments of all objects, and then all that was integrated out to do so.
 
-    One step is a blocked update of the declared posterior: `n_sweeps` collapsed Gibbs sweeps and
-    label swaps with all that allows it integrated out, then one draw of that from its exact
+    One step is a blocked update of the declared posterior: `n_sweeps` collapsed Gibbs sweeps,
+    splits and merges, exchanges and swaps of labels with all that allows it integrated out, then one draw of that from its exact
     conditional. With features these are weights, latent vectors, precision and missing values
     (Iwata, Hirao & Ueda 2016, eq. 11-17 and 20-26, for truncated weights; eq. 9 and 10); with
     networks, weights, densities, noise and probabilities of being relevant (Iwata & Ishiguro, eq.
@@ -30,6 +30,12 @@ class ClusterGibbs(PartitionStep):
         belong together: both sides of a network, for one.
     n_sweeps : int, default 1
         Sweeps a step.
+    n_split_merge : int, default 1
+        Splits or merges of clusters that are proposed a step, for every set of clusters (see
+        `partition.split_merge`).
+    n_exchanges : int, default 1
+        Assignments, drawn at random, whose clusters may exchange their labels in a step (see
+        `partition.exchange`).
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -46,7 +52,8 @@ class ClusterGibbs(PartitionStep):
     projections (as far as those have a normal prior) given hyperparameters; `n_occupied`, the
     clusters that hold something, of all types; `filled`, the largest fraction of a truncation that
     is in use; `moved`, the fraction of objects that changed their cluster or relevance;
-    `swap_accepted`, the fraction of label swaps that were accepted.
+    `swap_accepted`, `split_merge_accepted` and `exchange_accepted`, the fractions of these moves
+    that were accepted, 0 if none was proposed.
 
     A chain that starts with everything in one cluster (PyMC's default start) is dispersed first.
     """
@@ -59,17 +66,30 @@ class ClusterGibbs(PartitionStep):
         "filled": (np.float64, []),
         "moved": (np.float64, []),
         "swap_accepted": (np.float64, []),
+        "split_merge_accepted": (np.float64, []),
+        "exchange_accepted": (np.float64, []),
     }
 
-    def __init__(self, vars, n_sweeps: int = 1, **kwargs):
+    def __init__(
+        self, vars, n_sweeps: int = 1, n_split_merge: int = 1, n_exchanges: int = 1, **kwargs
+    ):
         if n_sweeps < 1:
             raise ValueError(f"ClusterGibbs: n_sweeps must be at least 1, found {n_sweeps}.")
+        for name, value in (("n_split_merge", n_split_merge), ("n_exchanges", n_exchanges)):
+            if value < 0:
+                raise ValueError(f"ClusterGibbs: {name} must not be negative, found {value}.")
         self.n_sweeps = n_sweeps
+        self.n_split_merge = n_split_merge
+        self.n_exchanges = n_exchanges
         super().__init__(vars, **kwargs)
 
     def settings(self):
         """Return the arguments of the constructor."""
-        return {"n_sweeps": self.n_sweeps}
+        return {
+            "n_sweeps": self.n_sweeps,
+            "n_split_merge": self.n_split_merge,
+            "n_exchanges": self.n_exchanges,
+        }
 
     @classmethod
     def served(cls, part: Component) -> list[str]:
@@ -86,7 +106,14 @@ class ClusterGibbs(PartitionStep):
         labels = self._start(collapsed.labels(point))
         collapsed.load(point, labels)
         moved = sum(collapsed.sweep(rng) for _ in range(self.n_sweeps))
-        accepted, proposed = collapsed.rename(rng)
+        fractions = {
+            name: accepted / max(proposed, 1)
+            for name, (accepted, proposed) in {
+                "split_merge_accepted": collapsed.split_or_merge(rng, self.n_split_merge),
+                "exchange_accepted": collapsed.exchange(rng, self.n_exchanges),
+                "swap_accepted": collapsed.rename(rng),
+            }.items()
+        }
         new = dict(point)
         collapsed.draw(rng, point, new)
         occupied = collapsed.board.n_slots - 1
@@ -100,7 +127,7 @@ class ClusterGibbs(PartitionStep):
             "n_occupied": int(occupied.sum()),
             "filled": max(truncated, default=0.0),
             "moved": moved / (self.n_sweeps * collapsed.n_objects),
-            "swap_accepted": accepted / max(proposed, 1),
+            **fractions,
         }
         return new, [stats]
 
