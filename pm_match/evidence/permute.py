@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.evidence.cholesky import factorise, solve_lower
+from pm_match.evidence.projection import ClusterSums
 from pm_match.kernels import entry, part
 from pm_match.partition.exchange import draw_exchange, rename_two, shift_objects
 from pm_match.partition.label_swap import log_shift_ratio
@@ -29,23 +30,23 @@ from pm_match.partition.label_swap import log_shift_ratio
 
 @part
 def log_regression(
-    sums, counts, alike, mean, precision, latent, alpha, groups, renamed, work, vectors
+    sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
 ):
     """Log p(X | labels, z, alpha), up to what no labels enter; `work` and `vectors` are scratch."""
-    n_features, n_factors = mean.shape
+    n_features, n_factors = pull.shape
     matrix, lower = work[0], work[1]
     linear, solution = vectors[0], vectors[1]
     found = 0.0
-    log_det = 0.0
     for m in range(n_features):
         for k in range(n_factors):
-            linear[k] = precision[m, k] * mean[m, k]
+            linear[k] = pull[m, k]
         for i in range(groups.shape[0]):
             z = latent[renamed[groups[i]]]
             total = alpha * sums[groups[i], m]
             for k in range(n_factors):
                 linear[k] += total * z[k]
-        if not alike[m]:
+        # Features without a matrix of their own have that of the one before.
+        if repeats[m] > 0:
             for k in range(n_factors):
                 for j in range(k):
                     matrix[k, j] = 0.0
@@ -56,8 +57,8 @@ def log_regression(
                 for k in range(n_factors):
                     for j in range(k + 1):
                         matrix[k, j] += count * z[k] * z[j]
-            log_det = factorise(matrix, lower)
-        found += 0.5 * (solve_lower(lower, linear, solution) - log_det)
+            found -= 0.5 * repeats[m] * factorise(matrix, lower)
+        found += 0.5 * solve_lower(lower, linear, solution)
     return found
 
 
@@ -70,8 +71,8 @@ def permute_labels(
     objects,
     sums,
     counts,
-    alike,
-    mean,
+    repeats,
+    pull,
     precision,
     latent,
     alpha,
@@ -92,12 +93,8 @@ def permute_labels(
         Beta parameters of the sticks (see `stick_breaking`).
     held, objects : (T,) integer array
         Objects in each cluster, of all domains and of this one; updated in place.
-    sums, counts : (T, M) array
-        Of this domain, by the labels that it comes with (see `projection.ClusterSums`).
-    alike : (M,) boolean array
-        Which features have the counts and the prior precision of the one before.
-    mean, precision : (M, K) array
-        Of the projection's prior, entry by entry.
+    sums, counts, repeats, pull, precision : arrays
+        The features of the domain, from `regressions`.
     latent : (T, K) array
     alpha : float
         Noise precision.
@@ -118,7 +115,7 @@ def permute_labels(
     accepted = 0
     proposed = 0
     here = log_regression(
-        sums, counts, alike, mean, precision, latent, alpha, groups, renamed, work, vectors
+        sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
     )
     for _ in range(n_proposals):
         first, second = draw_exchange(rng, groups, renamed, objects)
@@ -129,7 +126,7 @@ def permute_labels(
         ratio = log_shift_ratio(a, b, held, first, second, shift)
         rename_two(renamed, first, second)
         there = log_regression(
-            sums, counts, alike, mean, precision, latent, alpha, groups, renamed, work, vectors
+            sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
         )
         if rng.random() < exp(min(0.0, ratio + there - here)):
             accepted += 1
@@ -140,9 +137,44 @@ def permute_labels(
     return accepted, proposed
 
 
-def like_the_one_before(counts: NDArray, precision: NDArray) -> NDArray[np.bool_]:
-    """Which features (M,) have the `counts` (T, M) and `precision` (M, K) of the one before."""
-    found = np.zeros(len(precision), np.bool_)
-    found[1:] = (counts[:, 1:] == counts[:, :-1]).all(axis=0)
-    found[1:] &= (precision[1:] == precision[:-1]).all(axis=1)
-    return found
+def regressions(clusters: ClusterSums, mean: NDArray, precision: NDArray) -> tuple[NDArray, ...]:
+    r"""Prepare the features of a domain for `permute_labels`: as few as will do.
+
+    Features whose counts and prior precision are equal share :math:`A`, and what their
+    :math:`b_m^\top A^{-1} b_m` add up to does not change if all sums, and :math:`\tau \circ \mu`,
+    are turned to other axes in the space of features. With J clusters there are axes in which all
+    but the first J coordinates (J + K, if :math:`\mu \neq 0`) are zero.
+
+    Parameters
+    ----------
+    clusters : ClusterSums
+    mean, precision : (M, K) array
+        Of the projection's prior, entry by entry.
+
+    Returns
+    -------
+    sums, counts : (T, M') array
+    repeats : (M',) integer array
+        How many features have the A of this one: 0 for those that have that of the one before.
+    pull, precision : (M', K) array
+        Precision times mean, and precision.
+    """
+    sums, counts, pull = clusters.sums, clusters.counts, precision * mean
+    n_features = len(mean)
+    repeats = np.ones(n_features, np.int64)
+    rows = [sums[clusters.occupied]] + ([pull.T] if pull.any() else [])
+    n_left = sum(map(len, rows))
+    if n_left < n_features and _alike(counts.T) and _alike(precision):
+        turned = np.linalg.qr(np.concatenate(rows).T, mode="r").T
+        sums = np.zeros((len(sums), n_left))
+        sums[clusters.occupied] = turned[: len(rows[0])]
+        pull = np.zeros((n_left, pull.shape[1]))
+        if len(rows) > 1:
+            pull[:] = turned[len(rows[0]) :].T
+        counts, precision, repeats = counts[:, :n_left], precision[:n_left], repeats[:n_left]
+        repeats[0], repeats[1:] = n_features, 0
+    return sums, np.ascontiguousarray(counts), repeats, pull, np.ascontiguousarray(precision)
+
+
+def _alike(rows: NDArray) -> bool:
+    return bool((rows == rows[0]).all())

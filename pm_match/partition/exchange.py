@@ -35,7 +35,7 @@ from pm_match.partition.sweep import Partition, capacity, reassign
 from pm_match.partition.units import Units
 
 # Proposals by the table, for every cluster of the assignment.
-_BY_TABLE = 8
+_BY_TABLE = 4
 
 
 @part

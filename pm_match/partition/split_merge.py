@@ -106,14 +106,13 @@ def scan(rng, a, b, partition, terms, members, j, k, wanted):
     for i in range(members.shape[0]):
         unit = members[i]
         odds = log_odds(a, b, partition, terms, unit, j, k)
-        if forced:
-            label = wanted[i]
-        else:
-            label = k if rng.random() < 1.0 / (1.0 + exp(-odds)) else j
-        log_q += log_chosen(odds) if label == k else log_chosen(-odds)
-        if label != partition.label[unit]:
-            change += odds if label == k else -odds
-            reassign(partition, terms, unit, label)
+        chosen = wanted[i] if forced else -1
+        if not forced:
+            chosen = k if rng.random() < 1.0 / (1.0 + exp(-odds)) else j
+        log_q += log_chosen(odds) if chosen == k else log_chosen(-odds)
+        if chosen != partition.label[unit]:
+            change += odds if chosen == k else -odds
+            reassign(partition, terms, unit, chosen)
     return change, log_q
 
 

@@ -16,10 +16,11 @@ class ClusterGibbs(PartitionStep):
     r"""Draw the assignments of all objects, and then all that was integrated out to do so.
 
     One step is a blocked update of the declared posterior: `n_sweeps` collapsed Gibbs sweeps,
-    splits and merges, exchanges and swaps of labels with all that allows it integrated out, then one draw of that from its exact
-    conditional. With features these are weights, latent vectors, precision and missing values
-    (Iwata, Hirao & Ueda 2016, eq. 11-17 and 20-26, for truncated weights; eq. 9 and 10); with
-    networks, weights, densities, noise and probabilities of being relevant (Iwata & Ishiguro, eq.
+    splits and merges, exchanges and swaps of labels with all that allows it integrated out, then
+    one draw of that from its exact conditional. With features these are weights, latent vectors,
+    precision and missing values (Iwata, Hirao & Ueda 2016, eq. 11-17 and 20-26, for truncated
+    weights; eq. 9 and 10); with networks, weights, densities, noise and probabilities of being
+    relevant (Iwata & Ishiguro, eq.
     11-14; 16-18), and every object's cluster and relevance are drawn jointly. Objects linked by
     `must_link` move jointly.
 
@@ -30,12 +31,13 @@ class ClusterGibbs(PartitionStep):
         belong together: both sides of a network, for one.
     n_sweeps : int, default 1
         Sweeps a step.
-    n_split_merge : int, default 1
+    n_split_merge : float, default 0.3
         Splits or merges of clusters that are proposed a step, for every set of clusters (see
-        `partition.split_merge`).
-    n_exchanges : int, default 1
+        `partition.split_merge`). Of a number that is not whole, the rest is the probability of one
+        more: in a settled chain, a proposal costs as much as a sweep or two.
+    n_exchanges : float, default 0.5
         Assignments, drawn at random, whose clusters may exchange their labels in a step (see
-        `partition.exchange`).
+        `partition.exchange`); likewise.
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -71,13 +73,20 @@ class ClusterGibbs(PartitionStep):
     }
 
     def __init__(
-        self, vars, n_sweeps: int = 1, n_split_merge: int = 1, n_exchanges: int = 1, **kwargs
+        self,
+        vars,
+        n_sweeps: int = 1,
+        n_split_merge: float = 0.3,
+        n_exchanges: float = 0.5,
+        **kwargs,
     ):
         if n_sweeps < 1:
             raise ValueError(f"ClusterGibbs: n_sweeps must be at least 1, found {n_sweeps}.")
         for name, value in (("n_split_merge", n_split_merge), ("n_exchanges", n_exchanges)):
-            if value < 0:
-                raise ValueError(f"ClusterGibbs: {name} must not be negative, found {value}.")
+            if not 0 <= value < np.inf:
+                raise ValueError(
+                    f"ClusterGibbs: {name} must be a number that is not negative, found {value}."
+                )
         self.n_sweeps = n_sweeps
         self.n_split_merge = n_split_merge
         self.n_exchanges = n_exchanges
@@ -109,8 +118,10 @@ class ClusterGibbs(PartitionStep):
         fractions = {
             name: accepted / max(proposed, 1)
             for name, (accepted, proposed) in {
-                "split_merge_accepted": collapsed.split_or_merge(rng, self.n_split_merge),
-                "exchange_accepted": collapsed.exchange(rng, self.n_exchanges),
+                "split_merge_accepted": collapsed.split_or_merge(
+                    rng, whole(rng, self.n_split_merge)
+                ),
+                "exchange_accepted": collapsed.exchange(rng, whole(rng, self.n_exchanges)),
                 "swap_accepted": collapsed.rename(rng),
             }.items()
         }
@@ -175,6 +186,11 @@ class ClusterGibbs(PartitionStep):
             return {name: stats[name] for name in ("log_joint", "n_occupied", "moved")}
 
         return (update,)
+
+
+def whole(rng: np.random.Generator, mean: float) -> int:
+    """Draw a whole number next to `mean`, with that mean."""
+    return int(mean + rng.random())
 
 
 def random_labels(rng: np.random.Generator, grouped, truncation: int):

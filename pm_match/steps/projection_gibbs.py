@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pymc.blocking import PointType, StatsType
 
-from pm_match.evidence.permute import like_the_one_before, permute_labels
+from pm_match.evidence.permute import permute_labels, regressions
 from pm_match.evidence.projection import ClusterSums, draw_projection
 from pm_match.evidence.rescale import rescale
 from pm_match.partition.units import units
@@ -27,9 +27,10 @@ class ProjectionGibbs(PartitionStep):
     scale (see `evidence.rescale`), without which the two creep along each other. Missing values are
     integrated out, and redrawn afterwards.
 
-    Before a domain's projection is drawn, its clusters may exchange their labels with the
-    projection and the weights integrated out (see `evidence.permute`): the only move by which a
-    chain changes which clusters of two domains match. Weights are redrawn if any did. There is no
+    Before the projection of one domain (another one every time, at random) is drawn, its clusters
+    may exchange their labels with the projection and the weights integrated out (see
+    `evidence.permute`): the one move by which a chain soon changes which clusters of two domains
+    match. Weights are redrawn if any did. There is no
     such move for domains with objects that are linked to other domains', nor if networks share the
     clusters, nor for flat projections, over which nothing can be integrated.
 
@@ -101,15 +102,16 @@ class ProjectionGibbs(PartitionStep):
         latent = np.ascontiguousarray(latent.T if features.latent_transposed else latent)
         projections = points.projections(point)
         exchanges = self._exchanges
+        chosen = None
         if exchanges is not None:
-            exchanges.load(point)
+            chosen = exchanges.load(rng, point)
         priors = []
         for number, domain in enumerate(features.domains):
             if domain.update != "normal":
                 continue
             clusters = ClusterSums.of([domain.data], [labels[number]], features.truncation)
             mean, precision = features.projection_prior(domain, point)
-            if exchanges is not None and domain.assignment in exchanges.free:
+            if exchanges is not None and domain.assignment == chosen:
                 renamed = exchanges.propose(rng, clusters, mean, precision, latent, alpha, domain)
                 if renamed is not None:
                     labels[number] = renamed[labels[number]]
@@ -148,7 +150,7 @@ class _Exchanges:
 
     Attributes
     ----------
-    free : set of str
+    free : list of str
         The assignments whose clusters may exchange their labels.
     accepted, proposed : int
     changed : bool
@@ -162,16 +164,17 @@ class _Exchanges:
         self._renamed = np.zeros(truncation, np.int64)
         self._scratch = np.zeros((2, k, k)), np.zeros((2, k))
 
-    def load(self, point) -> None:
-        """Begin with a point."""
+    def load(self, rng, point) -> str | None:
+        """Begin with a point: choose the assignment whose clusters may exchange their labels."""
         self.accepted, self.proposed, self.changed = 0, 0, False
         if not self.free:
-            return
+            return None
         clustering = self._clustering
         labels = np.split(self._points.labels(point), clustering.ends)
         self._labels = dict(zip((a.name for a in clustering.assignments), labels, strict=True))
         self._prior = clustering.prior(point)
         self._held = np.bincount(np.concatenate(labels), minlength=clustering.truncation)
+        return self.free[int(rng.integers(len(self.free)))]
 
     def propose(self, rng, clusters: ClusterSums, mean, precision, latent, alpha, domain):
         """Exchange labels of a domain; return the new name (T,) of each, None if all are kept."""
@@ -183,11 +186,7 @@ class _Exchanges:
             *self._prior,
             self._held,
             objects,
-            clusters.sums,
-            clusters.counts,
-            like_the_one_before(clusters.counts, precision),
-            np.ascontiguousarray(mean),
-            np.ascontiguousarray(precision),
+            *regressions(clusters, mean, precision),
             latent,
             alpha,
             groups,
@@ -209,20 +208,21 @@ class _Exchanges:
         self._points.draw(rng, point, new, labels, self._held, np.zeros((0, 2)))
 
 
-def _free(structure: Structure, features: Features) -> tuple[Clustering, set[str]]:
+def _free(structure: Structure, features: Features) -> tuple[Clustering, list[str]]:
     """Find the clustering of some features, and the assignments whose labels may be exchanged."""
     for component in structure.components:
         for clustering, own in zip(component.clusterings, component.features, strict=True):
             if own is not features:
                 continue
-            found: set[str] = set()
+            found: list[str] = []
             if component.relations or len(clustering.assignments) < 2:
                 return clustering, found
+            served = {d.assignment for d in features.domains if d.update == "normal"}
             of_object = units(clustering.n_objects, clustering.links).of_object
             parts = np.split(of_object, clustering.ends)
             for number, assignment in enumerate(clustering.assignments):
                 others = np.concatenate(parts[:number] + parts[number + 1 :])
-                if not np.isin(parts[number], others).any():
-                    found.add(assignment.name)
+                if assignment.name in served and not np.isin(parts[number], others).any():
+                    found.append(assignment.name)
             return clustering, found
     raise ValueError("the features are not of the structure")
