@@ -420,7 +420,7 @@ def _group(term, slots, start, stop, n_slots):
 
 @part
 def _joined_groups(term, group, slot):
-    """What slot `slot` holds of other assignments, with `group` (0: nothing) of this one.
+    """Join what a slot holds of other assignments and a `group` (0: nothing) of this one.
 
     Returns
     -------

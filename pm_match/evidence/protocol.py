@@ -25,7 +25,6 @@ from numba.extending import overload
 
 from pm_match.kernels import INLINED
 
-
 # What is implemented, and for which terms.
 _IMPLEMENTED: set[tuple[Callable, type]] = set()
 

@@ -193,7 +193,7 @@ def exchange_units(a, b, partition, terms, start, stop, first, second, counted):
     change = 0.0
     for unit in range(start, stop):
         label = partition.label[unit]
-        if label == first or label == second:
+        if label in (first, second):
             target = second if label == first else first
             if counted:
                 change += log_odds(a, b, partition, terms, unit, label, target)

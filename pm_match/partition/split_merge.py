@@ -85,7 +85,7 @@ def list_members(partition, u, v, members):
     n = 0
     for unit in range(partition.label.shape[0]):
         label = partition.label[unit]
-        if (label == j or label == k) and unit != u and unit != v:
+        if label in (j, k) and unit != u and unit != v:
             members[n] = unit
             n += 1
     return n

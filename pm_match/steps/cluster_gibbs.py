@@ -20,9 +20,8 @@ class ClusterGibbs(PartitionStep):
     one draw of that from its exact conditional. With features these are weights, latent vectors,
     precision and missing values (Iwata, Hirao & Ueda 2016, eq. 11-17 and 20-26, for truncated
     weights; eq. 9 and 10); with networks, weights, densities, noise and probabilities of being
-    relevant (Iwata & Ishiguro, eq.
-    11-14; 16-18), and every object's cluster and relevance are drawn jointly. Objects linked by
-    `must_link` move jointly.
+    relevant (Iwata & Ishiguro, eq. 11-14; 16-18), and every object's cluster and relevance are
+    drawn jointly. Objects linked by `must_link` move jointly.
 
     Parameters
     ----------
