@@ -347,6 +347,7 @@ class BlockEvidence:
             n_active=np.zeros(1, np.int64),
             seen=np.zeros(len(others), np.int64),
             amounts=np.zeros((3, n)),
+            grouped=np.zeros((3, n, self._capacities[axis])),
             hits=np.zeros(n, np.int64),
             stamp=np.full(2, -1, np.int64),
             expected=np.zeros(n),

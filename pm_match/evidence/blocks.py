@@ -124,6 +124,8 @@ class Side(NamedTuple):
         Combinations of occupied slots, their number, and the `n_slots` that they were listed for.
     amounts : (3, C) array
         Scratch: what a unit adds to S, C and Q of the blocks of each combination.
+    grouped : (3, C, S) array
+        Scratch: what the units of one assignment add to the blocks of each combination and slot.
     hits : (C,) integer array
         Scratch: edges of a unit in each combination.
     stamp : (2,) integer array
@@ -153,6 +155,7 @@ class Side(NamedTuple):
     n_active: NDArray[np.int64]
     seen: NDArray[np.int64]
     amounts: NDArray[np.float64]
+    grouped: NDArray[np.float64]
     hits: NDArray[np.int64]
     stamp: NDArray[np.int64]
     expected: NDArray[np.float64]
@@ -510,6 +513,56 @@ def relocate_side(side, source, target):
         mass = relation.mass[network, side.axis[0]]
         mass[target] = mass[source]
     changed(side, current, target)
+
+
+# -- the units of one assignment -----------------------------------------------------------------
+
+
+@part
+def group(side, slots, start, stop, n_slots):
+    """Fill `grouped` with what the units `start` ... `stop` add to the blocks of every slot."""
+    activate(side)
+    for i in range(side.n_active[0]):
+        for k in range(3):
+            for slot in range(n_slots):
+                side.grouped[k, side.active[i], slot] = 0.0
+    for unit in range(start, stop):
+        slot = slots[unit]
+        if slot > 0 and side.contacts.kind[unit] >= 0:
+            gather(side, unit)
+            for i in range(side.n_active[0]):
+                for k in range(3):
+                    side.grouped[k, side.active[i], slot] += side.amounts[k, side.active[i]]
+
+
+@part
+def compare_groups(side, slots, start, stop, n_slots, worth):
+    """Add to `worth` what the blocks of every slot gain by those of every group."""
+    relation, grouped = side.relation, side.grouped
+    family, prior = relation.family[0], relation.prior[0]
+    group(side, slots, start, stop, n_slots)
+    for own in range(1, n_slots):
+        for i in range(side.n_active[0]):
+            c = side.active[i]
+            dt, dc, dq = grouped[0, c, own], grouped[1, c, own], grouped[2, c, own]
+            if dc == 0.0 and dt == 0.0:
+                continue
+            for slot in range(n_slots):
+                at = slot * side.stride[0] + side.place[c]
+                t = relation.totals[at] - grouped[0, c, slot]
+                n = relation.cells[at] - grouped[1, c, slot]
+                q = relation.squares[at] - grouped[2, c, slot]
+                worth[own, slot] += gain(family, prior, relation.tables, t, n, q, dt, dc, dq)
+
+
+@implements(protocol.tabulate, Side)
+def _tabulate(term, slots, start, stop, n_slots, worth, shared):
+    compare_groups(term, slots, start, stop, n_slots, worth)
+
+
+@implements(protocol.log_shared, Side)
+def _log_shared(term, change):
+    return 0.0
 
 
 @implements(protocol.log_evidence, Side)

@@ -93,6 +93,8 @@ class ProjectedNormal(NamedTuple):
         The epoch at which all of a pattern's coefficients were last known to be good.
     loss, loss_log_det, loss_stamp : (Q, S, L), (Q, S), (Q, S) array
         The same for taking a unit out of its own slot.
+    group_held, group_precision, group_linear : (S,), (S, K, K), (S, K) array
+        Scratch: what the units of one assignment add to every slot.
     products, delta, matrix, lower, inverse, vector, solution : arrays
         Scratch.
     """
@@ -126,6 +128,9 @@ class ProjectedNormal(NamedTuple):
     inverse: NDArray[np.float64]
     vector: NDArray[np.float64]
     solution: NDArray[np.float64]
+    group_held: NDArray[np.int64]
+    group_precision: NDArray[np.float64]
+    group_linear: NDArray[np.float64]
 
 
 @implements(protocol.clear, ProjectedNormal)
@@ -430,6 +435,76 @@ def _log_evidence(term, n_slots):
     return total
 
 
+@part
+def _group(term, slots, start, stop, n_slots):
+    """Sum the statistics of the units `start` ... `stop` in every slot."""
+    n_factors = term.linear.shape[1]
+    for slot in range(n_slots):
+        term.group_held[slot] = 0
+        term.group_linear[slot] = 0.0
+        term.group_precision[slot] = 0.0
+    for unit in range(start, stop):
+        slot = slots[unit]
+        gram = term.gram[term.pattern[unit]]
+        term.group_held[slot] += 1
+        for k in range(n_factors):
+            term.group_linear[slot, k] += term.projected[unit, k]
+            for i in range(n_factors):
+                term.group_precision[slot, k, i] += gram[k, i]
+
+
+@part
+def _joined_groups(term, group, slot):
+    """Join what a slot holds of other assignments and a `group` (0: nothing) of this one.
+
+    Returns
+    -------
+    log_det, quadratic : float
+        Of the precision (not of its inverse), and q.
+    """
+    n_factors = term.linear.shape[1]
+    alone = term.held[slot] == term.group_held[slot]
+    for k in range(n_factors):
+        # Exactly empty, not nearly: what is left of a difference of sums would be noise.
+        term.vector[k] = 0.0 if alone else term.linear[slot, k] - term.group_linear[slot, k]
+        for i in range(k + 1):
+            prior = term.hyper[2] if i == k else 0.0
+            rest = term.precision[slot, k, i] - term.group_precision[slot, k, i]
+            term.matrix[k, i] = prior if alone else rest
+        if group > 0:
+            term.vector[k] += term.group_linear[group, k]
+            for i in range(k + 1):
+                term.matrix[k, i] += term.group_precision[group, k, i]
+    log_det = factorise(term.matrix, term.lower)
+    return log_det, solve_lower(term.lower, term.vector, term.solution)
+
+
+@part
+def _compare_groups(term, slots, start, stop, n_slots, worth, shared):
+    _group(term, slots, start, stop, n_slots)
+    for slot in range(n_slots):
+        log_det, quadratic = _joined_groups(term, 0, slot)
+        for group in range(1, n_slots):
+            if term.group_held[group] > 0:
+                with_group, raised = _joined_groups(term, group, slot)
+                worth[group, slot] += 0.5 * (log_det - with_group)
+                shared[group, slot] += 0.5 * (quadratic - raised)
+
+
+@implements(protocol.tabulate, ProjectedNormal)
+def _tabulate(term, slots, start, stop, n_slots, worth, shared):
+    _compare_groups(term, slots, start, stop, n_slots, worth, shared)
+
+
+@implements(protocol.log_shared, ProjectedNormal)
+def _log_shared(term, change):
+    # What slots share is b'.
+    if term.hyper[4] > 0.0:
+        return -change
+    rate = max(term.rate[0], term.hyper[1])
+    return -term.hyper[0] * log(max(rate + change, term.hyper[1]) / rate)
+
+
 @entry
 def draw_latent(rng, precision, linear, slot_of, shape, rate, lower, vector, out):
     """Draw the precision and every latent vector from their exact conditional (eq. 9 and 10).
@@ -598,6 +673,9 @@ class ProjectedNormalEvidence:
             inverse=np.zeros((k, k)),
             vector=np.zeros(k),
             solution=np.zeros(k),
+            group_held=np.zeros(slots, np.int64),
+            group_precision=np.zeros((slots, k, k)),
+            group_linear=np.zeros((slots, k)),
         )
 
     def load(

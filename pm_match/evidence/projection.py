@@ -153,6 +153,14 @@ class ClusterSums:
         slot_of[occupied] = np.arange(1, len(occupied) + 1)
         return cls(np.hstack(sums), np.hstack(counts), occupied, slot_of)
 
+    def renamed(self, names: NDArray[np.int64]) -> "ClusterSums":
+        """Return the sums when label j has become ``names[j]``, a permutation (T,)."""
+        old = np.argsort(names)
+        occupied = np.sort(names[self.occupied])
+        slot_of = np.zeros(len(names), np.int64)
+        slot_of[occupied] = np.arange(1, len(occupied) + 1)
+        return ClusterSums(self.sums[old], self.counts[old], occupied, slot_of)
+
 
 class ProjectionObjective:
     """L(W) for one assignment, ready for an optimiser; see `climb`.

@@ -25,6 +25,14 @@ from numba.extending import overload
 
 from pm_match.kernels import INLINED
 
+# What is implemented, and for which terms.
+_IMPLEMENTED: set[tuple[Callable, type]] = set()
+
+
+def implemented(function: Callable, term) -> bool:
+    """Whether a function of the protocol is implemented for a term: some are optional."""
+    return (function, type(term)) in _IMPLEMENTED
+
 
 def implements(function: Callable, kind: type) -> Callable:
     """Make the decorated function what `function` of the protocol does for terms of a `kind`.
@@ -43,6 +51,7 @@ def implements(function: Callable, kind: type) -> Callable:
                 return implementation
             return None
 
+        _IMPLEMENTED.add((function, kind))
         # numba matches the signature of `resolve` with the implementation's, name by name.
         resolve.__signature__ = signature(implementation)  # type: ignore[attr-defined]
         overload(function, jit_options=INLINED, strict=False)(resolve)  # type: ignore[arg-type]
@@ -82,3 +91,23 @@ def relocate(term, source, target):
 def log_evidence(term, n_slots):
     """Log marginal likelihood of the term's data given the partition, from the running state."""
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
+
+
+# -- optional: what `partition.exchange` can do without, slowly ------------------------------------
+
+
+def tabulate(term, slots, start, stop, n_slots, worth, shared):
+    """Add to tables what clusters of one assignment are worth in every slot.
+
+    The assignment's units are `start` ... `stop` (excluded), of those whose `slots` (U,) are given.
+    With g and j up to `n_slots`, ``worth[g, j]`` rises by the log evidence of slot `j` holding the
+    units of other assignments that it does, and those of this one that are in slot `g`, less that
+    of the former alone. What is not additive over slots is a function of a sum (`log_shared`):
+    ``shared[g, j]`` rises by what the sum does. At most one of a partition's terms may have any.
+    """
+    raise NotImplementedError(f"no table is implemented for {type(term).__name__}")
+
+
+def log_shared(term, change):
+    """Log evidence for the sum of what slots share having changed by `change`, less that of now."""
+    raise NotImplementedError(f"no table is implemented for {type(term).__name__}")

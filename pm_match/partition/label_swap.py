@@ -13,25 +13,26 @@ from pm_match.partition.stick_breaking import stick_factor
 
 
 @part
-def log_swap_ratio(a, b, counts, first, second):
-    """Log of p(s with `first` and `second` exchanged) / p(s), for first < second."""
+def log_shift_ratio(a, b, counts, first, second, shift):
+    """Log of p(s with `shift` objects more in `second` and fewer in `first`) / p(s)."""
+    low, high = min(first, second), max(first, second)
     last = counts.shape[0] - 1
     after = 0
-    for j in range(second + 1, last + 1):
+    for j in range(high + 1, last + 1):
         after += counts[j]
     ratio = 0.0
-    swapped = after
-    for j in range(second, first - 1, -1):
+    shifted = after
+    for j in range(high, low - 1, -1):
         here = counts[j]
         new = here
         if j == second:
-            new = counts[first]
+            new += shift
         elif j == first:
-            new = counts[second]
+            new -= shift
         if j < last:
-            ratio += stick_factor(a[j], b[j], new, swapped) - stick_factor(a[j], b[j], here, after)
+            ratio += stick_factor(a[j], b[j], new, shifted) - stick_factor(a[j], b[j], here, after)
         after += here
-        swapped += new
+        shifted += new
     return ratio
 
 
@@ -59,7 +60,8 @@ def swap_labels(rng, a, b, counts, renamed, n_proposals):
         if counts[first] == 0 and counts[second] == 0:
             continue
         proposed += 1
-        if rng.random() >= exp(min(0.0, log_swap_ratio(a, b, counts, first, second))):
+        shift = counts[first] - counts[second]
+        if rng.random() >= exp(min(0.0, log_shift_ratio(a, b, counts, first, second, shift))):
             continue
         accepted += 1
         counts[first], counts[second] = counts[second], counts[first]
@@ -82,9 +84,10 @@ def climb_names(a, b, counts, order, least):
         better = False
         for first in range(counts.shape[0]):
             for second in range(first + 1, counts.shape[0]):
-                if counts[first] == counts[second]:
+                shift = counts[first] - counts[second]
+                if shift == 0:
                     continue
-                if log_swap_ratio(a, b, counts, first, second) > least:
+                if log_shift_ratio(a, b, counts, first, second, shift) > least:
                     counts[first], counts[second] = counts[second], counts[first]
                     order[first], order[second] = order[second], order[first]
                     better = True

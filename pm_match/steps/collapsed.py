@@ -8,7 +8,9 @@ from pymc.model.core import Model
 from pm_match.evidence.block_evidence import BlockEvidence, Board
 from pm_match.evidence.marginals import Marginal, split_deviations
 from pm_match.evidence.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.partition.exchange import Exchange
 from pm_match.partition.relevance import new_relevance
+from pm_match.partition.split_merge import new_scratch, split_or_merge
 from pm_match.partition.sweep import (
     log_joint,
     new_partition,
@@ -20,6 +22,9 @@ from pm_match.partition.units import Units, units
 from pm_match.steps.points import ClusteringPoints, FeaturesPoints, RelationPoints
 from pm_match.structure import Clustering, Component, Features, UnservedModelError, View
 from pm_match.structure.priors import log_densities_function
+
+# Restricted scans before a split or its reverse is proposed.
+N_SCANS = 2
 
 
 class Collapsed:
@@ -69,6 +74,7 @@ class Collapsed:
                 zip(clusterings, self.units, groups, strict=True)
             )
         ]
+        self._members = [new_scratch(len(own.size)) for own in self.units]
         self._renamed = [np.zeros(c.truncation, np.int64) for c in clusterings]
         self.features = [
             _feature_evidence(*parts)
@@ -88,6 +94,17 @@ class Collapsed:
             for relation in component.relations
         ]
         self.terms = [self._terms(number) for number in range(len(clusterings))]
+        self._exchanges = [
+            Exchange(partition, terms, own, clustering.ends)
+            for partition, terms, own, clustering in zip(
+                self.partitions, self.terms, self.units, clusterings, strict=True
+            )
+        ]
+        self._free = [
+            (number, place)
+            for number, exchange in enumerate(self._exchanges)
+            for place in range(len(exchange.free))
+        ]
         self.priors: list = [None for _ in clusterings]
         self.views: list[View | None] = [None for _ in clusterings]
         self._access: _Access = like._access if like is not None else _Access(model, component)
@@ -257,6 +274,32 @@ class Collapsed:
             self.partitions, self.priors, self._renamed, strict=True
         ):
             found = rename(rng, *prior, partition, renamed, len(renamed))
+            accepted, proposed = accepted + found[0], proposed + found[1]
+        return accepted, proposed
+
+    def split_or_merge(self, rng: np.random.Generator, n: int) -> tuple[int, int]:
+        """Propose `n` splits or merges in each clustering; return how many were accepted, and made.
+
+        Nothing is proposed to clusterings with fewer than two relevant units.
+        """
+        accepted, proposed = 0, 0
+        for partition, terms, prior, scratch in zip(
+            self.partitions, self.terms, self.priors, self._members, strict=True
+        ):
+            found = split_or_merge(rng, *prior, partition, terms, scratch, n, N_SCANS)
+            accepted, proposed = accepted + found[0], proposed + found[1]
+        return accepted, proposed
+
+    def exchange(self, rng: np.random.Generator, n: int) -> tuple[int, int]:
+        """Propose exchanges of labels in `n` assignments; return how many were accepted, and made.
+
+        The assignments are drawn uniformly from those that can exchange labels.
+        """
+        accepted, proposed = 0, 0
+        for _ in range(n if self._free else 0):
+            number, place = self._free[int(rng.integers(len(self._free)))]
+            a, b = self.priors[number]
+            found = self._exchanges[number].propose(rng, a, b, place)
             accepted, proposed = accepted + found[0], proposed + found[1]
         return accepted, proposed
 
