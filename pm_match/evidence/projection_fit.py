@@ -34,7 +34,9 @@ from pm_match.partition.stick_breaking import stick_factor
 
 # An iteration that gains less than this many nats is the last.
 _TOLERANCE = 1e-4
-_MOST_ITERATIONS = 200
+_MOST_CYCLES = 100
+# A fit that would have to gain this many times its last iteration's gain is given up.
+_HOPELESS = 20.0
 # Where the iterations start: how far the latent vectors are from known.
 _VAGUE = 1e-3
 _MOST_ROTATIONS = 30
@@ -62,6 +64,8 @@ class Table(NamedTuple):
         Sums, counts and objects of every label; the objects by label, largest first.
     w : (R, K) array
         The fitted projections.
+    previous : (2, R, K) array
+        Scratch: the projections of two iterations ago, and of one.
     moment, mean, gram, eigen : (T, K, K), (T, K), (B, K, K), (2, T, T) arrays
         Scratch.
     work, vectors : (3, K, K), (2, K) array
@@ -81,6 +85,7 @@ class Table(NamedTuple):
     size: NDArray[np.int64]
     sorted: NDArray[np.int64]
     w: NDArray[np.float64]
+    previous: NDArray[np.float64]
     moment: NDArray[np.float64]
     mean: NDArray[np.float64]
     gram: NDArray[np.float64]
@@ -326,22 +331,72 @@ def _expect(table, n):
 
 
 @part
-def _fit(table, labels):
-    """Fit `w` to an assignment; return the log evidence and how many iterations it took."""
+def _copy(source, target):
+    """Copy a matrix (an assignment of slices would allocate)."""
+    for m in range(source.shape[0]):
+        for k in range(source.shape[1]):
+            target[m, k] = source[m, k]
+
+
+@part
+def _extrapolate(table):
+    """Put into `w` what its last two iterations point to; return whether that is far enough.
+
+    The step length is that of squared extrapolation (Varadhan & Roland 2008, their S3).
+    """
+    size = 0.0
+    bend = 0.0
+    for m in range(table.w.shape[0]):
+        for k in range(table.w.shape[1]):
+            first = table.previous[1, m, k] - table.previous[0, m, k]
+            second = table.w[m, k] - table.previous[1, m, k] - first
+            size += first * first
+            bend += second * second
+    if not size > bend:
+        return False
+    step = sqrt(size / bend)
+    for m in range(table.w.shape[0]):
+        for k in range(table.w.shape[1]):
+            start = table.previous[0, m, k]
+            first = table.previous[1, m, k] - start
+            second = table.w[m, k] - table.previous[1, m, k] - first
+            table.previous[0, m, k] = table.w[m, k]
+            table.w[m, k] = start + 2.0 * step * first + step * step * second
+    return True
+
+
+@part
+def _fit(table, labels, floor):
+    """Fit `w` to an assignment, unless it will not reach `floor`; return the log evidence."""
     _add_up(table, labels)
     n, ratio = _start(table)
-    value = -np.inf
-    for iteration in range(_MOST_ITERATIONS):
+    _maximise(table, n, ratio)
+    value, ratio = _expect(table, n)
+    for _ in range(_MOST_CYCLES):
+        _copy(table.w, table.previous[0])
         _maximise(table, n, ratio)
         old = value
         value, ratio = _expect(table, n)
         if value - old < _TOLERANCE:
-            return value, iteration + 1
-    return value, _MOST_ITERATIONS
+            return value
+        _copy(table.w, table.previous[1])
+        _maximise(table, n, ratio)
+        old = value
+        value, ratio = _expect(table, n)
+        if value - old < _TOLERANCE or value + _HOPELESS * (value - old) < floor:
+            return value
+        if _extrapolate(table):
+            new, new_ratio = _expect(table, n)
+            if new > value:
+                value, ratio = new, new_ratio
+            else:
+                _copy(table.previous[0], table.w)
+                value, ratio = _expect(table, n)
+    return value
 
 
 @entry
-def score(table, labels, out):
+def score(table, labels, margin, out):
     """Score assignments: log prior in the best order of labels, plus log evidence with W fitted.
 
     Parameters
@@ -349,20 +404,18 @@ def score(table, labels, out):
     table : Table
     labels : (P, G) integer array
         For each of P assignments, the label of every group.
+    margin : float
+        An assignment that is not going to come this near to the best one so far is given up: its
+        score is then less than that, but not yet at its maximum.
     out : (P,) array
-        Filled.
-
-    Returns
-    -------
-    int
-        Iterations of EM, of all fits together. ``table.w`` is the fit of the last assignment.
+        Filled. ``table.w`` is the fit of the last assignment.
     """
-    iterations = 0
+    best = -np.inf
     for number in range(labels.shape[0]):
-        value, done = _fit(table, labels[number])
-        iterations += done
-        out[number] = value + _log_prior(table)
-    return iterations
+        _add_up(table, labels[number])
+        prior = _log_prior(table)
+        out[number] = prior + _fit(table, labels[number], best - margin - prior)
+        best = max(best, out[number])
 
 
 @dataclass(frozen=True)
@@ -459,6 +512,7 @@ class Groups:
             size=np.zeros(t, np.int64),
             sorted=np.zeros(t, np.int64),
             w=np.zeros((rows.shape[1], k)),
+            previous=np.zeros((2, rows.shape[1], k)),
             moment=np.zeros((t, k, k)),
             mean=np.zeros((t, k)),
             gram=np.zeros((len(blocks), k, k)),
@@ -468,10 +522,13 @@ class Groups:
         )
         return cls(table, bases, np.cumsum([own.shape[1] for own in sums])[:-1])
 
-    def score(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Log joint (P,) of assignments (P, G) of groups to labels, with projections fitted."""
+    def score(self, labels: NDArray[np.int64], margin: float = np.inf) -> NDArray[np.float64]:
+        """Log joint (P,) of assignments (P, G) of groups to labels, with projections fitted.
+
+        Fits of assignments that will not come within `margin` of an earlier one are given up.
+        """
         out = np.empty(len(labels))
-        score(self.table, np.ascontiguousarray(labels), out)
+        score(self.table, np.ascontiguousarray(labels), margin, out)
         return out
 
     def fit(self, labels: NDArray[np.int64]) -> tuple[float, list[NDArray[np.float64]]]:

@@ -66,6 +66,8 @@ def find_mode(problem: FeatureProblem, rng: np.random.Generator) -> Mode:
     labels, best = improve(problem, rng, labels)
     for _ in range(_MOST_ROUNDS):
         end = gibbs.run(rng, labels)
+        if np.array_equal(end, labels):
+            break
         end, value = improve(problem, rng, end)
         if value <= best + LEAST_GAIN:
             break

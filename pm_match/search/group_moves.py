@@ -14,6 +14,8 @@ Labels = NDArray[np.int64]
 LEAST_GAIN = 1e-3
 # 720 permutations of a domain's clusters can all be looked at; 5040 cost too much.
 _ENUMERATED = 6
+# How many nats worse than the best permutation one may be and still be told apart.
+_MARGIN = 30.0
 
 
 def unused(labels: Labels, truncation: int) -> list[int]:
@@ -101,7 +103,8 @@ def climb(groups: Groups, labels: Labels, propose, value: float) -> tuple[Labels
         proposals = propose(labels)
         if not len(proposals):
             return labels, value
-        scores = groups.score(proposals)
+        # The present assignment first: what does not come near it is given up.
+        scores = groups.score(np.concatenate([labels[None], proposals]), 0.0)[1:]
         # Where many moves help, most still do after the best was made: each is tried in turn.
         gaining = np.argsort(-scores, kind="stable")
         gaining = gaining[scores[gaining] > value + LEAST_GAIN]
@@ -161,7 +164,7 @@ def permute(
         proposals[:, own] = orders[:, place]
         # Labels that the home does not hold may go anywhere: the same assignment many times.
         proposals = np.unique(proposals, axis=0)
-        scores = groups.score(proposals)
+        scores = groups.score(proposals, _MARGIN)
         best = np.argsort(-scores, kind="stable")[:keep]
         return proposals[best], scores[best]
 

@@ -35,7 +35,7 @@ def clusters_alone(problem: FeatureProblem, rng: np.random.Generator, starts: in
         while True:
             labels, value = _one_start(problem, rng, min(n, most))
             if value > best_value:
-                best, best_value = labels, value
+                best, best_value = np.unique(labels, return_inverse=True)[1].reshape(-1), value
             if len(np.unique(labels)) <= _CROWDED * n or n >= most:
                 break
             n *= 2
