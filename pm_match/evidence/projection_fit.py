@@ -14,8 +14,8 @@ and lets the latent vectors have a covariance :math:`\Phi` too, whose maximum :m
 scale that projections and latent vectors share creeps, and a hundred iterations do not arrive.
 
 Where nothing is missing, the objective depends on a domain's :math:`W_d` only through its products
-with that domain's group sums and through :math:`W_d^\top W_d`, so that a maximum lies in the span of
-the sums: a QR decomposition leaves as many rows as there are groups, exactly.
+with that domain's group sums and through :math:`W_d^\top W_d`, so that a maximum lies in the span
+of the sums: a QR decomposition leaves as many rows as there are groups, exactly.
 """
 
 from collections.abc import Sequence

@@ -12,20 +12,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.evidence.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.evidence.projected_normal import ProjectedNormalEvidence
 from pm_match.partition.sweep import new_partition, place, sweep
-from pm_match.partition.units import units
 from pm_match.search.feature_problem import FeatureProblem, Labels
-from pm_match.search.group_moves import LEAST_GAIN, climb, merges, moves, permute, swaps
+from pm_match.search.group_moves import (
+    LEAST_GAIN,
+    climb,
+    merges,
+    moves,
+    permute,
+    swaps,
+)
 from pm_match.search.one_domain import clusters_alone
-from pm_match.structure import read
 
 __all__ = ["find_mode"]
 
 _SWEEPS = 15
 # The projections follow the assignments every so many sweeps.
 _SWEEPS_A_FIT = 3
-_MOST_ROUNDS = 8
+# Rounds without gain after which a search ends.
+_PATIENCE = 3
 # How many partial matchings are carried along while domains are added.
 _BEAM = 10
 
@@ -62,16 +68,14 @@ def find_mode(problem: FeatureProblem, rng: np.random.Generator) -> Mode:
         moves and merges of clusters.
     """
     gibbs = _Gibbs(problem)
-    labels = match_all(problem, rng)
-    labels, best = improve(problem, rng, labels)
-    for _ in range(_MOST_ROUNDS):
+    labels, best = improve(problem, rng, match_all(problem, rng))
+    failures = 0
+    while failures < _PATIENCE:
         end = gibbs.run(rng, labels)
-        if np.array_equal(end, labels):
-            break
         end, value = improve(problem, rng, end)
-        if value <= best + LEAST_GAIN:
-            break
-        labels, best = end, value
+        failures += 1
+        if value > best + LEAST_GAIN:
+            labels, best, failures = end, value, 0
     labels = problem.in_order(labels)
     value, projections = problem.fit(labels)
     return Mode(problem.split(labels[problem.units.of_object]), projections, value)

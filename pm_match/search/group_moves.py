@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.evidence.projection_fit import Groups
+from pm_match.search import mean_matching
 
 Labels = NDArray[np.int64]
 
@@ -16,6 +17,7 @@ LEAST_GAIN = 1e-3
 _ENUMERATED = 6
 # How many nats worse than the best permutation one may be and still be told apart.
 _MARGIN = 30.0
+_CLIMBS = 2
 
 
 def unused(labels: Labels, truncation: int) -> list[int]:
@@ -130,12 +132,12 @@ def permute(
     truncation: int,
     moved: int,
     keep: int = 1,
-    starts: int = 3,
+    starts: int = 10,
 ) -> tuple[Labels, NDArray[np.float64]]:
     """Find the best permutations of one home's labels among those that are used by any home.
 
-    All of them if the labels are few; else by climbing in exchanges of two from where they are and
-    from `starts` random permutations.
+    All of them if the labels are few; else by climbing in exchanges of two from the best of the
+    present one and those that `mean_matching` proposes.
 
     Parameters
     ----------
@@ -147,7 +149,8 @@ def permute(
         The home whose labels are permuted.
     keep : int, default 1
         How many permutations to return at most.
-    starts : int, default 3
+    starts : int, default 10
+        Of `mean_matching`.
 
     Returns
     -------
@@ -168,15 +171,22 @@ def permute(
         best = np.argsort(-scores, kind="stable")[:keep]
         return proposals[best], scores[best]
 
-    def propose(present):
+    def exchanges(present):
         return swaps(home, present, truncation, [moved])
 
+    codes = np.searchsorted(used, labels)
+    given = mean_matching.propose(
+        rng, groups.table, np.where(own, -1, codes), np.where(own, codes, -1), starts
+    )
+    proposals = np.repeat(labels[None], 1 + len(given), 0)
+    for number, target in enumerate(given):
+        proposals[1 + number, own] = used[target[place]]
+    proposals = np.unique(proposals, axis=0)
+    scores = groups.score(proposals, _MARGIN)
     found = {}
-    for number in range(starts + 1):
-        start = labels.copy()
-        if number:
-            start[own] = rng.permutation(used)[place]
-        end, value = climb(groups, start, propose, float(groups.score(start[None])[0]))
+    # To climb costs much more than to score: only from the best.
+    for number in np.argsort(-scores, kind="stable")[:_CLIMBS]:
+        end, value = climb(groups, proposals[number], exchanges, float(scores[number]))
         found[end.tobytes()] = (value, end)
     best_found = sorted(found.values(), key=lambda pair: -pair[0])[:keep]
     return np.array([end for _, end in best_found]), np.array([value for value, _ in best_found])

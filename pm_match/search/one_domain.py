@@ -45,7 +45,7 @@ def clusters_alone(problem: FeatureProblem, rng: np.random.Generator, starts: in
 def _one_start(problem: FeatureProblem, rng, n_clusters: int) -> tuple[Labels, float]:
     points = _Points(problem)
     labels = points.settle(points.spread(rng, n_clusters))
-    value = -np.inf
+    best, value = labels, -np.inf
     while True:
         grouped = problem.grouped(labels)
         start = grouped.label
