@@ -466,7 +466,8 @@ class Groups:
         summed = ClusterSums.of(domains, groups, n_groups)
         widths = [domain.values.shape[1] for domain in domains]
         edges = np.cumsum([0, *widths])
-        sums, counts, blocks, bases = [], [], [], []
+        sums, counts, blocks = [], [], []
+        bases: list[NDArray[np.float64] | None] = []
         for number, domain in enumerate(domains):
             columns = slice(edges[number], edges[number + 1])
             own, seen = summed.sums[:, columns], summed.counts[:, columns]

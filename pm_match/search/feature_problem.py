@@ -1,13 +1,15 @@
 """Feature vectors to be clustered and matched, as arrays, and what an assignment of them scores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import lgamma, log, pi
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.evidence.projected_normal import DomainData
+from pm_match.evidence.projection import ClusterSums, ProjectionObjective
 from pm_match.evidence.projection_fit import Groups
 from pm_match.partition.units import Units
 
@@ -107,6 +109,10 @@ class FeatureProblem:
         )
         return left, whole
 
+    def with_data(self, domains: Sequence[DomainData]) -> "FeatureProblem":
+        """Return the same problem about other values of the same objects and features."""
+        return replace(self, domains=tuple(domains))
+
     def grouped(self, labels: Labels) -> Grouped:
         """Group the units by home and by their `labels` (U,)."""
         codes, of_unit = np.unique(self.homes * self.truncation + labels, return_inverse=True)
@@ -132,6 +138,25 @@ class FeatureProblem:
         """
         grouped = self.grouped(labels)
         return grouped.groups.fit(grouped.label)
+
+    def log_evidence(self, labels: Labels, projections: Sequence[NDArray]) -> float:
+        """Log p(data | labels of units, projections), latent vectors and precision integrated out.
+
+        Iwata, Hirao & Ueda (2016), eq. (4).
+        """
+        sums = ClusterSums.of(
+            self.domains, self.split(labels[self.units.of_object]), self.truncation
+        )
+        n_values = sum(domain.n_values for domain in self.domains)
+        squares = sum(domain.sum_of_squares for domain in self.domains)
+        shape = self.shape + 0.5 * n_values
+        objective = ProjectionObjective(
+            sums, shape, self.rate + 0.5 * squares, self.latent_precision, self.n_factors
+        )
+        value = -objective(np.concatenate(projections).ravel())[0]
+        value += 0.5 * len(sums.occupied) * self.n_factors * log(self.latent_precision)
+        value += self.shape * log(self.rate) - lgamma(self.shape) + lgamma(shape)
+        return value - 0.5 * n_values * log(2.0 * pi)
 
     def in_order(self, labels: Labels) -> Labels:
         """Rename labels (U,) so that the larger a cluster is, the heavier its label by the prior.

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.evidence.projected_normal import ProjectedNormalEvidence
+from pm_match.evidence.projected_normal import DomainData, ProjectedNormalEvidence
 from pm_match.partition.sweep import new_partition, place, sweep
+from pm_match.partition.units import Units, units
 from pm_match.search.feature_problem import FeatureProblem, Labels
 from pm_match.search.group_moves import (
     LEAST_GAIN,
@@ -24,14 +25,19 @@ from pm_match.search.group_moves import (
     swaps,
 )
 from pm_match.search.one_domain import clusters_alone
+from pm_match.steps.points import FeaturesPoints
+from pm_match.structure import Clustering, Features, read
+from pm_match.structure.parts import Point
 
-__all__ = ["find_mode"]
+__all__ = ["find_mode", "search"]
 
 _SWEEPS = 15
 # The projections follow the assignments every so many sweeps.
 _SWEEPS_A_FIT = 3
 # Rounds without gain after which a search ends.
 _PATIENCE = 3
+# Iterations of the chain in which free hyperparameters get used to what was found.
+_SETTLING = 20
 # How many partial matchings are carried along while domains are added.
 _BEAM = 10
 
@@ -53,6 +59,83 @@ class Mode:
     log_joint: float
 
 
+def search(chain, number: int, rng: np.random.Generator) -> None:
+    """Bring a chain to a good mode of the feature vectors of one component.
+
+    Parameters
+    ----------
+    chain : Chain
+        Of which `model`, `point`, `run`, `labels` and `place` are used.
+    number : int
+        Of the component.
+    rng : numpy.random.Generator
+
+    Notes
+    -----
+    Labels are placed, and projections written to the point: fitted ones, also where they have a
+    normal prior, which the chain then draws from there. If hyperparameters are free, the chain
+    runs with what was found, and the search goes on from there with new ones. Assignments without
+    features keep their labels.
+    """
+    component = read(chain.model).components[number]
+    free = bool(component.hyperparameters)
+    free |= any(clustering.free_weights_prior for clustering in component.clusterings)
+    for again in range(2 if free else 1):
+        for place_of, (clustering, features) in enumerate(
+            zip(component.clusterings, component.features, strict=True)
+        ):
+            if features is None:
+                continue
+            problem, units_of, part = problem_of(clustering, features, chain.point)
+            labels = [np.array(label) for label in chain.labels(number)]
+            own = labels[place_of][units_of.first]
+            start = own[part] if again else match_all(problem, rng)
+            own[part] = refine(problem, rng, start)
+            labels[place_of] = own[units_of.of_object]
+            chain.place(number, labels)
+            _, projections = problem.fit(own[part])
+            point = dict(chain.point)
+            FeaturesPoints(chain.model, features).write_projections(point, projections)
+            chain.point = point
+        chain.run(_SETTLING if free else 1)
+
+
+def problem_of(
+    clustering: Clustering, features: Features, point: Point
+) -> tuple[FeatureProblem, Units, Labels]:
+    """Read the problem that a clustering's feature vectors pose at a point.
+
+    Returns
+    -------
+    problem : FeatureProblem
+        Of the assignments that have features.
+    units : Units
+        Of all objects of the clustering.
+    part : (P,) integer array
+        Which of these each of the problem's units is part of.
+    """
+    by_assignment = {domain.assignment: domain.data for domain in features.domains}
+    names = [assignment.name for assignment in clustering.assignments]
+    hyper = features.hyper(point)
+    a, b = clustering.prior(point)
+    everything = units(clustering.n_objects, clustering.links)
+    whole = FeatureProblem(
+        tuple(
+            by_assignment.get(assignment.name) or DomainData(np.zeros((assignment.n_objects, 0)))
+            for assignment in clustering.assignments
+        ),
+        everything,
+        features.n_factors,
+        hyper.shape,
+        hyper.rate,
+        hyper.latent_precision,
+        np.asarray(a, np.float64),
+        np.asarray(b, np.float64),
+    )
+    problem, part = whole.only([d for d, name in enumerate(names) if name in by_assignment])
+    return problem, everything, part
+
+
 def find_mode(problem: FeatureProblem, rng: np.random.Generator) -> Mode:
     """Search for the assignment with the largest log joint.
 
@@ -64,21 +147,31 @@ def find_mode(problem: FeatureProblem, rng: np.random.Generator) -> Mode:
     Returns
     -------
     Mode
-        The best assignment met. It is a local maximum under exchanges of labels within a domain,
-        moves and merges of clusters.
+        The best assignment met.
+    """
+    labels = refine(problem, rng, match_all(problem, rng))
+    value, projections = problem.fit(labels)
+    return Mode(problem.split(labels[problem.units.of_object]), projections, value)
+
+
+def refine(problem: FeatureProblem, rng: np.random.Generator, labels: Labels) -> Labels:
+    """Improve an assignment by sweeps and moves of whole clusters in turn, while that helps.
+
+    Returns
+    -------
+    (U,) integer array
+        A local maximum under exchanges of labels within a domain, moves and merges of clusters; the
+        largest cluster has the heaviest label.
     """
     gibbs = _Gibbs(problem)
-    labels, best = improve(problem, rng, match_all(problem, rng))
+    labels, best = improve(problem, rng, labels)
     failures = 0
     while failures < _PATIENCE:
-        end = gibbs.run(rng, labels)
-        end, value = improve(problem, rng, end)
+        end, value = improve(problem, rng, gibbs.run(rng, labels))
         failures += 1
         if value > best + LEAST_GAIN:
             labels, best, failures = end, value, 0
-    labels = problem.in_order(labels)
-    value, projections = problem.fit(labels)
-    return Mode(problem.split(labels[problem.units.of_object]), projections, value)
+    return problem.in_order(labels)
 
 
 def match_all(problem: FeatureProblem, rng: np.random.Generator) -> Labels:
