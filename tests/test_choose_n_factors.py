@@ -1,5 +1,7 @@
 """Choosing the number of factors."""
 
+import sys
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -89,7 +91,9 @@ def test_folds_share_out_what_is_observed():
 
 
 def test_ties_go_to_the_smaller_number(monkeypatch):
-    monkeypatch.setattr("pm_match.choose_n_factors._predictive", lambda *_: -1.0)
+    # The function has the name of its module.
+    module = sys.modules["pm_match.choose_n_factors"]
+    monkeypatch.setattr(module, "_predictive", lambda *_: -1.0)
     assert int(quietly(factory(three_factors()), [4, 2, 3], n_folds=2)["best"]) == 2
 
 
@@ -143,5 +147,5 @@ def test_other_arguments_are_checked():
 def test_a_model_without_features_is_refused():
     with pm.Model() as model:
         pm.Normal("x")
-    with pytest.raises(ValueError, match="one set of latent vectors .* found 0"):
+    with pytest.raises(ValueError, match="one set of latent vectors"):
         quietly(lambda k: model, [2])

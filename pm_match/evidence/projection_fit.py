@@ -472,8 +472,12 @@ class Groups:
             columns = slice(edges[number], edges[number + 1])
             own, seen = summed.sums[:, columns], summed.counts[:, columns]
             if domain.observed is None and widths[number]:
-                basis, triangle = np.linalg.qr(own.T)
-                sums.append(triangle.T)
+                # Other domains' groups have no sums here, and need no rows.
+                here = np.flatnonzero(seen[:, 0])
+                basis, triangle = np.linalg.qr(own[here].T)
+                reduced = np.zeros((n_groups, len(triangle)))
+                reduced[here] = triangle.T
+                sums.append(reduced)
                 counts.append(seen[:, :1])
                 blocks.append(len(triangle))
                 bases.append(basis)

@@ -1,21 +1,23 @@
 """The search for feature vectors: its score is the model's, and it finds what enumeration finds."""
 
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy.optimize import minimize
-from tests.tiny import plain_log_prior, tiny_data, tiny_model
 
 import pm_match as pmm
 from pm_match.evidence.projected_normal import DomainData, ProjectedNormalEvidence
 from pm_match.evidence.projection import ClusterSums, ProjectionObjective
+from pm_match.partition.stick_breaking import known_sticks
 from pm_match.partition.units import units
 from pm_match.search.feature_problem import FeatureProblem
 from pm_match.search.features import find_mode, problem_of, search
 from pm_match.search.group_moves import merges, moves, permute, swaps
 from pm_match.search.one_domain import clusters_alone
 from pm_match.structure import read
+from tests.tiny import plain_log_prior, tiny_data, tiny_model
 
 NO_LINKS = np.zeros((0, 2), np.int64)
 
@@ -74,7 +76,8 @@ def best_projection(problem, labels, rng, starts=8):
 def best_prior(problem, labels):
     """Log p(s) by the plain formula, in the best order of labels."""
     counts = np.bincount(labels, problem.units.size, minlength=problem.truncation)
-    return plain_log_prior(problem.a, problem.b, np.sort(counts)[::-1])
+    orders = permutations(counts.tolist())
+    return max(plain_log_prior(problem.a, problem.b, np.array(order)) for order in orders)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.25])
@@ -153,10 +156,10 @@ def test_proposals_are_all_there():
 @pytest.mark.parametrize("n_clusters", [4, 8])
 def test_permute_finds_the_matching(n_clusters):
     rng = np.random.default_rng(5)
-    latent = rng.normal(size=(n_clusters, 4))
+    latent = rng.normal(size=(n_clusters, 3))
     label = np.arange(5 * n_clusters) % n_clusters
     tables = [
-        latent[label] @ rng.normal(size=(4, 30)) + 0.1 * rng.normal(size=(len(label), 30))
+        latent[label] @ rng.normal(size=(3, 30)) + 0.1 * rng.normal(size=(len(label), 30))
         for _ in range(2)
     ]
     problem = problem_about(tables, 3, 12)
@@ -211,19 +214,18 @@ def test_no_permutations_of_three_domains_are_better():
 
 def test_the_largest_cluster_has_the_heaviest_label():
     rng = np.random.default_rng(7)
-    problem = problem_about(clustered(rng)[0])
+    shrinking = problem_about(clustered(rng)[0], truncation=8)
     # Known weights that grow with the label.
-    sticks = pmm.partition.stick_breaking.known_sticks(np.array([0.1, 0.2, 0.3, 0.4]))
+    sticks = known_sticks(np.array([0.1, 0.2, 0.3, 0.4]))
     growing = problem_about(clustered(rng)[0], sticks=sticks)
     labels = np.repeat([2, 0, 1], [11, 7, 3])
-    assert problem.in_order(labels).tolist() == np.repeat([0, 1, 2], [11, 7, 3]).tolist()
+    assert shrinking.in_order(labels).tolist() == np.repeat([0, 1, 2], [11, 7, 3]).tolist()
     assert growing.in_order(labels).tolist() == np.repeat([3, 2, 1], [11, 7, 3]).tolist()
-    counts = [0, 3, 7, 11]
     value, projections = growing.fit(labels)
     np.testing.assert_allclose(
         value - growing.log_evidence(labels, projections),
-        plain_log_prior(*sticks, np.array(counts)),
-        rtol=1e-6,
+        11 * np.log(0.4) + 7 * np.log(0.3) + 3 * np.log(0.2),
+        rtol=1e-9,
     )
 
 
@@ -302,20 +304,39 @@ class StandInChain:
 
 @pytest.mark.parametrize("projection", ["map", "normal"])
 def test_search_brings_a_chain_to_its_mode(projection):
-    data = dict(zip("ab", clustered(np.random.default_rng(12))[0], strict=True))
+    data = dict(zip("ab", clustered(np.random.default_rng(12), 0.1)[0], strict=True))
     chain = StandInChain(tiny_model(data=data, n_clusters=5, projection=projection, linked=True))
+    went_on = []
+    run, chain.run = chain.run, went_on.append
     search(chain, 0, np.random.default_rng(0))
-    (clustering,), (features,) = (
-        read(chain.model).components[0].clusterings,
-        read(chain.model).components[0].features,
-    )
+    (component,) = read(chain.model).components
+    (clustering,), (features,) = component.clusterings, component.features
     problem, _, _ = problem_of(clustering, features, chain.point)
     mode = find_mode(problem, np.random.default_rng(0))
-    assert len(np.unique(chain.labels(0)[0])) <= 4
-    log_joint = chain.stats[0]["log_joint"] if projection == "map" else mode.log_joint
-    # The chain has moved on by one draw.
-    assert log_joint > mode.log_joint - 15.0
-    links = clustering.links
-    assert len(links)
-    label = chain.labels(0)[0]
-    assert np.array_equal(label[links[:, 0]], label[links[:, 1]])
+    (labels,) = chain.labels(0)
+    assert np.array_equal(labels, np.concatenate(mode.labels))
+    for name, w in zip("ab", mode.projections, strict=True):
+        np.testing.assert_allclose(chain.point[f"projection_{name}"], w)
+    assert np.array_equal(labels[clustering.links[:, 0]], labels[clustering.links[:, 1]])
+    # What was integrated out is drawn anew, by steps that take the point as it is.
+    assert went_on == [1]
+    run(1)
+    assert np.isfinite(chain.stats[0]["log_joint"])
+
+
+def test_free_hyperparameters_follow():
+    tables = clustered(np.random.default_rng(13))[0]
+    with pm.Model() as model:
+        concentration = pm.Gamma("concentration", 2.0, 2.0)
+        weights = pm.StickBreakingWeights("weights", concentration, K=5)
+        precision = pm.Gamma("precision", 1.0, 1.0)
+        latent = pm.Normal("latent", 0.0, tau=precision, shape=(6, 2))
+        for name, table in zip("ab", tables, strict=True):
+            cluster = pm.Categorical(f"cluster_{name}", weights, shape=len(table))
+            w = pm.Flat(f"w_{name}", shape=(table.shape[1], 2))
+            pm.Normal(name, latent[cluster] @ w.T, tau=precision, observed=table)
+    chain = StandInChain(model)
+    start = chain.point["concentration_log__"]
+    search(chain, 0, np.random.default_rng(0))
+    assert chain.point["concentration_log__"] != start
+    assert len(np.unique(chain.labels(0)[0])) > 1
