@@ -2,6 +2,7 @@
 
 from pm_match import datasets, metrics, models, plots
 from pm_match.block_network import BlockNetwork
+from pm_match.choose_n_factors import choose_n_factors
 from pm_match.links import must_link
 from pm_match.matching import (
     best_chain,
@@ -34,6 +35,7 @@ __all__ = [
     "ProjectionMAP",
     "UnservedModelError",
     "best_chain",
+    "choose_n_factors",
     "cluster_sizes",
     "datasets",
     "find_matching",

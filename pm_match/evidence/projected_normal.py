@@ -445,6 +445,8 @@ def _group(term, slots, start, stop, n_slots):
         term.group_precision[slot] = 0.0
     for unit in range(start, stop):
         slot = slots[unit]
+        if slot == 0:
+            continue
         gram = term.gram[term.pattern[unit]]
         term.group_held[slot] += 1
         for k in range(n_factors):
