@@ -1,14 +1,13 @@
 """Which search a component gets, and one search of a whole model."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.step_methods.compound import BlockedStep
 
+from pm_match.search import features as plain_features
 from pm_match.search import networks, tables
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import coarse_climb, shake
@@ -42,14 +41,7 @@ def recipe(component: Component) -> Recipe:
         return several_kinds if features else networks.search
     if any(own is not None and not own.plain for own in component.features):
         return tables.search
-    if features and find_spec("pm_match.search.features") is not None:
-        return import_module("pm_match.search.features").search
-    return plain
-
-
-def plain(chain: Chain, number: int, rng: np.random.Generator) -> None:
-    """Run the steps from where the chain is."""
-    chain.run(_ITERATIONS, number)
+    return plain_features.search
 
 
 def several_kinds(chain: Chain, number: int, rng: np.random.Generator) -> None:
