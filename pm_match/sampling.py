@@ -159,8 +159,7 @@ def initial_points(
     model = modelcontext(model)
     if chains < 1:
         raise ValueError(f"chains must be at least 1, found {chains}.")
-    if init not in _INITS:
-        raise ValueError(f"init must be 'search' or 'dispersed', found {init!r}.")
+    _check_init(init)
     structure = read(model)
     if not structure.components:
         raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")
@@ -189,6 +188,11 @@ def initial_points(
         found = _searched(model, structure, start, rngs, progressbar)
         points = [point | own for point, own in zip(points, found, strict=True)]
     return points
+
+
+def _check_init(init: str) -> None:
+    if init not in _INITS:
+        raise ValueError(f"init must be 'search' or 'dispersed', found {init!r}.")
 
 
 def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[str, NDArray]:
@@ -296,8 +300,8 @@ def sample(
     initvals : dict or list of dict, optional
         Starts, in the form of `pm.sample`.
     init : {"search", "dispersed"}, default "search"
-        What chains start from without `initvals`: see `initial_points`. Any other value is PyMC's
-        `init`, of NUTS.
+        What chains start from without `initvals`: see `initial_points`. (PyMC's own `init` is of
+        models that NUTS samples whole.)
     compute_convergence_checks : bool, default True
     **kwargs
         Passed to `pm.sample`.
@@ -314,6 +318,8 @@ def sample(
     ------
     UnservedModelError
         If no part of the model is one that the steps can serve.
+    ValueError
+        If `init` is neither.
 
     Warns
     -----
@@ -329,8 +335,7 @@ def sample(
             f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=2
         )
     chains = 4 if chains is None else chains
-    if init not in _INITS:
-        kwargs["init"], init = init, "search"
+    _check_init(init)
     if initvals is None:
         shown = bool(kwargs.get("progressbar", True)) and not kwargs.get("quiet")
         initvals = initial_points(model, chains, random_seed, init=init, progressbar=shown)
