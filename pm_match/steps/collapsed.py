@@ -219,7 +219,8 @@ class Collapsed:
         accepted, proposed = 0, 0
         for _ in range(n if self._free else 0):
             number, place = self._free[int(rng.integers(len(self._free)))]
-            found = self._exchanges[number].propose(rng, *self._priors[number], place)
+            a, b = self._priors[number]
+            found = self._exchanges[number].propose(rng, a, b, place)
             accepted, proposed = accepted + found[0], proposed + found[1]
         return accepted, proposed
 
