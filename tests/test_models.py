@@ -53,7 +53,10 @@ def test_one_domain_is_a_mixture():
         ({"precision_prior": (1.0,)}, r"must be \(shape, rate\), found \(1.0,\)"),
         ({"precision_prior": 1.0}, r"must be \(shape, rate\), found 1.0"),
         ({"precision_prior": (1.0, np.inf)}, "rate must be a positive number, found inf"),
-        ({"projection": "laplace"}, "projection must be 'map' or 'normal', found 'laplace'"),
+        (
+            {"projection": "laplace"},
+            "projection must be 'map', 'normal' or 'isometric', found 'laplace'",
+        ),
     ],
 )
 def test_bad_parameters(arguments, message):

@@ -18,6 +18,7 @@ FEATURES = {
     "plain": {},
     "linked": {"linked": True},
     "missing": {"missing": True},
+    "empty labels": {"n_clusters": 5, "data": tiny_data(n_objects=(2, 2))},
     "dirichlet": {"weights": "dirichlet"},
     "known weights": {"weights": "uniform"},
 }
