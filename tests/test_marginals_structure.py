@@ -225,9 +225,7 @@ def test_matrices_without_a_transform_are_refused():
         pm.MvNormal(name, mu, tau=tau, observed=x)
 
     model = declare(observe=observe)
-    with pytest.raises(
-        UnservedModelError, match=r"densities of .* are not defined"
-    ):
+    with pytest.raises(UnservedModelError, match=r"densities of .* are not defined"):
         pmm.ClusterGibbs([model["cluster_a"]], model=model)
 
 
