@@ -218,17 +218,28 @@ def test_noise_that_also_scales_the_latent_vectors_is_no_conjugate_wishart():
     assert updates(declare(x, latent=latent, observe=observe))["precision"] == ("slice", -1)
 
 
-def test_matrices_without_a_transform_are_not_drawn_number_by_number():
-    x = {"a": data()["a"]}
-
-    def latent():
-        precision = pm.Wishart("precision", nu=7, V=wide(3), default_transform=None)
-        return pm.Normal("latent", 0.0, pt.sqrt(precision[0, 0]), shape=(T, K))
-
+def test_matrices_without_a_transform_are_refused():
     def observe(name, mu, x):
-        pm.MvNormal(name, mu, tau=pm.modelcontext(None)["precision"], observed=x)
+        m = x.shape[1]
+        tau = pm.Wishart(f"precision_{name}", nu=m + 4, V=wide(m), default_transform=None)
+        pm.MvNormal(name, mu, tau=tau, observed=x)
 
-    assert "precision" not in updates(declare(x, latent=latent, observe=observe))
+    model = declare(observe=observe)
+    with pytest.raises(UnservedModelError, match=r"densities of .* are not defined"):
+        pmm.ClusterGibbs([model["cluster_a"]], model=model)
+
+
+def test_vectors_whose_numbers_depend_on_each_other():
+    """One number after the other, but for those that cannot move alone."""
+
+    def intercept(name, m):
+        if name == "a":
+            return pm.MvNormal("intercept_a", np.zeros(m), wide(m))
+        return pm.ZeroSumNormal("intercept_b", 2.0 * ONE, shape=m, default_transform=None)
+
+    found = updates(declare(intercept=intercept))
+    assert found["intercept_a"] == ("slice", -1)
+    assert "intercept_b" not in found
 
 
 def test_a_prior_that_moves_the_value_below_it_is_left_alone():

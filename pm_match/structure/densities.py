@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
-from pm_match.structure.ancestry import RV
+from pm_match.structure.ancestry import RV, Refusal, names
 from pm_match.structure.functions import log_densities
 
 _TEST_POINTS = 3
@@ -38,7 +39,14 @@ class DensityCheck:
         start = model.initial_point(0)
         n_labels = {model.rvs_to_values[rv].name: n for rv, n in labels.items()}
         self.points = [_random_point(rng, start, n_labels) for _ in range(_TEST_POINTS)]
-        self._declared = [declared(point) for point in self.points]
+        try:
+            self._declared = [declared(point) for point in self.points]
+        except ParameterValueError as error:
+            # What is declared without its transform may be anything at a random point.
+            raise Refusal(
+                f"the densities of {names(variables)} are not defined everywhere: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
 
     def declared(self, rv: RV) -> list[NDArray]:
         """Return the declared log density of a variable at every point."""

@@ -471,7 +471,11 @@ def _discrete_parents(context: Context, rv: RV) -> bool:
 def _number_by_number(context: Context, rv: RV) -> bool:
     """Whether the numbers of a variable can be drawn one by one, on the scale that is sampled."""
     op = rv.owner.op
-    free = context.model.rvs_to_transforms[rv] is not None or getattr(op, "ndim_supp", 1) == 0
+    free = (
+        context.model.rvs_to_transforms[rv] is not None
+        or isinstance(op, MvNormalRV)
+        or getattr(op, "ndim_supp", 1) == 0
+    )
     return free and int(np.prod(context.start[context.model.rvs_to_values[rv].name].shape)) <= (
         _MOST_SLICED
     )

@@ -230,9 +230,13 @@ class ModelSimulator:
             x = np.asarray(draw[name], float)
             if self.model[name].dtype.startswith("int"):
                 continue
-            found[f"{name} mean"] = np.arcsinh(x).mean()
             found[f"{name} spread"] = np.log1p(np.square(x)).mean()
             heads[name] = np.arcsinh(x.ravel()[0])
+            if name.startswith(("latent", "projection", "raw")):
+                # Their sign changes together only, and seldom: a mean would be of a few signs.
+                heads[name] = abs(heads[name])
+                continue
+            found[f"{name} mean"] = np.arcsinh(x).mean()
         parts = list(heads)
         for place, one in enumerate(parts):
             for other in parts[place + 1 :]:
