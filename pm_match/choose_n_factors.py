@@ -85,7 +85,8 @@ def choose_n_factors(
     ------
     TypeError, ValueError
         If a candidate or a number is not as described, or a model has not one set of feature
-        vectors, has another number of factors than it was asked for, or other data than the first.
+        vectors with one shared noise, has another number of factors than it was asked for, or
+        other data than the first.
     UnservedModelError
         If the steps cannot serve the model.
 
@@ -105,7 +106,7 @@ def choose_n_factors(
     """
     if not callable(model_factory):
         raise TypeError(
-            "model_factory must be a function of tables and a number of factors, "
+            "model_factory must be a function of a number of factors, "
             f"found an object of type {type(model_factory).__name__}."
         )
     numbers = _check_candidates(candidates)
@@ -245,6 +246,13 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
             f"vectors, found {len(pairs)}."
         )
     clustering, features = pairs[0]
+    if not features.plain:
+        raise ValueError(
+            "model_factory: expected projected latent vectors and one shared noise, found "
+            "intercepts, noise of the domains' own, deviations or relevance; compare such models "
+            "by what `find_matching` reaches, or declare their factors with "
+            "`determination=True`."
+        )
     if features.n_factors != n_factors:
         raise ValueError(
             f"model_factory: asked for {n_factors} factors, it made a model with "

@@ -52,13 +52,7 @@ def standardise(
         spread = np.nanstd(values, axis=0)
         features = table.features
         if n_components is None:
-            constant = np.flatnonzero(spread == 0.0)
-            if len(constant):
-                raise ValueError(
-                    f"domain {name!r}: feature {features[constant[0]]!r} is the same for all "
-                    "objects, so it has no scale; leave it out."
-                )
-            scaled = centred / spread
+            scaled = centred / spread  # no column is constant: `as_domains` refuses those
         else:
             if np.isnan(values).any():
                 raise ValueError(
@@ -66,8 +60,6 @@ def standardise(
                     f"{int(np.isnan(values).sum())} missing."
                 )
             unit = np.sqrt(np.mean(spread**2))
-            if unit == 0.0:
-                raise ValueError(f"domain {name!r}: all objects are the same.")
             left, singular, _ = np.linalg.svd(centred / unit, full_matrices=False)
             kept = min(int(n_components), int((singular > 1e-12 * singular[0]).sum()))
             scaled = left[:, :kept] * singular[:kept]

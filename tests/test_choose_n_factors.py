@@ -149,3 +149,8 @@ def test_a_model_without_features_is_refused():
         pm.Normal("x")
     with pytest.raises(ValueError, match="one set of latent vectors"):
         quietly(lambda k: model, [2])
+
+
+def test_features_with_noise_of_their_own_are_refused():
+    with pytest.raises(ValueError, match="expected projected latent vectors and one shared noise"):
+        quietly(factory(three_factors(), projection="normal", noise="own"), [1], method="bic")

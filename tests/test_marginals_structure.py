@@ -410,7 +410,9 @@ def test_one_shared_precision_is_integrated_out():
 
 
 @pytest.mark.parametrize(
-    "arguments", [(("precision",), {"mean": deviating}), (("one", "other"), {})], ids=str
+    "arguments",
+    [(("precision",), {"mean": deviating}), (("one", "other"), {})],
+    ids=["deviations", "two factors"],
 )
 def test_what_else_is_shared_is_drawn_by_slices(arguments):
     names, more = arguments

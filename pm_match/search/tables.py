@@ -142,8 +142,6 @@ def turned(chain: Chain, features: Features, projections) -> dict[str, NDArray]:
     That is where a projection is a variable itself, or a scale times a variable's polar factor.
     """
     model, point = chain.model, dict(chain.point)
-    view = features.view(point)
-    k = features.n_factors
     for p in features.parameters:
         key = model.rvs_to_values[model[p.name]].name
         if p.update == "projection":
@@ -151,10 +149,11 @@ def turned(chain: Chain, features: Features, projections) -> dict[str, NDArray]:
         elif p.update == "transposed":
             point[key] = np.ascontiguousarray(projections[p.domain].T)
         elif p.update == "normal":
-            for marginal, w in zip(view.marginals, projections, strict=True):
-                if _is_orientation(point[key], marginal.projection[:, :k]):
-                    # As long as a matrix of standard normal numbers is.
-                    point[key] = _polar(w) * np.sqrt(max(w.shape))
+            d = _oriented_by(features, chain.point, key)
+            if d is not None:
+                # As long as a matrix of standard normal numbers is.
+                w = projections[d]
+                point[key] = _polar(w) * np.sqrt(max(w.shape))
     return point
 
 
@@ -163,19 +162,23 @@ def _polar(w: NDArray) -> NDArray[np.float64]:
     return u @ v
 
 
-def _is_orientation(value, projection) -> bool:
-    """Whether a projection is a multiple of a value's polar factor."""
-    if value.shape != projection.shape or not np.isfinite(value).all():
-        return False
-    polar = _polar(value)
-    return bool(
-        np.allclose(
-            projection,
-            np.abs((projection * polar).mean() / (polar**2).mean()) * polar,
-            rtol=1e-6,
-            atol=1e-9,
-        )
-    )
+def _oriented_by(features: Features, point, key: str) -> int | None:
+    """Return the domain whose projection is a multiple of the polar factor of a variable."""
+    k = features.n_factors
+    if point[key].ndim != 2 or point[key].shape[1] != k:
+        return None
+    # Another value tells whose projection follows it.
+    other = np.random.default_rng(len(key)).standard_normal(point[key].shape)
+    before, after = features.view(point), features.view({**point, key: other})
+    polar = _polar(other)
+    for d, (old, new) in enumerate(zip(before.marginals, after.marginals, strict=True)):
+        w = new.projection[:, :k]
+        if w.shape != polar.shape or np.array_equal(w, old.projection[:, :k]):
+            continue
+        scale = (w * polar).sum() / np.square(polar).sum()
+        if scale > 0.0 and np.allclose(w, scale * polar, rtol=1e-6, atol=1e-9 * scale):
+            return d
+    return None
 
 
 def judged(chain: Chain, number: int, proposals: list[Proposal]) -> Proposal:
