@@ -7,6 +7,7 @@ such a score sees the clusters' sums and no object. Sweeps of the chain's own Gi
 between move single objects, and open what whole clusters cannot reach.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +66,7 @@ def search(chain, number: int, rng: np.random.Generator) -> None:
     Parameters
     ----------
     chain : Chain
-        Of which `model`, `point`, `run`, `labels` and `place` are used.
+        Of which `model`, `point`, `run`, `labels`, `place` and `settle` are used.
     number : int
         Of the component.
     rng : numpy.random.Generator
@@ -95,9 +96,44 @@ def search(chain, number: int, rng: np.random.Generator) -> None:
             chain.place(number, labels)
             _, projections = problem.fit(own[part])
             point = dict(chain.point)
+            if all(domain.update == "normal" for domain in features.domains):
+                priors = [features.projection_prior(domain, point) for domain in features.domains]
+                projections = spread_evenly(projections, [precision for _, precision in priors])
             FeaturesPoints(chain.model, features).write_projections(point, projections)
             chain.point = point
+        # Projections with a prior are drawn given latent vectors: those of this matching.
+        chain.settle(number)
         chain.run(_SETTLING if free else 1)
+
+
+def spread_evenly(
+    projections: Sequence[NDArray[np.float64]], precisions: Sequence[NDArray[np.float64]]
+) -> list[NDArray[np.float64]]:
+    r"""Bring fitted projections to where a normal prior expects them.
+
+    W A with any regular A fits as well as W if the latent vectors follow. Fits have latent vectors
+    that are uncorrelated, whatever the matching is. The prior of W expects instead that factors are
+    equally large and uncorrelated in the projections: then it is the latent vectors that have the
+    clusters' shape, which a matching is judged by.
+
+    Parameters
+    ----------
+    projections : sequence of (M_d, K) array
+    precisions : sequence of (M_d, K) array
+        Of the normal prior.
+
+    Returns
+    -------
+    list of (M_d, K) array
+        W A, with the mean over all features of w w', each in units of its prior, the identity.
+        Directions in which nothing is fitted are left as they are.
+    """
+    scaled = np.concatenate([w * np.sqrt(p) for w, p in zip(projections, precisions, strict=True)])
+    size, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
+    used = size > 1e-8 * size.max()
+    factor = np.where(used, 1.0 / np.sqrt(np.where(used, size, 1.0)), 1.0)
+    turn = (axes * factor) @ axes.T
+    return [w @ turn for w in projections]
 
 
 def problem_of(

@@ -12,8 +12,9 @@ from pm_match.evidence.projected_normal import DomainData, ProjectedNormalEviden
 from pm_match.evidence.projection import ClusterSums, ProjectionObjective
 from pm_match.partition.stick_breaking import known_sticks
 from pm_match.partition.units import units
+from pm_match.search.chain import Chain
 from pm_match.search.feature_problem import FeatureProblem
-from pm_match.search.features import find_mode, problem_of, search
+from pm_match.search.features import find_mode, problem_of, search, spread_evenly
 from pm_match.search.group_moves import merges, moves, permute, swaps
 from pm_match.search.one_domain import clusters_alone
 from pm_match.structure import read
@@ -273,39 +274,14 @@ def test_the_seed_reproduces():
         assert np.array_equal(x, y)
 
 
-class StandInChain:
-    """As much of a chain as the search uses."""
-
-    def __init__(self, model):
-        self.model = model
-        self.steps = pmm.steps(model)
-        self.point = model.initial_point(0)
-        for step in self.steps:
-            step.setup_chain(np.random.default_rng(0), 0, 1)
-        self.stats = []
-
-    def run(self, n):
-        for _ in range(n):
-            for step in self.steps:
-                self.point, self.stats = step.step(self.point)
-
-    def labels(self, number):
-        clusterings = read(self.model).components[number].clusterings
-        return [np.concatenate([self.point[a.name] for a in c.assignments]) for c in clusterings]
-
-    def place(self, number, labels):
-        self.point = dict(self.point)
-        clusterings = read(self.model).components[number].clusterings
-        for clustering, label in zip(clusterings, labels, strict=True):
-            parts = np.split(label, clustering.ends)
-            for assignment, own in zip(clustering.assignments, parts, strict=True):
-                self.point[assignment.name] = own.astype(self.point[assignment.name].dtype)
+def chain_of(model):
+    return Chain(model, pmm.steps(model), model.initial_point(0), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("projection", ["map", "normal"])
 def test_search_brings_a_chain_to_its_mode(projection):
     data = dict(zip("ab", clustered(np.random.default_rng(12), 0.1)[0], strict=True))
-    chain = StandInChain(tiny_model(data=data, n_clusters=5, projection=projection, linked=True))
+    chain = chain_of(tiny_model(data=data, n_clusters=5, projection=projection, linked=True))
     went_on = []
     run, chain.run = chain.run, went_on.append
     search(chain, 0, np.random.default_rng(0))
@@ -315,13 +291,44 @@ def test_search_brings_a_chain_to_its_mode(projection):
     mode = find_mode(problem, np.random.default_rng(0))
     (labels,) = chain.labels(0)
     assert np.array_equal(labels, np.concatenate(mode.labels))
-    for name, w in zip("ab", mode.projections, strict=True):
+    projections = mode.projections
+    if projection == "normal":
+        projections = spread_evenly(projections, [np.ones(w.shape) for w in projections])
+    for name, w in zip("ab", projections, strict=True):
         np.testing.assert_allclose(chain.point[f"projection_{name}"], w)
     assert np.array_equal(labels[clustering.links[:, 0]], labels[clustering.links[:, 1]])
     # What was integrated out is drawn anew, by steps that take the point as it is.
     assert went_on == [1]
     run(1)
-    assert np.isfinite(chain.stats[0]["log_joint"])
+    assert np.isfinite(chain.log_joint())
+
+
+def test_projections_spread_evenly_fit_as_well():
+    rng = np.random.default_rng(14)
+    w = [rng.normal(size=(m, 3)) @ np.diag([3.0, 0.2, 0.0]) for m in (6, 9)]
+    width = [0.5, 2.0]
+    turned = spread_evenly(w, [np.full(x.shape, s**-2) for x, s in zip(w, width, strict=True)])
+    whole, before = np.concatenate(turned), np.concatenate(w)
+    linear = np.linalg.lstsq(before, whole, rcond=None)[0]
+    np.testing.assert_allclose(before @ linear, whole, atol=1e-12)
+    assert np.linalg.matrix_rank(whole) == 2
+    scaled = np.concatenate([x / s for x, s in zip(turned, width, strict=True)])
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(scaled.T @ scaled / 15), [0.0, 1.0, 1.0], atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("n_factors", [3, 5])
+def test_chains_with_normal_projections_stay_where_they_were_searched_to(n_factors):
+    """Where any matching fits (as many factors as clusters), too: latent vectors have a shape."""
+    domains = pmm.datasets.synthetic(100, 40, n_factors=n_factors, random_seed=1)
+    true = pmm.datasets.true_labels(domains)
+    model = pmm.models.projected_clusters(domains, n_factors=n_factors, projection="normal")
+    chain = chain_of(model)
+    search(chain, 0, np.random.default_rng(0))
+    chain.run(10)
+    found = dict(zip("ab", np.split(chain.labels(0)[0], 2), strict=True))
+    assert pmm.metrics.matching_adjusted_rand_index(true, found) > 0.8
 
 
 def test_free_hyperparameters_follow():
@@ -335,7 +342,7 @@ def test_free_hyperparameters_follow():
             cluster = pm.Categorical(f"cluster_{name}", weights, shape=len(table))
             w = pm.Flat(f"w_{name}", shape=(table.shape[1], 2))
             pm.Normal(name, latent[cluster] @ w.T, tau=precision, observed=table)
-    chain = StandInChain(model)
+    chain = chain_of(model)
     start = chain.point["concentration_log__"]
     search(chain, 0, np.random.default_rng(0))
     assert chain.point["concentration_log__"] != start
