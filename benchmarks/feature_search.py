@@ -18,23 +18,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import pm_match as pmm
+from case_studies.uneven import uneven
 from pm_match.search.features import find_mode, problem_of, refine
 from pm_match.structure import read
 
 CHOSEN = (3, 4, 5)
-
-
-def uneven(seed: int):
-    """Synth5 with 10, 25, 40, 70 and 100 objects of the clusters in the first domain."""
-    domains = pmm.datasets.synthetic(n_objects=500, random_seed=seed)
-    first, table = next(iter(domains.items()))
-    rng = np.random.default_rng([seed, 3])
-    label = pmm.datasets.true_labels(domains)[first]
-    kept = [
-        rng.choice(np.flatnonzero(label == which), n, replace=False)
-        for which, n in zip(np.unique(label), (10, 25, 40, 70, 100), strict=True)
-    ]
-    return domains | {first: table[rng.permutation(np.concatenate(kept))]}
 
 
 def synthetic(**kwargs):

@@ -14,9 +14,7 @@ import warnings
 import numpy as np
 
 import pm_match as pmm
-from pm_match.search import networks
-from pm_match.search.chain import Chain
-from pm_match.search.coarse import polish
+from case_studies.truth_start import truth_start
 
 TARGETS = {"noisy-dirichlet": 0.95, "noisy-partial": 0.94, "dirichlet": 0.95}
 TYPES = ("row", "column")
@@ -34,25 +32,13 @@ def index(data, labels) -> float:
 
 def from_truth(data, model, seed: int):
     """Compute index and log joint of the mode that a chain started at the truth is in."""
-    values = {}
-    for name in data.networks:
-        for t, labels in zip(TYPES, data.clusters[name], strict=True):
-            values[f"cluster_{name}_{t}"] = np.maximum(labels, 0)
-            values[f"relevance_{name}_{t}"] = labels >= 0
-    start = common.start(model, values)
-    chain = Chain(model, pmm.steps(model), start, np.random.default_rng(seed))
-    chain.run(40, n_sweeps=5)
-    networks.coarse_climb(chain, 0)
-    polish(chain, 0)
-    clusterings = chain.components[0].clusterings
-    labels = {
-        assignment.name: own
-        for clustering, label in zip(clusterings, chain.labels(0), strict=True)
-        for assignment, own in zip(
-            clustering.assignments, np.split(label, clustering.ends), strict=True
-        )
+    true = {
+        f"cluster_{name}_{t}": labels
+        for name in data.networks
+        for t, labels in zip(TYPES, data.clusters[name], strict=True)
     }
-    return index(data, labels), chain.log_joint()
+    labels, log_joint = truth_start(model, true, seed)
+    return index(data, labels), log_joint
 
 
 def run(kind: str, seed: int, starts: int):

@@ -78,9 +78,28 @@ def search(chain, number: int, rng: np.random.Generator) -> None:
     runs with what was found, and the search goes on from there with new ones. Assignments without
     features keep their labels.
     """
+    search_from(chain, number, rng, None)
+
+
+def search_from(
+    chain, number: int, rng: np.random.Generator, start: Sequence[Labels] | None
+) -> None:
+    """Search as `search` does, on request from given labels instead of matched clusters.
+
+    Parameters
+    ----------
+    chain : Chain
+    number : int
+        Of the component.
+    rng : numpy.random.Generator
+    start : sequence of (N,) integer array, or None
+        Labels of every clustering.
+    """
     component = read(chain.model).components[number]
     free = bool(component.hyperparameters)
     free |= any(clustering.free_weights_prior for clustering in component.clusterings)
+    if start is not None:
+        chain.place(number, start)
     for again in range(2 if free else 1):
         for place_of, (clustering, features) in enumerate(
             zip(component.clusterings, component.features, strict=True)
@@ -90,8 +109,8 @@ def search(chain, number: int, rng: np.random.Generator) -> None:
             problem, units_of, part = problem_of(clustering, features, chain.point)
             labels = [np.array(label) for label in chain.labels(number)]
             own = labels[place_of][units_of.first]
-            start = own[part] if again else match_all(problem, rng)
-            own[part] = refine(problem, rng, start)
+            begun = again or start is not None
+            own[part] = refine(problem, rng, own[part] if begun else match_all(problem, rng))
             labels[place_of] = own[units_of.of_object]
             chain.place(number, labels)
             _, projections = problem.fit(own[part])

@@ -4,16 +4,18 @@ Where projections keep distances, and every domain has noise of its own, the clu
 are found best on their own, at every number of clusters; matchings of so many clusters are then
 proposed by shape and sizes. Which number and which matching is best is for the declared model to
 say: each proposal's parameters are drawn for a while with the assignment fixed, and the log joint
-is averaged. The weaker half of the proposals is given up, and the others are looked at longer.
+is averaged. Those that are hopeless are soon given up, and the others are looked at longer, as they
+are and with their objects moved to where they fit best.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import climb_objects
+from pm_match.search.coarse import climb_objects, renamed
 from pm_match.search.match_shapes import common_shape, match_shapes
 from pm_match.search.mixture_path import mixture_path
 from pm_match.steps import HyperparameterGibbs, MarginalGibbs
@@ -24,11 +26,13 @@ _MOST = 16
 _LEAST_OBJECTS = 5
 # Matchings that are tried for every number of clusters.
 _TOP = 2
-# Draws of the parameters by which proposals are judged, round by round.
-_ROUNDS = (8, 8, 16)
-_KEPT = 0.4
-# Iterations of all steps from the best.
-_ITERATIONS = 15
+# Draws of the parameters before the first proposal is judged: the others begin where it ended.
+_BURN_IN = 15
+# Rounds of judging: draws of the parameters; how far below the best a proposal may then be to stay,
+# in standard deviations of log joints over draws; and how many stay.
+_ROUNDS = ((4, 5.0, 8), (10, 2.5, 4), (20, 0.0, 1))
+# The round before which objects are moved.
+_MOVING = 2
 
 
 @dataclass(eq=False)
@@ -37,26 +41,37 @@ class Proposal:
 
     Attributes
     ----------
-    labels : list of (N_d,) integer array
-        For every domain.
-    point : dict
-        Where its parameters are.
+    labels : list of (N,) integer array
+        Of every clustering.
+    projections : list of (M_d, K) array
+        Where to begin.
+    point : dict, optional
+        The last draw of the parameters.
     log_joints : list of float
-        After every draw of these.
+        After every draw.
+    best : dict, optional
+        The draw with the highest of them.
     """
 
     labels: list[NDArray[np.int64]]
-    point: dict[str, NDArray]
+    projections: list[NDArray[np.float64]]
+    point: dict[str, NDArray] | None = None
     log_joints: list[float] = field(default_factory=list)
+    best: dict[str, NDArray] | None = None
+
+    @property
+    def late(self) -> list[float]:
+        """The second half of the log joints."""
+        return self.log_joints[len(self.log_joints) // 2 :]
 
     @property
     def value(self) -> float:
-        """Average log joint over the second half of the draws.
+        """Average of the late log joints.
 
         It differs from the log joint with the parameters integrated out by their entropy, which
         hardly depends on the assignment.
         """
-        return float(np.mean(self.log_joints[len(self.log_joints) // 2 :]))
+        return float(np.mean(self.late))
 
 
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
@@ -69,13 +84,50 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
         Of the component.
     rng : numpy.random.Generator
     """
+    for place, features in enumerate(chain.components[number].features):
+        if features is not None and not features.plain:
+            proposals = propose(chain, number, place, features, rng)
+            _leave_at(chain, number, judged(chain, number, features, proposals))
+
+
+def search_from(chain: Chain, number: int, labels: Sequence[NDArray[np.int64]]) -> None:
+    """Bring a chain to a mode near given labels, as `search` does with what it proposes.
+
+    Parameters
+    ----------
+    chain : Chain
+    number : int
+        Of the component.
+    labels : sequence of (N,) integer array
+        Of every clustering.
+    """
     component = chain.components[number]
-    for place, features in enumerate(component.features):
+    for clustering, features, own in zip(
+        component.clusterings, component.features, labels, strict=True
+    ):
         if features is None or features.plain:
             continue
-        best = judged(chain, number, propose(chain, number, place, features, rng))
-        chain.point = best.point
-    chain.run(_ITERATIONS, number)
+        by_name = dict(
+            zip(
+                [assignment.name for assignment in clustering.assignments],
+                np.split(own, clustering.ends),
+                strict=True,
+            )
+        )
+        n = int(own.max()) + 1
+        means, sizes = zip(
+            *(_means(d.data.values, by_name[d.assignment], n) for d in features.domains),
+            strict=True,
+        )
+        _, projections = common_shape(means, sizes, features.n_factors)
+        proposal = Proposal([np.array(label) for label in labels], projections)
+        _leave_at(chain, number, judged(chain, number, features, [proposal]))
+
+
+def _leave_at(chain: Chain, number: int, proposal: Proposal) -> None:
+    """Leave the chain at the best draw of a proposal, brought to the top in its labels."""
+    assert proposal.best is not None
+    chain.point = proposal.best
     climb_objects(chain, number)
     chain.settle(number)
 
@@ -110,11 +162,11 @@ def _means(x, label, n: int):
     sizes = np.bincount(label, minlength=n).astype(float)
     means = np.zeros((n, x.shape[1]))
     np.add.at(means, label, x)
-    return means / sizes[:, None], sizes
+    return means / np.maximum(sizes, 1.0)[:, None], sizes
 
 
 def _proposal(chain, number, place, features: Features, labels, projections) -> Proposal:
-    """Put a matching into the chain's point, and turn the projections to it."""
+    """Propose labels of the domains with features, others staying as they are."""
     clustering = chain.components[number].clusterings[place]
     by_assignment = {d.assignment: own for d, own in zip(features.domains, labels, strict=True)}
     everything = chain.labels(number)
@@ -129,11 +181,11 @@ def _proposal(chain, number, place, features: Features, labels, projections) -> 
     if units.linked:
         # Objects that are linked go where the first of them is.
         everything[place] = everything[place][units.first[units.of_object]]
-    before = chain.point
-    chain.place(number, everything)
-    point = turned(chain, features, projections)
-    chain.point = before
-    return Proposal(labels, point)
+    # Matchings should not differ by how likely the names of their clusters are.
+    everything[place], _ = renamed(
+        clustering.prior(chain.point), everything[place], clustering.truncation
+    )
+    return Proposal(everything, projections)
 
 
 def turned(chain: Chain, features: Features, projections) -> dict[str, NDArray]:
@@ -181,19 +233,51 @@ def _oriented_by(features: Features, point, key: str) -> int | None:
     return None
 
 
-def judged(chain: Chain, number: int, proposals: list[Proposal]) -> Proposal:
+def judged(
+    chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
+) -> Proposal:
     """Return the proposal whose parameters, drawn with its assignment fixed, explain most."""
-    steps = [
-        s for s in chain.steps_of(number) if isinstance(s, MarginalGibbs | HyperparameterGibbs)
-    ]
-    for n in _ROUNDS:
+    _draw(chain, number, features, proposals[0], _BURN_IN)
+    proposals[0].log_joints.clear()
+    for i, (n, width, most) in enumerate(_ROUNDS):
+        if i == _MOVING:
+            proposals = [*proposals, *_moved(chain, number, features, proposals)]
         for proposal in proposals:
-            chain.point = proposal.point
-            for _ in range(n):
-                for step in steps:
-                    chain.point, _ = step.step(chain.point)
-                proposal.log_joints.append(chain.log_joint(number))
-            proposal.point = chain.point
-        ordered = sorted(proposals, key=lambda p: -p.value)
-        proposals = ordered[: max(1, round(_KEPT * len(ordered)))]
+            _draw(chain, number, features, proposal, n)
+        proposals = sorted(proposals, key=lambda p: -p.value)
+        spread = np.sqrt(np.mean([np.var(p.late) for p in proposals]))
+        least = proposals[0].value - width * spread
+        proposals = [p for p in proposals[:most] if p.value >= least]
     return proposals[0]
+
+
+def _draw(chain: Chain, number: int, features: Features, proposal: Proposal, n: int) -> None:
+    """Draw a proposal's parameters `n` times; at first from where the chain is."""
+    if proposal.point is None:
+        chain.place(number, proposal.labels)
+        proposal.point = turned(chain, features, proposal.projections)
+    chain.point = proposal.point
+    for _ in range(n):
+        for step in chain.steps_of(number):
+            if isinstance(step, MarginalGibbs | HyperparameterGibbs):
+                chain.point, _ = step.step(chain.point)
+        proposal.log_joints.append(chain.log_joint(number))
+        if proposal.best is None or proposal.log_joints[-1] >= max(proposal.log_joints):
+            proposal.best = chain.point
+    proposal.point = chain.point
+
+
+def _moved(
+    chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
+) -> list[Proposal]:
+    """Move the objects of every proposal to the clusters where they fit best."""
+    found = []
+    for proposal in proposals:
+        assert proposal.best is not None
+        chain.point = proposal.best
+        if climb_objects(chain, number) > 0.0:
+            moved = Proposal(chain.labels(number), proposal.projections, chain.point)
+            # Its parameters have to get used to it.
+            _draw(chain, number, features, moved, _ROUNDS[1][0])
+            found.append(moved)
+    return found

@@ -1,0 +1,84 @@
+"""Searches that begin at the true clusters, to tell a failed search from a wrong model.
+
+What is found from anywhere should not have a lower log joint than what is found from the truth. If
+it has a higher one and matches worse, the model is to blame, and no search can help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pymc as pm
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
+
+import pm_match as pmm
+from pm_match.search import features, networks, tables
+from pm_match.search.chain import Chain
+from pm_match.search.coarse import polish
+from pm_match.structure import Clustering
+
+
+def truth_start(
+    model: pm.Model, truth: Mapping[str, ArrayLike], random_seed: int
+) -> tuple[dict[str, np.ndarray], float]:
+    """Search from the truth as `pm_match.find_matching` does, without what finds its start.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Whose variables form one component.
+    truth : mapping of str to array_like
+        From assignments' names to true labels of any kind; -1 for irrelevant objects.
+    random_seed : int
+
+    Returns
+    -------
+    labels : dict of str to ndarray
+        Of every assignment, -1 for irrelevant objects.
+    log_joint : float
+        What `pm_match.find_matching` compares its starts by.
+
+    Raises
+    ------
+    ValueError
+        If the model has several components.
+    """
+    with threadpool_limits(1, user_api="blas"):
+        rng = np.random.default_rng(random_seed)
+        chain = Chain(model, pmm.steps(model), model.initial_point(0), rng)
+        if len(chain.components) != 1:
+            raise ValueError(f"model: expected one component, found {len(chain.components)}.")
+        (component,) = chain.components
+        labels = [_codes(clustering, truth) for clustering in component.clusterings]
+        if component.relations:
+            chain.place(0, labels)
+            chain.run(40, n_sweeps=5)
+            networks.coarse_climb(chain, 0)
+            polish(chain, 0)
+        elif all(own is None or own.plain for own in component.features):
+            features.search_from(chain, 0, chain.rng, labels)
+        else:
+            tables.search_from(chain, 0, labels)
+        found = {
+            assignment.name: own
+            for clustering, label in zip(component.clusterings, chain.labels(0), strict=True)
+            for assignment, own in zip(
+                clustering.assignments, np.split(label, clustering.ends), strict=True
+            )
+        }
+        return found, chain.log_joint()
+
+
+def _codes(clustering: Clustering, truth: Mapping[str, ArrayLike]) -> NDArray[np.int64]:
+    """Give numbers to the labels of a clustering's objects (N,), largest first."""
+    names = [assignment.name for assignment in clustering.assignments]
+    values = np.concatenate([np.asarray(truth[name]) for name in names])
+    relevant = values >= 0
+    _, codes, sizes = np.unique(values[relevant], return_inverse=True, return_counts=True)
+    rank = np.empty(len(sizes), np.int64)
+    rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    labels = np.full(len(values), -1)
+    labels[relevant] = rank[codes.reshape(-1)]
+    return labels
