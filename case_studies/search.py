@@ -235,9 +235,9 @@ def plot_index(table: pd.DataFrame):
     from matplotlib import pyplot as plt
 
     styles = {
-        "index": ("pm_match (number of clusters not given)", "o", "black", "black"),
-        "k-means + GW": ("k-means + Gromov–Wasserstein (given)", "s", "0.5", "0.75"),
-        "object GW": ("Gromov–Wasserstein of objects (given)", "^", "0.5", "white"),
+        "index": ("pm_match, number of clusters unknown", "o", "black", "black"),
+        "k-means + GW": ("k-means + Gromov–Wasserstein, number given", "s", "0.5", "0.75"),
+        "object GW": ("Gromov–Wasserstein of objects, number given", "^", "0.5", "white"),
     }
     names = list(table.index)
     figure, axis = plt.subplots(figsize=(7.5, 1.8 + 0.34 * len(names)), layout="constrained")
