@@ -13,6 +13,7 @@ search_data = pytest.importorskip("case_studies.search_data")
 truth_start = pytest.importorskip("case_studies.truth_start").truth_start
 
 
+@pytest.mark.slow
 def test_search_prints_and_writes(tmp_path, capsys):
     out = tmp_path / "out"
     options = ["--only", "iris", "glass", "--sets", "1", "--first", "5", "--starts", "1"]
@@ -60,10 +61,12 @@ def test_summary():
 def test_truth_has_index_one(name):
     problem = search_data.ROWS[name].make(None, 1)
     assert problem.index(problem.truth) == pytest.approx(1.0)
-    broken = {n: np.roll(own, len(own) // 3) for n, own in problem.truth.items()}
-    assert problem.index(broken) < 0.9
+    rng = np.random.default_rng(0)
+    broken = {n: rng.permutation(own) for n, own in problem.truth.items()}
+    assert problem.index(broken) < 0.2
 
 
+@pytest.mark.slow
 def test_truth_start_stays_where_clusters_are_plain():
     domains = pmm.datasets.synthetic(
         n_objects=60, n_features=6, n_factors=2, n_clusters=3, noise_precision=100.0, random_seed=2

@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-# Up to so many clusters all matchings of two domains are looked at.
+# Up to so many clusters all matchings of two domains are looked at; of more, so many starts.
 _MOST_ENUMERATED = 6
 _STARTS = 25
+# Solutions of a quadratic assignment, the best of which a start is made of.
+_TRIES = 4
 # A correlation of 1 would outweigh everything.
 _MOST_CORRELATED = 0.9999
 
@@ -63,11 +65,37 @@ def match_shapes(
         scores += _sizes(sizes[0], sizes[1], maps)
         return [[identity, maps[i]] for i in np.argsort(-scores, kind="stable")[:top]]
     found: dict[bytes, tuple[float, list[Map]]] = {}
+    grams = [_gram(m, s, k) for m, s in zip(means, sizes, strict=True)]
     for _ in range(_STARTS):
-        start = [identity, *(rng.permutation(n) for _ in range(n_domains - 1))]
-        value, maps_ = _climb(means, sizes, start, k)
+        value, maps_ = _climb(means, sizes, _start(rng, grams), k)
         found[np.concatenate(maps_).tobytes()] = value, maps_
     return [maps for _, maps in sorted(found.values(), key=lambda pair: -pair[0])[:top]]
+
+
+def _gram(means, sizes, k: int) -> NDArray[np.float64]:
+    """Inner products (J, J) of centred means in their k main directions; their squares sum to 1."""
+    centred = means - np.average(means, axis=0, weights=sizes)
+    u, d, _ = np.linalg.svd(centred, full_matrices=False)
+    gram = (u[:, :k] * d[:k] ** 2) @ u[:, :k].T
+    return gram / (np.linalg.norm(gram) + 1e-300)
+
+
+def _start(rng: np.random.Generator, grams: Sequence[NDArray[np.float64]]) -> list[Map]:
+    """Match domain after domain to those before by inner products, which no rotation changes.
+
+    That is a quadratic assignment, solved approximately, with a random start.
+    """
+    # SciPy's optimisers are slow to import: not before they are needed.
+    from scipy.optimize import quadratic_assignment
+
+    maps, common = [np.arange(len(grams[0]))], grams[0]
+    options = {"rng": rng, "P0": "randomized", "maximize": True}
+    for gram in grams[1:]:
+        tries = [quadratic_assignment(common, gram, options=options) for _ in range(_TRIES)]
+        found = max(tries, key=lambda solved: solved.fun).col_ind
+        maps.append(found)
+        common = common + gram[np.ix_(found, found)]
+    return maps
 
 
 def _climb(means, sizes, maps: list[Map], k: int) -> tuple[float, list[Map]]:

@@ -31,8 +31,10 @@ _BURN_IN = 15
 # Rounds of judging: draws of the parameters; how far below the best a proposal may then be to stay,
 # in standard deviations of log joints over draws; and how many stay.
 _ROUNDS = ((4, 5.0, 8), (10, 2.5, 4), (20, 0.0, 1))
-# The round before which objects are moved.
+# The round before which objects are moved, how often, and draws of the parameters after it.
 _MOVING = 2
+_MOST_MOVES = 3
+_DRAWS_A_MOVE = 5
 
 
 @dataclass(eq=False)
@@ -270,14 +272,18 @@ def _draw(chain: Chain, number: int, features: Features, proposal: Proposal, n: 
 def _moved(
     chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
 ) -> list[Proposal]:
-    """Move the objects of every proposal to the clusters where they fit best."""
+    """Move the objects of every proposal to the clusters where they fit best, and again."""
     found = []
     for proposal in proposals:
-        assert proposal.best is not None
-        chain.point = proposal.best
-        if climb_objects(chain, number) > 0.0:
-            moved = Proposal(chain.labels(number), proposal.projections, chain.point)
-            # Its parameters have to get used to it.
-            _draw(chain, number, features, moved, _ROUNDS[1][0])
-            found.append(moved)
+        last = proposal
+        for _ in range(_MOST_MOVES):
+            assert last.best is not None
+            chain.point = last.best
+            if climb_objects(chain, number) <= 0.0:
+                break
+            last = Proposal(chain.labels(number), proposal.projections, chain.point)
+            # The parameters have to get used to it.
+            _draw(chain, number, features, last, _DRAWS_A_MOVE)
+        if last is not proposal:
+            found.append(last)
     return found
