@@ -12,7 +12,7 @@ from pm_match.evidence.feature_sums import (
     draw_projection,
     log_evidence,
 )
-from pm_match.evidence.marginals import Marginal
+from pm_match.evidence.marginals import Marginal, split_deviations, with_deviations
 from pm_match.evidence.projected_normal import DomainData
 from pm_match.partition.sweep import log_joint, reassign
 from tests.tiny import sampling_noise, total_variation
@@ -362,3 +362,21 @@ def test_projections_are_drawn_from_their_conditional(case):
         m * K,
     )
     check_moments(found, a, b)
+
+
+def test_deviations_are_factors():
+    """Taken apart again, drawn factors say of each domain what its projection says of them all."""
+    rng = np.random.default_rng(6)
+    scales = [rng.uniform(0.5, 2.0, 2), None, rng.uniform(0.5, 2.0, 3)]
+    projections = [rng.normal(size=(m, K)) for m in (2, 4, 3)]
+    factors = rng.normal(size=(J, K + 5)) / np.sqrt(R)
+    latent, deviations = split_deviations(factors, K, scales, R)
+    assert deviations[1] is None
+    for d, w in enumerate(projections):
+        own = 0.0 if deviations[d] is None else deviations[d]
+        whole = with_deviations(w, d, scales, R)
+        np.testing.assert_allclose(factors @ whole.T, latent @ w.T + own)
+        if scales[d] is not None:
+            # A deviation has the declared scale if a factor has the precision r.
+            loading = whole[:, K:]
+            np.testing.assert_allclose(loading @ loading.T / R, np.diag(scales[d] ** 2))
