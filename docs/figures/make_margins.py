@@ -22,8 +22,8 @@ PROBLEMS = {
     "Synth10, K = 5": (10, 5),
 }
 SETS = 10
-# Of each of these the first set is sampled.
-SAMPLED = ("Synth3, K = 3", "Synth10, K = 5")
+# Features of the sets of the last kind that are sampled.
+SAMPLED = (50, 10)
 
 
 def margin(domains, n_factors: int) -> tuple[float, bool]:
@@ -79,11 +79,10 @@ def main() -> None:
         xlabel="log joint above the runner-up (nats)",
         title="Margins of ten sets each",
     )
-    for axis, title in zip(axes[1:], SAMPLED, strict=True):
-        in_data, in_model = PROBLEMS[title]
-        domains = pmm.datasets.synthetic(n_factors=in_data, random_seed=0)
-        match = between_clusters(domains, in_model)
-        print(title, match.round(2), sep="\n")
+    for axis, n_features in zip(axes[1:], SAMPLED, strict=True):
+        domains = pmm.datasets.synthetic(n_features=n_features, n_factors=10, random_seed=0)
+        match = between_clusters(domains, 5)
+        print(n_features, match.round(2), sep="\n")
         axis.imshow(match, cmap="Greys", vmin=0, vmax=1)
         for (i, j), value in np.ndenumerate(match):
             axis.text(
@@ -92,7 +91,11 @@ def main() -> None:
             )  # fmt: skip
         axis.set_xticks(range(5), range(1, 6))
         axis.set_yticks(range(5), range(1, 6))
-        axis.set(xlabel="cluster of b", ylabel="cluster of a", title=f"Match probability:\n{title}")
+        axis.set(
+            xlabel="cluster of b",
+            ylabel="cluster of a",
+            title=f"Match probabilities:\nSynth10, {n_features} features",
+        )
     figure.savefig(Path(__file__).with_name("margins.png"), dpi=110)
 
 

@@ -61,7 +61,7 @@ def main() -> None:
         for number, own in enumerate(joint):
             left.plot(own, label=init if number == 0 else None, **STYLE[init])
         right.scatter(found[:, 0], found[:, 1], s=45, label=init, **MARK[init])
-        print(init, "log joint", np.sort(joint[:, TUNE:].mean(axis=1)).round(1))
+        print(init, "log joint", joint[:, TUNE:].mean(axis=1).round(1))
         print(init, "within domains", found[:, 0].round(2), "matching", found[:, 1].round(2))
     left.set_ylim(top - 400, top + 30)
     left.axvline(TUNE, color="0.5", linewidth=0.8, linestyle=":")
