@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 from pm_match.search.align import ABSENT, Mobile, Sums, align
 from pm_match.search.alone import Part, clusters_alone, objects_of, parts_of
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import coarse_climb, groups_of, polish, shake
+from pm_match.search.coarse import LEAST, coarse_climb, groups_of, polish, shake
+from pm_match.search.doubt import doubt
 from pm_match.search.groups import groups, kinds_of_objects
 
 # Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/search_accuracy.py).
@@ -14,6 +15,7 @@ _FIRST_STARTS = 40
 _STARTS = 10
 _ROUNDS = 2
 _SHAKES = 10
+_DOUBTS = 5
 _SWEEPS = 25
 _SWEEPS_A_STEP = 5
 
@@ -23,8 +25,9 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
 
     1. The objects of each network are clustered on their own, all of them relevant.
     2. One network after the other, its clusters are aligned with those before (see `align`).
-    3. Rounds of sweeps over single objects, with steps of the hyperparameters, alignment of each
-       network with the others, and moves of whole clusters (see `coarse`).
+    3. Rounds of doubt whether objects are relevant (see `doubt`), sweeps over single objects, with
+       steps of the hyperparameters, alignment of each network with the others, and moves of whole
+       clusters (see `coarse`).
     4. More sweeps, and at last labels and hyperparameters are brought to the top of their mode.
 
     The chain's point is left at the mode that was found; it differs between generators. It is a
@@ -47,10 +50,16 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
     coarse_climb(chain, number)
     for _ in range(_ROUNDS):
         _sweep(chain, number)
+        doubt(chain, number, rng)
         realign(chain, number, parts, rng, _STARTS)
         coarse_climb(chain, number)
     _sweep(chain, number)
     shake(chain, number, rng, _SHAKES)
+    for _ in range(_DOUBTS):
+        chain.climb_hyperparameters(number)
+        if doubt(chain, number, rng) <= LEAST:
+            break
+        realign(chain, number, parts, rng, _STARTS)
     polish(chain, number)
     return chain.log_joint(number)
 
