@@ -61,11 +61,6 @@ def main() -> None:
         for number, own in enumerate(joint):
             left.plot(own, label=init if number == 0 else None, **STYLE[init])
         right.scatter(found[:, 0], found[:, 1], s=45, label=init, **MARK[init])
-        for height, number in zip(
-            *np.unique(found[:, 1].round(2), return_counts=True), strict=True
-        ):
-            place = (0.9, height) if init == "dispersed" else (0.9, height - 0.09)
-            right.text(*place, f"{number} {init}", ha="right", va="center", fontsize=8)
         print(init, "log joint", joint[:, TUNE:].mean(axis=1).round(1))
         print(init, "within domains", found[:, 0].round(2), "matching", found[:, 1].round(2))
     left.set_ylim(top - 400, top + 30)
