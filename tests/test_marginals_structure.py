@@ -1,5 +1,8 @@
 """Features with marginals of their own: recognised however they are written, refused by name."""
 
+import gc
+import weakref
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -463,3 +466,18 @@ def test_views_follow_the_point(kind):
         for marginal, own in zip(features.view(point).marginals, plain.domains, strict=True):
             np.testing.assert_allclose(marginal.intercept, own.a, atol=1e-12)
             np.testing.assert_allclose(marginal.projection[:, : kind.factors], own.w, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"intercept": True}, {"relevance": True}], ids=str)
+def test_what_is_read_does_not_keep_the_model(options):
+    rng = np.random.default_rng(0)
+    data = {"a": rng.normal(size=(8, 2)), "b": rng.normal(size=(7, 3))}
+    model = pmm.models.projected_clusters(data, 2, 4, projection="normal", noise="own", **options)
+    kept = weakref.ref(model)
+    pmm.steps(model)
+    before = kept() is not None
+    del model
+    for _ in range(4):
+        gc.collect()
+    after = kept() is not None
+    assert (before, after) == (True, False)

@@ -51,12 +51,11 @@ class Collapsed:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | None,
         component: Component,
         grouped: list[Units] | None = None,
         like: "Collapsed | None" = None,
     ):
-        self.model = model
         self.component = component
         clusterings = component.clusterings
         self.units = grouped or [units(c.n_objects, c.links) for c in clusterings]
@@ -107,6 +106,8 @@ class Collapsed:
         ]
         self.priors: list = [None for _ in clusterings]
         self.views: list[View | None] = [None for _ in clusterings]
+        # The model itself is not kept: it would never be let go of (see `structure.read`).
+        assert like is not None or model is not None
         self._access: _Access = like._access if like is not None else _Access(model, component)
         self.points = self._access.clusterings
         self.feature_points = self._access.features
@@ -120,7 +121,7 @@ class Collapsed:
 
     def regrouped(self, grouped: list[Units]) -> "Collapsed":
         """Return another state of the component, whose units are others: whole clusters, say."""
-        return Collapsed(self.model, self.component, grouped, like=self)
+        return Collapsed(None, self.component, grouped, like=self)
 
     def _terms(self, number: int) -> tuple:
         evidence = self.features[number]

@@ -189,6 +189,8 @@ class ViewReader:
             None if flag is None else _idle_function(context, rv, flag, domain)
             for rv, flag, domain in zip(graphs.observed, graphs.flags, data, strict=True)
         ]
+        # A reading must not keep its model alive (see `structure.read`).
+        del self._model
 
     def _part(self, graph: RV, d: int | None, finish) -> _Part:
         """Make a part in which nothing is probed: neither clusters nor latent vectors enter it."""

@@ -187,7 +187,7 @@ def test_state_after_random_moves(name):
     step, _, plain = loaded(name, 7)
     collapsed = step._collapsed
     (partition,), (terms,), (own,) = collapsed.partitions, collapsed.terms, collapsed.units
-    (prior,) = collapsed._priors
+    (prior,) = collapsed.priors
     group = partition.relevance.group
     rng, truncation = np.random.default_rng(8), step.part.clusterings[0].truncation
     for _ in range(10):

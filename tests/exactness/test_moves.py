@@ -102,8 +102,8 @@ def split_and_merge(collapsed, rng):
 
 def exchange(collapsed, rng):
     """Exchanges, with a few sweeps: they leave every assignment's clusters as they are."""
-    collapsed.exchange(rng, 3)
-    if rng.random() < 0.5:
+    _, proposed = collapsed.exchange(rng, 3)
+    if proposed == 0 or rng.random() < 0.5:
         collapsed.sweep(rng)
 
 
