@@ -1,0 +1,57 @@
+"""Numbers of clusters chosen by the log joint, and the case study that chooses them."""
+
+import argparse
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import gammaln
+
+import pm_match as pmm
+from case_studies.cluster_numbers import choose, score
+from case_studies.degree_networks import declare, index, one
+from pm_match.datasets import LabelledNetworks
+
+
+def two_classes(seed=0):
+    """Two networks of 30 and 24 rows in two classes, over 12 columns in two."""
+    rng = np.random.default_rng(seed)
+    networks, labels, objects = {}, {}, {}
+    for name, n in (("a", 30), ("b", 24)):
+        labels[name] = np.repeat([0, 1], [2 * n // 3, n - 2 * n // 3])
+        rates = np.where(labels[name][:, None] == np.repeat([0, 1], [8, 4]), 0.8, 0.05)
+        networks[name] = sparse.csr_array((rng.random((n, 12)) < rates).astype(int))
+        objects[name] = np.arange(n), np.arange(12)
+    return LabelledNetworks(networks, ("document", "word"), labels, ("x", "y"), objects)
+
+
+def test_the_score_counts_partitions_not_names():
+    loaded = two_classes()
+    numbers = {"document": 3, "word": 3}
+    found = pmm.find_matching(declare(loaded, numbers), starts=1, random_seed=0, progressbar=False)
+    best = found["starts"].isel(start=0)
+    expected = float(best["log_joint"])
+    for t, size in numbers.items():
+        own = [best[f"cluster_{name}_{t}"].to_numpy() for name in "ab"]
+        k = len(set(np.concatenate(own).tolist()) - {-1})
+        expected += gammaln(size + 1) - gammaln(size - k + 1)
+    assert score(found, numbers) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="found 'film'"):
+        score(found, {"film": 2})
+
+
+def test_candidates_are_checked():
+    with pytest.raises(ValueError, match="expected positive numbers of clusters of 'word'"):
+        choose(lambda n: None, {"word": []})
+
+
+def test_a_split_is_matched_with_peers_beside():
+    pytest.importorskip("ot")
+    pytest.importorskip("sklearn")
+    options = argparse.Namespace(rows=(2, 3), columns=(2, 3), starts=2)
+    row = one(two_classes(), options, 0)
+    assert row["document clusters"] in (2, 3)
+    assert row["index"] > 0.7
+    assert {"k-means + GW", "object GW", "word clusters", "CPU s"} <= set(row)
+    loaded = two_classes()
+    assert index(loaded, loaded.labels) == 1.0
