@@ -45,12 +45,14 @@ def one_core(normal):
     return draw(normal, cores=1)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+# A spawned process imports and compiles everything anew.
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_draws_do_not_depend_on_processes(normal, one_core, context):
     assert same(one_core, draw(normal, cores=2, mp_ctx=context))
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+# A spawned process imports and compiles everything anew.
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_projections_by_map_do_not_depend_on_processes(context):
     model = tiny_model(projection="map", linked=True)
     assert same(draw(model, cores=1), draw(model, cores=2, mp_ctx=context))

@@ -44,7 +44,10 @@ def scores(simulator) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [c if c in ("plain", "both") else pytest.param(c, marks=pytest.mark.slow) for c in CASES],
+)
 def test_updates_leave_the_prior_alone(case, monkeypatch):
     if case in ("plain", "both"):
         # Keep coefficients for every pattern, as for larger data.

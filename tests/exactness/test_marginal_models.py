@@ -32,7 +32,7 @@ KINDS = {
     "plain, ard": Kind(tied=True, noise="shared", projection="ard", intercept=False),
     "plain, scaled": Kind(tied=True, noise="shared", intercept=False),
 }
-QUICK = ("relevance", "plain, ard")
+QUICK = ("plain, ard",)
 N_LONG = 4_000
 
 

@@ -119,8 +119,14 @@ MOVES = {"split and merge": split_and_merge, "exchange": exchange, "everything":
 N_DRAWS = 60_000
 
 
+# Kernels of the others are in common with these.
+QUICK = ("plain", "empty labels", "bipartite", "undirected")
+
+
 @pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
+)
 def test_law_of_labels(case, move):
     step, point = tiny_case(case)
     states, law = law_of(step, point)

@@ -236,7 +236,7 @@ def scores(simulator, n_chain=N_CHAIN) -> dict[str, float]:
 
 
 # The others have kernels in common with these.
-QUICK = ("bipartite", "unknown cells", "undirected")
+QUICK = ("bipartite", "undirected")
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,15 @@ def _log_parameters(model, point, family, names, prior, sums):
     )
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c != "features"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        # Their declared densities take longest to compile.
+        pytest.param(c, marks=pytest.mark.slow) if c.startswith(("three-way", "directed")) else c
+        for c in CASES
+        if c != "features"
+    ],
+)
 def test_declared_equals_collapsed_times_conditional(case):
     model = network_model(**CASES[case], truncation=3)
     step = cluster_step(model)
@@ -288,6 +296,7 @@ def test_declared_equals_collapsed_times_conditional(case):
     np.testing.assert_allclose(reported, 0.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_neither_data_set_alone_finds_the_clusters_and_both_together_do():
     """Features tell clusters {0, 1} from {2, 3}, edges {0, 2} from {1, 3}."""
     rng = np.random.default_rng(0)
