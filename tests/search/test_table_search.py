@@ -121,7 +121,8 @@ def test_names_are_in_the_order_that_the_prior_likes(model):
 
 
 def test_search_finds_plain_clusters_and_repeats_itself(truth, model):
-    found = [pmm.find_matching(model, starts=1, random_seed=3, progressbar=False) for _ in range(2)]
+    # One start in a few ends at a matching whose parameters mixed better: hence three.
+    found = [pmm.find_matching(model, starts=3, random_seed=3, progressbar=False) for _ in range(2)]
     for draw in found:
         labels = {name: draw["posterior"][f"cluster_{name}"][0, 0] for name in truth}
         assert pmm.metrics.adjusted_rand_index(truth, labels) > 0.95
