@@ -24,9 +24,6 @@ __all__ = ["choose_n_factors"]
 
 Factory = Callable[[int], pm.Model]
 
-# How often to draw folds anew if one of them leaves a column without two different values.
-_ATTEMPTS = 100
-
 
 def choose_n_factors(
     model_factory: Factory,

@@ -23,6 +23,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from pm_match.evidence.marginals import Marginal
 from pm_match.evidence.projected_normal import DomainData
+from pm_match.evidence.projection import draw_rows
 
 _LOG_2PI = log(2.0 * pi)
 
@@ -263,8 +264,8 @@ def draw_projection(
     m, k = mean.shape
     left = own.centred(marginal.intercept) - own.counts * explained
     noise = marginal.precision
-    outer = (latent[:, :, None] * latent[:, None, :]).reshape(len(latent), k * k)
     if marginal.full:
+        outer = (latent[:, :, None] * latent[:, None, :]).reshape(len(latent), k * k)
         gram = (own.counts[:, 0] @ outer).reshape(k, k)
         a = np.kron(noise, gram)
         a[np.arange(m * k), np.arange(m * k)] += precision.ravel()
@@ -273,9 +274,4 @@ def draw_projection(
         centre = cho_solve((lower, True), b)
         return (centre + solve_triangular(lower.T, rng.standard_normal(m * k))).reshape(m, k)
     counts = np.broadcast_to(own.counts, (len(latent), m))
-    a = noise[:, None, None] * (counts.T @ outer).reshape(m, k, k)
-    a[:, np.arange(k), np.arange(k)] += precision
-    b = noise[:, None] * (left.T @ latent) + precision * mean
-    lower = np.linalg.cholesky(a)
-    whitened = np.linalg.solve(lower, b[:, :, None]) + rng.standard_normal((m, k))[:, :, None]
-    return np.linalg.solve(lower.transpose(0, 2, 1), whitened)[:, :, 0]
+    return draw_rows(rng, left, counts, latent, noise, mean, precision)

@@ -59,12 +59,6 @@ class Marginal:
         """Return L' W, the projection of whitened residuals."""
         return self.root.T @ self.projection if self.full else self.root[:, None] * self.projection
 
-    def unwhiten(self, projection: NDArray) -> NDArray[np.float64]:
-        """Return the projection W of which `projection` is L' W."""
-        if self.full:
-            return np.linalg.solve(self.root.T, projection)
-        return projection / self.root[:, None]
-
     @property
     def precision(self) -> NDArray[np.float64]:
         """The noise precision (M, M), or its diagonal (M,)."""

@@ -243,12 +243,34 @@ def draw_projection(rng, clusters: ClusterSums, latent, alpha, mean, precision):
     -------
     (M, K) array
     """
+    noise = np.full(len(mean), float(alpha))
+    return draw_rows(rng, clusters.sums, clusters.counts, latent, noise, mean, precision)
+
+
+def draw_rows(rng, sums, counts, latent, noise, mean, precision):
+    """Draw projections row by row, from cluster sums: `draw_projection`, a precision a feature.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    sums, counts : (J, M) array
+        Of the observed values of every cluster.
+    latent : (J, K) array
+    noise : (M,) array
+        Noise precision of every feature.
+    mean, precision : (M, K) array
+        Of the prior, entry by entry.
+
+    Returns
+    -------
+    (M, K) array
+    """
     n_features, k = mean.shape
     outer = (latent[:, :, None] * latent[:, None, :]).reshape(len(latent), k * k)
-    a = alpha * (clusters.counts.T @ outer).reshape(n_features, k, k)
+    a = noise[:, None, None] * (counts.T @ outer).reshape(n_features, k, k)
     a[:, np.arange(k), np.arange(k)] += precision
-    b = precision * mean + alpha * (clusters.sums.T @ latent)
+    b = precision * mean + noise[:, None] * (sums.T @ latent)
     lower = np.linalg.cholesky(a)
-    noise = rng.standard_normal((n_features, k))
-    whitened = np.linalg.solve(lower, b[:, :, None]) + noise[:, :, None]
+    deviation = rng.standard_normal((n_features, k))
+    whitened = np.linalg.solve(lower, b[:, :, None]) + deviation[:, :, None]
     return np.linalg.solve(lower.transpose(0, 2, 1), whitened)[:, :, 0]

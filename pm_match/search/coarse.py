@@ -91,9 +91,9 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
             chain.components[number].clusterings, state.units, strict=True
         )
     ]
+    before = state.log_joint()
     ascend(state)
     best, highest = state.found(), state.log_joint()
-    before = highest
     for _ in range(n):
         labels = [own.copy() for own in best]
         c = int(rng.integers(len(labels)))
@@ -102,10 +102,7 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
         ):
             continue
         state.load(chain.point, labels)
-        for _ in range(_SETTLING):
-            state.sweep(rng)
-        ascend(state)
-        found = state.log_joint()
+        found = settled(state, rng, _SETTLING)
         if found > highest + LEAST:
             best, highest = state.found(), found
     chain.place(number, best)
@@ -126,6 +123,14 @@ def _take_apart(rng: np.random.Generator, labels, kinds, linked, truncation: int
         leaving = inside & (rng.random(len(linked.size)) < 0.5)[linked.of_object]
     labels[leaving] = free[0]
     return True
+
+
+def settled(state: Collapsed, rng: np.random.Generator, n: int) -> float:
+    """Let objects find their places in `n` sweeps and a climb; return the log joint."""
+    for _ in range(n):
+        state.sweep(rng)
+    ascend(state)
+    return state.log_joint()
 
 
 def ascend(state: Collapsed, n: int = 5) -> float:

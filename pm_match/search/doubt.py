@@ -9,7 +9,7 @@ are in so never reach modes in which most are noise, far higher as these may be.
 import numpy as np
 
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import LEAST, ascend
+from pm_match.search.coarse import LEAST, ascend, settled
 
 # Even odds: objects then leave whose clusters tell less of their edges than the labels cost.
 _SHARE = 0.5
@@ -53,10 +53,7 @@ def doubt(chain: Chain, number: int, rng: np.random.Generator) -> float:
         for _ in range(_SWEEPS):
             state.sweep(rng)
         state.load_priors(chain.point)
-        for _ in range(_SETTLING):
-            state.sweep(rng)
-        ascend(state)
-        found = state.log_joint()
+        found = settled(state, rng, _SETTLING)
         if found > highest + LEAST:
             best, highest = state.found(), found
     chain.place(number, best)
