@@ -175,7 +175,8 @@ def _fit(model: pm.Model, loaded: LabelledNetworks, options: argparse.Namespace,
     half = slice(options.draws // 2, None)
     posterior = idata["posterior"].to_dataset().isel(draw=half)
     labels = [
-        matching.point_estimate(posterior.isel(chain=[chain])) for chain in range(options.starts)
+        matching.partition_estimate(posterior.isel(chain=[chain]))
+        for chain in range(options.starts)
     ]
     best = int(log_joint[:, half].mean(axis=1).argmax())
     return Fit(
@@ -260,7 +261,7 @@ def matched_words(loaded: LabelledNetworks, labels: xr.Dataset) -> pd.DataFrame:
     loaded : LabelledNetworks
         Whose columns are words.
     labels : Dataset
-        From `pm_match.point_estimate`.
+        From `pm_match.partition_estimate`.
 
     Returns
     -------

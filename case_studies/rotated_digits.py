@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     # Like the paper, go on with the best by log joint, which knows nothing of the true digits.
     best = matching.best_chain(idata)
-    labels = matching.point_estimate(best)
+    labels = matching.partition_estimate(best)
     sizes = matching.cluster_sizes(labels)
     number = int(best["posterior"]["chain"].item())
     print(f"\nChain {number}, the best by log joint: its clusters, and their objects\n")
@@ -113,7 +113,7 @@ def _chains(idata: xr.DataTree, true: dict) -> pd.DataFrame:
             "log joint (mean)": float(stats["log_joint"].sel(chain=chain).mean()),
             "occupied clusters (mean)": float(stats["n_occupied"].sel(chain=chain).mean()),
             "adjusted Rand index": _score(
-                matching.point_estimate(posterior.sel(chain=[chain])), true
+                matching.partition_estimate(posterior.sel(chain=[chain])), true
             ),
         }
         for chain in posterior["chain"].to_numpy()

@@ -9,7 +9,7 @@ from pm_match.matching import (
     cluster_sizes,
     map_objects,
     match_probability,
-    point_estimate,
+    partition_estimate,
 )
 from pm_match.sampling import initial_points, invariants, register, sample, steps
 from pm_match.search.find_matching import find_matching
@@ -46,8 +46,8 @@ __all__ = [
     "metrics",
     "models",
     "must_link",
+    "partition_estimate",
     "plots",
-    "point_estimate",
     "sample",
     "semi_orthogonal",
     "standardise",

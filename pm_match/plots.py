@@ -21,7 +21,7 @@ from pm_match.matching import (
     assignment_sets,
     map_objects,
     match_probability,
-    point_estimate,
+    partition_estimate,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def plot_match_matrix(
         Names of two assignment variables, such as ``"cluster_upright"``. Default: every pair
         whose clusters are of one set.
     labels : Dataset, optional
-        The partition that orders the objects. Default: `pm_match.point_estimate`.
+        The partition that orders the objects. Default: `pm_match.partition_estimate`.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable
@@ -99,7 +99,7 @@ def plot_match_matrix(
     else:
         pairs = [(a, b)]
     if labels is None:
-        labels = point_estimate(idata, **options)
+        labels = partition_estimate(idata, **options)
 
     n_columns = min(len(pairs), 3)
     n_rows = -(-len(pairs) // n_columns)
@@ -371,10 +371,10 @@ def plot_networks(
     networks : mapping of str to matrix, shape (n_rows, n_columns)
         Sparse or dense. What is neither 0, missing nor masked is an edge.
     labels : Dataset or mapping
-        As `pm_match.point_estimate` gives them, in variables ``cluster_<network>_<type>``; or for
-        each network a pair of label vectors, of rows and columns, or one vector for a network with
-        the same objects as rows and columns. Negative labels are irrelevant objects. None in place
-        of a vector leaves the order as it is.
+        As `pm_match.partition_estimate` gives them, in variables ``cluster_<network>_<type>``; or
+        for each network a pair of label vectors, of rows and columns, or one vector for a network
+        with the same objects as rows and columns. Negative labels are irrelevant objects. None in
+        place of a vector leaves the order as it is.
     types : sequence of str, optional
         What rows and columns are, or one name for both. Default: the types in the names of a
         Dataset's variables; else "row" and "column", or "object".

@@ -8,7 +8,7 @@ import xarray as xr
 from scipy import sparse
 
 from pm_match import datasets, plots
-from pm_match.matching import match_probability, point_estimate
+from pm_match.matching import match_probability, partition_estimate
 
 mpl = pytest.importorskip("matplotlib")
 mpl.use("Agg")
@@ -58,7 +58,7 @@ def test_match_matrix_shows_every_pair_by_cluster(idata):
     match = match_probability(idata, "cluster_a", "cluster_b").to_numpy()
     np.testing.assert_allclose(np.sort(shown, axis=None), np.sort(match, axis=None))
     # Ten objects of each cluster in each domain: likely matches lie in the diagonal blocks.
-    labels = point_estimate(idata)
+    labels = partition_estimate(idata)
     first = int((labels["cluster_a"] == 0).sum()), int((labels["cluster_b"] == 0).sum())
     assert shown[: first[0], : first[1]].mean() > 0.6
     assert shown[: first[0], first[1] :].mean() < 0.2

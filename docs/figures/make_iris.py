@@ -24,7 +24,7 @@ def main() -> None:
     domains = pmm.datasets.iris(random_seed=0)
     model = pmm.models.table_clusters(domains)
     best = pmm.find_matching(model, starts=2, random_seed=0, progressbar=False)
-    labels = pmm.point_estimate(best)
+    labels = pmm.partition_estimate(best)
     true = pmm.datasets.true_labels(domains)
     found = {name: labels[f"cluster_{name}"].to_numpy() for name in domains}
     print(best["starts"].to_dataset()[["log_joint", "n_occupied", "seconds"]].to_dataframe())

@@ -16,7 +16,7 @@ def main() -> None:
     drawn = pmm.datasets.synthetic_networks("noisy-partial", random_seed=4)
     model = pmm.models.relational_clusters(drawn.networks, types=drawn.types)
     idata = pmm.sample(100, tune=100, chains=8, random_seed=4, model=model)
-    labels = pmm.point_estimate(pmm.best_chain(idata))
+    labels = pmm.partition_estimate(pmm.best_chain(idata))
 
     networks, order = {}, {}
     for name, network in drawn.networks.items():

@@ -27,7 +27,7 @@ from pm_match.cli.cells import (
     read_links,
 )
 from pm_match.cli.output import number_of_clusters, write_matches
-from pm_match.matching import cluster_sizes, point_estimate
+from pm_match.matching import cluster_sizes, partition_estimate
 from pm_match.models import relational_clusters
 from pm_match.networks import Network, as_network
 
@@ -166,7 +166,7 @@ class Networks:
 
     def report(self, idata: xr.DataTree, out: Path) -> tuple[str, dict[str, Any]]:
         """Write tables; return a summary, and figures by name."""
-        labels = point_estimate(idata)
+        labels = partition_estimate(idata)
         files = {
             (f"cluster_{a}_{t}", f"cluster_{b}_{t}"): f"{a}_{b}_{t}"
             for t in self.types

@@ -16,7 +16,7 @@ from pm_match import plots
 from pm_match.cli.cells import MISSING, InputError, named, numbers, read_cells, read_links
 from pm_match.cli.output import number_of_clusters, write_matches
 from pm_match.domains import Domain, as_domains
-from pm_match.matching import cluster_sizes, point_estimate
+from pm_match.matching import cluster_sizes, partition_estimate
 from pm_match.models import projected_clusters
 
 __all__ = ["Tables", "read_domains"]
@@ -60,7 +60,7 @@ class Tables:
 
     def report(self, idata: xr.DataTree, out: Path) -> tuple[str, dict[str, Any]]:
         """Write tables; return a summary, and figures by name."""
-        labels = point_estimate(idata)
+        labels = partition_estimate(idata)
         sizes = cluster_sizes(labels)
         write_matches(idata, out, self.options.top)
         rows = [

@@ -85,7 +85,7 @@ def find_matching(
     --------
     >>> model = pmm.models.relational_clusters({"english": x, "german": y})
     >>> best = pmm.find_matching(model)
-    >>> pmm.point_estimate(best)
+    >>> pmm.partition_estimate(best)
     """
     model = modelcontext(model)
     if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:

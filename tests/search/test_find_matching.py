@@ -61,7 +61,7 @@ def test_the_result_is_in_the_form_of_sample(model, found):
 def test_summaries_take_it(found, tmp_path):
     matches = pmm.match_probability(found, "cluster_a_row", "cluster_b_row")
     assert set(np.unique(matches)) <= {0.0, 1.0}
-    estimate = pmm.point_estimate(found)
+    estimate = pmm.partition_estimate(found)
     posterior = found["posterior"]
     for name in ("cluster_a_row", "cluster_b_column"):
         flags = posterior[name.replace("cluster", "relevance")].to_numpy()[0, 0]

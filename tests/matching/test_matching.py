@@ -9,34 +9,8 @@ import xarray as xr
 
 from pm_match import __main__ as cli
 from pm_match import matching
-
-CHAINS, DRAWS = 2, 30
-
-
-def tree(n_clusters=4, sizes=(("a", 7), ("b", 5)), seed=0):
-    """Draws of labels and projections as the models record them."""
-    rng = np.random.default_rng(seed)
-    posterior = {}
-    for name, n in sizes:
-        objects, features = f"{name}_object", f"{name}_feature"
-        posterior[f"cluster_{name}"] = xr.DataArray(
-            rng.integers(0, n_clusters, (CHAINS, DRAWS, n)),
-            dims=("chain", "draw", objects),
-            coords={objects: [f"{name}{i}" for i in range(n)]},
-        )
-        posterior[f"projection_{name}"] = xr.DataArray(
-            rng.normal(size=(CHAINS, DRAWS, n + 1, 2)),
-            dims=("chain", "draw", features, "factor"),
-            coords={features: [f"{name}_{i}" for i in range(n + 1)]},
-        )
-    dataset = xr.Dataset(posterior).assign_coords(chain=[3, 5], draw=range(DRAWS))
-    stats = xr.Dataset({"log_joint": (("chain", "draw"), rng.normal(size=(CHAINS, DRAWS)))})
-    return xr.DataTree.from_dict({"posterior": dataset, "sample_stats": stats})
-
-
-def stacked(idata, name):
-    values = idata["posterior"][name].to_numpy()
-    return values.reshape(-1, *values.shape[2:])
+from pm_match.matching import expected_loss, pair_counts
+from tests.tiny_draws import CHAINS, DRAWS, stacked, tree, typed, with_relevance
 
 
 def test_match_probability_is_the_mean_of_equality():
@@ -69,7 +43,7 @@ def test_match_probability_does_not_depend_on_the_numbering():
     xr.testing.assert_identical(
         matching.match_probability(idata, *names), matching.match_probability(relabelled, *names)
     )
-    first, second = matching.point_estimate(idata), matching.point_estimate(relabelled)
+    first, second = matching.partition_estimate(idata), matching.partition_estimate(relabelled)
     assert first.attrs == second.attrs
 
 
@@ -109,8 +83,10 @@ def test_other_sample_dims_and_groups():
         ),
         matching.match_probability(idata, "cluster_a", "cluster_b"),
     )
-    labels = matching.point_estimate(other, group="prior", sample_dims=["sample"])
-    np.testing.assert_array_equal(labels["cluster_a"], matching.point_estimate(idata)["cluster_a"])
+    labels = matching.partition_estimate(other, group="prior", sample_dims=["sample"])
+    np.testing.assert_array_equal(
+        labels["cluster_a"], matching.partition_estimate(idata)["cluster_a"]
+    )
     assert 0 <= labels.attrs["sample"] < CHAINS * DRAWS
 
 
@@ -123,9 +99,9 @@ def test_unknown_names_list_those_there_are():
     with pytest.raises(KeyError, match=r"'projection_c'.*'projection_a', 'projection_b'"):
         matching.map_objects(idata, np.ones((1, 8)), source="a", target="c")
     with pytest.raises(KeyError, match=r"no assignment variable .*'projection_a'"):
-        matching.point_estimate(idata["posterior"].to_dataset()[["projection_a"]])
+        matching.partition_estimate(idata["posterior"].to_dataset()[["projection_a"]])
     with pytest.raises(TypeError, match=r"expected a DataTree.*found an object of type dict"):
-        matching.point_estimate({})
+        matching.partition_estimate({})
 
 
 def test_other_variables_are_no_assignments():
@@ -222,14 +198,14 @@ def test_map_objects_needs_the_same_factors():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_point_estimate_minimises_binders_loss_by_brute_force(seed):
+def test_partition_estimate_minimises_binders_loss_by_brute_force(seed):
     idata = tree(n_clusters=3, seed=seed)
     labels = np.concatenate([stacked(idata, "cluster_a"), stacked(idata, "cluster_b")], axis=1)
     pairs = list(itertools.combinations(range(labels.shape[1]), 2))
     same = np.array([[c[i] == c[k] for i, k in pairs] for c in labels])
     losses = [np.mean([np.mean(s != t) for t in same]) for s in same]
 
-    estimate = matching.point_estimate(idata)
+    estimate = matching.partition_estimate(idata)
     best = int(np.argmin(losses))
     assert estimate.attrs["binder_loss"] == pytest.approx(losses[best])
     assert estimate.attrs["chain"] == [3, 5][best // DRAWS]
@@ -241,7 +217,7 @@ def test_point_estimate_minimises_binders_loss_by_brute_force(seed):
     assert (np.diff(sizes) <= 0).all()
 
 
-def test_point_estimate_of_many_blocks_of_draws():
+def test_partition_estimate_of_many_blocks_of_draws():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, (1, 20_000, 120))
     labels[0, 12_345] = np.arange(120) % 3
@@ -250,7 +226,7 @@ def test_point_estimate_of_many_blocks_of_draws():
     labels = np.where(keep, labels[0, 12_345], labels)
     labels[0, 12_345] = np.arange(120) % 3
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "a_object"), labels)})
-    estimate = matching.point_estimate(posterior)
+    estimate = matching.partition_estimate(posterior)
     assert estimate.attrs["draw"] == 12_345
     np.testing.assert_array_equal(estimate["cluster_a"], np.arange(120) % 3)
 
@@ -290,17 +266,6 @@ def test_best_chain():
     np.testing.assert_array_equal(
         best["posterior"]["cluster_a"][0], idata["posterior"]["cluster_a"][1]
     )
-
-
-def with_relevance(idata, share=0.7, seed=9, names=("a", "b")):
-    """Add relevance, and clusters of irrelevant objects that mean nothing."""
-    rng = np.random.default_rng(seed)
-    for name in names:
-        cluster = idata["posterior"][f"cluster_{name}"]
-        flags = (rng.random(cluster.shape) < share).astype(np.int8)
-        idata["posterior"][f"relevance_{name}"] = cluster.copy(data=flags)
-        cluster.to_numpy()[flags == 0] = rng.integers(-3, 9, np.sum(flags == 0))
-    return idata
 
 
 def matches(idata, a, b):
@@ -373,7 +338,7 @@ def test_labels_of_a_small_dtype_leave_room_for_irrelevance():
     np.testing.assert_array_equal(match, np.diag([1.0] * 255 + [0.5]))
     signed = posterior.assign(cluster_a=(dims, (labels - 128).view(np.int8)))
     xr.testing.assert_identical(matching.match_probability(signed, "cluster_a", "cluster_a"), match)
-    estimate = matching.point_estimate(signed)  # both draws put nobody together: the first
+    estimate = matching.partition_estimate(signed)  # both draws put nobody together: the first
     np.testing.assert_array_equal(estimate["cluster_a"], [*range(255), -1])
 
 
@@ -390,7 +355,7 @@ def test_unfit_relevance():
     with pytest.raises(ValueError, match=r"'relevance_b': expected 0 .* or 1 .* everywhere"):
         matching.match_probability(idata, *pair)
     with pytest.raises(ValueError, match=r"'relevance_b': expected 0 .* or 1 .* everywhere"):
-        matching.point_estimate(idata)
+        matching.partition_estimate(idata)
 
 
 def best_by_sorting(idata, a, b, top):
@@ -413,7 +378,7 @@ def best_by_sorting(idata, a, b, top):
 @pytest.mark.parametrize("top", [1, 3, 100])
 @pytest.mark.parametrize("pair", [("a", "b"), ("a", "a")])
 def test_best_partners_are_those_of_the_matrix(pair, top, relevant, monkeypatch):
-    monkeypatch.setattr(matching, "_BLOCK", 64)  # several blocks of rows
+    monkeypatch.setattr(pair_counts, "_BLOCK", 64)  # several blocks of rows
     idata = tree(n_clusters=3, sizes=(("a", 30), ("b", 23)))
     for name in "ab":  # objects that are always together, and so are equally likely partners
         values = idata["posterior"][f"cluster_{name}"].to_numpy()
@@ -501,20 +466,20 @@ def brute_binder(idata, names):
 
 @pytest.mark.parametrize("way", ["pairs", "draws", "sorted draws"])
 @pytest.mark.parametrize("seed", range(4))
-def test_point_estimate_with_irrelevant_objects_by_brute_force(seed, way, monkeypatch):
+def test_partition_estimate_with_irrelevant_objects_by_brute_force(seed, way, monkeypatch):
     idata = with_relevance(tree(n_clusters=3, seed=seed), seed=seed)
     # Either way of computing the loss must do, whichever would be chosen.
-    original = {"pairs": matching._loss_by_pairs, "draws": matching._loss_by_draws}
+    original = {"pairs": expected_loss._loss_by_pairs, "draws": expected_loss._loss_by_draws}
     chosen = original[way.split()[-1]]
-    monkeypatch.setattr(matching, "_loss_by_pairs", chosen)
-    monkeypatch.setattr(matching, "_loss_by_draws", chosen)
+    monkeypatch.setattr(expected_loss, "_loss_by_pairs", chosen)
+    monkeypatch.setattr(expected_loss, "_loss_by_draws", chosen)
     if way == "sorted draws":  # many numbers, few objects
         idata["posterior"]["cluster_a"].to_numpy()[0, 0] = np.arange(7)
         idata["posterior"]["relevance_a"].to_numpy()[0, 0] = 1
         idata["posterior"]["cluster_b"].to_numpy()[0, 0] = np.arange(7, 12)
         idata["posterior"]["relevance_b"].to_numpy()[0, 0] = 1
     best, loss, together = brute_binder(idata, "ab")
-    estimate = matching.point_estimate(idata)
+    estimate = matching.partition_estimate(idata)
     assert estimate.attrs == {
         "chain": [3, 5][best // DRAWS],
         "draw": best % DRAWS,
@@ -535,39 +500,29 @@ def test_both_ways_to_binders_loss_agree_exactly():
         labels = rng.integers(0, n_clusters, (35, n_objects))
         labels[rng.random(labels.shape) < 0.4] = -1
         labels[:, :n_clusters] = np.arange(n_clusters)
-        by_pairs = matching._loss_by_pairs(labels, n_clusters)
-        by_draws = matching._loss_by_draws(labels, n_clusters)
+        by_pairs = expected_loss._loss_by_pairs(labels, n_clusters)
+        by_draws = expected_loss._loss_by_draws(labels, n_clusters)
         np.testing.assert_array_equal(by_pairs[0], by_draws[0])
         assert by_pairs[1] == by_draws[1]
 
 
-def test_point_estimate_of_many_objects_builds_no_matrix():
+def test_partition_estimate_of_many_objects_builds_no_matrix():
     rng = np.random.default_rng(0)
     base = rng.integers(0, 8, 50_000)
     labels = np.where(rng.random((1, 20, 50_000)) < 0.8, base, rng.integers(0, 8, (1, 20, 50_000)))
     labels[0, 13] = base
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "a_object"), labels)})
-    assert matching.point_estimate(posterior).attrs["draw"] == 13
+    assert matching.partition_estimate(posterior).attrs["draw"] == 13
 
 
 def test_all_objects_irrelevant():
     idata = with_relevance(tree(), share=0.0)
-    estimate = matching.point_estimate(idata)
+    estimate = matching.partition_estimate(idata)
     assert (estimate["cluster_a"] == -1).all()
     assert estimate.attrs["binder_loss"] == 0
     assert matching.cluster_sizes(estimate).loc["irrelevant"].tolist() == [7, 5, 12]
     assert (matching.match_probability(idata, "cluster_a", "cluster_b") == 0).all()
     assert matching.match_probability(idata, "cluster_a", "cluster_b", top=2).empty
-
-
-def typed(seed=0):
-    """Documents and words of two networks: two sets of clusters with the same numbers."""
-    sizes = (("A_document", 6), ("A_word", 8), ("B_document", 5), ("B_word", 7))
-    idata = with_relevance(tree(3, sizes, seed), names=("A_word", "B_word"))
-    for name, _ in sizes:
-        kind = name.partition("_")[2]
-        idata["posterior"][f"cluster_{name}"].attrs["clusters"] = f"{kind}_weights"
-    return idata
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -577,13 +532,13 @@ def test_sets_of_clusters_are_estimated_one_by_one(seed):
         "document_weights": ["cluster_A_document", "cluster_B_document"],
         "word_weights": ["cluster_A_word", "cluster_B_word"],
     }
-    estimate = matching.point_estimate(idata)
+    estimate = matching.partition_estimate(idata)
     assert list(estimate.data_vars) == matching.assignment_names(idata)
     assert matching.assignment_sets(estimate) == matching.assignment_sets(idata)
     assert estimate.attrs["clusters"] == ["document_weights", "word_weights"]
     for place, kind in enumerate(("document", "word")):
         names = [f"cluster_A_{kind}", f"cluster_B_{kind}"]
-        alone = matching.point_estimate(idata, names)
+        alone = matching.partition_estimate(idata, names)
         xr.testing.assert_identical(alone.drop_attrs(), estimate[names].drop_attrs())
         assert alone.attrs == {
             key: estimate.attrs[key][place] for key in ("chain", "draw", "binder_loss")
@@ -602,10 +557,10 @@ def test_clusters_of_different_sets_cannot_be_compared():
 def test_without_the_attribute_all_variables_are_one_set():
     idata = tree()
     assert matching.assignment_sets(idata) == {None: ["cluster_a", "cluster_b"]}
-    plain = matching.point_estimate(idata)
+    plain = matching.partition_estimate(idata)
     for name in ("cluster_a", "cluster_b"):
         idata["posterior"][name].attrs["clusters"] = "weights"
-    named = matching.point_estimate(idata)
+    named = matching.partition_estimate(idata)
     assert named.attrs == plain.attrs
     xr.testing.assert_equal(named, plain)
 
@@ -617,7 +572,7 @@ def test_sets_survive_a_file(tmp_path):
     typed().to_netcdf(tmp_path / "draws.nc", engine=engine)
     with xr.open_datatree(tmp_path / "draws.nc", engine=engine) as idata:
         assert matching.assignment_sets(idata) == matching.assignment_sets(typed())
-    labels = matching.point_estimate(typed())
+    labels = matching.partition_estimate(typed())
     labels.to_netcdf(tmp_path / "labels.nc", engine=engine)
     with xr.open_dataset(tmp_path / "labels.nc", engine=engine) as again:
         assert list(again.attrs["clusters"]) == labels.attrs["clusters"]

@@ -1,0 +1,31 @@
+"""From draws to matchings.
+
+A cluster's number means nothing from one draw to the next, so everything here is invariant to
+how clusters are numbered. Only the DataTree is read, never the model.
+
+Two conventions tell how assignments belong together:
+
+- ``relevance_<name>`` beside ``cluster_<name>`` holds 1 for the objects that are in a cluster and
+  0 for those that are irrelevant, whose recorded cluster means nothing.
+- The attribute ``clusters`` of an assignment variable names the set that its clusters are of (its
+  weights). Clusters of different sets, such as those of documents and those of words, are never
+  the same. Variables without it form one set.
+"""
+
+from pm_match.matching.chains import best_chain, log_joint_rhat
+from pm_match.matching.cluster_sizes import cluster_sizes
+from pm_match.matching.draws import assignment_names, assignment_sets
+from pm_match.matching.map_objects import map_objects
+from pm_match.matching.match_probability import match_probability
+from pm_match.matching.partition_estimate import partition_estimate
+
+__all__ = [
+    "assignment_names",
+    "assignment_sets",
+    "best_chain",
+    "cluster_sizes",
+    "log_joint_rhat",
+    "map_objects",
+    "match_probability",
+    "partition_estimate",
+]

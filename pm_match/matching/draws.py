@@ -1,0 +1,170 @@
+"""What a DataTree of draws holds: assignments, their relevance, and the sets of their clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+__all__ = ["assignment_names", "assignment_sets"]
+
+PREFIX = "cluster_"
+RELEVANCE = "relevance_"
+# The attribute of an assignment that names the set of its clusters.
+SET = "clusters"
+# The label of irrelevant objects.
+IRRELEVANT = -1
+SAMPLE_DIMS = ("chain", "draw")
+
+
+def assignment_names(
+    idata: xr.DataTree | xr.Dataset,
+    *,
+    group: str = "posterior",
+) -> list[str]:
+    """List the assignment variables: whole numbers, called ``cluster_<domain>``.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, or its posterior.
+    group : str
+        The group of the DataTree that holds the draws.
+
+    Returns
+    -------
+    list of str
+    """
+    return [
+        str(name)
+        for name, variable in read_draws(idata, group).data_vars.items()
+        if str(name).startswith(PREFIX) and variable.dtype.kind in "iu"
+    ]
+
+
+def assignment_sets(
+    idata: xr.DataTree | xr.Dataset,
+    *,
+    group: str = "posterior",
+) -> dict[str | None, list[str]]:
+    """List the assignment variables by the set that their clusters are of.
+
+    Only variables of one set can be compared: in a model of documents and words, those of the
+    documents of all networks are one set and those of the words another.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, its posterior, or the labels that `partition_estimate`
+        gives.
+    group : str
+        The group of the DataTree that holds the draws.
+
+    Returns
+    -------
+    dict of str or None to list of str
+        Names of variables by their attribute ``clusters``; those without it are under None.
+    """
+    posterior = read_draws(idata, group)
+    return by_set({name: posterior[name] for name in assignment_names(posterior)})
+
+
+def read_draws(idata: Any, group: str) -> xr.Dataset:
+    if isinstance(idata, xr.Dataset):
+        return idata
+    if not isinstance(idata, xr.DataTree):
+        raise TypeError(
+            f"expected a DataTree or a Dataset of draws; "
+            f"found an object of type {type(idata).__name__}"
+        )
+    if group not in idata.children:
+        raise KeyError(f"no group {group!r}; there are {sorted(idata.children)}")
+    return idata.children[group].to_dataset()
+
+
+def variable_of(posterior: xr.Dataset, name: str, prefix: str) -> xr.DataArray:
+    if name not in posterior.data_vars:
+        similar = [str(v) for v in posterior.data_vars if str(v).startswith(prefix)]
+        raise KeyError(
+            f"no variable {name!r} among the draws; there are {similar or list(posterior)}"
+        )
+    return posterior[name]
+
+
+def sampled(variable: xr.DataArray, sample_dims: Sequence[Hashable], n_dims: int) -> xr.DataArray:
+    """Put the sample dims first and check how many others there are."""
+    others = [dim for dim in variable.dims if dim not in sample_dims]
+    if len(others) != n_dims or len(others) + len(sample_dims) != variable.ndim:
+        expected = "one dim" if n_dims == 1 else f"{n_dims} dims"
+        raise ValueError(
+            f"variable {variable.name!r}: expected dims {tuple(sample_dims)} and {expected} "
+            f"beside; found {variable.dims}"
+        )
+    return variable.transpose(*sample_dims, *others)
+
+
+def assignment_of(
+    posterior: xr.Dataset, name: str, sample_dims: Sequence[Hashable]
+) -> xr.DataArray:
+    variable = sampled(variable_of(posterior, name, PREFIX), sample_dims, 1)
+    if variable.dtype.kind not in "iu":
+        raise ValueError(
+            f"variable {name!r}: expected whole numbers, the clusters of objects; "
+            f"found dtype {variable.dtype}"
+        )
+    return variable
+
+
+def stacked(assignment: xr.DataArray) -> np.ndarray:
+    """Labels as an array of shape (draws, objects)."""
+    return assignment.to_numpy().reshape(-1, assignment.shape[-1])
+
+
+def coords_along(variable: xr.DataArray, dim: Hashable) -> dict[Hashable, Any]:
+    """All coordinates along `dim` and no other dim, such as labels and true clusters."""
+    return {name: coord for name, coord in variable.coords.items() if coord.dims == (dim,)}
+
+
+def by_set(variables: Mapping[Any, xr.DataArray]) -> dict[str | None, list[Any]]:
+    """Group variables' names by the set that their clusters are of, in the order given."""
+    sets: dict[str | None, list[Any]] = {}
+    for name, variable in variables.items():
+        sets.setdefault(variable.attrs.get(SET), []).append(name)
+    return sets
+
+
+def relevance_of(
+    posterior: xr.Dataset,
+    assignment: xr.DataArray,
+    name: str | None,
+    sample_dims: Sequence[Hashable],
+) -> np.ndarray | None:
+    """Which objects are relevant, shape (draws, objects); None for all."""
+    if name == "auto":
+        own = str(assignment.name)
+        name = RELEVANCE + own.removeprefix(PREFIX)
+        if not own.startswith(PREFIX) or name not in posterior.data_vars:
+            return None
+    if name is None:
+        return None
+    variable = sampled(variable_of(posterior, name, RELEVANCE), sample_dims, 1)
+    dims = variable.dims[-1], assignment.dims[-1]
+    # Without dims in the model, the two have the same objects under names of their own.
+    unnamed = any(f"{v.name}_dim_0" in dims for v in (variable, assignment))
+    if variable.shape != assignment.shape or (dims[0] != dims[1] and not unnamed):
+        raise ValueError(
+            f"variable {name!r}: expected the dims of {assignment.name!r}, {assignment.dims}; "
+            f"found {variable.dims}"
+        )
+    flags = stacked(variable)
+    if not ((flags == 0) | (flags == 1)).all():
+        raise ValueError(f"variable {name!r}: expected 0 (irrelevant) or 1 (relevant) everywhere")
+    return flags != 0
+
+
+def log_joint_of(idata: xr.DataTree) -> xr.DataArray:
+    """Read the log joint, summed over partitions if the model has several."""
+    log_joint = read_draws(idata, "sample_stats")["log_joint"]
+    return log_joint.sum([dim for dim in log_joint.dims if dim not in ("chain", "draw")])

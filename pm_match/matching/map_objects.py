@@ -1,0 +1,140 @@
+"""Objects carried from one domain to another through the latent space."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, sampled, variable_of
+
+__all__ = ["map_objects"]
+
+# A factor whose scale is this much below a projection's largest is one that the domain does not
+# use; inverting it would only blow up rounding errors.
+_UNUSED_FACTOR = 1e-6
+
+
+def map_objects(
+    idata: xr.DataTree | xr.Dataset,
+    x: Any,
+    *,
+    source: str,
+    target: str,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+) -> xr.DataArray:
+    r"""Carry objects from one domain to another through the latent space.
+
+    .. math:: \hat z = W_s^{+} x = (W_s^\top W_s)^{-1} W_s^\top x, \qquad \hat x = W_t \hat z
+
+    (Iwata, Hirao & Ueda 2016, below figure 4), averaged over draws. It is the map
+    :math:`W_t W_s^{+}` that is averaged, not W: a rotation of the latent space, which may differ
+    from draw to draw, cancels in the product.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, or its posterior.
+    x : ndarray, DataFrame or DataArray, shape (n_objects, n_features)
+        Objects of the source domain, seen or new, all values present. Labelled columns are
+        matched by label with the source's features; those of an array come in their order.
+    source, target : str
+        Names of the domains, whose projections are the variables ``projection_<name>`` (features
+        by factors). They may be the same: then the part of x within the latent space remains.
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
+
+    Returns
+    -------
+    DataArray, shape (n_objects, n_features of the target)
+
+    Raises
+    ------
+    KeyError
+        If there is no such group or projection; the message lists those that there are.
+    ValueError
+        If x is not 2-D, its features are not the source's, it holds NaN or infinite values, or
+        the two projections differ in their number of factors.
+    """
+    posterior = read_draws(idata, group)
+    w_source, source_features = _projection(posterior, source, sample_dims)
+    w_target, target_features = _projection(posterior, target, sample_dims)
+    if w_source.shape[-1] != w_target.shape[-1]:
+        raise ValueError(
+            f"the projections differ in their number of factors: {w_source.shape[-1]} of "
+            f"{source!r}, {w_target.shape[-1]} of {target!r}"
+        )
+    values, object_dim, objects = _objects_to_map(x, source, source_features)
+
+    # sum_t W_t W_s^+ as one product of (features, draws * factors) matrices.
+    inverse = np.linalg.pinv(w_source, rtol=_UNUSED_FACTOR)
+    n_draws, n_factors, n_source = inverse.shape
+    flat_target = w_target.transpose(1, 0, 2).reshape(-1, n_draws * n_factors)
+    mean_map = flat_target @ inverse.reshape(n_draws * n_factors, n_source) / n_draws
+
+    feature_dim = target_features.dims[0]
+    return xr.DataArray(
+        values @ mean_map.T,
+        coords={**objects, **coords_along(target_features, feature_dim)},
+        dims=(object_dim, feature_dim),
+        name=target,
+    )
+
+
+def _projection(
+    posterior: xr.Dataset, domain: str, sample_dims: Sequence[Hashable]
+) -> tuple[np.ndarray, xr.DataArray]:
+    """Projections, shape (draws, features, factors), and one of their columns (for its coords)."""
+    variable = sampled(
+        variable_of(posterior, f"projection_{domain}", "projection_"), sample_dims, 2
+    )
+    feature_dim = f"{domain}_feature"
+    if variable.dims[-1] == feature_dim:
+        variable = variable.transpose(..., feature_dim, variable.dims[-2])
+    values = variable.to_numpy()
+    corner = dict.fromkeys((*sample_dims, variable.dims[-1]), 0)
+    return values.reshape(-1, *values.shape[-2:]), variable.isel(corner, drop=True)
+
+
+def _objects_to_map(
+    x: Any, source: str, features: xr.DataArray
+) -> tuple[np.ndarray, Hashable, dict[Hashable, Any]]:
+    """Values in the order of the source's features, the objects' dim and its coordinates."""
+    where = f"objects of domain {source!r}"
+    columns: Any = None
+    object_dim: Hashable = f"{source}_object"
+    coords: dict[Hashable, Any] = {}
+    if isinstance(x, pd.DataFrame):
+        columns, coords = x.columns, {object_dim: x.index.to_numpy()}
+    elif isinstance(x, xr.DataArray) and x.ndim == 2:
+        columns, object_dim = x.indexes.get(x.dims[1]), x.dims[0]
+        coords = coords_along(x, object_dim)
+    values = np.asarray(x, dtype=np.float64)
+    expected = features.indexes.get(features.dims[0])
+    if values.ndim != 2:
+        raise ValueError(
+            f"{where}: expected a 2-D table (objects by features); found shape {values.shape}"
+        )
+    if values.shape[1] != features.sizes[features.dims[0]]:
+        raise ValueError(
+            f"{where}: expected {features.sizes[features.dims[0]]} features; "
+            f"found {values.shape[1]}"
+        )
+    if columns is not None and expected is not None:
+        order = pd.Index(columns).get_indexer(expected) if columns.is_unique else None
+        if order is None or (order < 0).any():
+            unknown = [label for label in columns if label not in expected]
+            raise ValueError(
+                f"{where}: its features are not those of the domain; "
+                + (f"unknown: {unknown[:5]}" if unknown else "a label appears more than once")
+            )
+        values = values[:, order]
+    if not np.isfinite(values).all():
+        raise ValueError(f"{where}: expected finite values; found NaN or infinite ones")
+    return values, object_dim, coords

@@ -1,0 +1,153 @@
+"""The probability that two objects match."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Sequence
+from typing import Literal, overload
+
+import pandas as pd
+import xarray as xr
+
+from pm_match.matching.draws import (
+    SAMPLE_DIMS,
+    SET,
+    assignment_of,
+    coords_along,
+    read_draws,
+    relevance_of,
+    stacked,
+)
+from pm_match.matching.pair_counts import apart, best_partners, together
+
+__all__ = ["match_probability"]
+
+
+@overload
+def match_probability(
+    idata: xr.DataTree | xr.Dataset,
+    a: str,
+    b: str,
+    *,
+    relevance: Literal["auto"] | tuple[str | None, str | None] | None = ...,
+    top: None = ...,
+    group: str = ...,
+    sample_dims: Sequence[Hashable] = ...,
+) -> xr.DataArray: ...
+
+
+@overload
+def match_probability(
+    idata: xr.DataTree | xr.Dataset,
+    a: str,
+    b: str,
+    *,
+    relevance: Literal["auto"] | tuple[str | None, str | None] | None = ...,
+    top: int,
+    group: str = ...,
+    sample_dims: Sequence[Hashable] = ...,
+) -> pd.DataFrame: ...
+
+
+def match_probability(
+    idata: xr.DataTree | xr.Dataset,
+    a: str,
+    b: str,
+    *,
+    relevance: Literal["auto"] | tuple[str | None, str | None] | None = "auto",
+    top: int | None = None,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+) -> xr.DataArray | pd.DataFrame:
+    r"""Compute the probability that an object of one domain and one of another share a cluster.
+
+    .. math:: P(s_{an} = s_{bm}, r_{an} = r_{bm} = 1 \mid X) \approx \frac{1}{S} \sum_{t=1}^{S}
+              r_{an}^{(t)} r_{bm}^{(t)} I(s_{an}^{(t)} = s_{bm}^{(t)})
+
+    An object that is irrelevant in a draw matches nothing in it, not even itself. In a model
+    without relevance all r are 1.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, or its posterior.
+    a, b : str
+        Names of two assignment variables, such as ``"cluster_upright"`` and
+        ``"cluster_half"``. With the same name twice, the co-clustering within a domain.
+    relevance : "auto", tuple of str or None, or None
+        Names of the relevance variables of a and b (0 for irrelevant objects, else 1). "auto"
+        takes ``relevance_<name>`` beside ``cluster_<name>``, where there is one; None takes every
+        object as relevant.
+    top : int, optional
+        Give only the `top` most likely partners of each object of a. The matrix of all pairs is
+        never built: memory grows with the number of objects, times draws or times `top`.
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
+
+    Returns
+    -------
+    DataArray, shape (objects of a, objects of b)
+        Dims and coordinates are those of the variables. If both have the same dim, the second
+        one's name ends in ``"_other"``.
+    DataFrame with columns object, partner, probability
+        With `top`: at most so many rows for each object of a, which come in the order of the
+        objects, then from the most to the least likely partner; of equally likely ones the first
+        come first. Partners of probability 0 are left out, and an object is no partner of itself.
+
+    Raises
+    ------
+    KeyError
+        If there is no such group or variable; the message lists those that there are.
+    ValueError
+        If a variable is not an assignment: one whole number an object and draw; the clusters of
+        a and b are of different sets; a relevance variable does not fit its assignment; or `top`
+        is not positive.
+    """
+    posterior = read_draws(idata, group)
+    first, second = (assignment_of(posterior, name, sample_dims) for name in (a, b))
+    sets = [variable.attrs.get(SET) for variable in (first, second)]
+    if None not in sets and sets[0] != sets[1]:
+        raise ValueError(
+            f"variables {a!r} and {b!r}: expected clusters of one set; found those of {sets[0]!r} "
+            f"and of {sets[1]!r}, which are never the same"
+        )
+    by_name: Sequence[str | None] = (None, None)
+    if relevance == "auto":
+        by_name = ("auto", "auto")
+    elif relevance is not None:
+        if isinstance(relevance, str) or len(relevance) != 2:
+            raise ValueError(
+                f'relevance: expected "auto", None or the names of two variables; '
+                f"found {relevance!r}"
+            )
+        by_name = relevance
+    labels = apart(
+        [stacked(first), stacked(second)],
+        [
+            relevance_of(posterior, variable, name, sample_dims)
+            for variable, name in zip((first, second), by_name, strict=True)
+        ],
+    )
+    rows, columns = first.dims[-1], second.dims[-1]
+    if top is not None:
+        if operator.index(top) < 1:
+            raise ValueError(f"top: expected at least 1 partner; found {top}")
+        object_, partner, count = best_partners(labels[0], labels[1], top, same=a == b)
+        return pd.DataFrame(
+            {
+                "object": first[rows].to_numpy()[object_],
+                "partner": second[columns].to_numpy()[partner],
+                "probability": count / len(labels[0]),
+            }
+        )
+    if rows == columns:
+        second = second.rename({columns: f"{columns}_other"})
+        columns = f"{columns}_other"
+    return xr.DataArray(
+        together(*labels) / len(labels[0]),
+        coords={**coords_along(first, rows), **coords_along(second, columns)},
+        dims=(rows, columns),
+        name="match_probability",
+    )
