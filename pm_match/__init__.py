@@ -7,9 +7,12 @@ from pm_match.links import must_link
 from pm_match.matching import (
     best_chain,
     cluster_sizes,
+    credible_ball,
     map_objects,
     match_probability,
     partition_estimate,
+    partition_loss,
+    relabel,
 )
 from pm_match.sampling import initial_points, invariants, register, sample, steps
 from pm_match.search.find_matching import find_matching
@@ -37,6 +40,7 @@ __all__ = [
     "best_chain",
     "choose_n_factors",
     "cluster_sizes",
+    "credible_ball",
     "datasets",
     "find_matching",
     "initial_points",
@@ -47,7 +51,9 @@ __all__ = [
     "models",
     "must_link",
     "partition_estimate",
+    "partition_loss",
     "plots",
+    "relabel",
     "sample",
     "semi_orthogonal",
     "standardise",

@@ -17,7 +17,8 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 
 _ROOT = Path(__file__).parent
-_FILES = [*_ROOT.glob("*.py"), *_ROOT.glob("partition/*.py"), *_ROOT.glob("evidence/*.py")]
+_ROOMS = ("*.py", "partition/*.py", "evidence/*.py", "matching/*.py")
+_FILES = [file for room in _ROOMS for file in _ROOT.glob(room)]
 _STAMP = (
     max(file.stat().st_mtime_ns for file in _FILES),
     sum(file.stat().st_size for file in _FILES),
@@ -54,14 +55,23 @@ def _foreign(kind: Any) -> bool:
 
 def entry(function: Callable) -> Any:
     """Compile a kernel that Python calls, with a cache on disk that knows the whole package."""
-    dispatcher = njit(cache=True, **_OPTIONS)(function)
+    return _cached(function, _OPTIONS)
+
+
+def threaded(function: Callable) -> Any:
+    """Compile a kernel as `entry` does, which lets other threads run meanwhile."""
+    return _cached(function, _OPTIONS | {"nogil": True})
+
+
+def _cached(function: Callable, options: dict[str, Any]) -> Any:
+    dispatcher = njit(cache=True, **options)(function)
     try:
         old = dispatcher._cache._cache_file
         name = old._index_name.removesuffix(".nbi")
         dispatcher._cache._cache_file = _PackageCache(old._cache_path, name, _STAMP)
     except AttributeError:
         # A numba whose cache is built otherwise: rather none than one that can go stale.
-        return njit(**_OPTIONS)(function)
+        return njit(**options)(function)
     return dispatcher
 
 

@@ -14,18 +14,24 @@ Two conventions tell how assignments belong together:
 
 from pm_match.matching.chains import best_chain, log_joint_rhat
 from pm_match.matching.cluster_sizes import cluster_sizes
+from pm_match.matching.credible_ball import credible_ball
 from pm_match.matching.draws import assignment_names, assignment_sets
 from pm_match.matching.map_objects import map_objects
 from pm_match.matching.match_probability import match_probability
 from pm_match.matching.partition_estimate import partition_estimate
+from pm_match.matching.partition_loss import partition_loss
+from pm_match.matching.relabel import relabel
 
 __all__ = [
     "assignment_names",
     "assignment_sets",
     "best_chain",
     "cluster_sizes",
+    "credible_ball",
     "log_joint_rhat",
     "map_objects",
     "match_probability",
     "partition_estimate",
+    "partition_loss",
+    "relabel",
 ]

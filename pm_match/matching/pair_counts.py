@@ -73,12 +73,12 @@ def best_partners(
     """
     # One more, because the object itself may be among them.
     n_best = min(top + same, b.shape[1])
-    group_b = _groups(b)[1]
+    group_b = groups(b)[1]
     order = np.argsort(group_b, kind="stable")
     ordered = group_b[order]
     place = np.arange(len(order)) - np.searchsorted(ordered, ordered)
     candidates = np.sort(order[place < n_best])
-    representative, group_a = _groups(a)
+    representative, group_a = groups(a)
     n_best = min(n_best, len(candidates))
 
     partner = np.empty((len(representative), n_best), dtype=np.int64)
@@ -102,7 +102,7 @@ def best_partners(
     return np.nonzero(keep)[0], partner[keep], count[keep]
 
 
-def _groups(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def groups(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Group the objects (columns) that have equal labels in all draws.
 
     Returns a representative of each group, and each object's group.

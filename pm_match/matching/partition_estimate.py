@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pm_match.matching.draws import (
-    IRRELEVANT,
-    PREFIX,
-    SAMPLE_DIMS,
-    SET,
-    assignment_names,
-    assignment_of,
-    by_set,
-    coords_along,
-    read_draws,
-    relevance_of,
-    stacked,
-)
-from pm_match.matching.expected_loss import least_binder
+from pm_match.matching.draws import SAMPLE_DIMS, read_draws
+from pm_match.matching.least_loss import least_loss
+from pm_match.matching.losses import Loss, check_loss
+from pm_match.matching.pooled import pool
+from pm_match.matching.sets import attrs_of, by_size, names_of, sets_of
 
 __all__ = ["partition_estimate"]
 
@@ -30,22 +22,39 @@ def partition_estimate(
     idata: xr.DataTree | xr.Dataset,
     var_names: Sequence[str] | None = None,
     *,
+    loss: Loss = "vi",
+    n_starts: int = 16,
+    max_clusters: int | None = None,
+    random_seed: Any = 0,
+    progressbar: bool = True,
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.Dataset:
-    r"""Give one partition of the objects of all domains: the draw with the least Binder loss.
+    r"""Give one partition of the objects of all domains: that with the least expected loss.
 
-    Binder's loss counts the pairs of objects, of one domain or of two, that one partition puts
-    together and the other apart. Its posterior expectation for a partition c is
+    The posterior expected loss of a partition c is its mean loss to the S draws,
 
-    .. math:: \sum_{i<k} I(c_i = c_k) (1 - P_{ik}) + I(c_i \ne c_k) P_{ik},
+    .. math:: \frac{1}{S} \sum_t L(c, c^{(t)}), \qquad
+        L(c, c') = \frac{1}{C} \Big(\sum_j f(n_j) + \sum_l f(n'_l) - 2 \sum_{jl} f(n_{jl})\Big),
 
-    with P the pooled co-clustering probabilities; the recorded draw that minimises it is
-    returned. An object that is irrelevant in a draw is put together with nothing. Time grows with
-    the square of the number of objects or of the number of draws, whichever is cheaper.
+    with n_j and n'_l objects in the clusters of c and c', and n_jl in both. It is computed from
+    the draws themselves. For the variation of information [1]_ [2]_ in bits, f(n) = n log2 n and C
+    is the number of objects N; for Binder's loss as a fraction of all pairs, those that one
+    partition puts together and the other apart, f(n) = n (n - 1) and C = N (N - 1).
+
+    The search is greedy, with random restarts, after SALSO [3]_: see `matching.least_loss`. The
+    estimate is no draw, but no draw that a search starts at has a lower expected loss: these are
+    the best of all draws if all can be compared quickly, otherwise the best of those that have the
+    lowest loss to some of the draws.
+
+    An object that is irrelevant in a draw shares a cluster with nobody there: it counts as a
+    cluster of one. In the estimate, an object is irrelevant if it is so in more than half of the
+    draws (the decision under 0-1 loss), and is then a cluster of one as well, labelled -1. Nothing
+    is lost: no partition that puts such an object with others has a lower expected loss than that
+    which leaves it alone.
 
     Sets of clusters (see `assignment_sets`), such as those of documents and of words, are
-    estimated one by one, each by its own best draw.
+    estimated one by one.
 
     Parameters
     ----------
@@ -53,6 +62,18 @@ def partition_estimate(
         What `pm_match.sample` returns, or its posterior.
     var_names : sequence of str, optional
         Assignment variables. Default: all whose name starts with ``cluster_``.
+    loss : {"vi", "binder"}, default "vi"
+        Variation of information or Binder's loss. The latter tends to leave doubtful objects in
+        small clusters of their own.
+    n_starts : int, default 16
+        Searches. Half of them start at the best draws, the others allocate objects one by one in
+        random order. They run in threads; results are the same for any number of these.
+    max_clusters : int, optional
+        The most clusters there may be, irrelevant objects not counted. Default: any number.
+    random_seed : int, Generator or SeedSequence, default 0
+        For the order in which objects are looked at.
+    progressbar : bool, default True
+        Whether to show progress if it takes longer than two seconds.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable
@@ -62,82 +83,59 @@ def partition_estimate(
     -------
     Dataset
         One variable an assignment, shape (n_objects,), with labels 0, 1, … by decreasing size
-        of the cluster over all domains, and -1 for objects that are irrelevant in the draw. The
-        attributes give the draw's place (one entry for each of `sample_dims`) and
-        ``binder_loss``, the expected loss as a fraction of all pairs. With several sets of
-        clusters each of these is a list with an entry for each set, and the attribute
-        ``clusters`` lists the sets; so does that of every variable name its own.
+        of the cluster over all domains, and -1 for irrelevant objects. Attributes: ``loss``, its
+        name; ``expected_loss``; ``n_starts``; and ``n_starts_at_best``, the searches that ended
+        with this expected loss: if it is one of many, more starts may find a better one. With
+        several sets of clusters each of these is a list with an entry for each set, and the
+        attribute ``clusters`` lists the sets; so does that of every variable name its own.
 
     Raises
     ------
     KeyError
         If there is no such group or variable, or no assignment at all.
     ValueError
-        If a variable is not an assignment, or its relevance does not fit it.
+        If a variable is not an assignment, its relevance does not fit it, or an option is none.
+
+    References
+    ----------
+    .. [1] Meila (2007). Comparing clusterings: an information based distance. Journal of
+       Multivariate Analysis 98.
+    .. [2] Wade & Ghahramani (2018). Bayesian cluster analysis: point estimation and credible
+       balls. Bayesian Analysis 13.
+    .. [3] Dahl, Johnson & Müller (2022). Search algorithms and loss functions for Bayesian
+       clustering. Journal of Computational and Graphical Statistics 31.
+
+    Examples
+    --------
+    >>> labels = pmm.partition_estimate(idata)
+    >>> labels.attrs["expected_loss"], labels.attrs["n_starts_at_best"]
     """
+    check_loss(loss)
+    _check_count("n_starts", n_starts)
+    if max_clusters is not None:
+        _check_count("max_clusters", max_clusters)
     posterior = read_draws(idata, group)
-    names = assignment_names(posterior) if var_names is None else list(var_names)
-    if not names:
-        raise KeyError(
-            f"no assignment variable (its name starts with {PREFIX!r}); "
-            f"there are {sorted(map(str, posterior.data_vars))}"
-        )
-    variables = {name: assignment_of(posterior, name, sample_dims) for name in names}
+    names = names_of(posterior, var_names)
+    sets = sets_of(posterior, names, sample_dims)
     found: dict[str, xr.DataArray] = {}
-    places: list[dict[str, Any]] = []
-    for members in by_set(variables).values():
-        group_of = [variables[name] for name in members]
-        labels, best, loss = _estimate(
-            [stacked(v) for v in group_of],
-            [relevance_of(posterior, v, "auto", sample_dims) for v in group_of],
-        )
-        parts = np.split(labels, np.cumsum([v.shape[-1] for v in group_of])[:-1])
-        for name, v, part in zip(members, group_of, parts, strict=True):
-            kept = {SET: v.attrs[SET]} if SET in v.attrs else {}
-            found[name] = xr.DataArray(
-                part, coords=coords_along(v, v.dims[-1]), dims=v.dims[-1:], attrs=kept
-            )
-        place = np.unravel_index(best, [posterior.sizes[dim] for dim in sample_dims])
-        places.append(
+    each: list[dict[str, Any]] = []
+    for draws in sets.values():
+        # Every set has the same seed, so that it is estimated as if it were alone.
+        rng = np.random.default_rng(random_seed)
+        pooled = pool(draws.labels, draws.relevant)
+        best = least_loss(pooled, loss, n_starts, max_clusters, rng, progressbar)
+        found |= draws.split(by_size(best.labels))
+        each.append(
             {
-                str(dim): posterior[dim].to_numpy()[i].item() if dim in posterior.coords else int(i)
-                for dim, i in zip(sample_dims, place, strict=True)
+                "loss": loss,
+                "expected_loss": best.loss,
+                "n_starts": int(n_starts),
+                "n_starts_at_best": best.n_at_best,
             }
-            | {"binder_loss": loss}
         )
-    attrs: dict[str, Any] = places[0]
-    if len(places) > 1:
-        attrs = {SET: [name or "" for name in by_set(variables)]}
-        attrs |= {key: [place[key] for place in places] for key in places[0]}
-    return xr.Dataset({name: found[name] for name in names}, attrs=attrs)
+    return xr.Dataset({name: found[name] for name in names}, attrs=attrs_of(list(sets), each))
 
 
-def _estimate(
-    labels: Sequence[np.ndarray], relevant: Sequence[np.ndarray | None]
-) -> tuple[np.ndarray, int, float]:
-    """Labels by decreasing size in the draw with the least Binder loss, its index and loss."""
-    mask = np.concatenate(
-        [
-            np.ones(part.shape, dtype=bool) if flags is None else flags
-            for part, flags in zip(labels, relevant, strict=True)
-        ],
-        axis=1,
-    )
-    pooled = occupied_first(np.concatenate(labels, axis=1).astype(np.int64), mask)
-    best, loss = least_binder(pooled)
-    size = np.bincount(pooled[best][mask[best]])
-    # One entry more, for the irrelevant objects, whose label -1 finds it at the end.
-    rank = np.full(len(size) + 1, IRRELEVANT, dtype=np.int64)
-    rank[np.argsort(-size, kind="stable")] = np.arange(len(size))
-    return rank[pooled[best]], best, loss
-
-
-def occupied_first(labels: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-    """Renumber the occupied clusters of each draw 0, 1, … in their order; irrelevant is -1."""
-    low = labels.min(where=relevant, initial=np.iinfo(np.int64).max)
-    high = labels.max(where=relevant, initial=low)
-    labels = np.where(relevant, labels - low, high - low + 1)
-    occupied = np.zeros((len(labels), int(high - low) + 2), dtype=np.int64)
-    np.put_along_axis(occupied, labels, 1, axis=1)
-    numbers = np.take_along_axis(np.cumsum(occupied, axis=1) - 1, labels, axis=1)
-    return np.where(relevant, numbers, IRRELEVANT)
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}: expected a whole number of at least 1; found {value!r}")

@@ -26,7 +26,7 @@ class SearchProgress:
 
     def __enter__(self) -> "SearchProgress":
         self._begin = time.monotonic()
-        self._show()
+        self.show()
         return self
 
     def __exit__(
@@ -41,12 +41,13 @@ class SearchProgress:
     def advance(self, best: float | None = None) -> None:
         """Say that one more search is done, and the best log joint so far."""
         self._done += 1
-        self._show()
+        self.show()
         if self._bar is not None:
             text = "" if best is None else f"best log joint {best:.1f}"
             self._bar.update(self._task, completed=self._done, best=text)
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Show the bar, if it is time."""
         if not self.shown or self._bar is not None:
             return
         if time.monotonic() - self._begin < self.after or self._done == self.total:

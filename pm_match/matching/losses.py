@@ -1,0 +1,78 @@
+r"""Two losses between partitions, which both compare sums over the counts of clusters.
+
+With n_j objects in cluster j of one partition, m_l in cluster l of the other, and n_jl in both, the
+losses are
+
+.. math:: L = \Big(\sum_j f(n_j) + \sum_l f(m_l) - 2 \sum_{jl} f(n_{jl})\Big) / c
+
+- variation of information, in bits: f(n) = n log2 n, c = N (Meila 2007, eq. 16);
+- Binder's loss, as a fraction of all pairs: f(n) = n (n - 1), c = N (N - 1).
+
+A cluster of one adds nothing to either, f(1) = 0. An irrelevant object shares a cluster with
+nobody: it is a cluster of one, and adds nothing wherever it is irrelevant.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Loss = Literal["vi", "binder"]
+LOSSES = ("vi", "binder")
+
+
+def check_loss(loss: str) -> None:
+    """Refuse what is none of the losses."""
+    if loss not in LOSSES:
+        raise ValueError(f'loss: expected "vi" or "binder"; found {loss!r}')
+
+
+def terms(counts: NDArray, loss: Loss) -> NDArray[np.float64]:
+    """Give f of counts of objects, of any shape."""
+    n = np.asarray(counts, dtype=np.float64)
+    return n * np.log2(np.maximum(n, 1.0)) if loss == "vi" else n * (n - 1.0)
+
+
+def scale(n_objects: int, loss: Loss) -> float:
+    """Give the c that a sum of f is divided by; no object or pair has no loss."""
+    return float(max(n_objects if loss == "vi" else n_objects * (n_objects - 1), 1))
+
+
+def loss_between(first: NDArray, second: NDArray, loss: Loss) -> float:
+    """Give the loss between two partitions of N objects, labels (N,), all irrelevant ones negative.
+
+    The plain formula. The tests hold the search for the best partition against it.
+    """
+    rows, columns = _alone(first), _alone(second)
+    n_columns = int(columns.max(initial=-1)) + 1
+    both = np.unique(rows * n_columns + columns, return_counts=True)[1]
+    total = sum(terms(np.bincount(part), loss).sum() for part in (rows, columns))
+    # Rounding could leave less than nothing.
+    return max(float(total - 2.0 * terms(both, loss).sum()), 0.0) / scale(len(first), loss)
+
+
+def _alone(labels: NDArray) -> NDArray[np.int64]:
+    """Give the clusters' numbers from 0, with a cluster for every irrelevant object."""
+    irrelevant = labels < 0
+    numbers = np.empty(len(labels), dtype=np.int64)
+    numbers[~irrelevant] = np.unique(labels[~irrelevant], return_inverse=True)[1]
+    n_clusters = int(numbers[~irrelevant].max(initial=-1)) + 1
+    numbers[irrelevant] = n_clusters + np.arange(irrelevant.sum())
+    return numbers
+
+
+def whole_terms(n_objects: int, n_draws: int, loss: Loss) -> tuple[NDArray[np.int64], float]:
+    """Give f(0), …, f(N) in whole numbers, and what one of them is worth.
+
+    Sums of whole numbers do not depend on their order, so that ties stay ties for any order of
+    draws, and the search can compare losses exactly. Binder's are whole anyway; n log2 n is
+    rounded to the finest unit in which no sum over the draws can overflow.
+    """
+    f = terms(np.arange(n_objects + 1), loss)
+    if loss == "binder":
+        return f.astype(np.int64), 1.0
+    # No sum in the search is above 4 S f(N).
+    digits = min(40, int(60 - np.ceil(np.log2(4.0 * n_draws * max(f[-1], 1.0)))))
+    return np.rint(f * 2.0**digits).astype(np.int64), 2.0**-digits

@@ -1,0 +1,93 @@
+"""How far every draw is from a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_match.matching.draws import SAMPLE_DIMS, SET, read_draws
+from pm_match.matching.losses import Loss, check_loss, loss_between
+from pm_match.matching.sets import SetDraws, given_labels, names_of, sets_of
+
+__all__ = ["partition_loss"]
+
+
+def partition_loss(
+    idata: xr.DataTree | xr.Dataset,
+    labels: Mapping[Any, Any],
+    *,
+    loss: Loss = "vi",
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+    var_names: Sequence[str] | None = None,
+) -> xr.DataArray:
+    r"""Give the loss between a partition and every draw; its mean is the expected loss.
+
+    .. math:: \mathrm{VI}(c, c') = 2 H(c, c') - H(c) - H(c')
+
+    (Meila 2007), with the entropies in bits: it is a distance, between 0 and log2 of the number of
+    objects. Or Binder's loss: the fraction of pairs of objects that one partition puts together
+    and the other apart. An irrelevant object is a cluster of one.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, or its posterior.
+    labels : Dataset or mapping
+        From assignment variables to labels, as `partition_estimate` gives them: whole numbers, one
+        an object; negative ones for irrelevant objects. Equal numbers are one cluster in all
+        variables of a set.
+    loss : {"vi", "binder"}, default "vi"
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
+    var_names : sequence of str, optional
+        Assignment variables that are compared. Default: all that `labels` has.
+
+    Returns
+    -------
+    DataArray
+        With the sample dims. Several sets of clusters (see `assignment_sets`) have a loss each,
+        along a first dim ``clusters``.
+
+    Raises
+    ------
+    KeyError
+        If there is no such group or variable.
+    ValueError
+        If labels are no whole numbers, or not one for every object.
+
+    Examples
+    --------
+    >>> estimate = pmm.partition_estimate(idata)
+    >>> distance = pmm.partition_loss(idata, estimate)
+    >>> distance.mean()  # the expected loss: estimate.attrs["expected_loss"]
+    """
+    check_loss(loss)
+    posterior = read_draws(idata, group)
+    names = names_of(posterior, list(labels) if var_names is None else var_names)
+    missing = [name for name in names if name not in labels]
+    if missing:
+        raise KeyError(f"no labels of {missing[0]!r}; there are those of {list(labels)}")
+    sets = sets_of(posterior, names, sample_dims)
+    losses = [losses_of(draws, given_labels(labels, draws), loss) for draws in sets.values()]
+    shape = [posterior.sizes[dim] for dim in sample_dims]
+    coords = {dim: posterior[dim] for dim in sample_dims if dim in posterior.coords}
+    if len(sets) == 1:
+        return xr.DataArray(losses[0].reshape(shape), coords, sample_dims, name=loss)
+    return xr.DataArray(
+        np.reshape(losses, [len(sets), *shape]),
+        coords | {SET: [name or "" for name in sets]},
+        (SET, *sample_dims),
+        name=loss,
+    )
+
+
+def losses_of(draws: SetDraws, labels: NDArray[np.int64], loss: Loss) -> NDArray[np.float64]:
+    """Losses (S,) between labels (N,) of a set's objects and its draws."""
+    return np.array([loss_between(labels, draw, loss) for draw in draws.draws()])

@@ -1,0 +1,299 @@
+"""Moves of objects between the clusters of a candidate partition, and what they do to its loss.
+
+For every cluster of the candidate, in a slot of its own, the state counts how many of its objects
+are in every cluster of every draw, n_jl. Moving objects changes a slot or two of these counts, and
+to score a unit in a slot takes two look-ups a draw: no matrix of pairs of objects. Scores are kept,
+stamped with the version of the slot, so that only slots that have changed are scored anew.
+
+Objects that are together in all draws are one *unit*, of which the objects are the weight. A unit
+may be *out*, in no slot: its objects then count as alone, and add nothing to the loss.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.kernels import part, threaded
+
+OUT = -1
+
+
+class Candidate(NamedTuple):
+    """A partition of U units, and how it meets S draws.
+
+    Attributes
+    ----------
+    labels : (U, S) array
+        The units' clusters in every draw, from 1; 0 where they are irrelevant.
+    weight, relevant : (U,) array
+        Every unit's objects, and the draws in which they are relevant.
+    row : (S,) array
+        Draw t's cluster l is column ``row[t] + l`` of the counts. That of l = 0 stays empty.
+    f : (N + 1,) array
+        f(0), …, f(N), in whole numbers (see `losses.whole_terms`).
+    gain_one, gain : (N + 1,) array
+        f(n + w) - f(n) for a weight of 1; and for others, filled as far as needed.
+    counts : (J, R) array
+        Objects in every slot of the candidate and cluster of every draw.
+    size : (J,) array
+        Objects in every slot; 0 if it is free.
+    version : (J,) array
+        Changes with every change of the slot; never comes again for another content.
+    slot : (U,) array
+        The units' slots.
+    score, seen : (U, J) array
+        Σ_t f(n_jl + w) - f(n_jl) over the draws in which the unit is relevant, as if it were out;
+        and for which version that is.
+    totals : (3,) array
+        S Σ_j f(n_j) - 2 Σ_t Σ_jl f(n_jl); the number of clusters; the last version.
+    """
+
+    labels: NDArray
+    weight: NDArray[np.int64]
+    relevant: NDArray[np.int64]
+    row: NDArray[np.uint64]
+    f: NDArray[np.int64]
+    gain_one: NDArray[np.int64]
+    gain: NDArray[np.int64]
+    counts: NDArray
+    size: NDArray[np.int64]
+    version: NDArray[np.int64]
+    slot: NDArray[np.int64]
+    score: NDArray[np.int64]
+    seen: NDArray[np.int64]
+    totals: NDArray[np.int64]
+
+
+@part
+def _changed(c, slot):
+    c.totals[2] += 1
+    c.version[slot] = c.totals[2]
+
+
+@part
+def _enter(c, unit, slot):
+    w = c.weight[unit]
+    for t in range(c.labels.shape[1]):
+        if c.labels[unit, t] > 0:
+            c.counts[slot, c.row[t] + c.labels[unit, t]] += w
+    if c.size[slot] == 0:
+        c.totals[1] += 1
+    c.size[slot] += w
+    c.slot[unit] = slot
+    _changed(c, slot)
+
+
+@part
+def _leave(c, unit):
+    w = c.weight[unit]
+    slot = c.slot[unit]
+    for t in range(c.labels.shape[1]):
+        if c.labels[unit, t] > 0:
+            c.counts[slot, c.row[t] + c.labels[unit, t]] -= w
+    c.size[slot] -= w
+    c.slot[unit] = OUT
+    if c.size[slot] == 0:
+        c.totals[1] -= 1
+    _changed(c, slot)
+
+
+@part
+def _gain(c, gain, unit, slot):
+    """Sum what a unit's objects add to f(n_jl) by joining a slot; its own as if they were out."""
+    w = c.weight[unit]
+    total = 0
+    if c.slot[unit] == slot:
+        for t in range(c.labels.shape[1]):
+            if c.labels[unit, t] > 0:
+                total += gain[c.counts[slot, c.row[t] + c.labels[unit, t]] - w]
+        return total
+    for t in range(c.labels.shape[1]):
+        total += gain[c.counts[slot, c.row[t] + c.labels[unit, t]]]
+    # Where the unit is irrelevant the sum has met an empty column.
+    return total - (c.labels.shape[1] - c.relevant[unit]) * gain[0]
+
+
+@part
+def _fill_gain(c, w):
+    """Fill the gains of a weight as far as the counts go."""
+    most = 0
+    for j in range(c.size.shape[0]):
+        most = max(most, c.size[j])
+    for n in range(most + 1):
+        # Beyond N - w are only counts that the unit itself is among: they are not asked for.
+        c.gain[n] = c.f[min(n + w, c.f.shape[0] - 1)] - c.f[n]
+
+
+@part
+def _score(c, unit, kept):
+    """Bring the scores of a unit in all slots up to date, in row `kept` of what is kept."""
+    w = c.weight[unit]
+    stale = False
+    for j in range(c.size.shape[0]):
+        stale |= c.size[j] > 0 and c.seen[kept, j] != c.version[j]
+    if stale and w > 1:
+        _fill_gain(c, w)
+    for j in range(c.size.shape[0]):
+        if c.size[j] > 0 and c.seen[kept, j] != c.version[j]:
+            if w == 1:
+                c.score[kept, j] = _gain(c, c.gain_one, unit, j)
+            else:
+                c.score[kept, j] = _gain(c, c.gain, unit, j)
+            c.seen[kept, j] = c.version[j]
+
+
+@threaded
+def reallocate(c, order, begin, most_clusters):
+    """Put units, from `begin` in their `order`, each where the loss is least given all others.
+
+    Units that are out come in; others move if that lowers the loss. A new cluster is as good as
+    any, if there are fewer than `most_clusters`. Scores are kept if there is room for those of all
+    units. Returns where in the order it stopped for want of a free slot (its length, if it did
+    not) and how many units moved or came in.
+    """
+    n_draws = c.labels.shape[1]
+    n_slots = c.size.shape[0]
+    keep = c.score.shape[0] == c.slot.shape[0]
+    moved = 0
+    for place in range(begin, order.shape[0]):
+        unit = order[place]
+        w = c.weight[unit]
+        own = c.slot[unit]
+        may_open = c.totals[1] < most_clusters and (own == OUT or c.size[own] > w)
+        if may_open and c.totals[1] == n_slots:
+            return place, moved
+        kept = 0
+        if keep:
+            kept = unit
+        else:
+            c.seen[0, :] = 0
+        _score(c, unit, kept)
+
+        best = OUT
+        least = 0
+        now = 0
+        if own != OUT:
+            now = n_draws * (c.f[c.size[own]] - c.f[c.size[own] - w]) - 2 * c.score[kept, own]
+            best = own
+            least = now
+        free = OUT
+        for j in range(n_slots):
+            if c.size[j] == 0:
+                if free == OUT:
+                    free = j
+            elif j != own:
+                cost = n_draws * (c.f[c.size[j] + w] - c.f[c.size[j]]) - 2 * c.score[kept, j]
+                if best == OUT or cost < least:
+                    best = j
+                    least = cost
+        if may_open:
+            cost = (n_draws - 2 * c.relevant[unit]) * c.f[w]
+            if best == OUT or cost < least:
+                best = free
+                least = cost
+                c.score[kept, free] = c.relevant[unit] * c.f[w]
+        if best != own:
+            if own != OUT:
+                _leave(c, unit)
+                c.seen[kept, own] = c.version[own]
+            _enter(c, unit, best)
+            c.seen[kept, best] = c.version[best]
+            c.totals[0] += least - now
+            moved += 1
+    return order.shape[0], moved
+
+
+@threaded
+def put(c, units, slots):
+    """Put units that are out into given slots."""
+    n_draws = c.labels.shape[1]
+    for place in range(units.shape[0]):
+        unit = units[place]
+        w = c.weight[unit]
+        j = slots[place]
+        change = n_draws * (c.f[c.size[j] + w] - c.f[c.size[j]])
+        for t in range(n_draws):
+            if c.labels[unit, t] > 0:
+                n = c.counts[j, c.row[t] + c.labels[unit, t]]
+                change -= 2 * (c.f[n + w] - c.f[n])
+        c.totals[0] += change
+        _enter(c, unit, j)
+
+
+@threaded
+def take_out(c, units):
+    """Take units out of their slots."""
+    n_draws = c.labels.shape[1]
+    for place in range(units.shape[0]):
+        unit = units[place]
+        w = c.weight[unit]
+        j = c.slot[unit]
+        change = n_draws * (c.f[c.size[j] - w] - c.f[c.size[j]])
+        for t in range(n_draws):
+            if c.labels[unit, t] > 0:
+                n = c.counts[j, c.row[t] + c.labels[unit, t]]
+                change -= 2 * (c.f[n - w] - c.f[n])
+        c.totals[0] += change
+        _leave(c, unit)
+
+
+@threaded
+def merge(c, change, n_units, occupied):
+    """Merge the two clusters whose merger lowers the loss most; return whether there are any.
+
+    `change` has room for (J, J) numbers, 0 at first: what is known stays for the next call.
+    `n_units` counts the units of every slot: what a single one is worth elsewhere, `reallocate` has
+    seen. `occupied` has room for (R,) numbers. A pair takes part only in the columns where both
+    have objects, which are among those of the smaller one.
+    """
+    n_slots = c.size.shape[0]
+    n_draws = c.labels.shape[1]
+    least = 0
+    source = OUT
+    target = OUT
+    for j in range(n_slots):
+        if n_units[j] < 2:
+            continue
+        n_occupied = -1
+        for k in range(n_slots):
+            if k == j or n_units[k] < 2 or c.size[k] < c.size[j]:
+                continue
+            if change[j, k] == 0:  # not known yet, or of no use
+                if n_occupied < 0:
+                    n_occupied = 0
+                    for r in range(c.counts.shape[1]):
+                        if c.counts[j, r] > 0:
+                            occupied[n_occupied] = r
+                            n_occupied += 1
+                total = n_draws * (c.f[c.size[j] + c.size[k]] - c.f[c.size[j]] - c.f[c.size[k]])
+                for place in range(n_occupied):
+                    a = c.counts[j, occupied[place]]
+                    b = c.counts[k, occupied[place]]
+                    total -= 2 * (c.f[a + b] - c.f[a] - c.f[b])
+                change[j, k] = total
+            if change[j, k] < least:
+                least = change[j, k]
+                source = j
+                target = k
+    if source == OUT:
+        return False
+    c.totals[0] += least
+    c.totals[1] -= 1
+    c.size[target] += c.size[source]
+    c.size[source] = 0
+    n_units[target] += n_units[source]
+    n_units[source] = 0
+    for r in range(c.counts.shape[1]):
+        c.counts[target, r] += c.counts[source, r]
+        c.counts[source, r] = 0
+    for unit in range(c.slot.shape[0]):
+        if c.slot[unit] == source:
+            c.slot[unit] = target
+    _changed(c, source)
+    _changed(c, target)
+    change[target, :] = 0
+    change[:, target] = 0
+    return True

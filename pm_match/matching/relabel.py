@@ -1,0 +1,240 @@
+"""Draws whose clusters are numbered alike, so that what belongs to a cluster can be summarised."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_match.matching.align_clusters import numbers_like
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws
+from pm_match.matching.partition_loss import losses_of
+from pm_match.matching.pooled import draw_keys, pool
+from pm_match.matching.rotate_latent import LATENT, has_latent_space, rotated
+from pm_match.matching.sets import SetDraws, given_labels, sets_of
+
+__all__ = ["relabel"]
+
+# A second dim over the same clusters, as of the densities of one-mode networks.
+_OTHER = "_other"
+
+
+def relabel[Draws: (xr.DataTree, xr.Dataset)](
+    idata: Draws,
+    to: Mapping[Any, Any],
+    *,
+    rotate: bool = True,
+    dims: Mapping[str, str | Sequence[str]] | None = None,
+    symmetric: Sequence[str] = (),
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+) -> Draws:
+    r"""Give every draw's clusters the numbers of an estimate's, and carry along all they have.
+
+    In every draw, clusters are matched with the estimate's by linear assignment: as many objects
+    of all domains of the set as possible keep their cluster. Variables with a dim of clusters
+    (weights, latent vectors, deviations; densities along each of their axes) are permuted with the
+    labels. The joint density of the draws is that of before, but for the prior of stick-breaking
+    weights, which is one of clusters in some order: relabelled weights are summaries.
+
+    Latent vectors and projections are only known up to a rotation of the latent space, which may
+    differ from draw to draw: with `rotate` they are turned to agree with the draw nearest to the
+    estimate, by an orthogonal Procrustes rotation applied to both, so that every W z stays as it
+    is. Without it, a summary of latent vectors means nothing unless their space is held fixed.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, or its posterior.
+    to : Dataset or mapping
+        From assignment variables to labels, as `partition_estimate` gives them.
+    rotate : bool, default True
+        Whether to align the latent space, if there are ``latent`` and ``projection_<name>``. The
+        factors' dim is that of ``latent`` beside the clusters'; whatever else has it is turned as
+        well. Factors with precisions of their own are only permuted and change sign.
+    dims : mapping of str to str or sequence of str, optional
+        From a set of clusters, or any of its assignments, to the dims of its clusters. Default:
+        that of the weights which the assignments' attribute ``clusters`` names; otherwise
+        ``cluster``, or ``<type>_cluster`` for assignments ``cluster_<network>_<type>``; and with
+        each also ``<dim>_other``.
+    symmetric : sequence of str
+        Variables of two dims of the same clusters of which only the entries with k <= l mean
+        anything, as the densities of symmetric networks.
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
+
+    Returns
+    -------
+    DataTree or Dataset
+        As `idata`. Assignments have the numbers of the estimate's clusters; clusters that are not
+        among these come after them.
+
+    Raises
+    ------
+    KeyError
+        If there is no such group or variable.
+    ValueError
+        If labels are not those of the objects, a set's dims cannot be told, or the estimate has
+        more clusters than the draws have room for.
+
+    Examples
+    --------
+    >>> estimate = pmm.partition_estimate(idata)
+    >>> aligned = pmm.relabel(idata, estimate)
+    >>> az.summary(aligned, var_names=["latent", "weights"])
+    """
+    posterior = read_draws(idata, group)
+    sets = sets_of(posterior, assignment_names(posterior), sample_dims)
+    asked = sets_of(posterior, [str(name) for name in to], sample_dims)
+    told = _checked_dims(dims, posterior, sets)
+    changed = posterior.copy()
+    for title, compared in asked.items():
+        draws = sets[title]
+        own = _cluster_dims(posterior, title, draws, told, single=len(sets) == 1)
+        target = given_labels(to, compared)
+        raw = [np.concatenate(parts) for parts in zip(*compared.labels, strict=True)]
+        mask = [row >= 0 for row in compared.draws()]
+        n_labels = _n_labels(posterior, own, raw, mask, target, title)
+        numbers = np.stack(
+            [
+                numbers_like(np.where(m, row, -1), target, n_labels)
+                for row, m in zip(raw, mask, strict=True)
+            ]
+        )
+        _renumber(changed, draws, numbers)
+        _permute(changed, own, numbers, symmetric, sample_dims)
+        if rotate and has_latent_space(posterior) and set(own) & set(posterior[LATENT].dims):
+            occupied = np.zeros(numbers.shape, dtype=bool)
+            for t, (row, m) in enumerate(zip(raw, mask, strict=True)):
+                occupied[t, numbers[t, row[m]]] = True
+            distance = losses_of(compared, target, "vi")
+            key = draw_keys(pool(compared.labels, compared.relevant))
+            nearest = int(np.lexsort((key, distance.round(9)))[0])
+            (dim,) = set(own) & set(posterior[LATENT].dims)
+            changed = rotated(changed, occupied, nearest, dim, sample_dims)
+    if isinstance(idata, xr.Dataset):
+        return changed
+    tree = idata.copy()
+    tree[group] = xr.DataTree(changed)
+    return tree
+
+
+def _checked_dims(dims, posterior, sets) -> dict[str | None, list[str]]:
+    """Find the sets that `dims` is about."""
+    found: dict[str | None, list[str]] = {}
+    for key, value in (dims or {}).items():
+        titles = [title for title, draws in sets.items() if key == title or key in draws.variables]
+        if not titles:
+            known = [name for draws in sets.values() for name in draws.variables]
+            raise KeyError(f"dims: no set of clusters or assignment {key!r}; there are {known}")
+        listed = [value] if isinstance(value, str) else list(value)
+        missing = [dim for dim in listed if dim not in posterior.dims]
+        if missing:
+            raise KeyError(
+                f"dims: no dim {missing[0]!r}; there are {sorted(map(str, posterior.dims))}"
+            )
+        found[titles[0]] = listed
+    return found
+
+
+def _cluster_dims(posterior, title, draws: SetDraws, dims, *, single: bool) -> list[str]:
+    """Dims of a set's clusters; none if no variable has any."""
+    if title in dims:
+        return dims[title]
+    where = f"set of clusters {title!r}" if title else "clusters"
+    ask = f"Say which: dims={{{next(iter(draws.variables))!r}: ...}}"
+    sampled_dims = {d for v in draws.variables.values() for d in v.dims}
+    candidates: list[str] = []
+    if title in posterior.data_vars:
+        candidates = [str(d) for d in posterior[title].dims if d not in sampled_dims]
+        # Sticks are one fewer than clusters, and breaking them in another order is not a summary.
+        if len(candidates) != 1 or "stick" in candidates[0]:
+            candidates = []
+    if not candidates:
+        suffix = "_cluster"
+        for dim in map(str, posterior.dims):
+            kind = dim.removesuffix(suffix)
+            typed = dim.endswith(suffix) and all(
+                name.startswith(PREFIX) and name.endswith(f"_{kind}") for name in draws.variables
+            )
+            if typed or (dim == "cluster" and single):
+                candidates.append(dim)
+        if len(candidates) > 1:
+            raise ValueError(f"{where}: several dims could be theirs, {candidates}. {ask}")
+    found = [d for dim in candidates for d in (dim, dim + _OTHER) if d in posterior.dims]
+    sizes = {posterior.sizes[d] for d in found}
+    for name, variable in posterior.data_vars.items():
+        if name in draws.variables or str(name).startswith("relevance_"):
+            continue
+        unnamed = [
+            d
+            for d in map(str, variable.dims)
+            if d not in found
+            and d.startswith(f"{name}_dim_")
+            and (not sizes or posterior.sizes[d] in sizes)
+        ]
+        if unnamed:
+            raise ValueError(
+                f"{where}: cannot tell whether dim {unnamed[0]!r} of variable {name!r} is theirs, "
+                f"as the model gives it no name. {ask}"
+            )
+    return found
+
+
+def _n_labels(posterior, own, raw, mask, target, title) -> int:
+    """Count the labels that there are; check those of the draws and of the estimate."""
+    n_targets = int(target.max(initial=-1)) + 1
+    low = min((int(row[m].min()) for row, m in zip(raw, mask, strict=True) if m.any()), default=0)
+    high = max((int(row[m].max()) for row, m in zip(raw, mask, strict=True) if m.any()), default=-1)
+    where = f"set of clusters {title!r}" if title else "clusters"
+    n_labels = posterior.sizes[own[0]] if own else max(n_targets, high + 1, 1)
+    if low < 0 or high >= n_labels:
+        raise ValueError(
+            f"{where}: expected labels from 0 to {n_labels - 1}; found {low} to {high}"
+        )
+    if n_targets > n_labels:
+        raise ValueError(
+            f"{where}: the estimate has {n_targets}, and the draws have room for {n_labels}. "
+            "Estimate with max_clusters"
+        )
+    return n_labels
+
+
+def _renumber(changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64]) -> None:
+    """Renumber assignments; numbers that are no cluster's, of irrelevant objects, stay."""
+    for (name, variable), labels in zip(draws.variables.items(), draws.labels, strict=True):
+        inside = (labels >= 0) & (labels < numbers.shape[1])
+        new = np.take_along_axis(numbers, np.where(inside, labels, 0), axis=1)
+        values = np.where(inside, new, labels).astype(labels.dtype).reshape(variable.shape)
+        changed[name] = variable.copy(data=values).transpose(*changed[name].dims)
+
+
+def _permute(changed, own, numbers, symmetric, sample_dims) -> None:
+    """Permute all that has a dim of the clusters: the new k-th is the old one with number k."""
+    source = np.argsort(numbers, axis=1)
+    for name, variable in list(changed.data_vars.items()):
+        along = [dim for dim in own if dim in variable.dims]
+        if not along or not set(sample_dims) <= set(variable.dims):
+            continue
+        ordered = variable.transpose(*sample_dims, *along, ...)
+        shape = ordered.shape
+        values = ordered.to_numpy().reshape(len(numbers), *shape[len(sample_dims) :])
+        if name in symmetric:
+            if len(along) != 2:
+                raise ValueError(
+                    f"symmetric: variable {name!r} has dims {variable.dims}; expected two of the "
+                    f"clusters, {own}"
+                )
+            lower = np.tril(np.ones(values.shape[1:3], dtype=bool), -1)
+            lower = lower.reshape(1, *lower.shape, *[1] * (values.ndim - 3))
+            values = np.where(lower, np.swapaxes(values, 1, 2), values)
+        for axis in range(1, len(along) + 1):
+            index_shape = [1] * values.ndim
+            index_shape[0], index_shape[axis] = source.shape
+            values = np.take_along_axis(values, source.reshape(index_shape), axis=axis)
+        changed[name] = ordered.copy(data=values.reshape(shape)).transpose(*variable.dims)
