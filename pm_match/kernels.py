@@ -17,8 +17,14 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 
 _ROOT = Path(__file__).parent
-_ROOMS = ("*.py", "partition/*.py", "evidence/*.py", "matching/*.py")
-_FILES = [file for room in _ROOMS for file in _ROOT.glob(room)]
+_KERNELS = (
+    "*.py",
+    "partition/*.py",
+    "evidence/*.py",
+    "matching/pooled.py",
+    "matching/reallocate.py",
+)
+_FILES = [file for pattern in _KERNELS for file in _ROOT.glob(pattern)]
 _STAMP = (
     max(file.stat().st_mtime_ns for file in _FILES),
     sum(file.stat().st_size for file in _FILES),

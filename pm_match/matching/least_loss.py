@@ -118,14 +118,18 @@ def least_loss(
     n_objects, n_draws = pooled.shape
     # Twice the relevant draws: half of them is enough.
     inside = np.flatnonzero(2 * np.count_nonzero(pooled, axis=1) >= n_draws)
+    labels = np.full(n_objects, -1, dtype=np.int64)
+    f, unit = whole_terms(n_objects, n_draws, loss)
+    constant = sum(int(f[np.bincount(draw)[1:]].sum()) for draw in pooled.T)
+    worth = unit / n_draws / scale(n_objects, loss)
+    if not inside.size:
+        return Found(labels, constant * worth, n_starts)
     first, group = groups(pooled[inside].T)
     order = np.argsort(first)  # by the first object, whatever the order of draws
     unit_of = np.empty(len(order), np.int64)
     unit_of[order] = np.arange(len(order))
     unit_of = unit_of[group]
-    f, unit = whole_terms(n_objects, n_draws, loss)
     problem = _problem(pooled[inside[first[order]]], np.bincount(unit_of), f)
-    constant = sum(int(f[np.bincount(draw)[1:]].sum()) for draw in pooled.T)
 
     most = n_objects if max_clusters is None else max_clusters
     n_recorded = (n_starts + 1) // 2
@@ -134,10 +138,9 @@ def least_loss(
     results = _in_threads(problem, starts, rng.spawn(n_starts), most, progressbar)
     totals = [total for _, total in results]
     least = min(totals)
-    labels = np.full(n_objects, -1, dtype=np.int64)
     labels[inside] = results[totals.index(least)][0][unit_of]
-    expected = (constant + least) * unit / n_draws / scale(n_objects, loss)
-    return Found(labels, max(expected, 0.0), totals.count(least))
+    # Rounding could leave less than nothing.
+    return Found(labels, max((constant + least) * worth, 0.0), totals.count(least))
 
 
 def _problem(labels, weight, f) -> _Problem:
@@ -277,8 +280,9 @@ def _merge_all(state: Candidate) -> bool:
 def _destroy_each(state: Candidate, rng, most: int) -> tuple[Candidate, bool]:
     """Destroy clusters in random order, allocate their units anew; undo what is no gain."""
     improved = False
-    representatives = np.unique(state.slot, return_index=True)[1]
-    for representative in rng.permutation(representatives):
+    _, representatives, n_units = np.unique(state.slot, return_index=True, return_counts=True)
+    # A single unit has been reallocated already.
+    for representative in rng.permutation(representatives[n_units > 1]):
         own = state.slot[representative]
         members = np.flatnonzero(state.slot == own)
         before, versions = int(state.totals[0]), state.version.copy()

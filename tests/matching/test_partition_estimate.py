@@ -277,10 +277,10 @@ def test_max_clusters(loss):
 
 def test_more_clusters_than_slots_to_begin_with():
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, (400, 40))  # no two objects are together in most draws
+    labels = rng.integers(0, 4, (400, 40))  # no two objects are together in most draws
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
     estimate = pmm.partition_estimate(posterior, loss="binder")
-    assert estimate["cluster_a"].max() > 8
+    assert estimate["cluster_a"].max() > 30
 
 
 def test_many_labels_and_wide_labels():
@@ -330,7 +330,7 @@ def test_many_objects_need_little_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # A byte a label, some copies of them, and never a number for every pair.
-    assert peak < 12 * n * s
+    assert peak < 20 * n * s
     found = estimate["cluster_a"].to_numpy()
     assert pmm.metrics.adjusted_rand_index({"a": base}, {"a": found}) > 0.99
 
