@@ -100,7 +100,7 @@ def assign(
     DataTree
         For every domain a group ``prediction/<domain>``, over the dim ``<objects>_new``:
 
-        - ``cluster`` (objects, cluster): the probability to be in each cluster of `labels`. A
+        - ``probability`` (objects, cluster): that to be in each cluster of `labels`. A
           draw's cluster counts for those that its members are in, in proportion.
         - ``unseen``: the probability to be in a cluster without any object that `labels` has in
           one; and, where objects may be irrelevant, ``irrelevant``. With these, the clusters' sum
@@ -220,7 +220,7 @@ class _Tally:
         # Rounding may exceed what probabilities do not.
         mean = {name: np.clip(value, 0.0, 1.0) for name, value in self.mean.values().items()}
         found: dict[str, Any] = {
-            "cluster": ((dim, "cluster"), mean["cluster"]),
+            "probability": ((dim, "cluster"), mean["cluster"]),
             "unseen": (dim, mean["unseen"][:, 0]),
         }
         if self.flagged:

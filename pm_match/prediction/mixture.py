@@ -45,7 +45,7 @@ def mixture_quantiles(
             low, high = np.where(excess < 0.0, y, low), np.where(excess < 0.0, high, y)
             with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
                 newton = y - excess / slope
-            inside = (newton > low) & (newton < high)
+            inside = (newton >= low) & (newton <= high)
             step = np.where(inside, newton, 0.5 * (low + high)) - y
             y = y + step
             if (np.abs(step) <= tolerance).all():

@@ -135,7 +135,7 @@ def _check_networks(model, step, point, number, name, options, rng):
     start = clustering.n_objects - clustering.assignments[-1].n_objects
     given, grown = {}, []
     for relation, evidence in zip(step.part.relations, collapsed.relations, strict=True):
-        key = [k for k, c in relation.networks.items() if k.startswith("b")][0]
+        key = next(k for k in relation.networks if k.startswith("b"))
         cells = relation.networks[key]
         axes = [
             a
