@@ -19,6 +19,7 @@ from pm_match.prediction.averages import WeightedMean
 from pm_match.prediction.new_objects import NewObjects, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
+from pm_match.prediction.tables import object_axis
 from pm_match.search.progress import SearchProgress
 
 __all__ = ["assign"]
@@ -216,7 +217,7 @@ class _Tally:
 
     def summary(self) -> xr.Dataset:
         """Give the averages over draws."""
-        dim, coords = _new_dim(self.points, self.new)
+        dim, coords = object_axis(self.points, self.new)
         # Rounding may exceed what probabilities do not.
         mean = {name: np.clip(value, 0.0, 1.0) for name, value in self.mean.values().items()}
         found: dict[str, Any] = {
@@ -231,7 +232,7 @@ class _Tally:
         parts = np.split(mean["match"], self.clustering.ends, axis=1)
         for name, match in zip(self.names, parts, strict=True):
             other = self.points.posterior[name]
-            (partners,) = (d for d in other.dims if d not in self.points.sample_dims)
+            partners = self.points.object_dim(name)
             domain = name.removeprefix("cluster_")
             if self.top is None:
                 found[f"match_{domain}"] = ((dim, partners), match)
@@ -245,7 +246,7 @@ class _Tally:
 
     def draws(self) -> dict[str, xr.DataArray]:
         """Give the draws of the new objects' clusters."""
-        dim, coords = _new_dim(self.points, self.new)
+        dim, coords = object_axis(self.points, self.new)
         sizes = [self.points.posterior.sizes[d] for d in self.points.sample_dims]
         dims = (*self.points.sample_dims, dim)
         name = self.new.place.assignment.name
@@ -257,13 +258,6 @@ class _Tally:
             flags = xr.DataArray(self.relevant.reshape(*sizes, -1), coords, dims)
             found[f"{RELEVANCE}{self.new.place.domain}_new"] = flags
         return found
-
-
-def _new_dim(points: RecordedPoints, new: NewObjects) -> tuple[str, dict[Any, Any]]:
-    """Return the dim of new objects, and its coordinate."""
-    variable = points.posterior[new.place.assignment.name]
-    (dim,) = (d for d in variable.dims if d not in points.sample_dims)
-    return f"{dim}_new", {f"{dim}_new": new.labels}
 
 
 def _known_labels(labels: xr.Dataset, clustering) -> tuple[NDArray[np.int64], NDArray]:

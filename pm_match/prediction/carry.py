@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import logsumexp
 
-from pm_match.matching.draws import SAMPLE_DIMS, coords_along
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.new_objects import NewObjects, Place, find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
@@ -97,15 +97,15 @@ def carry(
         raise ValueError(f"target {target!r}: expected a domain with feature vectors; it has none")
     new = None if x is None else read_new_objects(model, points.structure, home.domain, x)
     n = home.assignment.n_objects if new is None else len(new)
-    feature_dim, features = feature_axis(model, goal)
+    n_features = len(feature_axis(model, goal)[1])
     predictive = Predictive(model, home.component)
     found = []
-    parts = list(blocks(n, points.n_draws, len(features)))
+    parts = list(blocks(n, points.n_draws, n_features))
     with SearchProgress(
         len(parts) * points.n_draws, progressbar, _PATIENCE, "Predicting"
     ) as progress:
         for rows in parts:
-            components = Components(len(range(n)[rows]), len(features))
+            components = Components(len(range(n)[rows]), n_features)
             own = None if new is None else new.rows(rows)
             for point in points:
                 predictive.load(point)
@@ -115,15 +115,8 @@ def carry(
                     _add_new(components, predictive, own, number, reweight)
                 progress.advance()
             found.append(components.summaries(levels))
-    variable = points.posterior[home.assignment.name]
-    (dim,) = (d for d in variable.dims if d not in points.sample_dims)
-    coords = coords_along(variable, dim) if new is None else {f"{dim}_new": new.labels}
-    return summary_dataset(
-        goal.domain,
-        np.concatenate(found, axis=1),
-        (dim if new is None else f"{dim}_new", feature_dim),
-        {**coords, feature_dim: features},
-    )
+    values = np.concatenate(found, axis=1)
+    return summary_dataset(model, points, goal, values, home if new is None else new)
 
 
 def _outlook(predictive: Predictive, place: Place, number: int) -> Outlook:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.evidence.marginals import Marginal
-from pm_match.matching.draws import SAMPLE_DIMS, coords_along
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.carry import draw_weights
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
 from pm_match.prediction.new_objects import NewObjects, Place, find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.tables import feature_axis, summary_dataset
+from pm_match.prediction.tables import summary_dataset
 from pm_match.prediction.values import Components, Outlook, blocks, interval_levels
 from pm_match.search.progress import SearchProgress
 
@@ -156,11 +156,7 @@ def _of_data(model, points: RecordedPoints, place: Place, levels, progressbar) -
             weight = np.ones(points.n_draws)
             whole[0, i, m] = mixture_mean(weight, mean)
             whole[1:, i, m] = mixture_quantiles(weight, mean, sd, levels)
-    variable = points.posterior[place.assignment.name]
-    (dim,) = (d for d in variable.dims if d not in points.sample_dims)
-    feature_dim, features = feature_axis(model, place)
-    coords = {**coords_along(variable, dim), feature_dim: features}
-    return summary_dataset(place.domain, whole, (dim, feature_dim), coords)
+    return summary_dataset(model, points, place, whole, place)
 
 
 def _entries(predictive: Predictive, place: Place, number: int, row, column):
@@ -199,11 +195,7 @@ def _of_new(
                 found = components.summaries(levels)
                 for place, i in enumerate(members):
                     whole[:, rows.start + i, ~seen] = found[:, place]
-    variable = points.posterior[new.place.assignment.name]
-    (dim,) = (d for d in variable.dims if d not in points.sample_dims)
-    feature_dim, features = feature_axis(model, new.place)
-    coords = {f"{dim}_new": new.labels, feature_dim: features}
-    return summary_dataset(new.place.domain, whole, (f"{dim}_new", feature_dim), coords)
+    return summary_dataset(model, points, new.place, whole, new)
 
 
 def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> None:
@@ -221,11 +213,11 @@ def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> 
         x = new.values[np.ix_(rows, seen)]
         outlook = Outlook.unseen(part.clusters.marginals[number], seen, x)
         factors, root = joined.factors()
-        mean, sd = _for_clusters(outlook, factors), outlook.deviations(root)
+        mean, sd = outlook.means(factors), outlook.deviations(root)
         weight = by_row[rows]
         if background is not None:
             idle_mean, idle_sd = _idle(background, seen, x)
-            mean = np.concatenate([mean, idle_mean[:, None]], axis=1)
+            mean = np.concatenate([mean, idle_mean], axis=1)
             sd = np.concatenate([sd, idle_sd[None]])
             weight = np.column_stack([weight, log_weight[rows, -1]])
         key = seen.tobytes()
@@ -234,12 +226,7 @@ def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> 
         collected[key][2].add(np.arange(len(rows)), weight, mean, sd)
 
 
-def _for_clusters(outlook: Outlook, factors: NDArray) -> NDArray[np.float64]:
-    """Means (N, J, M) by the factors (N, J, K), with each object's own base."""
-    return outlook.base[:, None] + factors @ outlook.loading.T
-
-
 def _idle(background: Marginal, seen: NDArray[np.bool_], x: NDArray):
-    """Mean (N, M) and standard deviation (M,) of what is missing of irrelevant objects."""
+    """Mean (N, 1, M) and standard deviation (M,) of what irrelevant objects lack."""
     outlook = Outlook.unseen(background, seen, x)
     return outlook.base, np.sqrt(outlook.variance)

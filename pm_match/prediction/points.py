@@ -79,6 +79,11 @@ class RecordedPoints:
         self._names = names
         self._forward = self._compiled(model, transforms)
 
+    def object_dim(self, name: str) -> Hashable:
+        """Return the dim of an assignment's objects."""
+        (dim,) = (d for d in self.posterior[name].dims if d not in self.sample_dims)
+        return dim
+
     def _values(self, name: str, like: NDArray) -> NDArray:
         """Values of a variable, draw after draw."""
         if name not in self.posterior.data_vars:

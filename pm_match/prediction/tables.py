@@ -1,6 +1,6 @@
 """Values and their intervals in the shape of the table that they belong to."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,9 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.prediction.new_objects import Place
+from pm_match.matching.draws import coords_along
+from pm_match.prediction.new_objects import NewObjects, Place
+from pm_match.prediction.points import RecordedPoints
 
 
 def feature_axis(model: Model, place: Place) -> tuple[str, NDArray]:
@@ -23,14 +25,33 @@ def feature_axis(model: Model, place: Place) -> tuple[str, NDArray]:
     return dims[1], np.asarray(model.coords[dims[1]])
 
 
+def object_axis(
+    points: RecordedPoints, objects: Place | NewObjects
+) -> tuple[Hashable, dict[Any, Any]]:
+    """Return the dim of a domain's own objects, or of new ones, and its coordinates."""
+    place = objects.place if isinstance(objects, NewObjects) else objects
+    variable = points.posterior[place.assignment.name]
+    dim = points.object_dim(place.assignment.name)
+    if isinstance(objects, NewObjects):
+        return f"{dim}_new", {f"{dim}_new": objects.labels}
+    return dim, coords_along(variable, dim)
+
+
 def summary_dataset(
-    name: str,
+    model: Model,
+    points: RecordedPoints,
+    place: Place,
     values: NDArray,
-    dims: tuple[Hashable, Hashable],
-    coords: Mapping[Any, Any],
+    objects: Place | NewObjects,
 ) -> xr.Dataset:
-    """Put a mean and the ends of an interval (3, N, M) into a Dataset."""
-    names = (name, f"{name}_lower", f"{name}_upper")
+    """Put a mean and the ends of an interval (3, N, M) into a Dataset.
+
+    Of the features of the domain at `place`, for the `objects` of a domain or new ones.
+    """
+    names = (place.domain, f"{place.domain}_lower", f"{place.domain}_upper")
+    dim, coords = object_axis(points, objects)
+    feature_dim, features = feature_axis(model, place)
     return xr.Dataset(
-        {key: (dims, table) for key, table in zip(names, values, strict=True)}, dict(coords)
+        {key: ((dim, feature_dim), table) for key, table in zip(names, values, strict=True)},
+        {**coords, feature_dim: features},
     )

@@ -32,7 +32,7 @@ class Outlook:
 
     Attributes
     ----------
-    base : (M,) or (N, M) array
+    base : (M,) or (N, 1, M) array
         a_y + B (x_o - a_o).
     loading : (M, K) array
         D.
@@ -56,13 +56,13 @@ class Outlook:
         """Look at the features of objects that are not `seen`, next to those (N, M_o) that are."""
         noise, hidden = covariance(marginal), ~seen
         b = np.linalg.solve(noise[np.ix_(seen, seen)], noise[np.ix_(seen, hidden)]).T
-        base = marginal.intercept[hidden] + (x - marginal.intercept[seen]) @ b.T
+        base = marginal.intercept[hidden] + (x - marginal.intercept[seen])[:, None] @ b.T
         loading = marginal.projection[hidden] - b @ marginal.projection[seen]
         left = noise[np.ix_(hidden, hidden)] - b @ noise[np.ix_(seen, hidden)]
         return cls(base, loading, np.diagonal(left).copy())
 
     def means(self, factors: NDArray) -> NDArray[np.float64]:
-        """Return means (..., M) by the factors' means (..., K)."""
+        """Return means (..., J, M) by the factors' means (..., J, K)."""
         return self.base + factors @ self.loading.T
 
     def deviations(self, root: NDArray) -> NDArray[np.float64]:

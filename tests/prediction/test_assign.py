@@ -91,7 +91,7 @@ def test_agrees_with_the_posterior_of_all_objects_together():
     point = points_of(model, 1, seed=5)[0]
     plain, step = Plain(kind, model, point), tiny_features.cluster_step(model)
     law, states = tiny_features.exact_law(step, plain), tiny_features.all_states(step)
-    n = 1000
+    n = 400
     # Evenly spread over the law, so that frequencies are right to one draw in each state.
     chosen = np.searchsorted(np.cumsum(law), (np.arange(n) + 0.5) / n)
     points = []
@@ -118,17 +118,17 @@ def test_agrees_with_the_posterior_of_all_objects_together():
             match += p * ((state == j) & (j >= 0))
     own = found["prediction/a"]
     together = np.concatenate([own["match_a"], own["match_b"]], axis=1)[0]
-    # The rounding of frequencies: at most one draw of 1000 in each of 81 states.
-    np.testing.assert_allclose(together, match / whole, atol=0.01)
-    np.testing.assert_allclose(own["irrelevant"][0], irrelevant / whole, atol=0.01)
+    # The rounding of frequencies: at most one draw of 400 in each of 81 states.
+    np.testing.assert_allclose(together, match / whole, atol=0.02)
+    np.testing.assert_allclose(own["irrelevant"][0], irrelevant / whole, atol=0.02)
     # It takes the weights to get there: without them it is another law.
-    plainly = pmm.assign(tree_of(model, points[::5]), model, {"a": x}, reweight=False,
+    plainly = pmm.assign(tree_of(model, points), model, {"a": x}, reweight=False,
                          progressbar=False)["prediction/a"]  # fmt: skip
     apart = np.concatenate([plainly["match_a"], plainly["match_b"]], axis=1)[0]
     assert np.abs(apart - match / whole).max() > 0.03
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=3, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6))
 def test_numbering_and_order_of_draws_do_not_matter(uniform, seed):
     rng = np.random.default_rng(seed)
@@ -172,13 +172,13 @@ def test_irrelevant_objects_are_never_matched(flagged):
 
 
 def test_draws_of_new_objects_have_the_probabilities(flagged):
-    points = points_of(flagged, 1) * 500
+    points = points_of(flagged, 1) * 300
     x = np.array([[0.3, 0.1], [-1.0, 2.0]])
     found = pmm.assign(tree_of(flagged, points), flagged, {"b": np.pad(x, ((0, 0), (0, 1)))},
                        random_seed=0, progressbar=False)  # fmt: skip
     own = found["prediction/b"]
     relevant = found["posterior/relevance_b_new"].mean(("chain", "draw"))
-    noise = 4.0 * np.sqrt(0.25 / 500)
+    noise = 4.0 * np.sqrt(0.25 / 300)
     np.testing.assert_allclose(1.0 - relevant, own["irrelevant"], atol=noise)
     match = pmm.match_probability(found, "cluster_b_new", "cluster_a")
     np.testing.assert_allclose(match, own["match_a"], atol=noise)

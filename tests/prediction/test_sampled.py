@@ -76,11 +76,11 @@ def test_intervals_cover_at_their_rate(sampled, prob):
     # Binomial noise of 200 values, of which those of one object share its cluster.
     limit = 3.0 * np.sqrt(prob * (1.0 - prob) / other.size) + 0.01
     found = pmm.carry(idata, model, new["a"], source="a", target="b", ci_prob=prob,
-                      progressbar=False)  # fmt: skip
+                      num_draws=50, progressbar=False)  # fmt: skip
     assert abs(coverage(found, "b", other) - prob) < limit
     hidden = np.random.default_rng(0).random(new["b"].shape) < 0.4
     x = np.where(hidden, np.nan, new["b"])
-    found = pmm.impute(idata, model, {"b": x}, ci_prob=prob, progressbar=False)
+    found = pmm.impute(idata, model, {"b": x}, ci_prob=prob, num_draws=50, progressbar=False)
     seen = found["b"].to_numpy()[~hidden]
     np.testing.assert_array_equal(seen, new["b"][~hidden])
     inside = (found["b_lower"] <= new["b"]) & (new["b"] <= found["b_upper"])
