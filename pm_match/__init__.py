@@ -14,6 +14,7 @@ from pm_match.matching import (
     partition_loss,
     relabel,
 )
+from pm_match.prediction import assign, carry, impute
 from pm_match.sampling import initial_points, invariants, register, sample, steps
 from pm_match.search.find_matching import find_matching
 from pm_match.semi_orthogonal import semi_orthogonal
@@ -37,12 +38,15 @@ __all__ = [
     "ProjectionGibbs",
     "ProjectionMAP",
     "UnservedModelError",
+    "assign",
     "best_chain",
+    "carry",
     "choose_n_factors",
     "cluster_sizes",
     "credible_ball",
     "datasets",
     "find_matching",
+    "impute",
     "initial_points",
     "invariants",
     "map_objects",

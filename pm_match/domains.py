@@ -16,7 +16,7 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-__all__ = ["Domain", "as_domains"]
+__all__ = ["Domain", "as_domains", "as_new_objects"]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(
@@ -142,8 +142,73 @@ def _check_names(names: Iterable[Any]) -> None:
             owner[derived] = name
 
 
+def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain:
+    """Check a table of new objects of a domain: any number, with the features that it has.
+
+    Parameters
+    ----------
+    name : str
+        The domain's name.
+    table : table
+        As `as_domains` takes it. There may be one object alone, and features that do not vary.
+    features : (M,) array or None
+        Labels of the domain's features; None if it has none. Labelled columns are matched by
+        label, others come in their order.
+
+    Returns
+    -------
+    Domain
+        With the domain's features in their order, and NaN for missing values.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the table is not one of finite real numbers, or its features are not the domain's.
+    """
+    where = f"new objects of domain {name!r}"
+    values, objects, own, labelled = _read(where, table)
+    expected = own if features is None else np.asarray(features)
+    if len(own) != len(expected):
+        raise ValueError(f"{where}: expected {len(expected)} features; found {len(own)}")
+    if labelled and features is not None:
+        order = pd.Index(own).get_indexer(pd.Index(expected))
+        if (order < 0).any():
+            raise ValueError(
+                f"{where}: expected the features of the domain; found no column "
+                f"{_plain(expected[np.argmax(order < 0)])!r}"
+            )
+        values = values[:, order]
+    return Domain(name, values, objects, expected)
+
+
 def _as_domain(name: str, table: Any) -> Domain:
     where = f"domain {name!r}"
+    data, objects, features, _ = _read(where, table)
+    if len(objects) == 1:
+        raise ValueError(
+            f"{where}: expected at least two objects (rows); found one. One row is one object"
+        )
+    mask = np.isnan(data)
+    _refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
+    _refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
+    # Not np.nanmin: reductions with `where` need no second copy of the table.
+    low = data.min(axis=0, where=~mask, initial=np.inf)
+    high = data.max(axis=0, where=~mask, initial=-np.inf)
+    constant = low == high
+    if constant.any():
+        first = int(np.flatnonzero(constant)[0])
+        _refuse_lines(
+            where,
+            "column",
+            features,
+            constant,
+            f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
+        )
+    return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
+
+
+def _read(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Return values with NaN for missing ones, labels of rows and columns, and if columns had."""
     values, objects, features = _unpack(where, table)
 
     n_objects, n_features = values.shape
@@ -152,10 +217,7 @@ def _as_domain(name: str, table: Any) -> Domain:
             f"{where}: the table is empty: {n_objects} objects (rows) by "
             f"{n_features} features (columns)"
         )
-    if n_objects == 1:
-        raise ValueError(
-            f"{where}: expected at least two objects (rows); found one. One row is one object"
-        )
+    labelled = features is not None
     objects = _labels(where, "row", range(n_objects) if objects is None else objects)
     features = _labels(where, "column", range(n_features) if features is None else features)
 
@@ -180,25 +242,8 @@ def _as_domain(name: str, table: Any) -> Domain:
             "NaN value",
             "the mask of a masked array must cover every missing value (np.ma.masked_invalid does)",
         )
-    mask = mask | np.isnan(data)
     data[mask] = np.nan
-
-    _refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
-    _refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
-    # Not np.nanmin: reductions with `where` need no second copy of the table.
-    low = data.min(axis=0, where=~mask, initial=np.inf)
-    high = data.max(axis=0, where=~mask, initial=-np.inf)
-    constant = low == high
-    if constant.any():
-        first = int(np.flatnonzero(constant)[0])
-        _refuse_lines(
-            where,
-            "column",
-            features,
-            constant,
-            f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
-        )
-    return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
+    return data, objects, features, labelled
 
 
 def _unpack(where: str, table: Any) -> tuple[np.ndarray, Any, Any]:

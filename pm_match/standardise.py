@@ -6,14 +6,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pm_match.domains import as_domains
+from pm_match.domains import as_domains, as_new_objects
 from pm_match.models.checks import check_count
 
 __all__ = ["standardise"]
 
 
 def standardise(
-    domains: Mapping[str, Any], n_components: int | None = None
+    domains: Mapping[str, Any],
+    n_components: int | None = None,
+    *,
+    like: Mapping[str, Any] | None = None,
 ) -> dict[str, xr.DataArray]:
     """Standardise the columns of every table, or reduce tables to principal components.
 
@@ -42,31 +45,47 @@ def standardise(
     TypeError, ValueError
         If a table is not as described, a column is constant, or values are missing and principal
         components are asked for.
+    KeyError
+        If `like` lacks a domain.
     """
     if n_components is not None:
         check_count("n_components", n_components, 1)
+    reference = as_domains(domains if like is None else like)
+    strangers = [name for name in domains if name not in reference]
+    if strangers:
+        raise KeyError(f"like: no domain {strangers[0]!r}; there are {list(reference)}")
     found = {}
-    for name, table in as_domains(domains).items():
+    for name in domains:
+        table = reference[name]
         values = np.ma.filled(np.ma.asarray(table.values, dtype=float), np.nan)
-        centred = values - np.nanmean(values, axis=0)
-        spread = np.nanstd(values, axis=0)
-        features = table.features
+        middle, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+        objects, features, own = table.objects, table.features, values
+        if like is not None:
+            new = as_new_objects(name, domains[name], table.features)
+            objects, own = new.objects, np.asarray(new.values)
         if n_components is None:
-            scaled = centred / spread  # no column is constant: `as_domains` refuses those
+            scaled = (own - middle) / spread  # no column is constant: `as_domains` refuses those
         else:
-            if np.isnan(values).any():
-                raise ValueError(
-                    f"domain {name!r}: principal components need all values, found "
-                    f"{int(np.isnan(values).sum())} missing."
-                )
             unit = np.sqrt(np.mean(spread**2))
-            left, singular, _ = np.linalg.svd(centred / unit, full_matrices=False)
+            _refuse_missing(name, values)
+            left, singular, axes = np.linalg.svd((values - middle) / unit, full_matrices=False)
             kept = min(int(n_components), int((singular > 1e-12 * singular[0]).sum()))
             scaled = left[:, :kept] * singular[:kept]
+            if like is not None:
+                _refuse_missing(name, own)
+                scaled = ((own - middle) / unit) @ axes[:kept].T
             features = np.arange(kept)
         found[name] = xr.DataArray(
             scaled,
             dims=(f"{name}_object", f"{name}_feature"),
-            coords={f"{name}_object": table.objects, f"{name}_feature": features},
+            coords={f"{name}_object": objects, f"{name}_feature": features},
         )
     return found
+
+
+def _refuse_missing(name: str, values: np.ndarray) -> None:
+    if np.isnan(values).any():
+        raise ValueError(
+            f"domain {name!r}: principal components need all values, found "
+            f"{int(np.isnan(values).sum())} missing."
+        )

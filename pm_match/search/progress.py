@@ -16,10 +16,11 @@ class SearchProgress:
         Whether there is to be any bar.
     after : float, default 0.0
         Seconds before it appears: it does at the first `advance` after that.
+    title : str, default "Searching"
     """
 
-    def __init__(self, total: int, shown: bool, after: float = 0.0):
-        self.total, self.shown, self.after = total, shown, after
+    def __init__(self, total: int, shown: bool, after: float = 0.0, title: str = "Searching"):
+        self.total, self.shown, self.after, self.title = total, shown, after, title
         self._begin = time.monotonic()
         self._bar: Progress | None = None
         self._done = 0
@@ -53,7 +54,7 @@ class SearchProgress:
         if time.monotonic() - self._begin < self.after or self._done == self.total:
             return
         self._bar = Progress(
-            TextColumn("Searching"),
+            TextColumn(self.title),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[best]}"),

@@ -173,7 +173,7 @@ class ViewReader:
             m, deviation = domain.values.shape[1], graphs.deviations[d]
             self._means.append(self._mean(context, d))
             self._noises.append(
-                self._part(scale(rv), d, lambda found, rv=rv, m=m: _root(rv, found[0], m))
+                self._part(scale(rv), d, lambda found, rv=rv, m=m: noise_root(rv, found[0], m))
             )
             self._spreads.append(
                 None
@@ -337,7 +337,7 @@ def _one_row(rv: RV, value: NDArray, n: int) -> NDArray[np.float64]:
     return np.broadcast_to(rows[0], (n,)).astype(float)
 
 
-def _root(rv: RV, width: NDArray, n: int) -> NDArray[np.float64]:
+def noise_root(rv: RV, width: NDArray, n: int) -> NDArray[np.float64]:
     """Return L, with noise precision L L', from a standard deviation or a covariance."""
     if isinstance(rv.owner.op, MvNormalRV):
         width = width.reshape(-1, *width.shape[-2:])

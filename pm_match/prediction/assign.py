@@ -1,0 +1,325 @@
+"""The clusters and the matches of new objects."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from scipy.special import logsumexp
+
+from pm_match.matching import partition_estimate
+from pm_match.matching.draws import IRRELEVANT, RELEVANCE, SAMPLE_DIMS, SET, coords_along
+from pm_match.prediction.averages import WeightedMean
+from pm_match.prediction.new_objects import NewObjects, read_new_objects
+from pm_match.prediction.points import RecordedPoints
+from pm_match.prediction.predictive import Predictive
+from pm_match.prediction.tables import object_axis
+from pm_match.search.progress import SearchProgress
+
+__all__ = ["assign"]
+
+# Seconds before a bar is shown.
+_PATIENCE = 2.0
+# Fewer effective draws than this are too few to trust, if there are many.
+_FEW, _MANY = 10.0, 50
+
+
+def assign(
+    idata: xr.DataTree | xr.Dataset,
+    model: Model,
+    new_data: Mapping[str, Any],
+    *,
+    labels: xr.Dataset | None = None,
+    top: int | None = None,
+    reweight: bool = True,
+    num_draws: int | None = None,
+    random_seed: Any = None,
+    progressbar: bool = True,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+) -> xr.DataTree:
+    r"""Find the clusters and the matches of new objects of any domain, without sampling again.
+
+    Every draw t gives the joint probability of the cluster of a new object and what is seen of
+    it, all else that the steps integrate out (weights, latent vectors, densities) integrated out,
+
+    .. math:: q_t(j) = p(s^* = j \mid s^{(t)}) \;
+              p(x^* \mid s^* = j, X, s^{(t)}, \theta^{(t)})
+
+    (`evidence.projected_normal`, eq. 13 of Iwata, Hirao & Ueda 2016; `evidence.families`, eq. 6 of
+    Iwata & Ishiguro 2017). By Bayes' theorem the posterior with the new object added weights
+    draws by how well they predict it,
+
+    .. math:: p(s^* = s_m \mid X, x^*) = \frac{\sum_t q_t(s_m^{(t)})}{\sum_t \sum_j q_t(j)} .
+
+    Each new object is taken by itself: they say nothing of one another.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` or `find_matching` returns, or its posterior. Only assignments,
+        relevance, noise, projections and hyperparameters are read.
+    model : pymc.Model
+        The model that was sampled.
+    new_data : mapping
+        From domains to what is seen of their new objects. For feature vectors a table with a row
+        for each object, as the models take it; NaN or masked entries are missing, and labelled
+        columns are matched by label. For networks, where the domain is ``<network>_<type>``, a
+        matrix (array, DataFrame or sparse) with a row for each new object, and the known objects
+        of the other axes in order; in directed one-mode networks a pair of matrices, the cells
+        from the new objects and those towards them, with a row for each new object in both, and
+        None for unknown. Where several variables are observed of a domain's objects, a mapping
+        from some of them to such data. Tables of `table_clusters` are to be standardised first:
+        ``standardise(new, like=tables)``.
+    labels : Dataset, optional
+        A partition whose clusters are reported, as `partition_estimate` returns it (the default).
+        Known classes will do.
+    top : int, optional
+        Give only the `top` most likely partners of each new object.
+    reweight : bool, default True
+        Whether draws are weighted by how well they predict an object, which is exact. Without,
+        all draws count alike: for features so many that few draws would have all the weight.
+    num_draws : int, optional
+        How many draws of each chain to use, evenly spaced. Default: all.
+    random_seed : int, sequence of int, Generator or SeedSequence, optional
+        Of the draws of new objects' clusters.
+    progressbar : bool, default True
+        Whether to show one if it takes more than two seconds.
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
+
+    Returns
+    -------
+    DataTree
+        For every domain a group ``prediction/<domain>``, over the dim ``<objects>_new``:
+
+        - ``probability`` (objects, cluster): that to be in each cluster of `labels`. A
+          draw's cluster counts for those that its members are in, in proportion.
+        - ``unseen``: the probability to be in a cluster without any object that `labels` has in
+          one; and, where objects may be irrelevant, ``irrelevant``. With these, the clusters' sum
+          to 1.
+        - ``match_<other>`` (objects, objects of other): the match probability with every object
+          of each domain of the same set of clusters. With `top` its dims are (objects, rank), and
+          ``partner_<other>`` holds the partners' labels.
+        - ``log_predictive``: log p(x* | X), which is low for objects like none that were seen.
+        - ``effective_draws``: Kish's effective number of draws behind the weights.
+
+        Group ``posterior`` has the draws of the assignments, and with them the new objects' own,
+        ``cluster_<domain>_new`` and ``relevance_<domain>_new``: all that summarises matchings takes
+        it. These are drawn given each draw as it is, and not weighted.
+
+    Raises
+    ------
+    UnservedModelError
+        If the model is not one that the steps serve.
+    KeyError
+        If there is no such domain, or the draws lack a variable.
+    TypeError, ValueError
+        If new data do not fit the model's, or another argument is not as described.
+
+    Warns
+    -----
+    UserWarning
+        If fewer than ten draws of many have the weight of an object.
+
+    Examples
+    --------
+    >>> found = pmm.assign(idata, model, {"upright": x_new})
+    >>> found["prediction/upright/match_half"]
+    >>> pmm.match_probability(found, "cluster_upright_new", "cluster_half")
+    """
+    if not isinstance(new_data, Mapping) or not new_data:
+        raise TypeError(
+            "new_data: expected a mapping from domains' names to what is seen of new objects; "
+            f"found {new_data if isinstance(new_data, Mapping) else type(new_data).__name__!r}"
+        )
+    if top is not None and operator.index(top) < 1:
+        raise ValueError(f"top: expected at least 1 partner; found {top}")
+    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
+    new = [read_new_objects(model, points.structure, *item) for item in new_data.items()]
+    _check_names(points.posterior, new)
+    estimate = partition_estimate(points.posterior, sample_dims=sample_dims)
+    labels = estimate if labels is None else labels
+    tallies = [_Tally(points, own, labels, top, reweight) for own in new]
+    components = {id(own.place.component): own.place.component for own in new}
+    parts = {key: Predictive(model, component) for key, component in components.items()}
+    rng = np.random.default_rng(random_seed)
+    with SearchProgress(points.n_draws, progressbar, _PATIENCE, "Predicting") as progress:
+        for number, point in enumerate(points):
+            for part in parts.values():
+                part.load(point)
+            for tally in tallies:
+                tally.add(rng, number, parts[id(tally.new.place.component)])
+            progress.advance()
+    groups = {f"prediction/{t.new.place.domain}": t.summary() for t in tallies}
+    _warn_if_few(groups, points.n_draws)
+    drawn = _assignments(points, new)
+    for tally in tallies:
+        drawn = drawn.assign(tally.draws())
+    return xr.DataTree.from_dict({"posterior": drawn, **groups})
+
+
+class _Tally:
+    """Adds up what draws say of the new objects of one domain."""
+
+    def __init__(self, points: RecordedPoints, new: NewObjects, labels, top, reweight: bool):
+        self.points, self.new, self.top, self.reweight = points, new, top, reweight
+        place = new.place
+        self.clustering = place.component.clusterings[place.clustering]
+        self.names = [a.name for a in self.clustering.assignments]
+        self.known, self.numbers = _known_labels(labels, self.clustering)
+        n, n_all = len(new), self.clustering.n_objects
+        self.flagged = place.assignment.relevance is not None
+        self.mean = WeightedMean(
+            n, {"cluster": len(self.numbers), "unseen": 1, "irrelevant": 1, "match": n_all}
+        )
+        shape = (points.n_draws, n)
+        self.label = np.zeros(shape, np.int64)
+        self.relevant = np.ones(shape, np.int64)
+
+    def add(self, rng: np.random.Generator, number: int, predictive: Predictive) -> None:
+        """Add a draw."""
+        log_joint = predictive.log_joint(self.new)
+        log_predictive = logsumexp(log_joint, axis=1)
+        p = np.exp(log_joint - log_predictive[:, None])
+        labels = predictive.labels[self.new.place.clustering]
+        drawn = _draw_categories(rng, p)
+        n_clusters = p.shape[1] - 1
+        self.relevant[number] = drawn < n_clusters
+        # The label of an irrelevant object means nothing.
+        self.label[number] = np.where(drawn < n_clusters, drawn, 0)
+
+        relevant = labels >= 0
+        share = np.zeros((n_clusters, len(self.numbers)))
+        counted = relevant & (self.known >= 0)
+        np.add.at(share, (labels[counted], self.known[counted]), 1.0)
+        members = share.sum(axis=1, keepdims=True)
+        share = np.divide(share, members, out=np.zeros_like(share), where=members > 0)
+        match = np.where(relevant, p[:, labels], 0.0)
+        self.mean.add(
+            log_predictive,
+            {
+                "cluster": p[:, :-1] @ share,
+                "unseen": p[:, :-1] @ (members == 0.0),
+                "irrelevant": p[:, -1:],
+                "match": match,
+            },
+            weighted=self.reweight,
+        )
+
+    def summary(self) -> xr.Dataset:
+        """Give the averages over draws."""
+        dim, coords = object_axis(self.points, self.new)
+        # Rounding may exceed what probabilities do not.
+        mean = {name: np.clip(value, 0.0, 1.0) for name, value in self.mean.values().items()}
+        found: dict[str, Any] = {
+            "probability": ((dim, "cluster"), mean["cluster"]),
+            "unseen": (dim, mean["unseen"][:, 0]),
+        }
+        if self.flagged:
+            found["irrelevant"] = (dim, mean["irrelevant"][:, 0])
+        found["log_predictive"] = (dim, self.mean.log_mean_weight())
+        found["effective_draws"] = (dim, self.mean.effective_number())
+        coords |= {"cluster": self.numbers}
+        parts = np.split(mean["match"], self.clustering.ends, axis=1)
+        for name, match in zip(self.names, parts, strict=True):
+            other = self.points.posterior[name]
+            partners = self.points.object_dim(name)
+            domain = name.removeprefix("cluster_")
+            if self.top is None:
+                found[f"match_{domain}"] = ((dim, partners), match)
+                coords |= coords_along(other, partners)
+                continue
+            best = np.argsort(-match, axis=1, kind="stable")[:, : self.top]
+            rank = f"{domain}_rank"
+            found[f"match_{domain}"] = ((dim, rank), np.take_along_axis(match, best, axis=1))
+            found[f"partner_{domain}"] = ((dim, rank), other[partners].to_numpy()[best])
+        return xr.Dataset(found, coords)
+
+    def draws(self) -> dict[str, xr.DataArray]:
+        """Give the draws of the new objects' clusters."""
+        dim, coords = object_axis(self.points, self.new)
+        sizes = [self.points.posterior.sizes[d] for d in self.points.sample_dims]
+        dims = (*self.points.sample_dims, dim)
+        name = self.new.place.assignment.name
+        attrs = {SET: self.clustering.title}
+        found = {
+            f"{name}_new": xr.DataArray(self.label.reshape(*sizes, -1), coords, dims, attrs=attrs)
+        }
+        if self.flagged:
+            flags = xr.DataArray(self.relevant.reshape(*sizes, -1), coords, dims)
+            found[f"{RELEVANCE}{self.new.place.domain}_new"] = flags
+        return found
+
+
+def _known_labels(labels: xr.Dataset, clustering) -> tuple[NDArray[np.int64], NDArray]:
+    """Give the place of every object's label (N,) among those of a partition, -1 for none."""
+    found = []
+    for assignment in clustering.assignments:
+        if assignment.name not in labels:
+            raise KeyError(
+                f"labels: no variable {assignment.name!r}; there are {sorted(map(str, labels))}"
+            )
+        own = labels[assignment.name].to_numpy()
+        if own.shape != (assignment.n_objects,) or own.dtype.kind not in "iu":
+            raise ValueError(
+                f"labels: expected a whole number for each of {assignment.n_objects} objects of "
+                f"{assignment.name!r}; found shape {own.shape} and dtype {own.dtype}"
+            )
+        found.append(own)
+    whole = np.concatenate(found)
+    numbers = np.unique(whole[whole != IRRELEVANT])
+    place = np.searchsorted(numbers, whole)
+    return np.where(whole == IRRELEVANT, -1, place), numbers
+
+
+def _draw_categories(rng: np.random.Generator, p: NDArray) -> NDArray[np.int64]:
+    """Draw one category for every row of probabilities."""
+    cumulative = np.cumsum(p, axis=1)
+    uniform = rng.random((len(p), 1)) * cumulative[:, -1:]
+    return np.asarray((uniform >= cumulative).sum(axis=1), np.int64)
+
+
+def _assignments(points: RecordedPoints, new: Sequence[NewObjects]) -> xr.Dataset:
+    """Take the draws of all assignments, and of their relevance, from the posterior."""
+    names = [
+        name
+        for clustering in points.structure.clusterings
+        for a in clustering.assignments
+        for name in (a.name, a.relevance)
+        if name
+    ]
+    return points.posterior[names]
+
+
+def _check_names(posterior: xr.Dataset, new: Sequence[NewObjects]) -> None:
+    """Refuse what the result could not hold."""
+    domains = [own.place.domain for own in new]
+    twice = {d for d in domains if domains.count(d) > 1}
+    taken = [d for d in domains if f"cluster_{d}_new" in posterior]
+    if twice or taken:
+        raise ValueError(
+            f"new_data: domain {(sorted(twice) or taken)[0]!r} "
+            + ("is given twice" if twice else "has new objects in these draws already")
+        )
+
+
+def _warn_if_few(groups: Mapping[str, xr.Dataset], n_draws: int) -> None:
+    for name, found in groups.items():
+        few = int((found["effective_draws"] < _FEW).sum())
+        if n_draws >= _MANY and few:
+            warnings.warn(
+                f"{name}: fewer than {_FEW:.0f} of {n_draws} draws have the weight of {few} new "
+                "objects, whose probabilities are therefore rough: take more draws, or "
+                "reweight=False.",
+                UserWarning,
+                stacklevel=3,
+            )

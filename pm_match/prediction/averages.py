@@ -1,0 +1,62 @@
+r"""Means over draws that are weighted by how well each predicts an object, in one pass.
+
+.. math:: \bar f_i = \frac{\sum_t u_{ti} f_{ti}}{\sum_t u_{ti}}, \qquad
+          u_{ti} = p(x_i^* \mid \text{draw } t)
+
+Weights are given as logs and differ by many orders of magnitude: sums are held relative to the
+largest weight so far.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class WeightedMean:
+    """Running means for N objects, each with weights of its own.
+
+    Parameters
+    ----------
+    n : int
+    widths : mapping of str to int
+        What is averaged: arrays (N, width).
+    """
+
+    def __init__(self, n: int, widths: Mapping[str, int]):
+        self._sums = {name: np.zeros((n, width)) for name, width in widths.items()}
+        self._top = np.full(n, -np.inf)
+        # Of predictives, and of the weights that means are taken with.
+        self._predictive, self._weight, self._squares = np.zeros(n), np.zeros(n), np.zeros(n)
+        self._n_draws = 0
+
+    def add(
+        self, log_predictive: NDArray, values: Mapping[str, NDArray], weighted: bool = True
+    ) -> None:
+        """Add a draw: its log weight (N,), and what is averaged (N, width)."""
+        top = np.maximum(self._top, log_predictive)
+        shrink, u = np.exp(self._top - top), np.exp(log_predictive - top)
+        self._top = top
+        self._n_draws += 1
+        self._predictive = self._predictive * shrink + u
+        if not weighted:
+            shrink, u = np.ones_like(u), np.ones_like(u)
+        self._weight = self._weight * shrink + u
+        self._squares = self._squares * shrink**2 + u**2
+        rescale = bool((shrink != 1.0).any())
+        for name, value in values.items():
+            if rescale:
+                self._sums[name] *= shrink[:, None]
+            self._sums[name] += u[:, None] * value
+
+    def values(self) -> dict[str, NDArray[np.float64]]:
+        """Return the means."""
+        return {name: total / self._weight[:, None] for name, total in self._sums.items()}
+
+    def log_mean_weight(self) -> NDArray[np.float64]:
+        """Return the log of the mean predictive (N,)."""
+        return self._top + np.log(self._predictive / self._n_draws)
+
+    def effective_number(self) -> NDArray[np.float64]:
+        """Return Kish's effective number of draws (N,): the squared sum of weights over squares."""
+        return self._weight**2 / self._squares

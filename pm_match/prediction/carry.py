@@ -1,0 +1,166 @@
+"""Objects' features in another domain, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from scipy.special import logsumexp
+
+from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.prediction.new_objects import NewObjects, Place, find_place, read_new_objects
+from pm_match.prediction.points import RecordedPoints
+from pm_match.prediction.predictive import Predictive
+from pm_match.prediction.tables import feature_axis, summary_dataset
+from pm_match.prediction.values import Components, Outlook, blocks, interval_levels
+from pm_match.search.progress import SearchProgress
+
+__all__ = ["carry"]
+
+# Seconds before a bar is shown.
+_PATIENCE = 2.0
+
+
+def carry(
+    idata: xr.DataTree | xr.Dataset,
+    model: Model,
+    x: Any = None,
+    *,
+    source: str,
+    target: str,
+    ci_prob: float | None = None,
+    reweight: bool = True,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+) -> xr.Dataset:
+    r"""Predict the features that a match of an object would have in another domain.
+
+    What an object of the target domain looks like that shares the cluster of an object of the
+    source: the mixture over draws t and clusters j, latent vectors z (deviations included)
+    integrated out,
+
+    .. math:: p(y \mid x^*, X) = \frac{\sum_{t, j} q_t(j)\, N(y;\, a_t + W_t \nu_{tj},\,
+              W_t C_{tj} W_t^\top + \Sigma_t)}{\sum_{t, j} q_t(j)}
+
+    with the weights :math:`q_t(j)` of `assign`, and :math:`z \sim N(\nu_{tj}, C_{tj})` given the
+    objects of cluster j, the new one included. Mean and quantiles are those of the mixture, not of
+    draws from it. Unlike `map_objects`, which inverts a projection, it knows the clusters, the
+    noise, and how sure it is.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` or `find_matching` returns, or its posterior.
+    model : pymc.Model
+        The model that was sampled.
+    x : optional
+        New objects of the source domain, as `assign` takes them. Default: the domain's own
+        objects, whose clusters are those of the draws.
+    source, target : str
+        Names of the domains. The target has feature vectors; it may be the source itself.
+    ci_prob : float, optional
+        The probability of the equal-tailed interval of each feature. Default: ArviZ's
+        ``rcParams["stats.ci_prob"]``.
+    reweight, num_draws, progressbar, group, sample_dims
+        As in `assign`.
+
+    Returns
+    -------
+    Dataset
+        ``<target>``, ``<target>_lower`` and ``<target>_upper``: the mean and the ends of the
+        interval, shape (n_objects, n_features of the target). Objects are taken as relevant: an
+        irrelevant one has no match (NaN for those of the source's own that never are relevant).
+
+    Raises
+    ------
+    UnservedModelError, KeyError, TypeError
+        As `assign`.
+    ValueError
+        If the domains do not share their clusters, or the target has no feature vectors; and as
+        `assign`.
+    """
+    levels = interval_levels(ci_prob)
+    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
+    home, goal = (find_place(points.structure, name) for name in (source, target))
+    if (home.component, home.clustering) != (goal.component, goal.clustering):
+        raise ValueError(
+            f"source {source!r} and target {target!r}: expected domains of one set of clusters"
+        )
+    number = goal.feature_domain
+    if number is None:
+        raise ValueError(f"target {target!r}: expected a domain with feature vectors; it has none")
+    new = None if x is None else read_new_objects(model, points.structure, home.domain, x)
+    n = home.assignment.n_objects if new is None else len(new)
+    n_features = len(feature_axis(model, goal)[1])
+    predictive = Predictive(model, home.component)
+    found = []
+    parts = list(blocks(n, points.n_draws, n_features))
+    with SearchProgress(
+        len(parts) * points.n_draws, progressbar, _PATIENCE, "Predicting"
+    ) as progress:
+        for rows in parts:
+            components = Components(len(range(n)[rows]), n_features)
+            own = None if new is None else new.rows(rows)
+            for point in points:
+                predictive.load(point)
+                if own is None:
+                    _add_known(components, predictive, home, number, rows)
+                else:
+                    _add_new(components, predictive, own, number, reweight)
+                progress.advance()
+            found.append(components.summaries(levels))
+    values = np.concatenate(found, axis=1)
+    return summary_dataset(model, points, goal, values, home if new is None else new)
+
+
+def _outlook(predictive: Predictive, place: Place, number: int) -> Outlook:
+    features = predictive.features[place.clustering]
+    assert features is not None
+    return Outlook.fresh(features.clusters.marginals[number])
+
+
+def _add_known(
+    components: Components, predictive: Predictive, home: Place, number: int, rows: slice
+) -> None:
+    """Add what a draw says of the source's own objects: one component each."""
+    features = predictive.features[home.clustering]
+    assert features is not None
+    labels = predictive.labels_of(home.clustering, home.assignment.name)[rows]
+    relevant = np.flatnonzero(labels >= 0)
+    outlook = _outlook(predictive, home, number)
+    factors, root = features.clusters.factors()
+    row = features.clusters.row[labels[relevant]]
+    log_weight = np.full((len(relevant), len(factors)), -np.inf)
+    log_weight[np.arange(len(relevant)), row] = 0.0
+    components.add(relevant, log_weight, outlook.means(factors)[None], outlook.deviations(root))
+
+
+def _add_new(
+    components: Components, predictive: Predictive, new: NewObjects, number: int, reweight: bool
+) -> None:
+    """Add what a draw says of new objects: a component for every cluster."""
+    log_weight = draw_weights(predictive, new, reweight)
+    outlook = _outlook(predictive, new.place, number)
+    own = predictive.by_row(new, log_weight)
+    if new.values is None:
+        features = predictive.features[new.place.clustering]
+        assert features is not None
+        factors, root = features.clusters.factors()
+        mean = outlook.means(factors)[None]
+        components.add(np.arange(len(new)), own, mean, outlook.deviations(root))
+        return
+    for rows, _, joined in predictive.patterns(new):
+        factors, root = joined.factors()
+        components.add(rows, own[rows], outlook.means(factors), outlook.deviations(root))
+
+
+def draw_weights(predictive: Predictive, new: NewObjects, reweight: bool) -> NDArray[np.float64]:
+    """Log weights (N, T + 1) of a draw's clusters in the mixture over all draws."""
+    log_joint = predictive.log_joint(new)
+    return log_joint if reweight else log_joint - logsumexp(log_joint, axis=1, keepdims=True)

@@ -1,0 +1,232 @@
+"""Missing values, predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.model.core import Model
+
+from pm_match.evidence.marginals import Marginal
+from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.prediction.carry import draw_weights
+from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
+from pm_match.prediction.new_objects import NewObjects, Place, find_place, read_new_objects
+from pm_match.prediction.points import RecordedPoints
+from pm_match.prediction.predictive import Predictive
+from pm_match.prediction.tables import summary_dataset
+from pm_match.prediction.values import Components, Outlook, blocks, interval_levels
+from pm_match.search.progress import SearchProgress
+
+__all__ = ["impute"]
+
+# Seconds before a bar is shown.
+_PATIENCE = 2.0
+
+
+def impute(
+    idata: xr.DataTree | xr.Dataset,
+    model: Model,
+    new_data: Mapping[str, Any] | None = None,
+    *,
+    ci_prob: float | None = None,
+    reweight: bool = True,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+    var_names: Sequence[str] | None = None,
+) -> xr.Dataset:
+    r"""Predict missing values, in the shape of their tables, with intervals.
+
+    Each is a mixture of normal distributions over draws, latent vectors integrated out: for the
+    objects of the data one a draw, given their clusters in it,
+
+    .. math:: x_{dnm} \mid s \sim N(w_{dm}^\top \mu_j,\; \alpha^{-1} + w_{dm}^\top C_j w_{dm}),
+              \quad j = s_{dn}
+
+    (eq. 23–26 of Iwata, Hirao & Ueda 2016), and for new objects one a draw and cluster, given what
+    is observed of them, weighted as in `assign`. Mean and quantiles are those of the mixture, so
+    that they are steadier than those of the recorded draws ``<name>_unobserved``, which say the
+    same.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` or `find_matching` returns, or its posterior.
+    model : pymc.Model
+        The model that was sampled.
+    new_data : mapping, optional
+        From domains to what is seen of new objects, as `assign` takes it; their missing features
+        are predicted. Default: those of the data.
+    ci_prob : float, optional
+        The probability of the equal-tailed intervals. Default: ArviZ's
+        ``rcParams["stats.ci_prob"]``.
+    reweight, num_draws, progressbar, group, sample_dims
+        As in `assign`.
+    var_names : sequence of str, optional
+        Without new data, the domains to predict. Default: all that have missing values.
+
+    Returns
+    -------
+    Dataset
+        For every domain ``<name>``, ``<name>_lower`` and ``<name>_upper``, shape (n_objects,
+        n_features): mean and ends of the interval where a value is missing, and the value itself
+        where it is not.
+
+    Raises
+    ------
+    UnservedModelError, KeyError, TypeError
+        As `assign`.
+    ValueError
+        If there are no missing values in the data; and as `assign`.
+    """
+    levels = interval_levels(ci_prob)
+    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
+    found = []
+    if new_data is None:
+        for place in _with_missing(points, var_names):
+            found.append(_of_data(model, points, place, levels, progressbar))
+        return xr.merge(found)
+    if var_names is not None:
+        raise ValueError("var_names: expected none with new_data, which names its domains itself")
+    for domain, given in new_data.items():
+        new = read_new_objects(model, points.structure, domain, given)
+        if new.values is None:
+            raise ValueError(
+                f"new_data: expected features of domain {domain!r}, some of them missing"
+            )
+        found.append(_of_new(model, points, new, levels, reweight, progressbar))
+    return xr.merge(found)
+
+
+def _with_missing(points: RecordedPoints, var_names: Sequence[str] | None) -> list[Place]:
+    """Find the domains with missing values."""
+    if var_names is not None:
+        found = [find_place(points.structure, name) for name in var_names]
+    else:
+        found = [
+            find_place(points.structure, domain.assignment)
+            for features in points.structure.features
+            for domain in features.domains
+            if domain.data.observed is not None
+        ]
+    for place in found:
+        if _observed(place) is None:
+            raise ValueError(f"var_names: domain {place.domain!r} has no missing values")
+    if not found:
+        raise ValueError(
+            "expected a domain with missing values; found none. new_data may have some"
+        )
+    return found
+
+
+def _observed(place: Place) -> NDArray[np.bool_] | None:
+    part, number = place.component.features[place.clustering], place.feature_domain
+    return None if part is None or number is None else part.domains[number].data.observed
+
+
+def _of_data(model, points: RecordedPoints, place: Place, levels, progressbar) -> xr.Dataset:
+    """Predict the missing values of a domain's own objects."""
+    part, number, observed = (
+        place.component.features[place.clustering],
+        place.feature_domain,
+        _observed(place),
+    )
+    assert part is not None
+    assert number is not None
+    assert observed is not None
+    predictive = Predictive(model, place.component)
+    whole = np.repeat(part.domains[number].data.values[None], 1 + len(levels), axis=0)
+    row, column = np.nonzero(~observed)
+    parts = list(blocks(len(row), points.n_draws, 1))
+    with SearchProgress(
+        len(parts) * points.n_draws, progressbar, _PATIENCE, "Predicting"
+    ) as progress:
+        for own in parts:
+            i, m = row[own], column[own]
+            mean, sd = np.empty((2, points.n_draws, len(i)))
+            for t, point in enumerate(points):
+                predictive.load(point)
+                mean[t], sd[t] = _entries(predictive, place, number, i, m)
+                progress.advance()
+            weight = np.ones(points.n_draws)
+            whole[0, i, m] = mixture_mean(weight, mean)
+            whole[1:, i, m] = mixture_quantiles(weight, mean, sd, levels)
+    return summary_dataset(model, points, place, whole, place)
+
+
+def _entries(predictive: Predictive, place: Place, number: int, row, column):
+    """Mean and standard deviation of some entries of a domain's table in a draw."""
+    features = predictive.features[place.clustering]
+    assert features is not None
+    clusters = features.clusters
+    labels = predictive.labels_of(place.clustering, place.assignment.name)
+    outlook = Outlook.fresh(clusters.marginals[number])
+    factors, root = clusters.factors()
+    cluster = clusters.row[labels[row]]
+    return outlook.means(factors)[cluster, column], outlook.deviations(root)[cluster, column]
+
+
+def _of_new(
+    model, points: RecordedPoints, new: NewObjects, levels, reweight: bool, progressbar
+) -> xr.Dataset:
+    """Predict the missing values of new objects."""
+    values = new.values
+    assert values is not None
+    predictive = Predictive(model, new.place.component)
+    whole = np.repeat(values[None], 1 + len(levels), axis=0)
+    parts = list(blocks(len(new), points.n_draws, values.shape[1]))
+    with SearchProgress(
+        len(parts) * points.n_draws, progressbar, _PATIENCE, "Predicting"
+    ) as progress:
+        for rows in parts:
+            own = new.rows(rows)
+            assert own.values is not None
+            collected: dict[bytes, tuple[NDArray, NDArray, Components]] = {}
+            for point in points:
+                predictive.load(point)
+                _add(predictive, own, reweight, collected)
+                progress.advance()
+            for members, seen, components in collected.values():
+                found = components.summaries(levels)
+                for place, i in enumerate(members):
+                    whole[:, rows.start + i, ~seen] = found[:, place]
+    return summary_dataset(model, points, new.place, whole, new)
+
+
+def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> None:
+    """Add what a draw says of the values that are missing, by which of them are."""
+    part, number = predictive.features[new.place.clustering], new.place.feature_domain
+    assert part is not None
+    assert number is not None
+    assert new.values is not None
+    log_weight = draw_weights(predictive, new, reweight)
+    by_row = predictive.by_row(new, log_weight)
+    background = part.backgrounds[number]
+    for rows, seen, joined in predictive.patterns(new):
+        if seen.all():
+            continue
+        x = new.values[np.ix_(rows, seen)]
+        outlook = Outlook.unseen(part.clusters.marginals[number], seen, x)
+        factors, root = joined.factors()
+        mean, sd = outlook.means(factors), outlook.deviations(root)
+        weight = by_row[rows]
+        if background is not None:
+            idle_mean, idle_sd = _idle(background, seen, x)
+            mean = np.concatenate([mean, idle_mean], axis=1)
+            sd = np.concatenate([sd, idle_sd[None]])
+            weight = np.column_stack([weight, log_weight[rows, -1]])
+        key = seen.tobytes()
+        if key not in collected:
+            collected[key] = rows, seen, Components(len(rows), int((~seen).sum()))
+        collected[key][2].add(np.arange(len(rows)), weight, mean, sd)
+
+
+def _idle(background: Marginal, seen: NDArray[np.bool_], x: NDArray):
+    """Mean (N, 1, M) and standard deviation (M,) of what irrelevant objects lack."""
+    outlook = Outlook.unseen(background, seen, x)
+    return outlook.base, np.sqrt(outlook.variance)

@@ -1,0 +1,158 @@
+"""Recorded draws as points of their model: what the readers of a model's structure evaluate at."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from pytensor.graph.replace import graph_replace
+
+from pm_match.matching.draws import read_draws
+from pm_match.structure import Structure, UnservedModelError, natural_function, read
+from pm_match.structure.functions import PLAIN
+
+
+class RecordedPoints:
+    """The draws of a DataTree, one after the other, as points of value variables.
+
+    What every draw's other variables leave to be integrated out (weights, latent vectors,
+    densities, missing values) need not have been recorded, and is left at its initial value.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+    model : pymc.Model
+        The model that was sampled.
+    group : str
+    sample_dims : sequence of hashable
+    num_draws : int or None
+        How many draws along the last of `sample_dims` to take, evenly spaced; None for all.
+
+    Attributes
+    ----------
+    structure : Structure
+    posterior : Dataset
+        The draws that are taken.
+    n_draws : int
+
+    Raises
+    ------
+    UnservedModelError
+        If no part of the model is one that the steps can serve.
+    KeyError
+        If the draws lack a variable.
+    ValueError
+        If a variable has another shape than the model's, or `num_draws` is less than 1.
+    """
+
+    def __init__(
+        self,
+        idata: xr.DataTree | xr.Dataset,
+        model: Model,
+        group: str,
+        sample_dims: Sequence[Hashable],
+        num_draws: int | None,
+    ):
+        self.structure = read(model)
+        if not self.structure.components:
+            raise UnservedModelError(
+                f"nothing to predict from in this model: {self.structure.explain()}."
+            )
+        self.posterior = _thinned(read_draws(idata, group), sample_dims, num_draws)
+        self.sample_dims = tuple(sample_dims)
+        self.n_draws = int(np.prod([self.posterior.sizes[dim] for dim in sample_dims]))
+        self._start = {name: np.asarray(v) for name, v in model.initial_point(0).items()}
+        names = [str(rv.name) for rv in model.free_RVs]
+        initial = dict(zip(names, natural_function(model, names)(self._start), strict=True))
+        free = _integrated_out(self.structure)
+        self._natural = {
+            name: self._values(name, value) for name, value in initial.items() if name not in free
+        }
+        self._initial = initial
+        self._key = {name: model.rvs_to_values[model[name]].name for name in names}
+        self._dtype = {name: model.rvs_to_values[model[name]].dtype for name in names}
+        transforms = {rv.name: model.rvs_to_transforms[rv] for rv in model.free_RVs}
+        self._transformed = [name for name in self._natural if transforms[name] is not None]
+        self._names = names
+        self._forward = self._compiled(model, transforms)
+
+    def object_dim(self, name: str) -> Hashable:
+        """Return the dim of an assignment's objects."""
+        (dim,) = (d for d in self.posterior[name].dims if d not in self.sample_dims)
+        return dim
+
+    def _values(self, name: str, like: NDArray) -> NDArray:
+        """Values of a variable, draw after draw."""
+        if name not in self.posterior.data_vars:
+            raise KeyError(
+                f"no variable {name!r} among the draws, which prediction needs; there are "
+                f"{sorted(map(str, self.posterior.data_vars))}"
+            )
+        variable = self.posterior[name].transpose(*self.sample_dims, ...)
+        values = variable.to_numpy()
+        own = values.shape[len(self.sample_dims) :]
+        if own != like.shape:
+            raise ValueError(
+                f"variable {name!r}: expected draws of the model's shape {like.shape}; found {own}"
+            )
+        return values.reshape(self.n_draws, *own)
+
+    def _compiled(self, model: Model, transforms) -> Any:
+        """Compile the map from variables themselves to the values that are sampled."""
+        stands = {rv: rv.type(f"{rv.name}_natural") for rv in model.free_RVs}
+        outputs = [
+            transforms[name].forward(stands[model[name]], *model[name].owner.inputs)
+            for name in self._transformed
+        ]
+        outputs = graph_replace(outputs, list(stands.items()), strict=False)
+        return pytensor.function(
+            list(stands.values()), outputs, mode=PLAIN, on_unused_input="ignore"
+        )
+
+    def __len__(self) -> int:
+        return self.n_draws
+
+    def __iter__(self) -> Iterator[dict[str, NDArray]]:
+        for number in range(self.n_draws):
+            point = dict(self._start)
+            natural = self._initial | {k: v[number] for k, v in self._natural.items()}
+            for name in self._natural:
+                point[self._key[name]] = np.asarray(natural[name], self._dtype[name])
+            given = [np.asarray(natural[name], self._initial[name].dtype) for name in self._names]
+            for name, value in zip(self._transformed, self._forward(*given), strict=True):
+                point[self._key[name]] = np.asarray(value, self._dtype[name])
+            yield point
+
+
+def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: int | None):
+    """Take evenly spaced draws along the last of the sample dims."""
+    absent = [dim for dim in sample_dims if dim not in posterior.sizes]
+    if absent:
+        raise ValueError(
+            f"sample_dims: no dim {absent[0]!r} among the draws; there are {list(posterior.sizes)}"
+        )
+    if num_draws is None:
+        return posterior
+    if num_draws < 1:
+        raise ValueError(f"num_draws must be at least 1, found {num_draws}.")
+    last = sample_dims[-1]
+    n = posterior.sizes[last]
+    kept = np.unique(np.linspace(0, n - 1, min(num_draws, n)).round().astype(int))
+    return posterior.isel({last: kept})
+
+
+def _integrated_out(structure: Structure) -> set[str]:
+    """Names of the variables that prediction integrates out: it asks for no draw of them."""
+    found: set[str] = set()
+    for component in structure.components:
+        found |= set(component.collapsed)
+        for clustering in component.clusterings:
+            for assignment in clustering.assignments:
+                found -= {assignment.name, assignment.relevance or ""}
+        for features in component.features:
+            # The noise is conditioned on, so that what is predicted is normal.
+            found -= {(features.precision or "") if features else ""}
+    return found

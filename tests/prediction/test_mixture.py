@@ -1,0 +1,54 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+from pm_match.prediction.averages import WeightedMean
+from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(0, 10**6), st.floats(0.01, 0.99), st.floats(0.1, 30.0))
+def test_quantiles_are_those_of_the_distribution_function(seed, level, apart):
+    rng = np.random.default_rng(seed)
+    weight = rng.random(6) ** 4
+    mean, sd = apart * rng.normal(size=(6, 3)), rng.uniform(0.3, 2.0, (6, 3))
+    found = mixture_quantiles(weight, mean, sd, np.array([level]))[0]
+    for m in range(3):
+
+        def excess(y, m=m):
+            return (weight / weight.sum()) @ stats.norm.cdf(y, mean[:, m], sd[:, m]) - level
+
+        assert abs(excess(found[m])) < 1e-7
+        reach = 10.0 * (np.abs(mean).max() + sd.max())
+        expected = optimize.brentq(excess, -reach, reach)
+        # Between components far apart the distribution function is flat.
+        assert abs(found[m] - expected) < 1e-4 or abs(excess(expected)) < 1e-12
+    np.testing.assert_allclose(mixture_mean(weight, mean), np.average(mean, axis=0, weights=weight))
+
+
+def test_one_component_is_a_normal_distribution():
+    levels = np.array([0.055, 0.5, 0.945])
+    found = mixture_quantiles(np.ones(1), np.array([[3.0]]), np.array([[2.0]]), levels)
+    np.testing.assert_allclose(found[:, 0], stats.norm.ppf(levels, 3.0, 2.0), atol=1e-8)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.integers(0, 10**6), st.floats(0.0, 400.0))
+def test_weighted_means_do_not_overflow(seed, spread):
+    rng = np.random.default_rng(seed)
+    log_weight = -2000.0 + spread * rng.normal(size=(7, 3))
+    values = rng.normal(size=(7, 3, 2))
+    running, plain = WeightedMean(3, {"f": 2}), WeightedMean(3, {"f": 2})
+    for log_u, value in zip(log_weight, values, strict=True):
+        running.add(log_u, {"f": value})
+        plain.add(log_u, {"f": value}, weighted=False)
+    u = np.exp(log_weight - log_weight.max(axis=0))
+    expected = (u[:, :, None] * values).sum(axis=0) / u.sum(axis=0)[:, None]
+    np.testing.assert_allclose(running.values()["f"], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(running.effective_number(), u.sum(axis=0) ** 2 / (u**2).sum(axis=0))
+    expected = np.log(u.mean(axis=0)) + log_weight.max(axis=0)
+    for found in (running, plain):
+        np.testing.assert_allclose(found.log_mean_weight(), expected)
+    np.testing.assert_allclose(plain.values()["f"], values.mean(axis=0))
+    np.testing.assert_allclose(plain.effective_number(), 7.0)

@@ -1,0 +1,46 @@
+"""Recorded draws become the points that they were recorded from."""
+
+import numpy as np
+import pytest
+
+from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.prediction.points import RecordedPoints
+from tests import tiny, tiny_features, tiny_networks
+from tests.prediction.made_up import tree_of
+from tests.tiny_features import Kind, feature_model
+
+MODELS = {
+    "plain": (tiny.tiny_model, tiny),
+    "wishart": (lambda: feature_model(Kind(noise="wishart", deviations="vector")), tiny_features),
+    "lkj": (lambda: feature_model(Kind(noise="lkj", projection="rigid")), tiny_features),
+    "relevance": (lambda: feature_model(Kind(relevance="all", latent_scale=True)), tiny_features),
+    "networks": (lambda: tiny_networks.network_model(hyperpriors=True), tiny_networks),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_points_are_those_that_were_recorded(case):
+    declare, module = MODELS[case]
+    model, rng = declare(), np.random.default_rng(4)
+    points = [module.random_point(model, rng) for _ in range(4)]
+    if case == "wishart":
+        # What is sampled of a Wishart variable is the matrix itself.
+        for point in points:
+            for name, value in point.items():
+                if name.startswith("precision_"):
+                    point[name] = value @ value.T + np.eye(len(value)) if value.ndim == 2 else value
+    found = RecordedPoints(tree_of(model, points, chains=2), model, "posterior", SAMPLE_DIMS, None)
+    assert len(found) == 4
+    start = model.initial_point(0)
+    free = {c for part in found.structure.components for c in part.collapsed}
+    compared = 0
+    for point, other in zip(points, found, strict=True):
+        assert list(other) == list(start)
+        for name, value in point.items():
+            natural = name.split("_logodds__")[0].split("_log__")[0].split("_simplex__")[0]
+            if natural in free and not natural.startswith(("cluster_", "relevance_")):
+                continue
+            compared += 1
+            assert other[name].dtype == np.asarray(start[name]).dtype
+            np.testing.assert_allclose(other[name], value, rtol=1e-9, atol=1e-9)
+    assert compared > 0
