@@ -7,9 +7,16 @@ from pm_match.links import must_link
 from pm_match.matching import (
     best_chain,
     cluster_sizes,
+    cluster_spans,
+    decide,
+    diagnose,
     map_objects,
     match_probability,
+    match_summary,
     partition_estimate,
+    relevance_probability,
+    span_probability,
+    unmatched_probability,
 )
 from pm_match.sampling import initial_points, invariants, register, sample, steps
 from pm_match.search.find_matching import find_matching
@@ -37,21 +44,28 @@ __all__ = [
     "best_chain",
     "choose_n_factors",
     "cluster_sizes",
+    "cluster_spans",
     "datasets",
+    "decide",
+    "diagnose",
     "find_matching",
     "initial_points",
     "invariants",
     "map_objects",
     "match_probability",
+    "match_summary",
     "metrics",
     "models",
     "must_link",
     "partition_estimate",
     "plots",
+    "relevance_probability",
     "sample",
     "semi_orthogonal",
+    "span_probability",
     "standardise",
     "steps",
+    "unmatched_probability",
 ]
 
 register()
