@@ -17,7 +17,7 @@ from pm_match.matching.match_summary import estimated
 from pm_match.matching.mixing import mixing
 from pm_match.matching.pair_traces import choose_pairs, pair_name, pair_traces
 from pm_match.matching.partition_traces import partition_traces
-from pm_match.matching.set_draws import SetDraws, read_sets
+from pm_match.matching.set_draws import read_sets
 
 __all__ = ["diagnose"]
 
@@ -187,27 +187,27 @@ def _statistics(
 def _numbers(
     posterior: xr.Dataset, sample_dims: Sequence[Hashable], also: Sequence[str]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield titles and traces of single numbers, and of other variables' worst entries if asked for.
+    """Yield titles and traces of single numbers, and of the worst entries of `also`.
 
     What is not finite in a draw, such as the log of an empty block's density, cannot be judged.
     """
     for name in also:
         if name not in posterior:
             raise KeyError(f"no variable {name!r} among the draws; there are {list(posterior)}")
-    for name, variable in posterior.data_vars.items():
+    for key, variable in posterior.data_vars.items():
         if variable.dtype.kind not in "iuf" or not set(sample_dims) <= set(variable.dims):
             continue
         values = variable.transpose(*sample_dims, ...).to_numpy()
         if values.ndim == len(sample_dims):
             if np.isfinite(values).all():
-                yield str(name), values
-        elif name in also:
+                yield str(key), values
+        elif key in also:
             finite = np.isfinite(values).all(axis=(0, 1))
             entries = np.argwhere(finite)
             if len(entries):
                 place = _worst(values[:, :, finite])
                 entry = ", ".join(map(str, entries[place]))
-                yield f"worst of {name}: [{entry}]", values[:, :, finite][..., place]
+                yield f"worst of {key}: [{entry}]", values[:, :, finite][..., place]
 
 
 def _add(rows: dict[str, dict[str, Any]], title: str, trace: np.ndarray) -> None:

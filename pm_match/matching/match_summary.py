@@ -11,7 +11,7 @@ import xarray as xr
 from scipy import sparse
 
 from pm_match.matching.contingency import contingency
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, SET
+from pm_match.matching.draws import SAMPLE_DIMS, SET
 from pm_match.matching.partition_estimate import partition_estimate
 from pm_match.matching.set_draws import SetDraws, read_sets
 
@@ -59,8 +59,8 @@ def match_summary(
     Of an object n, whose partners in a draw are the others in its cluster:
 
     - ``relevance``: the probability that it is in a cluster at all;
-    - ``confidence``: the mean probability of sharing a cluster with the others of its C (NaN if it
-      is alone there);
+    - ``confidence``: the mean probability of sharing a cluster with the others of its C, NaN if it
+      is alone there; of an object that the estimate calls irrelevant, the probability that it is;
     - ``unmatched``: the probability that it has no partner;
     - ``entropy``: in nats, of where a partner is found: :math:`-\sum_C q_C \log q_C`, over
       clusters of the estimate (its irrelevant objects counting as one) and none at all, where
@@ -89,7 +89,7 @@ def match_summary(
         ``clusters``: one row a cluster, with its size in each domain (``size_<domain>``, and
         ``size`` in all) and the columns above. ``objects``: one row an object, with its ``domain``,
         ``object`` (its label), ``cluster`` in the estimate, and the columns above. With several
-        sets of clusters (see `assignment_sets`) the rows of clusters are labelled by set, too.
+        sets of clusters (see `assignment_sets`) rows are set by set, those of clusters labelled so.
 
     Raises
     ------
@@ -113,10 +113,6 @@ def match_summary(
         clusters.append(own_clusters)
         objects.append(own_objects)
     table = pd.concat(objects, ignore_index=True)
-    places = {name.removeprefix(PREFIX): i for i, name in enumerate(names)}
-    table = table.sort_values(
-        "domain", key=lambda domain: domain.map(places), kind="stable", ignore_index=True
-    )
     if len(sets) == 1:
         return MatchSummary(clusters[0], table)
     keys = [draws.title or "" for draws in sets]
@@ -194,6 +190,7 @@ def _summary(draws: SetDraws, estimate: np.ndarray) -> tuple[pd.DataFrame, pd.Da
     others = np.append(size, 0)[member] - 1
     with np.errstate(invalid="ignore", divide="ignore"):
         confidence = np.where(others > 0, company / (others * n_draws), np.nan)
+        confidence[~inside] = 1 - relevance[~inside] / n_draws
         pairs = np.where(size > 1, size * (size - 1.0), np.nan)
         means = {name: total / n_draws for name, total in sums.items()}
         means["expected_size"] /= size
