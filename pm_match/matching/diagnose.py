@@ -14,7 +14,7 @@ from pm_match.matching.chain_agreement import chain_distances, groups_of_chains
 from pm_match.matching.diagnosis import Diagnosis
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws
 from pm_match.matching.match_summary import estimated
-from pm_match.matching.mixing import mixing
+from pm_match.matching.mixing import mixing, worst_of
 from pm_match.matching.pair_traces import choose_pairs, pair_name, pair_traces
 from pm_match.matching.partition_traces import partition_traces
 from pm_match.matching.set_draws import read_sets
@@ -118,7 +118,7 @@ def diagnose(
         pairs = choose_pairs(draws, n_pairs, np.random.default_rng(random_seed))
         if len(pairs):
             together = pair_traces(draws, pairs).reshape(*shape, -1)
-            place = _worst(together)
+            place = worst_of(together)
             worst.append(f"worst of {len(pairs)} pairs{which}: {pair_name(draws, pairs[place])}")
             _add(rows, worst[-1], together[..., place])
             by_set.append(together)

@@ -34,6 +34,35 @@ class Mixing(NamedTuple):
     note: str
 
 
+def worst_of(together: np.ndarray) -> int:
+    """Find which of many quantities of two values has the largest R-hat.
+
+    For two values the rank-normalised R-hat is the plain one of split chains, since their ranks
+    are an affine function of them, and so is their distance from the median: all of them can be
+    done at once.
+
+    Parameters
+    ----------
+    together : array of bool, shape (n_chains, n_draws, n_quantities)
+
+    Returns
+    -------
+    int
+        With one chain or one draw the first that is not constant. Constant ones come last.
+    """
+    n_chains, n_draws, _ = together.shape
+    moves = (together != together[:1, :1]).any(axis=(0, 1))
+    half = n_draws // 2
+    r_hat = np.ones(len(moves))
+    if n_chains > 1 and half > 1:
+        halves = np.concatenate([together[:, :half], together[:, -half:]]).astype(float)
+        within = halves.var(axis=1, ddof=1).mean(axis=0)
+        between = halves.mean(axis=1).var(axis=0, ddof=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r_hat = np.sqrt(between / within + (half - 1) / half)
+    return int(np.argmax(np.where(moves, r_hat, 0.0)))
+
+
 def mixing(trace: np.ndarray) -> Mixing:
     """Judge one quantity, shape (n_chains, n_draws), whose values are finite.
 

@@ -26,7 +26,9 @@ def partition_traces(draws: SetDraws, reference: np.ndarray) -> dict[str, np.nda
     occupied, entropy, distance = (np.empty(draws.n_draws) for _ in range(3))
     for draw, (labels, sizes) in enumerate(draws):
         occupied[draw] = len(sizes)
-        share = sizes / max(sizes.sum(), 1)
+        # In order of size, or rounding would depend on how clusters are numbered: ranks, and with
+        # them R-hat, see any difference.
+        share = np.sort(sizes) / max(sizes.sum(), 1)
         entropy[draw] = -(share * np.log(share)).sum()
         distance[draw] = variation_of_information(labels, reference)
     return {
@@ -54,4 +56,5 @@ def variation_of_information(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _n_log_n(n: np.ndarray) -> float:
+    n = np.sort(n)
     return float((n * np.log(np.maximum(n, 1))).sum())
