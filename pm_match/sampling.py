@@ -428,8 +428,13 @@ def _conventional(idata: xr.DataTree, model: Model) -> xr.DataTree:
             names[assignment.name] = PREFIX + own
             if assignment.relevance:
                 names[assignment.relevance] = RELEVANCE + own
-    renamed = posterior.rename({old: new for old, new in names.items() if old in posterior})
-    return xr.DataTree.from_dict({"posterior": renamed, "sample_stats": idata["sample_stats"]})
+    # Dims that were not named in the model are named after their variables.
+    names |= {f"{old}_dim_0": f"{new}_dim_0" for old, new in names.items()}
+    there = {*posterior.variables, *posterior.dims}
+    renamed = {old: new for old, new in names.items() if old in there and new not in there}
+    return xr.DataTree.from_dict(
+        {"posterior": posterior.rename(renamed), "sample_stats": idata["sample_stats"]}
+    )
 
 
 def _warn_if_full(idata: xr.DataTree, model: Model) -> None:
