@@ -7,12 +7,19 @@ from pm_match.links import must_link
 from pm_match.matching import (
     best_chain,
     cluster_sizes,
+    cluster_spans,
     credible_ball,
+    decide,
+    diagnose,
     map_objects,
     match_probability,
+    match_summary,
     partition_estimate,
     partition_loss,
     relabel,
+    relevance_probability,
+    span_probability,
+    unmatched_probability,
 )
 from pm_match.prediction import assign, carry, impute
 from pm_match.sampling import initial_points, invariants, register, sample, steps
@@ -43,14 +50,18 @@ __all__ = [
     "carry",
     "choose_n_factors",
     "cluster_sizes",
+    "cluster_spans",
     "credible_ball",
     "datasets",
+    "decide",
+    "diagnose",
     "find_matching",
     "impute",
     "initial_points",
     "invariants",
     "map_objects",
     "match_probability",
+    "match_summary",
     "metrics",
     "models",
     "must_link",
@@ -58,10 +69,13 @@ __all__ = [
     "partition_loss",
     "plots",
     "relabel",
+    "relevance_probability",
     "sample",
     "semi_orthogonal",
+    "span_probability",
     "standardise",
     "steps",
+    "unmatched_probability",
 ]
 
 register()

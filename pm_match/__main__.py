@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from pm_match.cli.networks import Networks
 from pm_match.cli.output import netcdf_engine as _netcdf_engine
 from pm_match.cli.output import write_draws
 from pm_match.cli.tables import Tables
-from pm_match.matching import best_chain, log_joint_rhat
+from pm_match.matching import best_chain, diagnose, log_joint_rhat
 from pm_match.plots import plot_trace
 from pm_match.sampling import sample
 
@@ -58,11 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         cores=options.cores,
         random_seed=options.seed,
         progressbar=sys.stderr.isatty(),
+        compute_convergence_checks=False,  # the summary below tells
         model=model,
     )
     seconds = time.perf_counter() - start
 
-    rhat = log_joint_rhat(idata)
+    rhat, found = log_joint_rhat(idata), diagnose(idata)
     kept = best_chain(idata) if options.best_chain else idata
     summary, figures = work.report(kept, out)
     write_draws(idata, out / "draws.nc")
@@ -76,9 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"\nR-hat of the log joint  {rhat:.3f}   (chains agree when below {_AGREE})")
     if options.best_chain:
         print(f"reported                chain {int(kept['posterior']['chain'].item())}, the best")
-    elif rhat > _AGREE:
-        print("                        The chains settled in different modes, and what is reported")
-        print("                        averages over them: consider --best-chain.")
+    elif found.chains["group"].nunique() > 1:
+        print("reported                the average of chains that differ: consider --best-chain")
+    print()
+    for line in found.words.splitlines():
+        print(textwrap.fill(line, 79, subsequent_indent="  "))
+    print()
     print(f"sampling                {seconds:.1f} s")
     print(f"written to              {out}")
     return 0

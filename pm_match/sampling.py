@@ -22,6 +22,9 @@ from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
+from pm_match.matching.advice import FEW_DRAWS
+from pm_match.matching.diagnose import diagnose
+from pm_match.matching.draws import PREFIX, RELEVANCE
 from pm_match.partition.units import units
 from pm_match.search.progress import SearchProgress
 from pm_match.search.recipe import searched
@@ -53,10 +56,6 @@ _TURNING = ("projection", "transposed", "normal")
 _INITS = ("search", "dispersed")
 # Seconds of searching before a bar is shown.
 _PATIENCE = 2.0
-
-# R-hat and effective draws a chain below or above which PyMC warns too.
-_RHAT_LIMIT = 1.01
-_ESS_LIMIT = 100
 
 
 def register() -> None:
@@ -282,9 +281,9 @@ def sample(
     - our steps sample what they serve (see `steps`), PyMC's own the rest;
     - chains start at `initial_points`, unless `initvals` says otherwise: every chain at the mode
       that a search of its own finds, which takes some seconds;
-    - labels mean nothing across draws and chains, so convergence is judged on quantities that do
-      not depend on them: the collapsed log joint, the number of occupied clusters, the precision,
-      and every variable that our steps do not draw;
+    - labels mean nothing across draws and chains, so convergence is judged as `diagnose` does, on
+      quantities that do not depend on them, and on every variable that our steps do not draw; its
+      advice is logged;
     - there are four chains by default, as these checks need.
 
     Parameters
@@ -405,40 +404,37 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
 
 
 def convergence_warnings(idata: xr.DataTree, model: Model) -> list[SamplerWarning]:
-    """Judge convergence on `invariants`, with PyMC's limits and wording."""
-    found = [*warn_divergences(idata), *warn_treedepth(idata)]
-    sizes = idata["posterior"].sizes
-    if sizes["draw"] < 100:
-        message = "The number of samples is too small to check convergence reliably."
-        return [*found, SamplerWarning(WarningType.BAD_PARAMS, message, "info")]
-    if sizes["chain"] == 1:
-        message = "Only one chain was sampled: whether it found the posterior cannot be checked."
-        return [*found, SamplerWarning(WarningType.BAD_PARAMS, message, "info")]
-    # Importing it takes as long as importing PyMC.
-    from arviz_stats import ess, rhat
+    """Judge convergence as `diagnose` does, and on `invariants`; what it says, as PyMC's warnings.
 
-    quantities = invariants(idata, model)
-    # A quantity that is the same everywhere has no R-hat, and nothing to warn about.
-    moving = {name: v for name, v in quantities.items() if float(v.std()) > 0.0}
-    tree = xr.DataTree.from_dict({"posterior": xr.Dataset(moving)})
-    worst_rhat = {name: float(v.max()) for name, v in rhat(tree).items()}
-    worst_ess = {name: float(v.min()) for name, v in ess(tree).items()}
-    stuck = {k: round(v, 2) for k, v in worst_rhat.items() if v > _RHAT_LIMIT}
-    few = {k: round(v) for k, v in worst_ess.items() if v / sizes["chain"] < _ESS_LIMIT}
-    if stuck:
-        message = (
-            f"R-hat is larger than {_RHAT_LIMIT} for {stuck}: the chains have not agreed. Chains "
-            "of a matching model that settle in different modes do not mix by being longer; "
-            "compare their log_joint."
-        )
-        found.append(SamplerWarning(WarningType.CONVERGENCE, message, "warn", extra=stuck))
-    if few:
-        message = (
-            f"The effective sample size per chain is smaller than {_ESS_LIMIT} for some quantities "
-            f"(in all chains: {few})."
-        )
-        found.append(SamplerWarning(WarningType.CONVERGENCE, message, "warn", extra=few))
-    return found
+    That the truncation is full is warned of elsewhere.
+    """
+    found = [*warn_divergences(idata), *warn_treedepth(idata)]
+    also = [str(name) for name in invariants(idata, model) if name in idata["posterior"]]
+    diagnosis = diagnose(_conventional(idata, model), also=also)
+    sizes = idata["posterior"].sizes
+    level = "info" if sizes["draw"] < FEW_DRAWS or sizes["chain"] == 1 else "warn"
+    return found + [
+        SamplerWarning(WarningType.CONVERGENCE, message, level) for message in diagnosis.convergence
+    ]
+
+
+def _conventional(idata: xr.DataTree, model: Model) -> xr.DataTree:
+    """Call assignments and their relevance by the names that summaries look for."""
+    posterior = idata["posterior"].to_dataset()
+    names = {}
+    for clustering in read(model).clusterings:
+        for assignment in clustering.assignments:
+            own = assignment.name.removeprefix(PREFIX)
+            names[assignment.name] = PREFIX + own
+            if assignment.relevance:
+                names[assignment.relevance] = RELEVANCE + own
+    # Dims that were not named in the model are named after their variables.
+    names |= {f"{old}_dim_0": f"{new}_dim_0" for old, new in names.items()}
+    there = {*posterior.variables, *posterior.dims}
+    renamed = {old: new for old, new in names.items() if old in there and new not in there}
+    return xr.DataTree.from_dict(
+        {"posterior": posterior.rename(renamed), "sample_stats": idata["sample_stats"]}
+    )
 
 
 def _warn_if_full(idata: xr.DataTree, model: Model) -> None:

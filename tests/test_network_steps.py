@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 import pm_match as pmm
 from pm_match.block_network import read_block_network
+from pm_match.sampling import _conventional
 from pm_match.structure import read, relations
 from pm_match.structure.ancestry import Refusal
 from pm_match.structure.context import Context
@@ -50,6 +51,17 @@ def draw(model, **kwargs):
     arguments["init"] = "dispersed"
     quiet = {"compute_convergence_checks": False, "quiet": True}
     return pmm.sample(model=model, **arguments | quiet | kwargs)
+
+
+def test_convergence_is_judged_whatever_assignments_and_flags_are_called(caplog):
+    model = declare()
+    with caplog.at_level("INFO", logger="pymc"):
+        idata = draw(model, compute_convergence_checks=True, quiet=False)
+    assert "too small to check convergence" in caplog.text
+    found = pmm.diagnose(_conventional(idata, model)).table
+    # The step counts the clusters that hold something relevant; so must the diagnosis.
+    occupied = sum(found.loc[f"occupied clusters (weights_{t})", "mean"] for t in range(2))
+    assert occupied == pytest.approx(float(idata["sample_stats"]["n_occupied"].mean()))
 
 
 def test_one_component_holds_both_types_and_all_is_served():

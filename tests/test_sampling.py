@@ -276,6 +276,23 @@ def test_convergence_is_judged_on_what_labels_do_not_change(normal):
     assert any("effective sample size" in m for m in messages)
 
 
+def test_matchings_are_judged_whatever_their_variables_are_called():
+    data = tiny_data()
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", alpha=1.0, K=2)
+        tau = pm.Gamma("precision", 2.0, 1.5)
+        z = pm.Normal("latent", 0.0, tau=tau, shape=(3, 2))
+        s = pm.Categorical("group", p=weights, shape=3)
+        w = pm.Normal("projection", shape=(2, 2))
+        pm.Normal("x", z[s] @ w.T, tau=tau, observed=data["a"])
+    idata = fake([0, 0, 0, -9])
+    posterior = idata["posterior"].to_dataset().rename(cluster_a="group")
+    posterior["group"][3, :, 0] = 1
+    idata["posterior"] = posterior
+    messages = [w.message for w in convergence_warnings(idata, model)]
+    assert messages[0].startswith("Chain 3 found another matching (log joint 9.")
+
+
 def test_convergence_warnings_are_logged(normal, caplog):
     with caplog.at_level(logging.INFO, logger="pymc"), normal:
         pmm.sample(

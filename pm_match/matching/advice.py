@@ -1,0 +1,121 @@
+"""What is wrong with chains, and what to do about it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pandas as pd
+
+# R-hat above which chains differ (Vehtari et al. 2021); of the worst of many pairs, a larger one.
+_RHAT_LIMIT = 1.01
+_WORST_LIMIT = 1.05
+# Effective draws a chain below which R-hat and quantiles are not to be relied on.
+_ESS_LIMIT = 100
+# Draws a chain below which nothing of this can be told.
+FEW_DRAWS = 100
+# Differences of mean log joints below which two modes may both have mass that matters.
+_COMPARABLE = 3.0
+
+
+def convergence_advice(
+    table: pd.DataFrame, pairs: Collection[str], chains: pd.DataFrame, n_draws: int
+) -> list[str]:
+    """Say whether the chains agree.
+
+    Parameters
+    ----------
+    table, chains : DataFrame
+        As in `Diagnosis`.
+    pairs : collection of str
+        The rows of the table that are the worst of many.
+    n_draws : int
+        Of a chain.
+    """
+    n_chains = len(chains)
+    found = []
+    if n_chains == 1:
+        found.append(
+            "Only one chain was sampled: whether it found the posterior cannot be checked. Sample "
+            "four."
+        )
+    if n_draws < FEW_DRAWS:
+        found.append(
+            f"The number of samples, {n_draws} a chain, is too small to check convergence "
+            f"reliably: take {FEW_DRAWS} or more."
+        )
+    found += _on_groups(chains)
+    if n_draws < FEW_DRAWS:
+        return found
+    limit = [_WORST_LIMIT if title in pairs else _RHAT_LIMIT for title in table.index]
+    high = table["r_hat"][table["r_hat"] > limit]
+    if len(high):
+        values = ", ".join(f"{title} ({value:.2f})" for title, value in high.items())
+        stuck = "; inf: stuck at different values" if table["note"][high.index].any() else ""
+        # Of chains that found different matchings, enough has been said.
+        longer = " Sample longer, with more tune." if chains["group"].nunique() == 1 else ""
+        found.append(
+            f"R-hat is larger than {_RHAT_LIMIT}, the chains have not agreed, on {values}{stuck}."
+            f"{longer}"
+        )
+    # Whether two objects are together is judged by R-hat: of rare events few draws are no fault.
+    few = table.drop(index=list(pairs))[["ess_bulk", "ess_tail"]].min(axis=1)
+    few = few[few < _ESS_LIMIT * n_chains]
+    if len(few) and chains["group"].nunique() == 1:
+        values = ", ".join(f"{title} ({value:.0f})" for title, value in few.items())
+        factor = min(_ESS_LIMIT * n_chains / max(few.min(), 1.0), 100.0)
+        found.append(
+            f"The effective sample size per chain is smaller than {_ESS_LIMIT} (in all chains: "
+            f"{values}). If the chains agree otherwise, about {factor:.1f} times as many draws "
+            "would do."
+        )
+    return found
+
+
+def _on_groups(chains: pd.DataFrame) -> list[str]:
+    """Say which chains found other matchings than the best."""
+    groups = chains["group"]
+    if groups.nunique() < 2:
+        return []
+    members: dict[int, list[Any]] = {}
+    for name, number in groups.items():
+        members.setdefault(number, []).append(name)
+    if "log_joint" not in chains:
+        listed = "; ".join(_chains(own) for own in members.values())
+        return [f"The chains found different matchings: {listed}. {_REMEDY}"]
+    mean = {number: chains["log_joint"][own].mean() for number, own in members.items()}
+    best, *others = sorted(members, key=lambda number: -mean[number])
+    lower = {number: mean[best] - mean[number] for number in others}
+    found = [
+        f"{_chains(members[number])} found another matching (log joint {gap:.1f} lower)"
+        for number, gap in lower.items()
+    ]
+    words = f"{'; '.join(found)} than {_chains(members[best], 'chain')}."
+    words = words[0].upper() + words[1:]
+    if max(lower.values()) < _COMPARABLE:
+        return [
+            f"{words} Several matchings are about as probable: keep all chains, but do not trust "
+            "the proportions between them."
+        ]
+    return [f"{words} {_REMEDY}"]
+
+
+_REMEDY = (
+    "Chains in different modes do not mix by being longer: look for the best mode with more "
+    "searches (find_matching), tune for longer, or keep the best chain (best_chain)."
+)
+
+
+def _chains(names: list[Any], word: str = "chain") -> str:
+    listed = ", ".join(map(str, names))
+    return f"{word}{'s' if len(names) > 1 else ''} {listed}"
+
+
+def truncation_advice(filled: float) -> list[str]:
+    """Say what share of draws, if any, uses all clusters there are; NaN if it is not known."""
+    if not filled > 0:
+        return []
+    return [
+        f"All declared clusters are occupied in {filled:.0%} of the draws. Unless their number is "
+        "known, declare more; if they fill too, the model may be too simple for these data."
+    ]

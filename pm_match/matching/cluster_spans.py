@@ -1,0 +1,106 @@
+"""How many clusters span which domains."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pm_match.matching.draws import SAMPLE_DIMS, SET
+from pm_match.matching.set_draws import SetDraws, read_sets
+from pm_match.matching.span_probability import present_domains
+
+__all__ = ["cluster_spans"]
+
+
+def cluster_spans(
+    idata: xr.DataTree | xr.Dataset,
+    *,
+    ci_prob: float = 0.89,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+    var_names: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    r"""Count the clusters that hold objects of exactly these domains, for all sets of domains.
+
+    With :math:`D_j^{(t)}` the domains that have a relevant object in cluster j of draw t, the
+    number for the set D of domains is :math:`\sum_j I(D_j^{(t)} = D)`; its mean over draws, its
+    standard deviation and an interval are given.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, or its posterior.
+    ci_prob : float, default 0.89
+        Probability of the equal-tailed interval.
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
+    var_names : sequence of str, optional
+        Assignment variables. Default: all whose name starts with ``cluster_``.
+
+    Returns
+    -------
+    DataFrame
+        One row for each set of domains that clusters of some draw span, those of the most
+        clusters first. A column a domain (without the prefix ``cluster_``), True if it is in the
+        set; then ``mean``, ``sd`` and the interval of the number of clusters, and ``objects``, the
+        mean number of objects in them. With several sets of clusters (see `assignment_sets`)
+        the rows are labelled by set.
+
+    Raises
+    ------
+    KeyError
+        If there is no such group or variable, or no assignment at all.
+    ValueError
+        If a variable is not an assignment, or `ci_prob` is not between 0 and 1.
+    """
+    if not 0 < ci_prob < 1:
+        raise ValueError(f"ci_prob: expected a number between 0 and 1; found {ci_prob}")
+    sets = read_sets(idata, var_names, group, sample_dims)
+    tables = [_spans(draws, ci_prob) for draws in sets]
+    if len(tables) == 1:
+        return tables[0]
+    domains = [domain for draws in sets for domain in draws.domains]
+    # Domains of another set have no objects in a set's clusters.
+    tables = [table.reindex(columns=[*domains, *table.columns[-5:]]) for table in tables]
+    table = pd.concat(tables, keys=[draws.title or "" for draws in sets], names=[SET, None])
+    return table.astype({domain: "boolean" for domain in domains}).fillna(
+        {domain: False for domain in domains}
+    )
+
+
+def _spans(draws: SetDraws, ci_prob: float) -> pd.DataFrame:
+    numbers: dict[bytes, np.ndarray] = {}
+    objects: dict[bytes, int] = {}
+    flags: dict[bytes, np.ndarray] = {}
+    for draw, (labels, sizes) in enumerate(draws):
+        present = present_domains(draws, labels, len(sizes))
+        found, which = np.unique(present, axis=1, return_inverse=True)
+        which = which.reshape(-1)
+        count = np.bincount(which, minlength=found.shape[1])
+        total = np.bincount(which, weights=sizes, minlength=found.shape[1])
+        for i, column in enumerate(found.T):
+            key = column.tobytes()
+            if key not in numbers:
+                numbers[key] = np.zeros(draws.n_draws, dtype=np.int64)
+                flags[key], objects[key] = column, 0
+            numbers[key][draw] = count[i]
+            objects[key] += int(total[i])
+    low, high = (f"eti{round(100 * ci_prob)}_{side}" for side in ("lb", "ub"))
+    tails = [(1 - ci_prob) / 2, (1 + ci_prob) / 2]
+    rows = []
+    for key, number in numbers.items():
+        bounds = np.quantile(number, tails)
+        rows.append(
+            dict(zip(draws.domains, flags[key].tolist(), strict=True))
+            | {"mean": number.mean(), "sd": number.std(), low: bounds[0], high: bounds[1]}
+            | {"objects": objects[key] / draws.n_draws}
+        )
+    table = pd.DataFrame(rows, columns=[*draws.domains, "mean", "sd", low, high, "objects"])
+    # The most clusters first; then, so that ties do not hang on the order of draws, by domains.
+    order = ["mean", *draws.domains]
+    return table.sort_values(order, ascending=False, ignore_index=True)

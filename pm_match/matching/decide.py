@@ -1,0 +1,246 @@
+"""Which pairs to link: decisions that are optimal for a stated utility."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
+
+from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.matching.pair_counts import apart, best_partners, counts_together
+from pm_match.matching.set_draws import SetDraws, read_one_set
+from pm_match.matching.unmatched_probability import probability_alone
+
+__all__ = ["decide"]
+
+_RULES = ("one-to-one", "many-to-many")
+
+
+class _Pairs(NamedTuple):
+    """Pairs of objects by position, and in how many draws they share a cluster."""
+
+    row: np.ndarray
+    column: np.ndarray
+    number: np.ndarray
+
+
+def decide(
+    idata: xr.DataTree | xr.Dataset,
+    a: str,
+    b: str,
+    *,
+    rule: Literal["one-to-one", "many-to-many"] = "one-to-one",
+    threshold: float = 0.5,
+    abstain: float = 0.0,
+    keep_unmatched: bool = False,
+    top: int | None = None,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+) -> pd.DataFrame:
+    r"""Decide which objects of two domains to link, and say how sure each decision is.
+
+    A right link gains 1 - t, a wrong one costs t, no link is worth 0; t is the `threshold`: the
+    cost of a wrong link as a fraction of what is at stake. So t = 1/2 weighs both alike, and t =
+    0.9 makes a wrong link nine times as bad as a right one is good. A link is right if the two
+    share a cluster. With :math:`P_{nm}` the probability of that (see `match_probability`), the
+    expected utility of a set L of links is
+
+    .. math:: U(L) = \sum_{(n, m) \in L} P_{nm} (1 - t) - (1 - P_{nm}) t
+                   = \sum_{(n, m) \in L} (P_{nm} - t),
+
+    and the L that is returned maximises it:
+
+    - ``"many-to-many"``: over all sets of pairs. These are the pairs with P > t.
+    - ``"one-to-one"``: over the sets in which no object is linked twice, by linear assignment
+      of the pairs with P > t. Between objects of large clusters, whose pairs are all equally
+      probable, which is linked to which is arbitrary: this rule is for clusters of about one object
+      a domain, as in linking of records.
+
+    Of several best sets, any is returned.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, or its posterior.
+    a, b : str
+        Assignment variables, such as ``"cluster_upright"``. With the same name twice, duplicates
+        within the domain (many-to-many; every pair once).
+    rule : {"one-to-one", "many-to-many"}, default "one-to-one"
+    threshold : float, default 0.5
+        t, from 0 to less than 1.
+    abstain : float, default 0.0
+        Decisions whose probability of being right is lower are left open: a link with P below
+        it, or an unmatched object that has no counterpart with a probability below it, is called
+        "abstain". An object whose link is left open stays reserved.
+    keep_unmatched : bool, default False
+        Whether to list objects of a and of b that are in no link, too.
+    top : int, optional
+        Look only at the `top` most likely partners of each object of a. The result is then
+        optimal if ``attrs["exact"]`` is True: no pair with P > t was left out. Default: all pairs
+        with P > t are found, whatever the size; memory grows with their number, time with all
+        pairs and draws.
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
+
+    Returns
+    -------
+    DataFrame with columns object, partner, probability, decision
+        One row a link, in the order of the objects of a, and of partners: labels of both, P, and
+        "link" or "abstain". With `keep_unmatched`, rows without a partner (None) follow,
+        then rows without an object, whose probability is that of having no counterpart in the
+        other domain (see `unmatched_probability`), and whose decision is "unmatched" or "abstain".
+        ``attrs``: `rule`, `threshold`, ``utility`` (U of all links, those left open included) and
+        ``exact``.
+
+    Raises
+    ------
+    KeyError
+        If there is no such group or variable.
+    ValueError
+        If a variable is not an assignment; clusters of a and b are of different sets; or a
+        parameter is not as described.
+    """
+    if rule not in _RULES:
+        raise ValueError(f"rule: expected 'one-to-one' or 'many-to-many'; found {rule!r}")
+    if not 0 <= threshold < 1:
+        raise ValueError(f"threshold: expected a number from 0 to less than 1; found {threshold}")
+    if not 0 <= abstain <= 1:
+        raise ValueError(f"abstain: expected a probability; found {abstain}")
+    if top is not None and operator.index(top) < 1:
+        raise ValueError(f"top: expected at least 1 partner; found {top}")
+    if a == b and rule == "one-to-one":
+        raise ValueError(
+            f"rule 'one-to-one' is for two domains; found {a!r} twice. Within a domain, use "
+            "rule='many-to-many'"
+        )
+    draws = read_one_set(idata, [a, b], group, sample_dims)
+    pairs, exact = _worth_it(draws, threshold, top)
+    if rule == "one-to-one":
+        pairs = _assigned(pairs, draws, threshold)
+    names = [v[v.dims[-1]].to_numpy() for v in draws.variables]
+    probability = pairs.number / draws.n_draws
+    table = pd.DataFrame(
+        {
+            "object": names[0][pairs.row],
+            "partner": names[-1][pairs.column],
+            "probability": probability,
+            "decision": np.where(probability < abstain, "abstain", "link").astype(object),
+        }
+    )
+    if keep_unmatched:
+        table = pd.concat([table, *_unmatched(draws, pairs, names, abstain)], ignore_index=True)
+    table.attrs = {
+        "rule": rule,
+        "threshold": threshold,
+        "utility": float((probability - threshold).sum()),
+        "exact": exact,
+    }
+    return table
+
+
+def _worth_it(draws: SetDraws, threshold: float, top: int | None) -> tuple[_Pairs, bool]:
+    """Pairs with a probability above the threshold, and whether all of them were found."""
+    twice = len(draws.labels) == 1
+    first, second = apart(
+        [draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]]
+    )
+    least = threshold * draws.n_draws
+    if top is None:
+        blocks = []
+        for rows, counts in counts_together(first, second):
+            row, column = np.nonzero(counts > least)
+            blocks.append((row + rows.start, column, counts[row, column]))
+        pairs = _Pairs(*(np.concatenate(part) for part in zip(*blocks, strict=True)))
+        exact = True
+    else:
+        pairs = _Pairs(*best_partners(first, second, top, same=twice))
+        good = pairs.number > least
+        n_partners = draws.sizes[-1] - twice
+        # Where even the last of `top` partners is worth it, one that was left out may be, too.
+        full = np.bincount(pairs.row[good], minlength=draws.sizes[0]) == top
+        exact = top >= n_partners or not full.any()
+        pairs = _Pairs(*(part[good] for part in pairs))
+    if twice:
+        # Every pair once; with `top`, it may be among the best of one of the two only.
+        low, high = np.minimum(pairs.row, pairs.column), np.maximum(pairs.row, pairs.column)
+        key, first = np.unique(low * draws.sizes[0] + high, return_index=True)
+        row, column = np.divmod(key, draws.sizes[0])
+        other = row != column
+        return _Pairs(row[other], column[other], pairs.number[first][other]), exact
+    order = np.lexsort((pairs.column, pairs.row))
+    return _Pairs(*(part[order] for part in pairs)), exact
+
+
+def _assigned(pairs: _Pairs, draws: SetDraws, threshold: float) -> _Pairs:
+    """Choose the pairs, no object twice, with the largest sum of P - t.
+
+    Every object of a is assigned either a partner or a stand-in of its own, which is worth nothing:
+    a full matching, of maximal weight, of a sparse graph. Connected parts are solved one by one.
+    """
+    n, m = draws.sizes
+    if not len(pairs.row):
+        return pairs
+    graph = sparse.coo_array((np.ones(len(pairs.row)), (pairs.row, n + pairs.column)), (n + m,) * 2)
+    part = connected_components(graph, directed=False)[1][pairs.row]
+    order = np.argsort(part, kind="stable")
+    chosen = []
+    for own in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
+        if len(own) == 1:
+            chosen.append(own)
+            continue
+        rows, row = np.unique(pairs.row[own], return_inverse=True)
+        columns, column = np.unique(pairs.column[own], return_inverse=True)
+        k = len(rows)
+        # One is added to all weights, since the solver takes 0 for no edge: to each matching the
+        # same, as all have one edge for every object of a.
+        gain = 1 + pairs.number[own] / draws.n_draws - threshold
+        weights = sparse.csr_array(
+            (
+                np.concatenate([gain, np.ones(k)]),
+                (
+                    np.concatenate([row, np.arange(k)]),
+                    np.concatenate([column, len(columns) + np.arange(k)]),
+                ),
+            ),
+            (k, len(columns) + k),
+        )
+        found_row, found_column = min_weight_full_bipartite_matching(weights, maximize=True)
+        partner = np.empty(k, dtype=np.int64)
+        partner[found_row] = found_column
+        chosen.append(own[partner[row] == column])
+    kept = np.sort(np.concatenate(chosen))
+    return _Pairs(*(values[kept] for values in pairs))
+
+
+def _unmatched(
+    draws: SetDraws, pairs: _Pairs, names: list[np.ndarray], abstain: float
+) -> list[pd.DataFrame]:
+    """Tables of the objects that are in no link, of a and then of b."""
+    if len(draws.sizes) == 1:
+        sides = [("object", 0, 0, np.concatenate([pairs.row, pairs.column]))]
+    else:
+        sides = [("object", 0, 1, pairs.row), ("partner", 1, 0, pairs.column)]
+    tables = []
+    for column, of, among, linked in sides:
+        left = np.setdiff1d(np.arange(draws.sizes[of]), linked)
+        alone = probability_alone(draws, of, [among])[left]
+        table = pd.DataFrame(
+            {
+                "object": None,
+                "partner": None,
+                "probability": alone,
+                "decision": np.where(alone < abstain, "abstain", "unmatched").astype(object),
+            },
+            index=range(len(left)),
+        ).astype({"object": object, "partner": object})
+        table[column] = names[of][left].astype(object)
+        tables.append(table)
+    return tables
