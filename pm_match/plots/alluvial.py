@@ -94,10 +94,9 @@ def plot_alluvial(
         figure, panels = ax.figure, [ax]
     for axis, (kind, found) in zip(panels, sets.items(), strict=True):
         _draw(axis, found, n_clusters, share)
-        if kind is not None:
-            axis.set_label(kind)
-            if len(sets) > 1:
-                axis.set_title(kind, loc="left", fontsize=10)
+        axis.set_label(kind or "clusters")
+        if len(sets) > 1:
+            axis.set_title(kind or "", loc="left", fontsize=10)
     return figure
 
 

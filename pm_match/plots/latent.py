@@ -119,7 +119,10 @@ def plot_latent(
         **kwargs,
     }
     for number, (name, z) in enumerate(objects.items()):
-        own = [colour_of(place[label]) if label >= 0 else "white" for label in labels[name].tolist()]
+        own = [
+            colour_of(place[label]) if label in place else "white"
+            for label in labels[name].tolist()
+        ]
         axis.scatter(
             *((z - centre) @ axes[:2].T).T,
             c=own,

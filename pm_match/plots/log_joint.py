@@ -57,7 +57,7 @@ def plot_log_joint(
     plt = pyplot()
     starts = idata.children[_STARTS].to_dataset() if _STARTS in idata.children else None
     chains = None
-    if starts is None or "log_joint" in idata.get("sample_stats", ()):
+    if starts is None or "sample_stats" in idata.children:
         chains = log_joint_of(idata)
         if starts is not None and chains.size == 1:
             chains = None  # a search's single draw is its best start

@@ -78,7 +78,7 @@ def plot_mapped_images(
         for axis, picture in zip(row, pictures, strict=True):
             # Each image on its own scale: a map through few factors is fainter than its source.
             axis.imshow(picture, cmap="gray_r", vmin=0, vmax=max(float(picture.max()), 1e-12))
-            axis.set(xticks=[], yticks=[])
+            axis.set(xticks=[], yticks=[], label=title.replace("\n", " "))
             axis.spines[:].set_color("0.8")
         row[0].set_ylabel(title, rotation=0, ha="right", va="center", labelpad=8)
     figure.suptitle("Objects carried from one domain to others")
