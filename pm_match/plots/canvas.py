@@ -11,7 +11,7 @@ import numpy as np
 SMALL = 8  # font size of ticks and notes
 _LINE, _DIGIT = 0.035, 0.018  # shares of an axis that a line, or a digit, takes
 MOST_LABELS = 40  # more tick labels than this cannot be read
-_POINTS = 260  # length of a panel's side in points, less some room
+_POINTS = 220  # length of a panel's side in points, less some room
 _BORDER = "#d95f02"
 
 # Values from low to high, dark to light: they keep their order in grey.
