@@ -25,7 +25,7 @@ def main() -> None:
         if code:
             exec(compile(code, PAGE, "exec"), names)
         else:
-            names["figure"].savefig(PAGE.parent / picture, dpi=80)
+            names["figure"].savefig(PAGE.parent / picture, dpi=100)
             plt.close(names["figure"])
             print(picture, flush=True)
 

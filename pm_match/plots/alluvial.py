@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _HALF = 0.11  # of a bar's width, where domains are 1 apart
 _THINNEST = 0.026  # a segment under this share of the axis cannot carry its number
-_ALONE = "////"
+_HATCH = {"alone": "////", "irrelevant": "..."}  # in grey, colours do not tell these apart
 _OTHER, _IRRELEVANT = "other clusters", "irrelevant"
 
 
@@ -59,8 +59,8 @@ def plot_alluvial(
     -------
     Figure
         One panel for each set of clusters (see `pm_match.matching.assignment_sets`). Clusters of
-        one domain only are hatched, irrelevant objects grey. The patches' `get_gid` says what
-        they are: ``"bar <domain> <cluster>"``, ``"ribbon <domain> <domain> <cluster>"``.
+        one domain only are hatched, irrelevant objects grey with dots. The patches' `get_gid`
+        says what they are: ``"bar <domain> <cluster>"``, ``"ribbon <domain> <domain> <cluster>"``.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
                     height,
                     facecolor="white" if only else colour,
                     edgecolor="0.2",
-                    hatch=_ALONE if only else None,
+                    hatch=_HATCH["alone"] if only else _HATCH.get(str(cluster)),
                     linewidth=0.6,
                     zorder=3,
                     gid=f"bar {name} {cluster}",
@@ -185,9 +185,9 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
     handles = [
         Patch(facecolor=face, edgecolor="0.2", hatch=hatch, label=label)
         for face, hatch, label, drawn in (
-            (GREY, None, _IRRELEVANT, counts[-1].any()),
+            (GREY, _HATCH["irrelevant"], _IRRELEVANT, counts[-1].any()),
             ("white", None, f"{len(clusters) - len(shown)} {_OTHER}", counts[-2].any()),
-            ("white", _ALONE, "in one domain only", single),
+            ("white", _HATCH["alone"], "in one domain only", single),
         )
         if drawn
     ]
