@@ -80,7 +80,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, figure in {
         "gallery": plots.plot_gallery(labels, domains, n_clusters=10),
         "match_probability": plots.plot_match_matrix(best, labels=labels),
+        "alluvial": plots.plot_alluvial(labels),
+        "digits": plots.plot_confusion(labels, true),
         "trace": plots.plot_trace(idata),
+        "log_joint": plots.plot_log_joint(idata),
     }.items():
         figure.savefig(out / f"{name}.png", dpi=150)
         print(f"figure                  {out / name}.png")

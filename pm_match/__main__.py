@@ -15,7 +15,7 @@ from pm_match.cli.output import netcdf_engine as _netcdf_engine
 from pm_match.cli.output import write_draws
 from pm_match.cli.tables import Tables
 from pm_match.matching import best_chain, diagnose, log_joint_rhat
-from pm_match.plots import plot_trace
+from pm_match.plots import plot_log_joint, plot_trace
 from pm_match.sampling import sample
 
 _AGREE = 1.05  # R-hat above which chains are said to differ
@@ -68,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     kept = best_chain(idata) if options.best_chain else idata
     summary, figures = work.report(kept, out)
     write_draws(idata, out / "draws.nc")
-    for name, figure in {**figures, "trace": plot_trace(idata)}.items():
+    figures |= {"trace": plot_trace(idata), "log_joint": plot_log_joint(idata)}
+    for name, figure in figures.items():
         figure.savefig(out / f"{name}.png", dpi=150)
 
     print(summary)

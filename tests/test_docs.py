@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pm_match import plots
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 
@@ -33,7 +35,7 @@ def test_the_example_of_another_family(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["networks.md", "guide.md", "search.md"])
+@pytest.mark.parametrize("page", ["networks.md", "guide.md", "search.md", "gallery.md"])
 def test_a_page_runs(page):
     """Its blocks run one after the other, with fewer draws and searches."""
     preamble = "import numpy as np\nimport pandas as pd\nimport pymc as pm\n"
@@ -49,3 +51,15 @@ def test_a_page_runs(page):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_gallery_shows_every_figure():
+    """Each has its lines and its picture, none of more than 150 kB."""
+    page = (DOCS / "gallery.md").read_text()
+    assert {name for name in plots.__all__ if f"pmm.plots.{name}(" not in page} == set()
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", page)
+    assert len(pictures) == page.count("figure = pmm.plots.")
+    assert all((DOCS / picture).stat().st_size < 150_000 for picture in pictures)
+    assert {(DOCS / picture).name for picture in pictures} == {
+        path.name for path in (DOCS / "figures" / "gallery").iterdir()
+    }

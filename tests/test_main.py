@@ -261,6 +261,8 @@ def test_end_to_end(tmp_path):
         "match_probability.png",
         "clusters.png",
         "trace.png",
+        "log_joint.png",
+        "alluvial.png",
     }
     match = pd.read_csv(out / "match_a_b.csv", index_col=0)
     assert match.shape == (24, 24)
@@ -505,6 +507,8 @@ def test_networks_end_to_end(tmp_path, capsys):
         "draws.nc",
         "networks.png",
         "trace.png",
+        "log_joint.png",
+        "alluvial.png",
     }
     with xr.open_datatree(out / "draws.nc") as idata:
         assert idata["posterior"]["cluster_a_page"].shape == (2, 12, 20)

@@ -54,7 +54,9 @@ what comes out, in DIR
                           relevant
   cluster_sizes.csv       objects in each cluster and domain (or type, cluster and network)
   draws.nc                everything drawn, as netCDF: xarray.open_datatree("draws.nc")
-  trace.png               the chains
+  trace.png               the chains, draw by draw
+  log_joint.png           the chains side by side: those far below the best are in other modes
+  alluvial.png            the clusters of each data set, and which have a counterpart
   of tables
   match_A_B.csv           P(same cluster) of each object of A (rows) and of B (columns)
   match_probability.png   the match probabilities, objects ordered by cluster

@@ -182,7 +182,7 @@ class Networks:
             f"clusters: {', '.join(counts)}; objects of each network in them:\n\n"
             f"{sizes.to_string()}"
         )
-        figures = {}
+        figures = {"alluvial": plots.plot_alluvial(labels)}
         if len(self.types) <= 2:
             matrices = {name: self._matrix(network) for name, network in self.networks.items()}
             figures["networks"] = plots.plot_networks(matrices, labels, types=self.types)

@@ -79,6 +79,7 @@ class Tables:
         return f"{found}\n\n{sizes.to_string()}", {
             "match_probability": plots.plot_match_matrix(idata, labels=labels),
             "clusters": plots.plot_clusters(labels, self.frames),
+            "alluvial": plots.plot_alluvial(labels),
         }
 
 

@@ -1,0 +1,219 @@
+"""Clusters flowing from domain to domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from pm_match.plots.canvas import GREY, SMALL, colour_of, ink_on, pyplot
+from pm_match.plots.labels import labels_by_set
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_HALF = 0.11  # of a bar's width, where domains are 1 apart
+_THINNEST = 0.026  # a segment under this share of the axis cannot carry its number
+_HATCH = {"alone": "////", "irrelevant": "..."}  # in grey, colours do not tell these apart
+_OTHER, _IRRELEVANT = "other clusters", "irrelevant"
+
+
+def plot_alluvial(
+    labels: xr.Dataset | Mapping[str, Any],
+    *,
+    var_names: Sequence[str] | None = None,
+    n_clusters: int = 20,
+    share: bool = False,
+    ax: Axes | None = None,
+    figsize: tuple[float, float] | None = None,
+) -> Figure:
+    """Draw how clusters run through the domains: bars of clusters, with ribbons between them.
+
+    Every domain is a bar of its objects, stacked by cluster, the largest at the bottom. A ribbon
+    joins a cluster's objects in one domain with those in the next that has any: its ends are as
+    high as their numbers. It passes behind the bars of domains that the cluster lacks.
+
+    Parameters
+    ----------
+    labels : Dataset or mapping
+        Labels of each domain's objects, as `pm_match.partition_estimate` gives them. Negative
+        labels are irrelevant objects.
+    var_names : sequence of str, optional
+        The variables to draw, in the order of the bars. Default: all.
+    n_clusters : int, default 20
+        So many clusters are drawn, those with the lowest labels, which are the largest; the
+        objects of the rest share a segment without ribbons.
+    share : bool, default False
+        Whether bars show shares of the domain's objects instead of their numbers: for domains of
+        very different sizes.
+    ax : Axes, optional
+        Where to draw, if the clusters are of one set. Default: a new figure.
+    figsize : tuple of float, optional
+        Width and height in inches of a new figure.
+
+    Returns
+    -------
+    Figure
+        One panel for each set of clusters (see `pm_match.matching.assignment_sets`). Clusters of
+        one domain only are hatched, irrelevant objects grey with dots. The patches' `get_gid`
+        says what they are: ``"bar <domain> <cluster>"``, ``"ribbon <domain> <domain> <cluster>"``.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If there are no labels, they are not whole numbers, `n_clusters` is not positive, or `ax`
+        is given and the clusters are of several sets.
+    """
+    plt = pyplot()
+    sets = labels_by_set(labels, var_names)
+    if n_clusters < 1:
+        raise ValueError(f"n_clusters: expected at least 1; found {n_clusters}")
+    if ax is not None and len(sets) > 1:
+        raise ValueError(
+            f"ax: expected clusters of one set for one panel; found the sets {list(sets)}: name "
+            "the variables of one by var_names"
+        )
+    if ax is None:
+        most = max(len(found) for found in sets.values())
+        figure, axes = plt.subplots(
+            len(sets),
+            1,
+            figsize=figsize or (1.5 + 2.1 * most, 0.7 + 4.3 * len(sets)),
+            squeeze=False,
+            layout="constrained",
+        )
+        panels = list(axes[:, 0])
+        figure.suptitle("Clusters across domains")
+    else:
+        figure, panels = ax.figure, [ax]
+    for axis, (kind, found) in zip(panels, sets.items(), strict=True):
+        _draw(axis, found, n_clusters, share)
+        axis.set_label(kind or "clusters")
+        if len(sets) > 1:
+            axis.set_title(kind or "", loc="left", fontsize=10)
+    return figure
+
+
+def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bool) -> None:
+    """Draw one set of clusters."""
+    from matplotlib.patches import Patch, Rectangle
+
+    clusters = np.unique(np.concatenate(list(found.values())))
+    clusters = clusters[clusters >= 0]
+    shown = clusters[:n_clusters].tolist()
+    # One row a segment from below: clusters, the others, irrelevant objects.
+    counts = np.array(
+        [
+            [np.sum(own == cluster) for cluster in shown]
+            + [np.isin(own, clusters[n_clusters:]).sum(), np.sum(own < 0)]
+            for own in found.values()
+        ],
+        dtype=float,
+    ).T
+    alone = (counts > 0).sum(axis=1) == 1
+    if share:
+        counts /= counts.sum(axis=0)
+    tops = np.cumsum(counts, axis=0)
+    bottoms = tops - counts
+    highest = tops[-1].max()
+    names = list(found)
+
+    for row, cluster in enumerate(shown):
+        for left, right in pairwise(np.flatnonzero(counts[row])):
+            patch = _ribbon(
+                (left + _HALF, bottoms[row, left], tops[row, left]),
+                (right - _HALF, bottoms[row, right], tops[row, right]),
+            )
+            patch.set(
+                facecolor=colour_of(row),
+                edgecolor="0.35",
+                alpha=0.45,
+                linewidth=0.5,
+                linestyle="-" if right == left + 1 else "--",
+                gid=f"ribbon {names[left]} {names[right]} {cluster}",
+            )
+            axis.add_patch(patch)
+    single = False
+    for row, cluster in enumerate([*shown, _OTHER, _IRRELEVANT]):
+        for place, name in enumerate(names):
+            height = counts[row, place]
+            if not height:
+                continue
+            colour = colour_of(row)
+            if cluster in (_OTHER, _IRRELEVANT):
+                colour = "white" if cluster == _OTHER else GREY
+            only = bool(alone[row]) and len(names) > 1 and row < len(shown)
+            single |= only
+            axis.add_patch(
+                Rectangle(
+                    (place - _HALF, bottoms[row, place]),
+                    2 * _HALF,
+                    height,
+                    facecolor="white" if only else colour,
+                    edgecolor="0.2",
+                    hatch=_HATCH["alone"] if only else _HATCH.get(str(cluster)),
+                    linewidth=0.6,
+                    zorder=3,
+                    gid=f"bar {name} {cluster}",
+                )
+            )
+            if row < len(shown) and height >= _THINNEST * highest:
+                axis.text(
+                    place,
+                    (bottoms[row, place] + tops[row, place]) / 2,
+                    f"{cluster}",
+                    ha="center",
+                    va="center",
+                    fontsize=SMALL,
+                    zorder=4,
+                    color="black" if only else ink_on(colour),
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if only else None,
+                )
+    axis.set_xlim(-0.3, len(names) - 0.7)
+    axis.set_ylim(0, 1.02 * highest)
+    sizes = [f"{name}\n{len(own):,} objects" for name, own in found.items()]
+    axis.set_xticks(range(len(names)), sizes)
+    axis.set_ylabel("share of the domain's objects" if share else "number of objects")
+    axis.tick_params(axis="x", length=0)
+    axis.spines[["top", "right", "bottom"]].set_visible(False)
+    handles = [
+        Patch(facecolor=face, edgecolor="0.2", hatch=hatch, label=label)
+        for face, hatch, label, drawn in (
+            (GREY, _HATCH["irrelevant"], _IRRELEVANT, counts[-1].any()),
+            ("white", None, f"{len(clusters) - len(shown)} {_OTHER}", counts[-2].any()),
+            ("white", _HATCH["alone"], "in one domain only", single),
+        )
+        if drawn
+    ]
+    if handles:
+        axis.legend(
+            handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=SMALL
+        )
+
+
+def _ribbon(left: tuple[float, float, float], right: tuple[float, float, float]) -> Any:
+    """Make a band between two upright edges, each given by its x, bottom and top."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    (x0, low0, high0), (x1, low1, high1) = left, right
+    middle = (x0 + x1) / 2
+    corners = [
+        (x0, low0),
+        (middle, low0),
+        (middle, low1),
+        (x1, low1),
+        (x1, high1),
+        (middle, high1),
+        (middle, high0),
+        (x0, high0),
+        (x0, low0),
+    ]
+    curve = [Path.CURVE4] * 3
+    return PathPatch(Path(corners, [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY]))

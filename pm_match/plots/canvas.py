@@ -1,0 +1,120 @@
+"""What all figures share: matplotlib, sizes, marks of clusters on axes, colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+SMALL = 8  # font size of ticks and notes
+_LINE, _DIGIT = 0.035, 0.018  # shares of an axis that a line, or a digit, takes
+MOST_LABELS = 40  # more tick labels than this cannot be read
+_POINTS = 220  # length of a panel's side in points, less some room
+_BORDER = "#d95f02"
+
+# Values from low to high, dark to light: they keep their order in grey.
+VALUES = "viridis"
+ABSENT = {"facecolor": "white", "edgecolor": "0.75", "hatch": "////", "linewidth": 0}
+GREY = "0.82"  # of irrelevant objects
+
+# Neighbours, which touch in bars, differ in lightness; the cluster's number goes with them.
+_COLOURS = (
+    "#23357a",
+    "#f2c14e",
+    "#1b7f79",
+    "#f4a6b7",
+    "#8c1c13",
+    "#a9d3f0",
+    "#7a5cc0",
+    "#b3d95f",
+    "#5b3a1d",
+    "#e8d9c0",
+)
+MARKERS = "os^Dv*PX<>"
+
+
+def pyplot() -> ModuleType:
+    """Import matplotlib only when something is drawn."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            'figures need matplotlib, which is not installed: pip install "pm_match[examples]"'
+        ) from error
+    return plt
+
+
+def colour_of(cluster: int) -> str:
+    """Colour of a cluster by its place; of irrelevant objects, which have none, grey."""
+    return GREY if cluster < 0 else _COLOURS[cluster % len(_COLOURS)]
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever can be read on a colour."""
+    from matplotlib.colors import to_rgb
+
+    return "black" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.55 else "white"
+
+
+def run_starts(ordered: np.ndarray) -> np.ndarray:
+    """Find where the runs of equal labels start."""
+    return np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+
+
+def mark_clusters(
+    axis: Any, ordered: np.ndarray, line: Callable[..., Any], names: Sequence[str] | None = None
+) -> None:
+    """Draw borders between the clusters of ordered labels and put their numbers on the axis.
+
+    Few objects carry their names instead, and the numbers are on the opposite side.
+    """
+    starts = run_starts(ordered)
+    for start in starts[1:]:
+        line(start - 0.5, color=_BORDER, lw=float(np.clip(8 / len(starts), 0.25, 0.8)))
+    if names is not None:
+        mark_objects(axis, np.arange(len(names)), names)
+        axis = opposite(axis)
+    numbers = [k if k >= 0 else "irr." for k in ordered[starts].tolist()]
+    mark_readable(axis, numbers, np.r_[starts, len(ordered)] - 0.5)
+
+
+def opposite(axis: Any) -> Any:
+    """Make an axis on the other side of the panel."""
+    if axis.axis_name == "y":
+        other = axis.axes.secondary_yaxis("right")
+    else:
+        other = axis.axes.secondary_xaxis("top")
+    other.spines[:].set_visible(False)
+    return getattr(other, f"{axis.axis_name}axis")
+
+
+def mark_readable(axis: Any, names: Sequence[Any], edges: Any) -> None:
+    """Put the names of stretches into their middles, those of the widest first.
+
+    Names that could not be read beside those of wider stretches are left out. The last of the
+    edges, one more than names, are the end of the axis.
+    """
+    edges = np.asarray(edges, dtype=float)
+    middles, texts = (edges[:-1] + edges[1:]) / 2, [str(name) for name in names]
+    upright = axis.axis_name == "y"
+    kept: list[int] = []
+    for one in np.argsort(-np.diff(edges), kind="stable").tolist():
+        room = [
+            _LINE if upright else _DIGIT * (1 + (len(texts[one]) + len(texts[other])) / 2)
+            for other in kept
+        ]
+        if (np.abs(middles[one] - middles[kept]) >= np.array(room) * edges[-1]).all():
+            kept.append(one)
+    kept.sort()
+    axis.set_ticks(middles[kept], [texts[one] for one in kept], fontsize=SMALL)
+    axis.set_tick_params(length=0)
+
+
+def mark_objects(axis: Any, places: Any, names: Sequence[str]) -> None:
+    """Put objects' names on an axis, as large as there is room for."""
+    size = float(np.clip(_POINTS / max(len(names), 1), 4.5, SMALL))
+    turned = {"rotation": 90} if axis.axis_name == "x" else {}
+    axis.set_ticks(places, names, fontsize=size, **turned)
+    axis.set_tick_params(length=0)

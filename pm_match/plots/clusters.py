@@ -1,0 +1,110 @@
+"""Mean profiles of the matched clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from pm_match.domains import as_domains
+from pm_match.plots.canvas import ABSENT, MOST_LABELS, SMALL, VALUES, pyplot
+from pm_match.plots.labels import labels_by_domain, largest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_clusters(
+    labels: xr.Dataset | Mapping[str, Any],
+    domains: Mapping[str, Any],
+    *,
+    n_clusters: int | None = None,
+    figsize: tuple[float, float] | None = None,
+) -> Figure:
+    """Draw what sets the matched clusters apart: their mean profiles in each domain.
+
+    Each feature is standardised over its domain; missing values are left out of the means.
+
+    Parameters
+    ----------
+    labels : Dataset or mapping
+        Labels of each domain's objects, named as the domain or with ``cluster_`` before.
+    domains : mapping of str to table
+        The tables of which the labels are, as `pm_match.models` takes them.
+    n_clusters : int, optional
+        At most so many clusters, the largest. Default: all.
+    figsize : tuple of float, optional
+        Width and height in inches.
+
+    Returns
+    -------
+    Figure
+        One panel a domain, clusters by features.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If a domain has no labels, or not one an object, or all objects are irrelevant.
+    """
+    plt = pyplot()
+    tables = as_domains(domains)
+    found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})
+    shown, omitted = largest(found, n_clusters)
+    widths = [float(np.clip(0.28 * table.n_features, 2.2, 7)) for table in tables.values()]
+    widths = [width * min(1, 12 / sum(widths)) for width in widths]
+    tall = any(table.n_features <= MOST_LABELS for table in tables.values())
+    figure, axes = plt.subplots(
+        1,
+        len(tables),
+        figsize=figsize
+        or (1.8 + sum(widths) + 0.8 * len(tables), 1.6 + 0.6 * tall + 0.32 * len(shown)),
+        width_ratios=widths,
+        squeeze=False,
+        layout="constrained",
+    )
+    means = {name: _profiles(table.values, found[name], shown) for name, table in tables.items()}
+    top = max(float(np.nanmax(np.abs(mean))) for mean in means.values())
+    for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
+        image = axis.imshow(
+            np.ma.masked_invalid(means[name]),
+            cmap=VALUES,
+            vmin=-top,
+            vmax=top,
+            aspect="auto",
+            interpolation="nearest",
+        )
+        axis.patch.set(**ABSENT)  # a cluster without objects here
+        sizes = [int(np.sum(found[name] == cluster)) for cluster in shown]
+        axis.set_yticks(
+            range(len(shown)),
+            [f"{c}  (n = {n})" for c, n in zip(shown, sizes, strict=True)],
+            fontsize=SMALL,
+        )
+        if table.n_features <= MOST_LABELS:
+            axis.set_xticks(range(table.n_features), table.features, rotation=90, fontsize=SMALL)
+        axis.set(title=name, xlabel="feature", label=name)
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+    axes[0, 0].set_ylabel("cluster")
+    figure.colorbar(
+        image,
+        ax=axes,
+        label="mean (standard deviations)",
+        shrink=0.9,
+        pad=0.02,
+    )
+    figure.suptitle("Mean profiles of the matched clusters" + omitted)
+    return figure
+
+
+def _profiles(
+    values: np.ndarray | np.ma.MaskedArray, found: np.ndarray, clusters: Sequence[Any]
+) -> np.ndarray:
+    """Means of the standardised features in each cluster, NaN where nothing is observed."""
+    table = np.ma.asarray(values)
+    standardised = (table - table.mean(axis=0)) / table.std(axis=0)
+    return np.array([np.ma.filled(standardised[found == c].mean(axis=0), np.nan) for c in clusters])

@@ -1,0 +1,92 @@
+"""Labels of objects, as users give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pm_match.matching.draws import PREFIX, by_set
+from pm_match.plots.canvas import MOST_LABELS
+
+
+def labels_by_domain(
+    labels: xr.Dataset | Mapping[str, Any], domains: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Find the labels of tables' objects, named as the domain or with ``cluster_`` before."""
+    result = {}
+    for name, table in domains.items():
+        key = next((k for k in (f"{PREFIX}{name}", name) if k in labels), None)
+        if key is None:
+            raise ValueError(f"domain {name!r}: no labels; there are {sorted(map(str, labels))}")
+        result[name] = np.asarray(labels[key])
+        if result[name].shape != (table.shape[0],):
+            raise ValueError(
+                f"domain {name!r}: expected a label for each of its {table.shape[0]} objects; "
+                f"found shape {result[name].shape}"
+            )
+    return result
+
+
+def labels_by_set(
+    labels: xr.Dataset | Mapping[str, Any], var_names: Sequence[str] | None = None
+) -> dict[str | None, dict[str, np.ndarray]]:
+    """Read labels, whole numbers, by set of clusters and by domain (without ``cluster_``)."""
+    names = list(labels) if var_names is None else list(var_names)
+    unknown = [name for name in names if name not in labels]
+    if unknown or not names:
+        raise ValueError(
+            f"labels: expected variables {unknown or 'of at least one domain'}; "
+            f"there are {sorted(map(str, labels))}"
+        )
+    if isinstance(labels, xr.Dataset):
+        sets = by_set({name: labels[name] for name in names})
+    else:
+        sets = {None: names}
+    found: dict[str | None, dict[str, np.ndarray]] = {}
+    for kind, members in sets.items():
+        found[kind] = {}
+        for name in members:
+            vector = np.asarray(labels[name])
+            if vector.ndim != 1 or vector.dtype.kind not in "iu" or not vector.size:
+                raise ValueError(
+                    f"labels of {name!r}: expected a vector of whole numbers, one an object; "
+                    f"found shape {vector.shape} of dtype {vector.dtype}"
+                )
+            found[kind][str(name).removeprefix(PREFIX)] = np.maximum(vector.astype(np.int64), -1)
+    return found
+
+
+def names_of(variable: Any) -> list[str] | None:
+    """Names of objects, if the labels carry them and they are few enough to be read."""
+    if not isinstance(variable, xr.DataArray) or variable.size > MOST_LABELS:
+        return None
+    index = variable.indexes.get(variable.dims[-1])
+    return None if index is None else [str(name) for name in index]
+
+
+def by_cluster(found: np.ndarray, certainty: np.ndarray) -> np.ndarray:
+    """Order objects by cluster, and within a cluster with the most certain matches first.
+
+    Irrelevant objects, whose label is negative, come last.
+    """
+    return np.lexsort((-certainty, found, found < 0))
+
+
+def largest(found: Mapping[str, np.ndarray], n_clusters: int | None) -> tuple[list[Any], str]:
+    """List the clusters to show in the order of their labels, and say what is left out.
+
+    Irrelevant objects, whose label is negative, are no cluster.
+    """
+    pooled = np.concatenate(list(found.values()))
+    if pooled.dtype.kind in "if":
+        pooled = pooled[pooled >= 0]
+    if not len(pooled):
+        raise ValueError("labels: expected clusters to draw; found irrelevant objects only")
+    clusters, sizes = np.unique(pooled, return_counts=True)
+    if n_clusters is None or len(clusters) <= n_clusters:
+        return clusters.tolist(), ""
+    kept = np.sort(np.argsort(-sizes, kind="stable")[:n_clusters])
+    return clusters[kept].tolist(), f" (the {n_clusters} largest of {len(clusters)})"

@@ -1,0 +1,228 @@
+"""The latent space, with the objects of all domains in it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pm_match.domains import Domain, as_domains
+from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS, log_joint_of, read_draws
+from pm_match.plots.canvas import MARKERS, SMALL, colour_of, pyplot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PROJECTION, _INTERCEPT = "projection_", "intercept_"
+
+
+def plot_latent(
+    idata: xr.DataTree | xr.Dataset,
+    domains: Mapping[str, Any] | None = None,
+    *,
+    sel: Mapping[Hashable, Any] | None = None,
+    latent: str = "latent",
+    ax: Axes | None = None,
+    figsize: tuple[float, float] | None = None,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+    **kwargs: Any,
+) -> Figure:
+    r"""Draw one draw's latent vectors, and the objects of every domain carried back to them.
+
+    Of an object with features x in domain d it draws
+
+    .. math:: \hat z = W_d^{+} (x - a_d),
+
+    (Iwata, Hirao & Ueda 2016, below figure 4; with an intercept a if the model has one), in the
+    plane of the first two principal axes of the occupied clusters' latent vectors. With missing
+    values, W has the rows of the observed features only. The latent space may turn from draw to
+    draw, and clusters change their numbers, so that draws cannot be averaged here.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` or `pm_match.find_matching` returns, or its posterior.
+    domains : mapping of str to table, optional
+        The tables as the model saw them: for `pm_match.models.table_clusters`, standardised.
+        Default: the group `observed_data`.
+    sel : mapping, optional
+        Which draw, by coordinates of `sample_dims`, such as ``{"chain": 0, "draw": 99}``. Default:
+        that with the highest log joint; of a Dataset, the last.
+    latent : str, default "latent"
+        The variable of latent vectors, clusters by factors.
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
+    figsize : tuple of float, optional
+        Width and height in inches of a new figure.
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
+    **kwargs
+        To `Axes.scatter`, for the objects.
+
+    Returns
+    -------
+    Figure
+        Objects coloured by cluster, with a marker for each domain; irrelevant ones are white.
+        Numbered circles are the latent vectors of clusters, 0 being the largest of the draw.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    KeyError
+        If a variable or group is missing.
+    ValueError
+        If a table does not fit its projection, `sel` leaves several draws, or there are fewer
+        than two factors.
+    """
+    plt = pyplot()
+    posterior = read_draws(idata, group)
+    point = posterior.sel(dict(sel) if sel is not None else _best(idata, posterior, sample_dims))
+    if left := [dim for dim in sample_dims if dim in point.dims]:
+        raise ValueError(f"sel: expected one draw; found several along {left}")
+    if latent not in point:
+        raise KeyError(f"no variable {latent!r}; there are {sorted(map(str, point.data_vars))}")
+    tables = as_domains(_observed(idata, point) if domains is None else domains)
+    vectors = point[latent].to_numpy()
+    if vectors.ndim != 2 or vectors.shape[1] < 2:
+        raise ValueError(
+            f"variable {latent!r}: expected vectors of two factors or more to draw a plane; "
+            f"found dims {dict(point[latent].sizes)} in each draw"
+        )
+    objects = {name: _carried_back(point, table) for name, table in tables.items()}
+    labels = {name: _labels(point, name) for name in tables}
+    clusters, place = _by_size(labels)
+
+    centre = vectors[clusters].mean(axis=0)
+    _, scale, axes = np.linalg.svd(vectors[clusters] - centre)
+    explained = np.zeros(2)
+    explained[: len(scale)] = (scale**2 / max(np.sum(scale**2), 1e-300))[:2]
+
+    if ax is None:
+        figure, axis = plt.subplots(figsize=figsize or (6.6, 5.2), layout="constrained")
+        axis.set_title("Latent space: objects carried back, by cluster and domain")
+    else:
+        figure, axis = ax.figure, ax
+    n_objects = sum(map(len, objects.values()))
+    style: dict[str, Any] = {
+        "s": float(np.clip(8000 / max(n_objects, 1), 10, 45)),
+        "linewidths": 0.4,
+        "edgecolors": "0.2",
+        "alpha": 0.8,
+        **kwargs,
+    }
+    for number, (name, z) in enumerate(objects.items()):
+        own = [
+            colour_of(place[label]) if label in place else "white"
+            for label in labels[name].tolist()
+        ]
+        axis.scatter(
+            *((z - centre) @ axes[:2].T).T,
+            c=own,
+            marker=MARKERS[number % len(MARKERS)],
+            label=name,
+            **style,
+        )
+    at = (vectors[clusters] - centre) @ axes[:2].T
+    # The largest on top, each with its own number.
+    for number, (x, y) in reversed(list(enumerate(at))):
+        on_top = {"zorder": 5 - number / len(at)}
+        circle = {"s": 190, "c": "white", "edgecolors": colour_of(number), "linewidths": 2.5}
+        axis.scatter(x, y, label=f"_cluster {number}", **circle, **on_top)
+        axis.text(x, y, f"{number}", ha="center", va="center", fontsize=SMALL, **on_top)
+    for side, rank, share in zip("xy", ("first", "second"), explained, strict=True):
+        axis.set(
+            **{f"{side}label": f"{rank} principal axis ({share:.0%} of the clusters' variance)"}
+        )
+    handles, names = axis.get_legend_handles_labels()
+    legend = axis.legend(
+        handles, names, title="domain", loc="upper left", bbox_to_anchor=(1, 1), frameon=False
+    )
+    for handle in legend.legend_handles:
+        handle.set(facecolor="white", edgecolor="black", alpha=1, sizes=[35])
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_label("latent")
+    return figure
+
+
+def _best(idata: Any, posterior: xr.Dataset, sample_dims: Sequence[Hashable]) -> dict[Any, Any]:
+    """Place of the draw with the highest log joint; of a Dataset, the last."""
+    if isinstance(idata, xr.DataTree) and "sample_stats" in idata.children:
+        log_joint = log_joint_of(idata)
+        if set(log_joint.dims) == set(sample_dims):
+            place = log_joint.argmax(list(log_joint.dims))
+            return {dim: log_joint[dim].to_numpy()[int(place[dim])] for dim in place}
+    return {dim: posterior[dim].to_numpy()[-1] for dim in sample_dims}
+
+
+def _observed(idata: Any, point: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Tables that the model was conditioned on: those with a projection."""
+    names = [
+        str(name).removeprefix(_PROJECTION)
+        for name in point.data_vars
+        if str(name).startswith(_PROJECTION)
+    ]
+    there = isinstance(idata, xr.DataTree) and "observed_data" in idata.children
+    data = idata["observed_data"].to_dataset() if there else xr.Dataset()
+    lacking = [name for name in names if name not in data]
+    if lacking or not names:
+        raise KeyError(
+            f"no observed data of {lacking or 'any domain with a projection'}: give the tables, "
+            "as the model saw them, as domains"
+        )
+    return {name: data[name] for name in names}
+
+
+def _carried_back(point: xr.Dataset, table: Domain) -> np.ndarray:
+    """Compute W⁺ (x - a) of every object, shape (n_objects, n_factors)."""
+    for prefix in (_PROJECTION, PREFIX):
+        if f"{prefix}{table.name}" not in point:
+            raise KeyError(
+                f"domain {table.name!r}: no variable '{prefix}{table.name}'; "
+                f"there are {sorted(map(str, point.data_vars))}"
+            )
+    projection = point[f"{_PROJECTION}{table.name}"]
+    features = f"{table.name}_feature"
+    if projection.dims[-1] == features:
+        projection = projection.transpose(features, ...)
+    w = projection.to_numpy()
+    expected = (point[f"{PREFIX}{table.name}"].size, len(w))
+    if table.values.shape != expected:
+        raise ValueError(
+            f"domain {table.name!r}: expected {expected[0]} objects of {expected[1]} features; "
+            f"found shape {table.values.shape}"
+        )
+    x = np.ma.filled(table.values, np.nan)
+    labels = projection.indexes.get(features)
+    if labels is not None:
+        order = pd.Index(table.features).get_indexer(labels)
+        x = x[:, order] if (order >= 0).all() else x
+    if f"{_INTERCEPT}{table.name}" in point:
+        x = x - point[f"{_INTERCEPT}{table.name}"].to_numpy()
+    seen = ~np.isnan(x)
+    z = np.where(seen, x, 0) @ np.linalg.pinv(w).T
+    for row in np.flatnonzero(~seen.all(axis=1)):
+        z[row] = np.linalg.lstsq(w[seen[row]], x[row, seen[row]])[0]
+    return z
+
+
+def _labels(point: xr.Dataset, name: str) -> np.ndarray:
+    """Clusters of a draw, -1 for irrelevant objects."""
+    labels = point[f"{PREFIX}{name}"].to_numpy().astype(np.int64)
+    flags = point.get(f"{RELEVANCE}{name}")
+    return labels if flags is None else np.where(flags.to_numpy() != 0, labels, -1)
+
+
+def _by_size(labels: Mapping[str, np.ndarray]) -> tuple[np.ndarray, dict[int, int]]:
+    """Occupied clusters by decreasing size, and the place of each."""
+    pooled = np.concatenate(list(labels.values()))
+    clusters, sizes = np.unique(pooled[pooled >= 0], return_counts=True)
+    clusters = clusters[np.argsort(-sizes, kind="stable")]
+    return clusters, {int(c): number for number, c in enumerate(clusters)}

@@ -1,0 +1,115 @@
+"""Match probabilities, ordered by cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from pm_match.matching import assignment_sets, match_probability, partition_estimate
+from pm_match.matching.draws import PREFIX
+from pm_match.plots.canvas import mark_clusters, pyplot
+from pm_match.plots.labels import by_cluster, names_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_match_matrix(
+    idata: xr.DataTree | xr.Dataset,
+    a: str | None = None,
+    b: str | None = None,
+    *,
+    labels: xr.Dataset | None = None,
+    figsize: tuple[float, float] | None = None,
+    group: str = "posterior",
+    sample_dims: Sequence[Hashable] = ("chain", "draw"),
+) -> Figure:
+    """Draw the match probabilities of two domains, or of all pairs, ordered by cluster.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        What `pm_match.sample` returns, or its posterior.
+    a, b : str, optional
+        Names of two assignment variables, such as ``"cluster_upright"``. Default: every pair
+        whose clusters are of one set.
+    labels : Dataset, optional
+        The partition that orders the objects. Default: `pm_match.partition_estimate`.
+    figsize : tuple of float, optional
+        Width and height in inches.
+    group : str
+        The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
+
+    Returns
+    -------
+    Figure
+        One panel a pair: objects of the one domain by objects of the other, with borders between
+        the clusters and the clusters' numbers on the axes; up to 40 objects are named.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If only one of `a` and `b` is given.
+    """
+    plt = pyplot()
+    if (a is None) != (b is None):
+        raise ValueError("a, b: give both assignment variables, or neither for every pair")
+    options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
+    if a is None or b is None:
+        pairs = []
+        for names in assignment_sets(idata, group=group).values():
+            pairs += list(combinations(names, 2)) or [(name, name) for name in names]
+    else:
+        pairs = [(a, b)]
+    if labels is None:
+        labels = partition_estimate(idata, **options)
+
+    n_columns = min(len(pairs), 3)
+    n_rows = -(-len(pairs) // n_columns)
+    figure, axes = plt.subplots(
+        n_rows,
+        n_columns,
+        figsize=figsize or (0.9 + 3.9 * n_columns, 0.5 + 3.9 * n_rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis in axes.flat[len(pairs) :]:
+        axis.remove()
+    for axis, (first, second) in zip(axes.flat, pairs, strict=False):
+        probability = match_probability(idata, first, second, **options).to_numpy()
+        rows, columns = labels[first].to_numpy(), labels[second].to_numpy()
+        same = (rows[:, None] == columns) & (columns >= 0)
+        row_order = by_cluster(rows, (probability * same).sum(axis=1) / same.sum(axis=1).clip(1))
+        column_order = by_cluster(
+            columns, (probability * same).sum(axis=0) / same.sum(axis=0).clip(1)
+        )
+        image = axis.imshow(
+            probability[row_order][:, column_order],
+            cmap="Blues",
+            vmin=0,
+            vmax=1,
+            aspect="auto",
+            interpolation="nearest",
+        )
+        for side, variable, order, line in (
+            (axis.yaxis, labels[first], row_order, axis.axhline),
+            (axis.xaxis, labels[second], column_order, axis.axvline),
+        ):
+            mark_clusters(side, variable.to_numpy()[order], line, names_of(variable[order]))
+        axis.set_label(f"{first} {second}")
+        axis.set_ylabel(f"{first.removeprefix(PREFIX)}: {len(rows)} objects, by cluster")
+        axis.set_xlabel(f"{second.removeprefix(PREFIX)}: {len(columns)} objects, by cluster")
+    figure.colorbar(image, ax=axes, label="P(same cluster)", shrink=0.8, pad=0.02)
+    figure.suptitle(
+        "Objects of one domain in the same cluster"
+        if all(first == second for first, second in pairs)
+        else "Match probability of objects in different domains"
+    )
+    return figure

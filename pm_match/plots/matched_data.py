@@ -1,0 +1,160 @@
+"""Tables side by side, matched objects in the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from pm_match.domains import as_domains
+from pm_match.plots.canvas import (
+    ABSENT,
+    MOST_LABELS,
+    VALUES,
+    mark_objects,
+    mark_readable,
+    opposite,
+    pyplot,
+)
+from pm_match.plots.labels import labels_by_domain, largest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_BORDER = "black"
+
+
+def plot_matched_data(
+    labels: xr.Dataset | Mapping[str, Any],
+    domains: Mapping[str, Any],
+    *,
+    n_clusters: int | None = None,
+    figsize: tuple[float, float] | None = None,
+    **kwargs: Any,
+) -> Figure:
+    r"""Draw the tables with their rows aligned: matched objects lie beside each other.
+
+    What a many-to-many matching makes of tables (Iwata, Hirao & Ueda, figure 1 of the journal's
+    paper). A cluster is a band at the same height in every panel. Its height is its share of the
+    objects, averaged over the D domains,
+
+    .. math:: h_j = \frac{1}{D} \sum_d \frac{n_{dj}}{\sum_l n_{dl}},
+
+    with :math:`n_{dj}` objects of domain d in cluster j, which fill the band however many they
+    are. A domain without objects in a cluster is hatched there. Irrelevant objects come last, in
+    a band of their own.
+
+    Parameters
+    ----------
+    labels : Dataset or mapping
+        Labels of each domain's objects, named as the domain or with ``cluster_`` before.
+    domains : mapping of str to table
+        The tables of which the labels are, as `pm_match.models` takes them. Each feature is
+        standardised over its domain; missing values are blank.
+    n_clusters : int, optional
+        At most so many clusters, the largest. Default: all.
+    figsize : tuple of float, optional
+        Width and height in inches.
+    **kwargs
+        To `Axes.imshow`, such as ``cmap`` or ``vmax``.
+
+    Returns
+    -------
+    Figure
+        One panel a domain, objects by features, with one image a cluster. Up to 40 objects and
+        40 features are named.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If a domain has no labels, or not one an object, or all objects are irrelevant.
+    """
+    plt = pyplot()
+    tables = as_domains(domains)
+    found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})
+    shown, omitted = largest(found, n_clusters)
+    negative = [own.dtype.kind in "if" and bool((own < 0).any()) for own in found.values()]
+    shown += [None] * any(negative)  # the irrelevant ones
+    members = {name: [_members(own, cluster) for cluster in shown] for name, own in found.items()}
+    counts = np.array([[len(objects) for objects in own] for own in members.values()])
+    totals = counts.sum(axis=1, keepdims=True)
+    edges = np.concatenate([[0], np.cumsum((counts / totals.clip(1)).mean(axis=0))])
+
+    widths = [float(np.clip(0.2 * table.n_features, 2.0, 5.0)) for table in tables.values()]
+    widths = [width * min(1, 11 / sum(widths)) for width in widths]
+    figure, axes = plt.subplots(
+        1,
+        len(tables),
+        figsize=figsize or (1.2 + sum(widths) + 0.9 * len(tables), 5.4),
+        width_ratios=widths,
+        squeeze=False,
+        layout="constrained",
+    )
+    style: dict[str, Any] = {
+        "cmap": VALUES,
+        "vmin": -2.5,
+        "vmax": 2.5,
+        "interpolation": "nearest",
+    } | kwargs
+    for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
+        values = np.ma.asarray(table.values)
+        standardised = (values - values.mean(axis=0)) / values.std(axis=0)
+        places = np.full(len(values), np.nan)
+        for top, bottom, objects in zip(edges[:-1], edges[1:], members[name], strict=True):
+            axis.axhline(bottom, color=_BORDER, lw=0.8)
+            if not len(objects):
+                axis.axhspan(top, bottom, **ABSENT)
+                continue
+            image = axis.imshow(
+                standardised[objects],
+                extent=(-0.5, table.n_features - 0.5, bottom, top),
+                aspect="auto",
+                **style,
+            )
+            places[objects] = top + (bottom - top) * (np.arange(len(objects)) + 0.5) / len(objects)
+        axis.set(xlim=(-0.5, table.n_features - 0.5), ylim=(edges[-1], 0), label=name)
+        axis.set_title(f"{name}: {len(values):,} objects", fontsize=10)
+        if table.n_features <= MOST_LABELS:
+            mark_objects(axis.xaxis, range(table.n_features), [str(f) for f in table.features])
+            axis.set_xlabel("feature")
+        else:
+            axis.set_xticks([])
+            axis.set_xlabel(f"{table.n_features:,} features")
+        _mark_bands(opposite(axis.yaxis), edges, shown, counts[list(tables).index(name)])
+        axis.set_yticks([])
+        kept = np.isfinite(places)
+        room = np.diff(np.sort(places[kept]), prepend=-1).min() if kept.any() else 0
+        if kept.sum() <= MOST_LABELS and room > 0.8 / MOST_LABELS:
+            mark_objects(axis.yaxis, places[kept], [str(o) for o in table.objects[kept]])
+    axes[0, 0].set_ylabel("objects, by cluster")
+    figure.colorbar(
+        image,
+        ax=axes,
+        label="standard deviations from the feature's mean",
+        extend="both",
+        shrink=0.8,
+        pad=0.02,
+        aspect=30,
+    )
+    figure.suptitle("Tables with matched rows aligned" + omitted)
+    return figure
+
+
+def _members(found: np.ndarray, cluster: Any) -> np.ndarray:
+    """Objects of a cluster; with None, the irrelevant ones."""
+    if cluster is None:
+        return np.flatnonzero(found < 0) if found.dtype.kind in "if" else np.empty(0, dtype=int)
+    return np.flatnonzero(found == cluster)
+
+
+def _mark_bands(axis: Any, edges: np.ndarray, shown: list[Any], counts: np.ndarray) -> None:
+    """Say beside the bands which cluster it is, and its number of objects."""
+    names = [
+        f"{'irr.' if cluster is None else cluster} (n = {count:,})"
+        for cluster, count in zip(shown, counts, strict=True)
+    ]
+    mark_readable(axis, names, edges)

@@ -1,0 +1,98 @@
+"""Sampler statistics, draw by draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from pm_match.plots.canvas import pyplot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Beyond this, colours repeat and a legend says nothing.
+_MOST_NAMED_CHAINS = 10
+
+
+def plot_trace(
+    idata: xr.DataTree,
+    *,
+    var_names: Sequence[str] = ("log_joint", "n_occupied"),
+    figsize: tuple[float, float] | None = None,
+    group: str = "sample_stats",
+    **kwargs: Any,
+) -> Figure:
+    """Draw sampler statistics that do not depend on the labels, one line a chain.
+
+    Chains that stay at different levels of the log joint have found different matchings.
+
+    Parameters
+    ----------
+    idata : DataTree
+        What `pm_match.sample` returns.
+    var_names : sequence of str
+        Statistics to draw.
+    figsize : tuple of float, optional
+        Width and height in inches.
+    group : str
+        The group of the DataTree that holds them.
+    **kwargs
+        To `Axes.plot`, for the lines.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    KeyError
+        If there is no such group or statistic.
+    """
+    plt = pyplot()
+    if group not in idata.children:
+        raise KeyError(f"no group {group!r}; there are {sorted(idata.children)}")
+    stats = idata.children[group].to_dataset()
+    for name in var_names:
+        if name not in stats:
+            raise KeyError(f"no statistic {name!r}; there are {sorted(map(str, stats.data_vars))}")
+    titles = {"log_joint": "collapsed log joint", "n_occupied": "occupied clusters"}
+    figure, axes = plt.subplots(
+        len(var_names),
+        1,
+        figsize=figsize or (8, 0.6 + 2.1 * len(var_names)),
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, name in zip(axes[:, 0], var_names, strict=True):
+        values = stats[name]
+        # Dark to light, so that chains are told apart in grey.
+        colours = plt.colormaps["viridis"](np.linspace(0, 0.85, values.sizes["chain"]))
+        for chain, colour in zip(values["chain"].to_numpy(), colours, strict=True):
+            style = {
+                "lw": 0.8,
+                "color": colour,
+                "drawstyle": "steps-mid" if values.dtype.kind in "iu" else "default",
+            }
+            axis.plot(
+                values["draw"], values.sel(chain=chain), label=f"{chain}", **{**style, **kwargs}
+            )
+        axis.set_label(name)
+        axis.set_ylabel(titles.get(name, name))
+        axis.ticklabel_format(axis="y", useOffset=False)
+        axis.spines[["top", "right"]].set_visible(False)
+        if values.dtype.kind in "iu":
+            axis.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+            axis.set_ylim(int(values.min()) - 0.8, int(values.max()) + 0.8)
+    axes[-1, 0].set_xlabel("draw")
+    axes[-1, 0].xaxis.get_major_locator().set_params(integer=True)
+    figure.suptitle("Chains")
+    handles, names = axes[0, 0].get_legend_handles_labels()
+    if len(names) <= _MOST_NAMED_CHAINS:
+        figure.legend(handles, names, title="chain", loc="outside right upper", frameon=False)
+    return figure

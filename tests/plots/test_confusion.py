@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from pm_match import plots
+from tests.plots.made_up import panels
+
+
+def texts(axis):
+    """Numbers in the cells, by row and column; empty cells are 0."""
+    shape = axis.images[0].get_array().shape
+    found = np.zeros(shape, dtype=int)
+    for text in axis.texts:
+        column, row = text.get_position()
+        found[row, column] = int(text.get_text())
+    return found
+
+
+def test_cells_hold_the_counts():
+    rng = np.random.default_rng(0)
+    true = {"a": rng.choice(["x", "y", "z"], 40), "b": rng.choice(["x", "w"], 30)}
+    found = {"cluster_a": rng.integers(-1, 4, 40), "b": rng.integers(0, 3, 30)}
+    a, b = panels(plots.plot_confusion(found, true))
+    for axis, name, own in ((a, "a", found["cluster_a"]), (b, "b", found["b"])):
+        assert [tick.get_text() for tick in axis.get_xticklabels()] == [*"0123", "irr."]
+        expected = [
+            [np.sum((true[name] == kind) & (own == cluster)) for cluster in (0, 1, 2, 3, -1)]
+            for kind in "wxyz"
+        ]
+        np.testing.assert_array_equal(texts(axis), expected)
+        share = np.array(expected) / np.maximum(np.sum(expected, axis=1), 1)[:, None]
+        np.testing.assert_allclose(axis.images[0].get_array(), share)
+    assert [tick.get_text() for tick in a.get_yticklabels()] == list("wxyz")
+    assert a.get_title() == "a: 40 objects"
+
+
+def test_small_clusters_share_a_column():
+    labels = {"a": np.array([0, 0, 0, 5, 5, 2, 3, -1])}
+    (axis,) = panels(plots.plot_confusion(labels, {"a": np.zeros(8, int)}, n_clusters=2))
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["0", "5", "other", "irr."]
+    np.testing.assert_array_equal(texts(axis), [[3, 2, 2, 1]])
+
+
+def test_many_classes_have_shades_and_no_numbers():
+    true = {"a": np.arange(50)}
+    (axis,) = panels(plots.plot_confusion({"a": np.zeros(50, int)}, true))
+    assert not axis.texts
+    assert axis.images[0].get_array().shape == (50, 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "true", "message"),
+    [
+        ({"a": [0]}, {}, "true: expected the classes of at least one domain; found none"),
+        ({"a": [0]}, {"b": [0]}, r"domain 'b': no labels; there are \['a'\]"),
+        ({"a": [0, 1]}, {"a": [0]}, r"for each of its 1 objects; found shape \(2,\)"),
+        ({"a": [-1]}, {"a": [0]}, "found irrelevant objects only"),
+    ],
+)
+def test_bad_input(labels, true, message):
+    with pytest.raises(ValueError, match=message):
+        plots.plot_confusion(labels, true)

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from pm_match import plots
+from pm_match.matching import match_probability, partition_estimate
+from tests.plots.made_up import panels
+
+
+def test_match_matrix_shows_every_pair_by_cluster(idata):
+    figure = plots.plot_match_matrix(idata)
+    figure.canvas.draw()
+    axes = panels(figure)
+    assert [axis.get_ylabel()[0] + axis.get_xlabel()[0] for axis in axes] == ["ab", "ac", "bc"]
+    shown = axes[0].images[0].get_array()
+    match = match_probability(idata, "cluster_a", "cluster_b").to_numpy()
+    np.testing.assert_allclose(np.sort(shown, axis=None), np.sort(match, axis=None))
+    # Ten objects of each cluster in each domain: likely matches lie in the diagonal blocks.
+    labels = partition_estimate(idata)
+    first = int((labels["cluster_a"] == 0).sum()), int((labels["cluster_b"] == 0).sum())
+    assert shown[: first[0], : first[1]].mean() > 0.6
+    assert shown[: first[0], first[1] :].mean() < 0.2
+
+
+def test_match_matrix_of_one_pair(idata):
+    figure = plots.plot_match_matrix(idata, "cluster_c", "cluster_c")
+    (axis,) = panels(figure)
+    assert axis.get_xlabel() == "c: 30 objects, by cluster"
+    with pytest.raises(ValueError, match="give both assignment variables, or neither"):
+        plots.plot_match_matrix(idata, "cluster_a")
+
+
+def test_match_matrix_pairs_clusters_of_one_set_and_puts_irrelevant_objects_last(idata):
+    posterior = idata["posterior"].to_dataset()
+    relevance = np.ones((2, 20, 30), dtype=int)
+    relevance[..., :6] = 0
+    posterior["relevance_a"] = (posterior["cluster_a"].dims, relevance)
+    for name, kind in {"a": "documents", "b": "documents", "c": "words"}.items():
+        posterior[f"cluster_{name}"].attrs["clusters"] = kind
+    figure = plots.plot_match_matrix(posterior)
+    figure.canvas.draw()
+    pair, single = panels(figure)
+    assert [axis.get_ylabel()[0] + axis.get_xlabel()[0] for axis in (pair, single)] == ["ab", "cc"]
+    shown = pair.images[0].get_array()
+    assert (shown[-6:] == 0).all()
+    assert (shown[:-6].max(axis=1) > 0.5).all()
+    assert pair.get_yticklabels()[-1].get_text() == "irr."

@@ -1,0 +1,74 @@
+"""Every figure of few and of many objects: without a warning, and with nothing cut off."""
+
+import warnings
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pm_match import datasets, plots
+from pm_match.matching import partition_estimate
+from tests.plots import made_up
+
+FIGURES = {
+    "match": lambda r: plots.plot_match_matrix(r["idata"], labels=r["labels"]),
+    "data": lambda r: plots.plot_matched_data(r["labels"], r["tables"]),
+    "clusters": lambda r: plots.plot_clusters(r["labels"], r["tables"]),
+    "confusion": lambda r: plots.plot_confusion(r["labels"], r["true"]),
+    "alluvial": lambda r: plots.plot_alluvial(r["labels"]),
+    "latent": lambda r: plots.plot_latent(r["idata"]),
+    "trace": lambda r: plots.plot_trace(r["idata"]),
+    "log joint": lambda r: plots.plot_log_joint(r["idata"]),
+    "calibration": lambda r: plots.plot_calibration(r["probability"], r["probability"] > 0.5),
+    "networks": lambda r: plots.plot_networks(*r["networks"]),
+}
+
+
+@pytest.fixture(scope="module", params=[10, 2000])
+def drawn(request):
+    n = request.param
+    n_clusters = 4 if n < 100 else 24
+    idata = made_up.result(n, n_clusters)
+    idata["starts"] = xr.DataTree(made_up.starts(4 if n < 100 else 100))
+    network = datasets.synthetic_networks(
+        n_relevant=n * 4 // 5, n_irrelevant=n // 5, n_clusters=3, random_seed=0
+    )
+    return {
+        "idata": idata,
+        "true": made_up.true_labels(n, n_clusters),
+        "labels": partition_estimate(idata),
+        "tables": {name: idata["observed_data"][name] for name in "abc"},
+        "probability": np.random.default_rng(0).random(n),
+        "networks": (network.networks, network.clusters),
+    }
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_it_is_drawn_without_warnings_and_within_the_figure(drawn, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = FIGURES[name](drawn)
+        figure.canvas.draw()
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    assert box.x0 > -0.02
+    assert box.y0 > -0.02
+    assert box.x1 < width + 0.02
+    assert box.y1 < height + 0.02
+    assert all(axis.get_label() for axis in figure.axes)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_tick_labels_do_not_overlap(drawn, name):
+    figure = FIGURES[name](drawn)
+    figure.canvas.draw()
+    for parent in figure.axes:
+        for axis in (parent, *parent.child_axes):
+            for side in (axis.xaxis, axis.yaxis):
+                boxes = [
+                    label.get_window_extent()
+                    for label in side.get_ticklabels()
+                    if label.get_text() and label.get_visible()
+                ]
+                for i, one in enumerate(boxes):
+                    assert not any(one.overlaps(other) for other in boxes[:i]), (parent, side)

@@ -1,0 +1,33 @@
+import builtins
+
+import numpy as np
+import pytest
+
+from pm_match import plots
+
+
+def test_trace_has_a_line_a_chain(idata):
+    figure = plots.plot_trace(idata)
+    figure.canvas.draw()
+    log_joint, occupied = figure.axes
+    assert len(log_joint.lines) == len(occupied.lines) == 2
+    np.testing.assert_array_equal(
+        log_joint.lines[1].get_ydata(), idata["sample_stats"]["log_joint"][1]
+    )
+    with pytest.raises(KeyError, match=r"no statistic 'energy'; there are \['log_joint', 'n_occ"):
+        plots.plot_trace(idata, var_names=["energy"])
+    with pytest.raises(KeyError, match="no group 'stats'"):
+        plots.plot_trace(idata, group="stats")
+
+
+def test_without_matplotlib(monkeypatch, idata):
+    original = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r'pip install "pm_match\[examples\]"'):
+        plots.plot_trace(idata)
