@@ -311,6 +311,21 @@ def test_new_data_are_checked(labelled, new, error, message):
         pmm.assign(tree, labelled, new, progressbar=False)
 
 
+def test_other_sample_dims_and_groups(labelled):
+    tree, x = tree_of(labelled, uniform_points(labelled, 6), chains=2), {"b": np.ones((2, 2))}
+    flat = tree["posterior"].to_dataset().stack(sample=("chain", "draw")).reset_index("sample")
+    other = xr.DataTree.from_dict({"kept": flat.drop_vars(["chain", "draw"])})
+    found = pmm.assign(other, labelled, x, group="kept", sample_dims=["sample"], random_seed=1,
+                       progressbar=False)  # fmt: skip
+    same = pmm.assign(tree, labelled, x, random_seed=1, progressbar=False)
+    np.testing.assert_allclose(found["prediction/b/match_a"], same["prediction/b/match_a"])
+    drawn = found["posterior/cluster_b_new"]
+    assert drawn.dims == ("sample", "b_object_new")
+    np.testing.assert_array_equal(
+        drawn, same["posterior/cluster_b_new"].to_numpy().reshape(drawn.shape)
+    )
+
+
 def test_other_arguments_are_checked(labelled):
     points = uniform_points(labelled, 2)
     tree, x = tree_of(labelled, points), {"a": np.zeros((1, 3))}
