@@ -14,7 +14,7 @@ from pm_match.prediction.new_objects import read_new_objects
 from pm_match.prediction.predictive import Predictive
 from pm_match.structure import read
 from tests import tiny_features, tiny_networks
-from tests.prediction.made_up import tree_of
+from tests.prediction.made_up import model_of, tree_of
 from tests.tiny_features import Kind, Plain, feature_data, feature_model
 
 FLAGGED = Kind(relevance="all", noise="vector")
@@ -27,7 +27,7 @@ def points_of(model, n, seed=0, module=tiny_features):
 
 @pytest.fixture(scope="module")
 def flagged():
-    return feature_model(FLAGGED)
+    return model_of(FLAGGED)
 
 
 @pytest.fixture(scope="module")
