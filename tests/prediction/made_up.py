@@ -1,10 +1,16 @@
 """Draws made of given points, and dense formulas beside the ones under test."""
 
+from functools import cache
+
 import numpy as np
 import xarray as xr
 from scipy import stats
 
 from pm_match.structure import natural_function
+from tests.tiny_features import feature_model
+
+# Reading such a model takes longer than most tests of it.
+model_of = cache(feature_model)
 
 
 def tree_of(model, points, chains=1):

@@ -14,7 +14,7 @@ from pm_match.prediction.new_objects import read_new_objects
 from pm_match.prediction.predictive import Predictive
 from pm_match.structure import read
 from tests import tiny_features, tiny_networks
-from tests.prediction.made_up import tree_of
+from tests.prediction.made_up import model_of, tree_of
 from tests.tiny_features import Kind, Plain, feature_data, feature_model
 
 FLAGGED = Kind(relevance="all", noise="vector")
@@ -27,7 +27,7 @@ def points_of(model, n, seed=0, module=tiny_features):
 
 @pytest.fixture(scope="module")
 def flagged():
-    return feature_model(FLAGGED)
+    return model_of(FLAGGED)
 
 
 @pytest.fixture(scope="module")
@@ -309,6 +309,21 @@ def test_new_data_are_checked(labelled, new, error, message):
     tree = tree_of(labelled, uniform_points(labelled, 2))
     with pytest.raises(error, match=message):
         pmm.assign(tree, labelled, new, progressbar=False)
+
+
+def test_other_sample_dims_and_groups(labelled):
+    tree, x = tree_of(labelled, uniform_points(labelled, 6), chains=2), {"b": np.ones((2, 2))}
+    flat = tree["posterior"].to_dataset().stack(sample=("chain", "draw")).reset_index("sample")
+    other = xr.DataTree.from_dict({"kept": flat.drop_vars(["chain", "draw"])})
+    found = pmm.assign(other, labelled, x, group="kept", sample_dims=["sample"], random_seed=1,
+                       progressbar=False)  # fmt: skip
+    same = pmm.assign(tree, labelled, x, random_seed=1, progressbar=False)
+    np.testing.assert_allclose(found["prediction/b/match_a"], same["prediction/b/match_a"])
+    drawn = found["posterior/cluster_b_new"]
+    assert drawn.dims == ("sample", "b_object_new")
+    np.testing.assert_array_equal(
+        drawn, same["posterior/cluster_b_new"].to_numpy().reshape(drawn.shape)
+    )
 
 
 def test_other_arguments_are_checked(labelled):

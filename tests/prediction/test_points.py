@@ -6,14 +6,17 @@ import pytest
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
 from tests import tiny, tiny_features, tiny_networks
-from tests.prediction.made_up import tree_of
-from tests.tiny_features import Kind, feature_model
+from tests.prediction.made_up import model_of, tree_of
+from tests.tiny_features import Kind
 
 MODELS = {
     "plain": (tiny.tiny_model, tiny),
-    "wishart": (lambda: feature_model(Kind(noise="wishart", deviations="vector")), tiny_features),
-    "lkj": (lambda: feature_model(Kind(noise="lkj", projection="rigid")), tiny_features),
-    "relevance": (lambda: feature_model(Kind(relevance="all", latent_scale=True)), tiny_features),
+    "wishart": (lambda: model_of(Kind(noise="wishart", deviations="one")), tiny_features),
+    "lkj": (
+        lambda: model_of(Kind(projection="rigid", noise="lkj", deviations="vector")),
+        tiny_features,
+    ),
+    "relevance": (lambda: model_of(Kind(relevance="all", noise="vector")), tiny_features),
     "networks": (lambda: tiny_networks.network_model(hyperpriors=True), tiny_networks),
 }
 

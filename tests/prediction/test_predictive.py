@@ -9,8 +9,8 @@ from pm_match.prediction.new_objects import read_new_objects
 from pm_match.prediction.predictive import Predictive
 from pm_match.structure import natural_function, read
 from tests import tiny, tiny_features, tiny_networks
-from tests.prediction.made_up import dense_log_density
-from tests.tiny_features import Kind, Plain, feature_data, feature_model
+from tests.prediction.made_up import dense_log_density, model_of
+from tests.tiny_features import Kind, Plain, feature_data
 
 
 def log_joint_of(model, point, domain, given):
@@ -35,7 +35,7 @@ KINDS = {
 @pytest.mark.parametrize("case", KINDS)
 def test_features_of_every_kind(case):
     kind, rng = KINDS[case], np.random.default_rng(2)
-    model = feature_model(kind)
+    model = model_of(kind)
     point = tiny_features.random_point(model, rng)
     x = rng.normal(size=(2, 2))
     found = log_joint_of(model, point, "a", x)

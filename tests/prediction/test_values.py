@@ -9,9 +9,9 @@ from scipy import stats
 import pm_match as pmm
 from pm_match.structure import natural_function
 from tests import tiny_features, tiny_networks
-from tests.prediction.made_up import tree_of
+from tests.prediction.made_up import model_of, tree_of
 from tests.tiny import random_point, tiny_data, tiny_model
-from tests.tiny_features import Kind, feature_model
+from tests.tiny_features import Kind
 
 LEVELS = (0.1, 0.9)
 
@@ -147,8 +147,7 @@ def test_blocks_of_objects_make_no_difference(holed, monkeypatch):
 
 
 def test_irrelevant_objects():
-    kind = Kind(relevance="all", noise="vector")
-    model = feature_model(kind)
+    model = model_of(Kind(relevance="all", noise="vector"))
     rng = np.random.default_rng(2)
     points = [tiny_features.random_point(model, rng) for _ in range(3)]
     for point in points:
