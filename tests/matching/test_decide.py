@@ -136,7 +136,7 @@ def test_unmatched_and_undecided():
     assert found.attrs["utility"] == links.attrs["utility"]
     assert sorted(found["object"].dropna()) == ["a0", "a1", "a2", "a3"]
     assert sorted(found["partner"].dropna()) == ["b0", "b1", "b2"]
-    expected = np.where(found["probability"] < 0.5, "abstain", "link")
+    expected = np.where(found["probability"] < 0.5, "abstain", "link").astype(object)
     alone = found["object"].isna() | found["partner"].isna()
     expected[alone & (found["probability"] >= 0.5)] = "unmatched"
     assert found["decision"].tolist() == expected.tolist()
