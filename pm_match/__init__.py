@@ -3,6 +3,7 @@
 from pm_match import datasets, metrics, models, plots
 from pm_match.block_network import BlockNetwork
 from pm_match.choose_n_factors import choose_n_factors
+from pm_match.html_report import report
 from pm_match.links import must_link
 from pm_match.matching import (
     best_chain,
@@ -70,6 +71,7 @@ __all__ = [
     "plots",
     "relabel",
     "relevance_probability",
+    "report",
     "sample",
     "semi_orthogonal",
     "span_probability",
