@@ -263,11 +263,10 @@ def _by_set(table: pd.DataFrame, index: bool = False) -> Iterator[str]:
         yield _table(table.reset_index() if index else table)
         return
     for name in table.index.unique(0):
-        own = table.xs(name)
+        own = table.loc[[name]].droplevel(0)
         # Counts of other sets' domains are 0, and whether they are spanned is False, everywhere.
-        empty = [c for c in own if own[c].dtype.kind in "ib" and not own[c].any()]
-        empty += [c for c in own if str(own[c].dtype) == "boolean" and not own[c].any()]
-        own = own.drop(columns=empty)
+        flags = own.select_dtypes(["bool", "boolean", "integer"])
+        own = own.drop(columns=flags.columns[~flags.any()])
         yield f"<h3>{escape(str(name))}</h3>"
         yield _table(own.reset_index() if index else own)
 

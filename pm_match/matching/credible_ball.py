@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pm_match.matching.draws import SAMPLE_DIMS, SET, read_draws
+from pm_match.matching.draws import SAMPLE_DIMS, SET
+from pm_match.matching.given_labels import attrs_of, by_size, given_labels
 from pm_match.matching.losses import Loss, check_loss
 from pm_match.matching.partition_loss import losses_of
 from pm_match.matching.pooled import draw_keys, pool
-from pm_match.matching.sets import attrs_of, by_size, given_labels, names_of, sets_of
+from pm_match.matching.set_draws import names_of, read_sets
 
 __all__ = ["credible_ball"]
 
@@ -87,16 +88,12 @@ def credible_ball(
     check_loss(loss)
     if not isinstance(prob, Real) or not 0.0 < float(prob) <= 1.0:
         raise ValueError(f"prob: expected a probability above 0 and up to 1; found {prob!r}")
-    posterior = read_draws(idata, group)
-    names = names_of(posterior, list(estimate) if var_names is None else var_names)
-    missing = [name for name in names if name not in estimate]
-    if missing:
-        raise KeyError(f"no labels of {missing[0]!r}; there are those of {list(estimate)}")
-    sets = sets_of(posterior, names, sample_dims)
+    names = names_of(idata, list(estimate) if var_names is None else var_names, group)
+    sets = read_sets(idata, names, group, sample_dims)
     found: dict[str, xr.DataArray] = {}
     each: list[dict[str, Any]] = []
     distances, sizes = [], []
-    for draws in sets.values():
+    for draws in sets:
         distance = losses_of(draws, given_labels(estimate, draws), loss)
         pooled = pool(draws.labels, draws.relevant)
         n_clusters = pooled.max(axis=0, initial=0).astype(np.int64)
@@ -110,7 +107,7 @@ def credible_ball(
             among = inside if wanted is None else inside[n_blocks[inside] == wanted]
             among = among[distance[among] >= distance[among].max() - _ROUNDING]
             places.append(among[np.argmin(key[among])])
-        found |= draws.split(np.stack([by_size(draws.draw(t)) for t in places]), "bound")
+        found |= draws.split(np.stack([by_size(draws.draw(t)[0]) for t in places]), "bound")
         distances.append(distance[places])
         sizes.append(n_clusters[places])
         each.append({"radius": float(far), "probability": len(inside) / len(distance)})
@@ -118,12 +115,12 @@ def credible_ball(
     coords: dict[str, Any] = {"bound": list(BOUNDS)}
     if len(sets) > 1:
         dims = (SET, "bound")
-        coords[SET] = [name or "" for name in sets]
+        coords[SET] = [draws.title or "" for draws in sets]
     shape = [len(coords[dim]) for dim in dims]
     coords["distance"] = (dims, np.reshape(distances, shape))
     coords["n_clusters"] = (dims, np.reshape(sizes, shape))
     return xr.Dataset(
         {name: found[name] for name in names},
         coords,
-        attrs={"loss": loss, "prob": float(prob)} | attrs_of(list(sets), each),
+        attrs={"loss": loss, "prob": float(prob)} | attrs_of([draws.title for draws in sets], each),
     )

@@ -13,7 +13,7 @@ from pm_match.matching.advice import convergence_advice, truncation_advice
 from pm_match.matching.chain_agreement import chain_distances, groups_of_chains
 from pm_match.matching.diagnosis import Diagnosis
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws
-from pm_match.matching.match_summary import estimated
+from pm_match.matching.given_labels import given_labels
 from pm_match.matching.mixing import mixing, worst_of
 from pm_match.matching.pair_traces import choose_pairs, pair_name, pair_traces
 from pm_match.matching.partition_traces import partition_traces
@@ -112,7 +112,7 @@ def diagnose(
     by_set: list[np.ndarray] = []
     for draws in sets:
         which = f" ({draws.title})" if len(sets) > 1 else ""
-        reference = draws.draw(best)[0] if labels is None else estimated(labels, draws)
+        reference = draws.draw(best)[0] if labels is None else given_labels(labels, draws)
         for title, trace in partition_traces(draws, reference).items():
             _add(rows, title + which, trace.reshape(shape))
         pairs = choose_pairs(draws, n_pairs, np.random.default_rng(random_seed))

@@ -19,6 +19,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.matching.contingency import contingency
+from pm_match.matching.set_draws import renumbered
+
 Loss = Literal["vi", "binder"]
 LOSSES = ("vi", "binder")
 
@@ -41,26 +44,19 @@ def scale(n_objects: int, loss: Loss) -> float:
 
 
 def loss_between(first: NDArray, second: NDArray, loss: Loss) -> float:
-    """Give the loss between two partitions of N objects, labels (N,), all irrelevant ones negative.
+    """Loss between two partitions of N objects, labels (N,), all irrelevant ones negative.
 
     The plain formula. The tests hold the search for the best partition against it.
     """
-    rows, columns = _alone(first), _alone(second)
-    n_columns = int(columns.max(initial=-1)) + 1
-    both = np.unique(rows * n_columns + columns, return_counts=True)[1]
-    total = sum(terms(np.bincount(part), loss).sum() for part in (rows, columns))
+    (rows, n), (columns, m) = (renumbered(labels, labels >= 0) for labels in (first, second))
+    both = (first >= 0) & (second >= 0)
+    cells = contingency(rows[both], columns[both]).number
+    # In order of size, or rounding would depend on how clusters are numbered: ranks, and with
+    # them R-hat, see any difference.
+    total = sum(terms(np.sort(sizes), loss).sum() for sizes in (n, m))
+    total -= 2.0 * terms(np.sort(cells), loss).sum()
     # Rounding could leave less than nothing.
-    return max(float(total - 2.0 * terms(both, loss).sum()), 0.0) / scale(len(first), loss)
-
-
-def _alone(labels: NDArray) -> NDArray[np.int64]:
-    """Give the clusters' numbers from 0, with a cluster for every irrelevant object."""
-    irrelevant = labels < 0
-    numbers = np.empty(len(labels), dtype=np.int64)
-    numbers[~irrelevant] = np.unique(labels[~irrelevant], return_inverse=True)[1]
-    n_clusters = int(numbers[~irrelevant].max(initial=-1)) + 1
-    numbers[irrelevant] = n_clusters + np.arange(irrelevant.sum())
-    return numbers
+    return max(float(total), 0.0) / scale(len(first), loss)
 
 
 def whole_terms(n_objects: int, n_draws: int, loss: Loss) -> tuple[NDArray[np.int64], float]:

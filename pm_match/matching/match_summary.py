@@ -12,6 +12,7 @@ from scipy import sparse
 
 from pm_match.matching.contingency import contingency
 from pm_match.matching.draws import SAMPLE_DIMS, SET
+from pm_match.matching.given_labels import given_labels
 from pm_match.matching.partition_estimate import partition_estimate
 from pm_match.matching.set_draws import SetDraws, read_sets
 
@@ -109,7 +110,7 @@ def match_summary(
         labels = partition_estimate(idata, var_names=names, group=group, sample_dims=sample_dims)
     clusters, objects = [], []
     for draws in sets:
-        own_clusters, own_objects = _summary(draws, estimated(labels, draws))
+        own_clusters, own_objects = _summary(draws, given_labels(labels, draws))
         clusters.append(own_clusters)
         objects.append(own_objects)
     table = pd.concat(objects, ignore_index=True)
@@ -121,24 +122,6 @@ def match_summary(
     # Domains of another set have no objects in a set's clusters.
     whole[sizes] = whole[sizes].fillna(0).astype(np.int64)
     return MatchSummary(whole[[*sizes, *clusters[0].columns[len(sets[0].sizes) :]]], table)
-
-
-def estimated(labels: xr.Dataset, draws: SetDraws) -> np.ndarray:
-    """Check estimated labels; those of all objects of a set, shape (objects of all,)."""
-    parts = []
-    for name, variable in zip(draws.names, draws.variables, strict=True):
-        if name not in labels:
-            raise KeyError(f"labels: no variable {name!r}; there are {list(labels.data_vars)}")
-        own = labels[name]
-        if own.dims != variable.dims[-1:] or own.shape != variable.shape[-1:]:
-            raise ValueError(
-                f"labels: expected {name!r} with dim {variable.dims[-1]!r} of length "
-                f"{variable.shape[-1]}; found {dict(own.sizes)}"
-            )
-        if own.dtype.kind not in "iu":
-            raise ValueError(f"labels: expected whole numbers in {name!r}; found dtype {own.dtype}")
-        parts.append(own.to_numpy().astype(np.int64))
-    return np.concatenate(parts)
 
 
 def _summary(draws: SetDraws, estimate: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:

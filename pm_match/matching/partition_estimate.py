@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pm_match.matching.draws import SAMPLE_DIMS, read_draws
+from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.matching.given_labels import attrs_of, by_size
 from pm_match.matching.least_loss import least_loss
 from pm_match.matching.losses import Loss, check_loss
 from pm_match.matching.pooled import pool
-from pm_match.matching.sets import attrs_of, by_size, names_of, sets_of
+from pm_match.matching.set_draws import names_of, read_sets
 
 __all__ = ["partition_estimate"]
 
@@ -114,12 +115,10 @@ def partition_estimate(
     _check_count("n_starts", n_starts)
     if max_clusters is not None:
         _check_count("max_clusters", max_clusters)
-    posterior = read_draws(idata, group)
-    names = names_of(posterior, var_names)
-    sets = sets_of(posterior, names, sample_dims)
+    sets = read_sets(idata, var_names, group, sample_dims)
     found: dict[str, xr.DataArray] = {}
     each: list[dict[str, Any]] = []
-    for draws in sets.values():
+    for draws in sets:
         # Every set has the same seed, so that it is estimated as if it were alone.
         rng = np.random.default_rng(random_seed)
         pooled = pool(draws.labels, draws.relevant)
@@ -133,7 +132,9 @@ def partition_estimate(
                 "n_starts_at_best": best.n_at_best,
             }
         )
-    return xr.Dataset({name: found[name] for name in names}, attrs=attrs_of(list(sets), each))
+    names = names_of(idata, var_names, group)
+    titles = [draws.title for draws in sets]
+    return xr.Dataset({name: found[name] for name in names}, attrs=attrs_of(titles, each))
 
 
 def _check_count(name: str, value: Any) -> None:

@@ -10,8 +10,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.matching.draws import SAMPLE_DIMS, SET, read_draws
+from pm_match.matching.given_labels import given_labels
 from pm_match.matching.losses import Loss, check_loss, loss_between
-from pm_match.matching.sets import SetDraws, given_labels, names_of, sets_of
+from pm_match.matching.set_draws import SetDraws, names_of, read_sets
 
 __all__ = ["partition_loss"]
 
@@ -70,19 +71,16 @@ def partition_loss(
     """
     check_loss(loss)
     posterior = read_draws(idata, group)
-    names = names_of(posterior, list(labels) if var_names is None else var_names)
-    missing = [name for name in names if name not in labels]
-    if missing:
-        raise KeyError(f"no labels of {missing[0]!r}; there are those of {list(labels)}")
-    sets = sets_of(posterior, names, sample_dims)
-    losses = [losses_of(draws, given_labels(labels, draws), loss) for draws in sets.values()]
+    names = names_of(posterior, list(labels) if var_names is None else var_names, group)
+    sets = read_sets(posterior, names, group, sample_dims)
+    losses = [losses_of(draws, given_labels(labels, draws), loss) for draws in sets]
     shape = [posterior.sizes[dim] for dim in sample_dims]
     coords = {dim: posterior[dim] for dim in sample_dims if dim in posterior.coords}
     if len(sets) == 1:
         return xr.DataArray(losses[0].reshape(shape), coords, sample_dims, name=loss)
     return xr.DataArray(
         np.reshape(losses, [len(sets), *shape]),
-        coords | {SET: [name or "" for name in sets]},
+        coords | {SET: [draws.title or "" for draws in sets]},
         (SET, *sample_dims),
         name=loss,
     )
@@ -90,4 +88,4 @@ def partition_loss(
 
 def losses_of(draws: SetDraws, labels: NDArray[np.int64], loss: Loss) -> NDArray[np.float64]:
     """Losses (S,) between labels (N,) of a set's objects and its draws."""
-    return np.array([loss_between(labels, draw, loss) for draw in draws.draws()])
+    return np.array([loss_between(labels, draw, loss) for draw, _ in draws])

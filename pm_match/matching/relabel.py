@@ -10,11 +10,12 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.matching.align_clusters import numbers_like
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws
+from pm_match.matching.given_labels import given_labels
 from pm_match.matching.partition_loss import losses_of
 from pm_match.matching.pooled import draw_keys, pool
 from pm_match.matching.rotate_latent import LATENT, has_latent_space, rotated
-from pm_match.matching.sets import SetDraws, given_labels, sets_of
+from pm_match.matching.set_draws import SetDraws, read_sets, renumbered
 
 __all__ = ["relabel"]
 
@@ -89,16 +90,17 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     >>> az.summary(aligned, var_names=["latent", "weights"])
     """
     posterior = read_draws(idata, group)
-    sets = sets_of(posterior, assignment_names(posterior), sample_dims)
-    asked = sets_of(posterior, [str(name) for name in to], sample_dims)
+    sets = {draws.title: draws for draws in read_sets(posterior, None, group, sample_dims)}
+    asked = read_sets(posterior, [str(name) for name in to], group, sample_dims)
     told = _checked_dims(dims, posterior, sets)
     changed = posterior.copy()
-    for title, compared in asked.items():
-        draws = sets[title]
+    for compared in asked:
+        title, draws = compared.title, sets[compared.title]
         own = _cluster_dims(posterior, title, draws, told, single=len(sets) == 1)
         target = given_labels(to, compared)
+        target, _ = renumbered(target, target >= 0)
         raw = [np.concatenate(parts) for parts in zip(*compared.labels, strict=True)]
-        mask = [row >= 0 for row in compared.draws()]
+        mask = [row >= 0 for row, _ in compared]
         n_labels = _n_labels(posterior, own, raw, mask, target, title)
         numbers = np.stack(
             [
@@ -128,9 +130,9 @@ def _checked_dims(dims, posterior, sets) -> dict[str | None, list[str]]:
     """Find the sets that `dims` is about."""
     found: dict[str | None, list[str]] = {}
     for key, value in (dims or {}).items():
-        titles = [title for title, draws in sets.items() if key == title or key in draws.variables]
+        titles = [title for title, draws in sets.items() if key == title or key in draws.names]
         if not titles:
-            known = [name for draws in sets.values() for name in draws.variables]
+            known = [name for draws in sets.values() for name in draws.names]
             raise KeyError(f"dims: no set of clusters or assignment {key!r}; there are {known}")
         listed = [value] if isinstance(value, str) else list(value)
         missing = [dim for dim in listed if dim not in posterior.dims]
@@ -147,8 +149,8 @@ def _cluster_dims(posterior, title, draws: SetDraws, dims, *, single: bool) -> l
     if title in dims:
         return dims[title]
     where = f"set of clusters {title!r}" if title else "clusters"
-    ask = f"Say which: dims={{{next(iter(draws.variables))!r}: ...}}"
-    sampled_dims = {d for v in draws.variables.values() for d in v.dims}
+    ask = f"Say which: dims={{{draws.names[0]!r}: ...}}"
+    sampled_dims = {d for v in draws.variables for d in v.dims}
     candidates: list[str] = []
     if title in posterior.data_vars:
         candidates = [str(d) for d in posterior[title].dims if d not in sampled_dims]
@@ -160,7 +162,7 @@ def _cluster_dims(posterior, title, draws: SetDraws, dims, *, single: bool) -> l
         for dim in map(str, posterior.dims):
             kind = dim.removesuffix(suffix)
             typed = dim.endswith(suffix) and all(
-                name.startswith(PREFIX) and name.endswith(f"_{kind}") for name in draws.variables
+                name.startswith(PREFIX) and name.endswith(f"_{kind}") for name in draws.names
             )
             if typed or (dim == "cluster" and single):
                 candidates.append(dim)
@@ -169,7 +171,7 @@ def _cluster_dims(posterior, title, draws: SetDraws, dims, *, single: bool) -> l
     found = [d for dim in candidates for d in (dim, dim + _OTHER) if d in posterior.dims]
     sizes = {posterior.sizes[d] for d in found}
     for name, variable in posterior.data_vars.items():
-        if name in draws.variables or str(name).startswith("relevance_"):
+        if name in draws.names or str(name).startswith("relevance_"):
             continue
         unnamed = [
             d
@@ -207,7 +209,7 @@ def _n_labels(posterior, own, raw, mask, target, title) -> int:
 
 def _renumber(changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64]) -> None:
     """Renumber assignments; numbers that are no cluster's, of irrelevant objects, stay."""
-    for (name, variable), labels in zip(draws.variables.items(), draws.labels, strict=True):
+    for name, variable, labels in zip(draws.names, draws.variables, draws.labels, strict=True):
         inside = (labels >= 0) & (labels < numbers.shape[1])
         new = np.take_along_axis(numbers, np.where(inside, labels, 0), axis=1)
         values = np.where(inside, new, labels).astype(labels.dtype).reshape(variable.shape)

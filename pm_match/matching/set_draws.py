@@ -105,16 +105,16 @@ class SetDraws:
                 relevant[:, mine] = flags[:, own]
         return labels, relevant
 
-    def along(self, number: int, values: np.ndarray) -> xr.DataArray:
-        """Give values (n_objects,) the dim and coords of an assignment's objects."""
+    def along(self, number: int, values: np.ndarray, *leading: Hashable) -> xr.DataArray:
+        """Give values (…, n_objects) the dim and coords of an assignment's objects."""
         variable = self.variables[number]
         dim = variable.dims[-1]
-        return xr.DataArray(values, coords=coords_along(variable, dim), dims=(dim,))
+        return xr.DataArray(values, coords=coords_along(variable, dim), dims=(*leading, dim))
 
-    def split(self, values: np.ndarray) -> dict[str, xr.DataArray]:
-        """Split values (objects of all,) into variables named as the assignments."""
-        parts = np.split(values, np.cumsum(self.sizes)[:-1])
-        result = {name: self.along(i, parts[i]) for i, name in enumerate(self.names)}
+    def split(self, values: np.ndarray, *leading: Hashable) -> dict[str, xr.DataArray]:
+        """Split values (…, objects of all) into variables named as the assignments."""
+        parts = np.split(values, np.cumsum(self.sizes)[:-1], axis=-1)
+        result = {name: self.along(i, parts[i], *leading) for i, name in enumerate(self.names)}
         if self.title is not None:
             for variable in result.values():
                 variable.attrs[SET] = self.title
@@ -142,6 +142,18 @@ def renumbered(labels: np.ndarray, relevant: np.ndarray | None) -> tuple[np.ndar
     return result, sizes
 
 
+def names_of(idata: Any, var_names: Sequence[str] | None, group: str) -> list[str]:
+    """Give the assignments that are asked for, each once: all, unless they are named."""
+    posterior = read_draws(idata, group)
+    names = assignment_names(posterior) if var_names is None else list(dict.fromkeys(var_names))
+    if not names:
+        raise KeyError(
+            f"no assignment variable (its name starts with {PREFIX!r}); "
+            f"there are {sorted(map(str, posterior.data_vars))}"
+        )
+    return names
+
+
 def read_sets(
     idata: Any,
     var_names: Sequence[str] | None,
@@ -158,12 +170,7 @@ def read_sets(
         If a variable is not an assignment, its relevance does not fit it, or there are no draws.
     """
     posterior = read_draws(idata, group)
-    names = assignment_names(posterior) if var_names is None else list(dict.fromkeys(var_names))
-    if not names:
-        raise KeyError(
-            f"no assignment variable (its name starts with {PREFIX!r}); "
-            f"there are {sorted(map(str, posterior.data_vars))}"
-        )
+    names = names_of(posterior, var_names, group)
     variables = {name: assignment_of(posterior, name, sample_dims) for name in names}
     empty = [dim for dim in sample_dims if posterior.sizes[dim] == 0]
     if empty:

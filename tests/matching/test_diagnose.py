@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import pm_match as pmm
 from pm_match.matching.chain_agreement import chain_distances, groups_of_chains
+from pm_match.matching.losses import loss_between
 from pm_match.matching.mixing import mixing, worst_of
 from pm_match.matching.pair_traces import choose_pairs, pair_traces
-from pm_match.matching.partition_traces import partition_traces, variation_of_information
+from pm_match.matching.partition_traces import partition_traces
 from pm_match.matching.set_draws import read_sets
 from tests.matching.relabelled import clusters_of, posteriors, relabelled
 from tests.tiny_draws import tree, typed, with_relevance
@@ -272,9 +273,9 @@ def test_traces_by_their_definitions():
         for one in own:
             for two in other:
                 if n := len(one & two):
-                    expected -= n / 12 * (np.log(n / len(one)) + np.log(n / len(two)))
+                    expected -= n / 12 * (np.log2(n / len(one)) + np.log2(n / len(two)))
         assert traces["distance from estimate"][draw] == pytest.approx(expected, abs=1e-12)
-    assert variation_of_information(reference, reference) == 0
+    assert loss_between(reference, reference, "vi") == 0
 
 
 @pytest.mark.parametrize("n_pairs", [30, 500])

@@ -1,0 +1,68 @@
+"""A partition's labels, side by side for all objects of a set of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_match.matching.draws import IRRELEVANT, SET
+from pm_match.matching.set_draws import SetDraws
+
+
+def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64]:
+    """Check the labels of a set's objects; give them (N,), with those of irrelevant objects -1.
+
+    Raises
+    ------
+    KeyError
+        If there are no labels of an assignment.
+    ValueError
+        If labels are no whole numbers, not one for every object, or of other objects.
+    """
+    parts = []
+    for name, variable in zip(draws.names, draws.variables, strict=True):
+        if name not in labels:
+            raise KeyError(f"no labels of {name!r}; there are those of {list(labels)}")
+        dim, n = variable.dims[-1], variable.shape[-1]
+        part = labels[name]
+        values = np.asarray(part)
+        if values.shape != (n,) or values.dtype.kind not in "iu":
+            raise ValueError(
+                f"labels of {name!r}: expected {n} whole numbers, one an object; "
+                f"found shape {values.shape} and dtype {values.dtype}"
+            )
+        ours = variable.indexes.get(dim)
+        theirs = part.indexes.get(dim) if isinstance(part, xr.DataArray) else None
+        if ours is not None and theirs is not None and not theirs.equals(ours):
+            raise ValueError(
+                f"labels of {name!r}: expected the objects of the draws in their order; "
+                f"found others along {dim!r}"
+            )
+        parts.append(values.astype(np.int64))
+    pooled = np.concatenate(parts)
+    return np.where(pooled >= 0, pooled, IRRELEVANT)
+
+
+def by_size(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumber clusters 0, 1, … by decreasing size, then by first object; irrelevant stays -1."""
+    mask = labels >= 0
+    _, first, number, size = np.unique(
+        labels[mask], return_index=True, return_inverse=True, return_counts=True
+    )
+    rank = np.empty(len(size), dtype=np.int64)
+    rank[np.lexsort((first, -size))] = np.arange(len(size))
+    result = np.full(len(labels), IRRELEVANT, dtype=np.int64)
+    result[mask] = rank[number]
+    return result
+
+
+def attrs_of(sets: Sequence[str | None], each: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Give the attributes of the only set; of several, lists, and the sets beside them."""
+    if len(sets) == 1:
+        return dict(each[0])
+    named: dict[str, Any] = {SET: [name or "" for name in sets]}
+    return named | {key: [attrs[key] for attrs in each] for key in each[0]}
