@@ -359,15 +359,27 @@ def sample(
 
 
 def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> None:
-    """Say in a DataTree's attributes what its variables are, and how they were found."""
+    """Say in a DataTree's attributes what its variables are, and how they were found.
+
+    Labels and flags are stored in 32 bits, which is half of what sampling took.
+    """
     by_map = any(isinstance(step, ProjectionMAP) for step in used)
     posterior = idata["posterior"]
     posterior.attrs["projections"] = "map" if by_map else "drawn"
     for clustering in structure.clusterings:
         for assignment in clustering.assignments:
+            for name in (assignment.name, assignment.relevance):
+                if name in posterior:
+                    posterior[name] = posterior[name].astype(np.int32)
             if assignment.name in posterior:
                 # Labels of different sets, documents' and words', are not to be compared.
                 posterior[assignment.name].attrs["clusters"] = clustering.title
+    for component in structure.components:
+        for relation in component.relations:
+            for name in relation.density:
+                if relation.symmetric and name in posterior:
+                    # Below the diagonal nothing depends on them; 1, as netCDF knows no True.
+                    posterior[name].attrs["symmetric"] = 1
 
 
 def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:

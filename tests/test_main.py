@@ -263,6 +263,7 @@ def test_end_to_end(tmp_path):
         "trace.png",
         "log_joint.png",
         "alluvial.png",
+        "report.html",
     }
     match = pd.read_csv(out / "match_a_b.csv", index_col=0)
     assert match.shape == (24, 24)
@@ -509,6 +510,7 @@ def test_networks_end_to_end(tmp_path, capsys):
         "trace.png",
         "log_joint.png",
         "alluvial.png",
+        "report.html",
     }
     with xr.open_datatree(out / "draws.nc") as idata:
         assert idata["posterior"]["cluster_a_page"].shape == (2, 12, 20)

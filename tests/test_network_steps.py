@@ -88,6 +88,23 @@ def test_separate_relations_are_separate_components():
     assert idata["posterior"]["z_a_0"].attrs["clusters"] == "w_a_0"
 
 
+def test_what_draws_are_is_recorded():
+    cells = np.triu(np.random.default_rng(0).integers(0, 2, (8, 8)), 1)
+    model = pmm.models.relational_clusters(
+        {"a": cells + cells.T}, one_mode=True, symmetric=True, n_clusters=3
+    )
+    posterior = draw(model, cores=1)["posterior"]
+    assert posterior["cluster_a_object"].attrs["clusters"] == "weights_object"
+    assert posterior["density"].attrs["symmetric"] == 1
+    assert "symmetric" not in posterior["weights_object"].attrs
+    for name in ("cluster_a_object", "relevance_a_object"):
+        assert posterior[name].dtype == np.int32
+    labels = pmm.partition_estimate(posterior.to_dataset(), max_clusters=3)
+    aligned = pmm.relabel(posterior.to_dataset(), labels)["density"].to_numpy()
+    # Permuted as a whole: what lay below the diagonal means nothing.
+    assert (aligned == np.swapaxes(aligned, -1, -2)).all()
+
+
 def own_noise(name, z, theta, phi, r, x):
     noise = pm.Beta(f"noise_{name}", 1.0, 1.0)
     pmm.BlockNetwork(name, axes=z, density=theta, noise=noise, relevance=r, observed=x)

@@ -54,6 +54,7 @@ what comes out, in DIR
                           relevant
   cluster_sizes.csv       objects in each cluster and domain (or type, cluster and network)
   draws.nc                everything drawn, as netCDF: xarray.open_datatree("draws.nc")
+  report.html             all of this on a page that opens in a browser, with a diagnosis
   trace.png               the chains, draw by draw
   log_joint.png           the chains side by side: those far below the best are in other modes
   alluvial.png            the clusters of each data set, and which have a counterpart

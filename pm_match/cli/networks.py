@@ -27,6 +27,7 @@ from pm_match.cli.cells import (
     read_links,
 )
 from pm_match.cli.output import number_of_clusters, write_matches
+from pm_match.html_report import report as write_page
 from pm_match.matching import cluster_sizes, partition_estimate
 from pm_match.models import relational_clusters
 from pm_match.networks import Network, as_network
@@ -183,9 +184,11 @@ class Networks:
             f"{sizes.to_string()}"
         )
         figures = {"alluvial": plots.plot_alluvial(labels)}
+        matrices = None
         if len(self.types) <= 2:
             matrices = {name: self._matrix(network) for name, network in self.networks.items()}
             figures["networks"] = plots.plot_networks(matrices, labels, types=self.types)
+        write_page(idata, out / "report.html", data=matrices, labels=labels)
         return summary, figures
 
     def _objects(self, idata: xr.DataTree, labels: xr.Dataset) -> pd.DataFrame:

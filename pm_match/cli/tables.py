@@ -16,6 +16,7 @@ from pm_match import plots
 from pm_match.cli.cells import MISSING, InputError, named, numbers, read_cells, read_links
 from pm_match.cli.output import number_of_clusters, write_matches
 from pm_match.domains import Domain, as_domains
+from pm_match.html_report import report as write_page
 from pm_match.matching import cluster_sizes, partition_estimate
 from pm_match.models import projected_clusters
 
@@ -75,6 +76,7 @@ class Tables:
         ]
         pd.concat(rows).to_csv(out / "clusters.csv", index=False)
         sizes.to_csv(out / "cluster_sizes.csv")
+        write_page(idata, out / "report.html", data=self.frames, labels=labels)
         found = f"{number_of_clusters(sizes.index)} clusters; objects of each domain in them:"
         return f"{found}\n\n{sizes.to_string()}", {
             "match_probability": plots.plot_match_matrix(idata, labels=labels),

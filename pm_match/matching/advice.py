@@ -36,8 +36,7 @@ def convergence_advice(
     found = []
     if n_chains == 1:
         found.append(
-            "Only one chain was sampled: whether it found the posterior cannot be checked. Sample "
-            "four."
+            "There is only one chain: whether it found the posterior cannot be told. Compare four."
         )
     if n_draws < FEW_DRAWS:
         found.append(

@@ -226,7 +226,7 @@ def _permute(changed, own, numbers, symmetric, sample_dims) -> None:
         ordered = variable.transpose(*sample_dims, *along, ...)
         shape = ordered.shape
         values = ordered.to_numpy().reshape(len(numbers), *shape[len(sample_dims) :])
-        if name in symmetric:
+        if name in symmetric or variable.attrs.get("symmetric"):
             if len(along) != 2:
                 raise ValueError(
                     f"symmetric: variable {name!r} has dims {variable.dims}; expected two of the "

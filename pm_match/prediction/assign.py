@@ -146,8 +146,10 @@ def assign(
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     new = [read_new_objects(model, points.structure, *item) for item in new_data.items()]
     _check_names(points.posterior, new)
-    estimate = partition_estimate(points.posterior, sample_dims=sample_dims)
-    labels = estimate if labels is None else labels
+    if labels is None:
+        labels = partition_estimate(
+            points.posterior, progressbar=progressbar, sample_dims=sample_dims
+        )
     tallies = [_Tally(points, own, labels, top, reweight) for own in new]
     components = {id(own.place.component): own.place.component for own in new}
     parts = {key: Predictive(model, component) for key, component in components.items()}

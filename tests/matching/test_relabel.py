@@ -218,6 +218,10 @@ def test_densities_of_symmetric_networks_are_completed_first():
     to = {"cluster_x_object": np.array([0, 0, 0, 1, 1, 2])}
     aligned = pmm.relabel(posterior, to, symmetric=["density"])
     assert (aligned["density"].to_numpy() == even).all()
+    posterior["density"].attrs["symmetric"] = 1  # as the sampler records it
+    xr.testing.assert_identical(
+        pmm.relabel(posterior, to)["density"].drop_attrs(), aligned["density"].drop_attrs()
+    )
 
 
 def test_several_sets_each_by_its_own_dim():
