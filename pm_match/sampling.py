@@ -369,7 +369,7 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
     for clustering in structure.clusterings:
         for assignment in clustering.assignments:
             for name in (assignment.name, assignment.relevance):
-                if name in posterior:
+                if name and name in posterior:
                     posterior[name] = posterior[name].astype(np.int32)
             if assignment.name in posterior:
                 # Labels of different sets, documents' and words', are not to be compared.
