@@ -35,7 +35,9 @@ def test_the_example_of_another_family(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["networks.md", "guide.md", "search.md", "gallery.md", "matchings.md"])
+@pytest.mark.parametrize(
+    "page", ["networks.md", "guide.md", "search.md", "gallery.md", "matchings.md"]
+)
 def test_a_page_runs(page, tmp_path):
     """Its blocks run one after the other, with fewer draws and searches."""
     preamble = "import arviz as az\nimport numpy as np\nimport pandas as pd\nimport pymc as pm\n"
