@@ -241,6 +241,7 @@ def test_nothing_depends_on_labels_or_on_the_order_of_draws(idata, seed):
     labels = pmm.partition_estimate(idata)
     for same in (relabelled(idata, seed), shuffled(idata, seed)):
         for summary in (
+            lambda x: pmm.match_probability(x, name, other),
             lambda x: pmm.unmatched_probability(x, name),
             lambda x: pmm.span_probability(x, [name, other]),
             lambda x: pmm.relevance_probability(x),
@@ -266,6 +267,22 @@ def test_probabilities_are_probabilities(idata):
     assert (objects["entropy"] >= -1e-12).all()
     # What is irrelevant has no partner.
     assert (objects["unmatched"] >= 1 - objects["relevance"] - 1e-12).all()
+
+
+@few
+@given(posteriors())
+def test_match_probabilities_are_symmetric_and_irrelevant_objects_match_nothing(idata):
+    a, b = [n for n in idata["posterior"].data_vars if n.startswith("cluster_")][-2:]
+    a = a.replace("B_document", "A_word")  # of one set with b
+    match = pmm.match_probability(idata, a, b)
+    np.testing.assert_array_equal(match, pmm.match_probability(idata, b, a).T)
+    relevance = pmm.relevance_probability(idata)
+    own, other = (relevance[name].to_numpy() for name in (a, b))
+    most = np.minimum.outer(own, other)
+    assert (match.to_numpy() >= 0).all()
+    assert (match.to_numpy() <= most + 1e-12).all()
+    within = pmm.match_probability(idata, a, a).to_numpy()
+    np.testing.assert_allclose(np.diag(within), own)
 
 
 def test_what_cannot_be_said_is_refused():
