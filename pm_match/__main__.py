@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     rhat, found = log_joint_rhat(idata), diagnose(idata)
     kept = best_chain(idata) if options.best_chain else idata
-    summary, figures = work.report(kept, out)
+    summary, figures = work.report(kept, out, found)
     write_draws(idata, out / "draws.nc")
     figures |= {"trace": plot_trace(idata), "log_joint": plot_log_joint(idata)}
     for name, figure in figures.items():

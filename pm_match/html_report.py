@@ -16,7 +16,7 @@ import xarray as xr
 
 from pm_match import plots
 from pm_match.matching import (
-    assignment_names,
+    Diagnosis,
     assignment_sets,
     cluster_spans,
     diagnose,
@@ -25,6 +25,8 @@ from pm_match.matching import (
     partition_estimate,
 )
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws
+from pm_match.matching.given_labels import given_labels
+from pm_match.matching.set_draws import read_sets
 from pm_match.plots.canvas import pyplot
 
 __all__ = ["report"]
@@ -42,8 +44,10 @@ def report(
     path: str | Path,
     *,
     data: Mapping[str, Any] | None = None,
-    labels: xr.Dataset | None = None,
+    labels: xr.Dataset | Mapping[str, Any] | None = None,
     title: str = "Matching",
+    diagnosis: Diagnosis | None = None,
+    progressbar: bool = True,
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> Path:
@@ -60,10 +64,15 @@ def report(
         The file to write; an existing one is replaced. Its folder must exist.
     data : mapping, optional
         The tables or the networks that were matched, by name, to be drawn ordered by cluster.
-    labels : Dataset, optional
+    labels : Dataset or mapping, optional
         The partition to report. Default: `partition_estimate`'s.
     title : str
         The page's heading.
+    diagnosis : Diagnosis, optional
+        What `diagnose` found, if of other draws than are reported: of all chains, where the report
+        is on the best. Default: that of these draws.
+    progressbar : bool, default True
+        Whether to show progress of the estimate if it takes longer than two seconds.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of two hashables
@@ -94,19 +103,22 @@ def report(
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path: no folder {str(path.parent)!r}")
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
+    if len(sample_dims) != 2:
+        raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")
     posterior = read_draws(idata, group)
-    if not assignment_names(posterior):
-        raise KeyError(
-            f"no assignment variable (its name starts with {PREFIX!r}); "
-            f"there are {sorted(map(str, posterior.data_vars))}"
-        )
+    sets = read_sets(posterior, None, group, sample_dims)
     if labels is None:
-        labels = partition_estimate(idata, **options)
+        labels = partition_estimate(idata, progressbar=progressbar, **options)
+    else:
+        given = [draws.split(given_labels(labels, draws)) for draws in sets]
+        labels = xr.Dataset({name: part for own in given for name, part in own.items()})
+    if data is not None:
+        _check_data(labels, data)
     # A figure that fails half-way leaves none open.
     with plt.ioff():
         before = set(plt.get_fignums())
         try:
-            sections = "\n".join(_sections(idata, posterior, labels, data, options))
+            sections = "\n".join(_sections(idata, posterior, labels, data, diagnosis, options))
         finally:
             for number in set(plt.get_fignums()) - before:
                 plt.close(number)
@@ -115,14 +127,14 @@ def report(
     return path
 
 
-def _sections(idata, posterior, labels, data, options) -> Iterator[str]:
+def _sections(idata, posterior, labels, data, diagnosis, options) -> Iterator[str]:
     """Give the sections of the page, from what matters most to what is looked up."""
     clusters, objects = match_summary(idata, labels, **options)
-    found = diagnose(idata, labels, **options)
+    found = diagnose(idata, labels, **options) if diagnosis is None else diagnosis
     spans = cluster_spans(idata, **options)
     sizes = [posterior.sizes[dim] for dim in options["sample_dims"]]
 
-    yield _section("In short", _list(_in_short(objects, found, sizes)))
+    yield _section("In short", _list(_in_short(posterior, objects, found, sizes)))
     yield _section(
         "Which clusters go together",
         _image(plots.plot_alluvial(labels), "Bars of clusters for every domain, with ribbons"),
@@ -148,10 +160,10 @@ def _sections(idata, posterior, labels, data, options) -> Iterator[str]:
     yield _section("Objects", *_objects(objects))
     if data is not None:
         yield _section("Data, ordered by cluster", _image(_data_figure(labels, data), "The data"))
-    yield _section("Whether the chains agree", *_convergence(idata, found))
+    yield _section("Whether the chains agree", *_convergence(idata, found, options))
 
 
-def _in_short(objects: pd.DataFrame, found, sizes: Sequence[int]) -> Iterator[str]:
+def _in_short(posterior, objects: pd.DataFrame, found, sizes: Sequence[int]) -> Iterator[str]:
     """Say in a few sentences what was found."""
     inside = objects[objects["cluster"] >= 0]
     number = objects.groupby("domain", sort=False).size()
@@ -159,19 +171,24 @@ def _in_short(objects: pd.DataFrame, found, sizes: Sequence[int]) -> Iterator[st
     yield f"Objects, by domain: {listed}."
     sure = inside["confidence"] > _SURE
     yield (
-        f"{len(inside):,} of {len(objects):,} objects are in clusters; "
-        f"{int(sure.sum()):,} of them share theirs with its other members with a mean probability "
-        f"above {_SURE:g}."
+        f"{len(inside):,} of {len(objects):,} objects are in clusters; for {int(sure.sum()):,} of "
+        f"them the mean probability of sharing it with its other members is above {_SURE:g}."
     )
     alone = int((inside["unmatched"] > 0.5).sum())
     if alone:
-        yield f"{alone:,} of them probably have no partner at all."
+        yield f"{alone:,} of them probably have no counterpart in another domain."
     irrelevant = len(objects) - len(inside)
     if irrelevant:
         yield f"{irrelevant:,} objects are irrelevant: they fit no cluster."
     yield f"Draws: {' × '.join(map(str, sizes))} (chains × draws)."
     yield from (f"<b>{escape(item)}</b>" for item in found.advice)
-    if found.ok:
+    by_map = posterior.attrs.get("projections") == "map"
+    if by_map:
+        yield (
+            "<b>Projections were maximised, not sampled: probabilities are given these, and too "
+            'sure of the matching. projection="normal" and table_clusters sample them.</b>'
+        )
+    if found.ok and not by_map:
         yield "There is no sign that the chains have not found the posterior."
 
 
@@ -185,7 +202,7 @@ def _matches(idata, labels, options) -> Iterator[str]:
     if not pairs:
         yield _note("There is one domain only.")
         return
-    if all(labels[a].size * labels[b].size <= _MOST_PAIRS for a, b in pairs):
+    if sum(labels[a].size * labels[b].size for a, b in pairs) <= _MOST_PAIRS:
         figure = plots.plot_match_matrix(idata, labels=labels, **options)
         yield _image(figure, "Match probabilities of all pairs of objects")
     else:
@@ -208,14 +225,14 @@ def _objects(objects: pd.DataFrame) -> Iterator[str]:
         "unmatched", ascending=False, kind="stable"
     )
     if len(alone):
-        yield f"<h3>Without a partner{_first(alone)}</h3>"
+        yield f"<h3>Without a counterpart{_first(alone)}</h3>"
         yield _table(alone.head(_LISTED))
     if not len(unsure) and not len(alone):
-        yield _note("All objects have partners, and are sure of their cluster.")
+        yield _note("All objects have counterparts, and are sure of their cluster.")
     yield _note(
         "<b>confidence</b>: mean probability of sharing a cluster with its other members. "
-        "<b>unmatched</b>: probability of having no partner in any domain. <b>partners_…</b>: "
-        "expected numbers of partners."
+        "<b>unmatched</b>: probability of having no counterpart in another domain. <b>alone</b>: "
+        "of having no partner in its own either. <b>partners_…</b>: expected numbers of partners."
     )
     yield _saved("objects.csv", objects)
 
@@ -224,14 +241,16 @@ def _first(table: pd.DataFrame) -> str:
     return f": the first {_LISTED} of {len(table):,}" if len(table) > _LISTED else ""
 
 
-def _convergence(idata, found) -> Iterator[str]:
-    yield _list(escape(item) for item in found.words.removeprefix("- ").split("\n- "))
-    if _has_log_joint(idata):
+def _convergence(idata, found, options) -> Iterator[str]:
+    if found.ok:
+        yield _note("There is no sign that they do not.")
+    yield _list(escape(item) for item in found.advice)
+    if options["group"] == "posterior" and _has_log_joint(idata):
         yield _image(plots.plot_log_joint(idata), "Log joint of starts and chains")
         stats = idata.children["sample_stats"]
         if "n_occupied" in stats and stats.sizes["draw"] > 1:
             yield _image(plots.plot_trace(idata), "Log joint and occupied clusters by draw")
-    yield f'<div class="wide">{found._repr_html_().partition("<ul>")[0]}</div>'
+    yield f'<div class="wide">{found.tables_html()}</div>'
 
 
 def _has_log_joint(idata) -> bool:
@@ -244,9 +263,21 @@ def _has_log_joint(idata) -> bool:
 
 def _data_figure(labels: xr.Dataset, data: Mapping[str, Any]):
     """Draw networks by blocks and tables by rows: the assignments' names tell which they are."""
-    if all(f"{PREFIX}{name}" in labels for name in data):
+    if _are_tables(labels, data):
         return plots.plot_matched_data(labels, data)
     return plots.plot_networks(data, labels)
+
+
+def _are_tables(labels: xr.Dataset, data: Mapping[str, Any]) -> bool:
+    return all(f"{PREFIX}{name}" in labels for name in data)
+
+
+def _check_data(labels: xr.Dataset, data: Mapping[str, Any]) -> None:
+    """Refuse data that the labels are not of."""
+    for name in data:
+        of_network = any(str(key).startswith(f"{PREFIX}{name}_") for key in labels)
+        if f"{PREFIX}{name}" not in labels and not of_network:
+            raise ValueError(f"data: no labels of {name!r}; there are {sorted(map(str, labels))}")
 
 
 def _section(heading: str, *parts: str) -> str:
@@ -277,9 +308,15 @@ def _note(text: str) -> str:
 
 def _table(table: pd.DataFrame) -> str:
     """Give a table with three digits; names and labels are escaped."""
-    table = table.dropna(axis="columns", how="all")
+    table = _named(table).dropna(axis="columns", how="all")
     html = table.to_html(index=False, border=0, na_rep="–", float_format="{:.3g}".format)
     return f'<div class="wide">{html}</div>'
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """Make the labels of objects text, which no number of digits shortens."""
+    names = [column for column in ("object", "partner") if column in table]
+    return table.assign(**{column: table[column].astype(str) for column in names})
 
 
 def _image(figure, words: str) -> str:
@@ -291,7 +328,7 @@ def _image(figure, words: str) -> str:
 
 def _saved(name: str, table: pd.DataFrame) -> str:
     """Give a link that saves a table, which is in the page itself."""
-    text = table.to_csv(index=False, float_format="%.4g")
+    text = _named(table).to_csv(index=False, float_format="%.4g")
     code = base64.b64encode(text.encode()).decode()
     return (
         f'<p><a download="{escape(name)}" href="data:text/csv;charset=utf-8;base64,{code}">'

@@ -32,13 +32,17 @@ def standardise(
     n_components : int, optional
         How many principal components to keep (no more than a table has). Default: columns are
         standardised instead.
+    like : mapping, optional
+        The tables whose means, scales and components are taken, by name: those that a model was
+        made of, for new objects of its domains.
 
     Returns
     -------
     dict of str to DataArray, shape (objects, features)
         With the objects' labels, and the features' or (0, 1, ...) the components'. Every column has
         mean 0. Columns have variance 1; or with `n_components`, all columns of the table before its
-        reduction have on average. Missing values stay missing.
+        reduction have on average. With `like` this holds for its tables, not for these. Missing
+        values stay missing.
 
     Raises
     ------
@@ -62,7 +66,8 @@ def standardise(
         objects, features, own = table.objects, table.features, values
         if like is not None:
             new = as_new_objects(name, domains[name], table.features)
-            objects, own = new.objects, np.asarray(new.values)
+            objects = new.objects
+            own = np.ma.filled(np.ma.asarray(new.values, dtype=float), np.nan)
         if n_components is None:
             scaled = (own - middle) / spread  # no column is constant: `as_domains` refuses those
         else:

@@ -5,9 +5,11 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import pm_match as pmm
 from pm_match import html_report
+from pm_match.matching import best_chain
 from pm_match.plots.canvas import pyplot
 from tests.tiny_draws import tree, typed, with_relevance
 
@@ -40,9 +42,9 @@ def test_tables_are_those_of_the_summaries(tmp_path):
     clusters, objects = pmm.match_summary(idata, labels)
     assert list(tables) == ["clusters.csv", "match_a_b.csv", "objects.csv"]
     pd.testing.assert_frame_equal(tables["clusters.csv"], clusters.reset_index(), rtol=1e-3)
-    pd.testing.assert_frame_equal(tables["objects.csv"], objects, rtol=1e-3)
+    pd.testing.assert_frame_equal(tables["objects.csv"], objects, rtol=1e-3, check_dtype=False)
     best = pmm.match_probability(idata, "cluster_a", "cluster_b", top=3)
-    pd.testing.assert_frame_equal(tables["match_a_b.csv"], best, rtol=1e-3)
+    pd.testing.assert_frame_equal(tables["match_a_b.csv"], best, rtol=1e-3, check_dtype=False)
 
 
 def test_the_diagnosis_is_told_in_words(tmp_path):
@@ -52,6 +54,45 @@ def test_the_diagnosis_is_told_in_words(tmp_path):
     assert not found.ok
     page = written(idata, tmp_path)
     assert all(page.count(item) == 2 for item in found.advice)  # in short, and at length
+    page = written(best_chain(idata), tmp_path, diagnosis=found)
+    assert all(page.count(item) == 2 for item in found.advice)
+    assert "only one chain" not in page
+
+
+def test_what_is_said_in_short(tmp_path):
+    idata = with_relevance(tree())
+    labels = pmm.partition_estimate(idata)
+    objects = pmm.match_summary(idata, labels).objects
+    inside = objects[objects["cluster"] >= 0]
+    page = written(idata, tmp_path, labels=labels)
+    sure = int((inside["confidence"] > 0.9).sum())
+    assert f"{len(inside)} of {len(objects)} objects are in clusters; for {sure} of them" in page
+    assert ("Least sure of their cluster" in page) == bool((inside["confidence"] <= 0.9).any())
+    assert "maximised" not in page
+    idata["posterior"].attrs["projections"] = "map"
+    page = written(idata, tmp_path, labels={name: labels[name].to_numpy() for name in labels})
+    assert "Projections were maximised" in page
+
+
+def test_objects_without_a_counterpart_are_listed(tmp_path):
+    own = {"cluster_a": [0, 0, 1, 1], "cluster_b": [0, 0, 0]}  # cluster 1 is in a alone
+    posterior = xr.Dataset(
+        {
+            name: (("chain", "draw", f"{name}_object"), np.tile(values, (2, 5, 1)))
+            for name, values in own.items()
+        }
+    )
+    page = written(posterior, tmp_path)
+    assert "2 of them probably have no counterpart in another domain" in page
+    assert "Without a counterpart" in page
+
+
+def test_long_labels_are_not_rounded(tmp_path):
+    days = 20200101.0 + np.arange(7)
+    posterior = tree()["posterior"].to_dataset().assign_coords(a_object=days)
+    tables = saved_tables(written(posterior, tmp_path))
+    assert set(tables["match_a_b.csv"]["object"]) <= set(days)
+    assert set(tables["objects.csv"]["object"][:7].astype(float)) == set(days)
 
 
 def test_names_are_escaped(tmp_path):
@@ -94,8 +135,12 @@ def test_little_is_enough(idata, tmp_path):
 def test_data_are_drawn(tmp_path):
     rng = np.random.default_rng(0)
     tables = {"a": rng.normal(size=(7, 3)), "b": rng.normal(size=(5, 4))}
-    assert "Data, ordered by cluster" not in written(tree(), tmp_path)
-    assert "Data, ordered by cluster" in written(tree(), tmp_path, data=tables)
+    without, drawn = (written(tree(), tmp_path, data=data) for data in (None, tables))
+    assert "Data, ordered by cluster" not in without
+    assert "Data, ordered by cluster" in drawn
+    assert drawn.count("<img") == without.count("<img") + 1
+    with pytest.raises(ValueError, match=r"data: no labels of 'A'; there are \['cluster_a'"):
+        written(tree(), tmp_path, data={"A": tables["a"]})
     networks = {"A": rng.integers(0, 2, (6, 8)), "B": rng.integers(0, 2, (5, 7))}
     assert "Data, ordered by cluster" in written(typed(), tmp_path, data=networks)
 

@@ -265,6 +265,7 @@ def test_end_to_end(tmp_path):
         "alluvial.png",
         "report.html",
     }
+    assert "Whether the chains agree" in (out / "report.html").read_text()
     match = pd.read_csv(out / "match_a_b.csv", index_col=0)
     assert match.shape == (24, 24)
     assert match.loc["a3", "b5"] == match.loc["a4", "b6"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from pm_match.cli.cells import (
 )
 from pm_match.cli.output import number_of_clusters, write_matches
 from pm_match.html_report import report as write_page
-from pm_match.matching import cluster_sizes, partition_estimate
+from pm_match.matching import Diagnosis, cluster_sizes, partition_estimate
 from pm_match.models import relational_clusters
 from pm_match.networks import Network, as_network
 
@@ -165,9 +166,12 @@ class Networks:
             links=self.links,
         )
 
-    def report(self, idata: xr.DataTree, out: Path) -> tuple[str, dict[str, Any]]:
-        """Write tables; return a summary, and figures by name."""
-        labels = partition_estimate(idata)
+    def report(
+        self, idata: xr.DataTree, out: Path, diagnosis: Diagnosis
+    ) -> tuple[str, dict[str, Any]]:
+        """Write tables and a page; return a summary, and figures by name."""
+        shown = sys.stderr.isatty()
+        labels = partition_estimate(idata, progressbar=shown)
         files = {
             (f"cluster_{a}_{t}", f"cluster_{b}_{t}"): f"{a}_{b}_{t}"
             for t in self.types
@@ -188,7 +192,7 @@ class Networks:
         if len(self.types) <= 2:
             matrices = {name: self._matrix(network) for name, network in self.networks.items()}
             figures["networks"] = plots.plot_networks(matrices, labels, types=self.types)
-        write_page(idata, out / "report.html", data=matrices, labels=labels)
+        write_page(idata, out / "report.html", data=matrices, labels=labels, diagnosis=diagnosis)
         return summary, figures
 
     def _objects(self, idata: xr.DataTree, labels: xr.Dataset) -> pd.DataFrame:

@@ -48,6 +48,8 @@ def write_matches(
                 table.to_csv(file, index_label="", float_format="%.6g")
             else:
                 best = match_probability(idata, a, b, top=top)
+                # Labels of objects are names: they are not rounded.
+                best = best.astype({"object": str, "partner": str})
                 best.to_csv(file, index=False, float_format="%.6g")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from pm_match.cli.cells import MISSING, InputError, named, numbers, read_cells, 
 from pm_match.cli.output import number_of_clusters, write_matches
 from pm_match.domains import Domain, as_domains
 from pm_match.html_report import report as write_page
-from pm_match.matching import cluster_sizes, partition_estimate
+from pm_match.matching import Diagnosis, cluster_sizes, partition_estimate
 from pm_match.models import projected_clusters
 
 __all__ = ["Tables", "read_domains"]
@@ -59,9 +60,12 @@ class Tables:
             links=self.links,
         )
 
-    def report(self, idata: xr.DataTree, out: Path) -> tuple[str, dict[str, Any]]:
-        """Write tables; return a summary, and figures by name."""
-        labels = partition_estimate(idata)
+    def report(
+        self, idata: xr.DataTree, out: Path, diagnosis: Diagnosis
+    ) -> tuple[str, dict[str, Any]]:
+        """Write tables and a page; return a summary, and figures by name."""
+        shown = sys.stderr.isatty()
+        labels = partition_estimate(idata, progressbar=shown)
         sizes = cluster_sizes(labels)
         write_matches(idata, out, self.options.top)
         rows = [
@@ -76,7 +80,7 @@ class Tables:
         ]
         pd.concat(rows).to_csv(out / "clusters.csv", index=False)
         sizes.to_csv(out / "cluster_sizes.csv")
-        write_page(idata, out / "report.html", data=self.frames, labels=labels)
+        write_page(idata, out / "report.html", data=self.frames, labels=labels, diagnosis=diagnosis)
         found = f"{number_of_clusters(sizes.index)} clusters; objects of each domain in them:"
         return f"{found}\n\n{sizes.to_string()}", {
             "match_probability": plots.plot_match_matrix(idata, labels=labels),

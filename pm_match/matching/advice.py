@@ -64,9 +64,9 @@ def convergence_advice(
         values = ", ".join(f"{title} ({value:.0f})" for title, value in few.items())
         factor = min(_ESS_LIMIT * n_chains / max(few.min(), 1.0), 100.0)
         found.append(
-            f"The effective sample size per chain is smaller than {_ESS_LIMIT} (in all chains: "
-            f"{values}). If the chains agree otherwise, about {factor:.1f} times as many draws "
-            "would do."
+            f"The effective sample size per chain is smaller than {_ESS_LIMIT} (of all chains "
+            f"together: {values}). If the chains agree otherwise, about {factor:.1f} times as many "
+            "draws would do."
         )
     return found
 

@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from pm_match.matching.draws import SAMPLE_DIMS, SET
+from pm_match.matching.interval_levels import interval_levels
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.matching.span_probability import present_domains
 
@@ -18,7 +19,7 @@ __all__ = ["cluster_spans"]
 def cluster_spans(
     idata: xr.DataTree | xr.Dataset,
     *,
-    ci_prob: float = 0.89,
+    ci_prob: float | None = None,
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
@@ -33,8 +34,8 @@ def cluster_spans(
     ----------
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
-    ci_prob : float, default 0.89
-        Probability of the equal-tailed interval.
+    ci_prob : float, optional
+        Probability of the equal-tailed interval. Default: what ArviZ is set to.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable
@@ -58,10 +59,9 @@ def cluster_spans(
     ValueError
         If a variable is not an assignment, or `ci_prob` is not between 0 and 1.
     """
-    if not 0 < ci_prob < 1:
-        raise ValueError(f"ci_prob: expected a number between 0 and 1; found {ci_prob}")
+    levels = interval_levels(ci_prob)
     sets = read_sets(idata, var_names, group, sample_dims)
-    tables = [_spans(draws, ci_prob) for draws in sets]
+    tables = [_spans(draws, levels) for draws in sets]
     if len(tables) == 1:
         return tables[0]
     domains = [domain for draws in sets for domain in draws.domains]
@@ -73,7 +73,7 @@ def cluster_spans(
     )
 
 
-def _spans(draws: SetDraws, ci_prob: float) -> pd.DataFrame:
+def _spans(draws: SetDraws, levels: np.ndarray) -> pd.DataFrame:
     numbers: dict[bytes, np.ndarray] = {}
     objects: dict[bytes, int] = {}
     flags: dict[bytes, np.ndarray] = {}
@@ -90,11 +90,13 @@ def _spans(draws: SetDraws, ci_prob: float) -> pd.DataFrame:
                 flags[key], objects[key] = column, 0
             numbers[key][draw] = count[i]
             objects[key] += int(total[i])
-    low, high = (f"eti{round(100 * ci_prob)}_{side}" for side in ("lb", "ub"))
-    tails = [(1 - ci_prob) / 2, (1 + ci_prob) / 2]
+    taken = {"mean", "sd", "objects"} & {*draws.domains}
+    if taken:
+        raise ValueError(f"domain {min(taken)!r} has the name of another column of this table")
+    low, high = (f"eti{round(100 * (levels[1] - levels[0]))}_{side}" for side in ("lb", "ub"))
     rows = []
     for key, number in numbers.items():
-        bounds = np.quantile(number, tails)
+        bounds = np.quantile(number, levels)
         rows.append(
             dict(zip(draws.domains, flags[key].tolist(), strict=True))
             | {"mean": number.mean(), "sd": number.std(), low: bounds[0], high: bounds[1]}

@@ -25,7 +25,7 @@ _ROUNDING = 1e-9
 
 def credible_ball(
     idata: xr.DataTree | xr.Dataset,
-    estimate: Mapping[Any, Any],
+    labels: Mapping[Any, Any],
     *,
     prob: float = 0.95,
     loss: Loss = "vi",
@@ -50,7 +50,7 @@ def credible_ball(
     ----------
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
-    estimate : Dataset or mapping
+    labels : Dataset or mapping
         From assignment variables to labels, as `partition_estimate` gives them.
     prob : float, default 0.95
         The probability that the ball is to hold.
@@ -61,7 +61,7 @@ def credible_ball(
     sample_dims : sequence of hashable
         The dimensions that number the draws.
     var_names : sequence of str, optional
-        Assignment variables. Default: all that `estimate` has.
+        Assignment variables. Default: all that `labels` has.
 
     Returns
     -------
@@ -88,19 +88,19 @@ def credible_ball(
     check_loss(loss)
     if not isinstance(prob, Real) or not 0.0 < float(prob) <= 1.0:
         raise ValueError(f"prob: expected a probability above 0 and up to 1; found {prob!r}")
-    names = names_of(idata, list(estimate) if var_names is None else var_names, group)
+    names = names_of(idata, list(labels) if var_names is None else var_names, group)
     sets = read_sets(idata, names, group, sample_dims)
     found: dict[str, xr.DataArray] = {}
     each: list[dict[str, Any]] = []
     distances, sizes = [], []
     for draws in sets:
-        distance = losses_of(draws, given_labels(estimate, draws), loss)
+        distance = losses_of(draws, given_labels(labels, draws), loss)
         pooled = pool(draws.labels, draws.relevant)
         n_clusters = pooled.max(axis=0, initial=0).astype(np.int64)
         n_blocks = n_clusters + np.count_nonzero(pooled == 0, axis=0)
         key = draw_keys(pooled)
 
-        far = np.sort(distance)[int(np.ceil(prob * len(distance) - _ROUNDING)) - 1]
+        far = np.sort(distance)[max(int(np.ceil(prob * len(distance) - _ROUNDING)), 1) - 1]
         inside = np.flatnonzero(distance <= far + _ROUNDING)
         places = []
         for wanted in (n_blocks[inside].min(), n_blocks[inside].max(), None):

@@ -94,9 +94,11 @@ def decide(
     -------
     DataFrame with columns object, partner, probability, decision
         One row a link, in the order of the objects of a, and of partners: labels of both, P, and
-        "link" or "abstain". With `keep_unmatched`, rows without a partner (None) follow,
-        then rows without an object, whose probability is that of having no counterpart in the
-        other domain (see `unmatched_probability`), and whose decision is "unmatched" or "abstain".
+        "link" or "abstain". With `keep_unmatched`, rows without a partner (None) follow, then rows
+        without an object, whose probability is that of having no counterpart in the other domain
+        (see `unmatched_probability`), and whose decision is "unmatched" or "abstain". Under
+        "one-to-one" an object may be left over that surely has counterparts: its probability is
+        then near 0.
         ``attrs``: `rule`, `threshold`, ``utility`` (U of all links, those left open included) and
         ``exact``.
 
@@ -152,17 +154,16 @@ def _worth_it(draws: SetDraws, threshold: float, top: int | None) -> tuple[_Pair
     first, second = apart(
         [draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]]
     )
-    least = threshold * draws.n_draws
     if top is None:
         blocks = []
         for rows, counts in counts_together(first, second):
-            row, column = np.nonzero(counts > least)
+            row, column = np.nonzero(counts / draws.n_draws > threshold)
             blocks.append((row + rows.start, column, counts[row, column]))
         pairs = _Pairs(*(np.concatenate(part) for part in zip(*blocks, strict=True)))
         exact = True
     else:
         pairs = _Pairs(*best_partners(first, second, top, same=twice))
-        good = pairs.number > least
+        good = pairs.number / draws.n_draws > threshold
         n_partners = draws.sizes[-1] - twice
         # Where even the last of `top` partners is worth it, one that was left out may be, too.
         full = np.bincount(pairs.row[good], minlength=draws.sizes[0]) == top

@@ -12,12 +12,12 @@ import xarray as xr
 from pm_match.matching.advice import convergence_advice, truncation_advice
 from pm_match.matching.chain_agreement import chain_distances, groups_of_chains
 from pm_match.matching.diagnosis import Diagnosis
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws, weights_dim
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.mixing import mixing, worst_of
 from pm_match.matching.pair_traces import choose_pairs, pair_name, pair_traces
 from pm_match.matching.partition_traces import partition_traces
-from pm_match.matching.set_draws import read_sets
+from pm_match.matching.set_draws import names_of, read_sets
 
 __all__ = ["diagnose"]
 
@@ -48,7 +48,8 @@ def diagnose(
     of their sizes and the distance (variation of information) from one partition; whether
     pairs of objects share a cluster, the worst of them; and all single numbers of the
     posterior, such as a noise precision. None of these depends on how clusters are numbered. No
-    model is needed, nor is any group but `group`: what was not recorded is left out.
+    model is needed. The log joint and the acceptance of moves come from the group ``sample_stats``,
+    if it is there and has the draws of the posterior.
 
     Chains whose co-clustering probabilities differ by more than their own halves lead one to expect
     have found different matchings: they are told by group, with their log joints.
@@ -93,15 +94,18 @@ def diagnose(
     """
     if len(sample_dims) != 2:
         raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")
+    also = [also] if isinstance(also, str) else list(also)
     if n_pairs < 1:
         raise ValueError(f"n_pairs: expected at least 1; found {n_pairs}")
     posterior = read_draws(idata, group)
-    assignments = assignment_names(posterior) if var_names is None else list(var_names)
+    if var_names is None and not assignment_names(posterior):
+        var_names = []
+    assignments = var_names if var_names == [] else names_of(posterior, var_names, group)
     # Without assignments, the log joint and single numbers can still be judged.
     sets = read_sets(posterior, assignments, group, sample_dims) if assignments else []
     shape = tuple(posterior.sizes[dim] for dim in sample_dims)
     names = _chain_names(posterior, sample_dims[0], shape[0])
-    stats = _statistics(idata, sample_dims, shape)
+    stats = _statistics(idata, posterior, sample_dims) if group == "posterior" else {}
     log_joint = stats.get("log_joint")
     best = int(np.argmax(log_joint)) if log_joint is not None else -1
 
@@ -122,7 +126,7 @@ def diagnose(
             worst.append(f"worst of {len(pairs)} pairs{which}: {pair_name(draws, pairs[place])}")
             _add(rows, worst[-1], together[..., place])
             by_set.append(together)
-    for title, trace in _numbers(posterior, sample_dims, [*also]):
+    for title, trace in _numbers(posterior, sample_dims, also):
         _add(rows, title, trace)
     if not rows:
         raise KeyError(
@@ -162,7 +166,7 @@ def _chain_names(posterior: xr.Dataset, dim: Hashable, n_chains: int) -> list[An
 
 
 def _statistics(
-    idata: Any, sample_dims: Sequence[Hashable], shape: tuple[int, ...]
+    idata: Any, posterior: xr.Dataset, sample_dims: Sequence[Hashable]
 ) -> dict[str, np.ndarray]:
     """Read what is known of the sampler's statistics of these draws, shape (chains, draws) each.
 
@@ -172,14 +176,20 @@ def _statistics(
     if not isinstance(idata, xr.DataTree) or "sample_stats" not in idata.children:
         return {}
     stats = idata.children["sample_stats"].to_dataset()
+    for dim in sample_dims:
+        # A posterior that was thinned alone has draws of its own.
+        if stats.sizes.get(dim) != posterior.sizes[dim]:
+            return {}
+        both = dim in stats.indexes and dim in posterior.indexes
+        if both and not stats.indexes[dim].equals(posterior.indexes[dim]):
+            return {}
     how: dict[str, Callable[..., np.ndarray]] = {"log_joint": np.sum, "filled": np.max}
     found = {}
     for name in ("log_joint", "filled", *_MOVES):
         if name in stats and set(sample_dims) <= set(stats[name].dims):
             values = stats[name].transpose(*sample_dims, ...).to_numpy()
             values = values.reshape(*values.shape[:2], -1).astype(float)
-            # A posterior that was thinned alone has draws of its own.
-            if values.shape[:2] == shape and np.isfinite(values).all():
+            if np.isfinite(values).all():
                 found[name] = how.get(name, np.mean)(values, axis=2)
     return found
 
@@ -235,11 +245,8 @@ def _filled(posterior, sets, stats, sample_dims) -> float:
         return float((stats["filled"] >= 1).mean())
     full = None
     for draws in sets:
-        weights = draws.title or "weights"
-        if weights in posterior:
-            others = [dim for dim in posterior[weights].dims if dim not in sample_dims]
-            if len(others) == 1:
-                n_clusters = posterior.sizes[others[0]]
-                own = np.array([len(sizes) >= n_clusters for _, sizes in draws])
-                full = own if full is None else full | own
+        dim = weights_dim(posterior, draws.title or "weights", sample_dims)
+        if dim is not None:
+            own = np.array([len(sizes) >= posterior.sizes[dim] for _, sizes in draws])
+            full = own if full is None else full | own
     return float("nan") if full is None else float(full.mean())

@@ -62,11 +62,15 @@ class Diagnosis:
         chains = self.chains.to_string(float_format="{:.3g}".format, formatters=_CHAIN_FORMATS)
         return f"{table}\n\n{chains}\n\n{self.words}"
 
-    def _repr_html_(self) -> str:
-        items = "".join(f"<li>{escape(item[2:])}</li>" for item in self.words.split("\n"))
+    def tables_html(self) -> str:
+        """Give the tables of quantities and of chains as HTML."""
         table = self.table.to_html(formatters=_FORMATS, na_rep="-")
         chains = self.chains.to_html(float_format="{:.3g}".format, formatters=_CHAIN_FORMATS)
-        return f"{table}{chains}<ul>{items}</ul>"
+        return table + chains
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{escape(item[2:])}</li>" for item in self.words.split("\n"))
+        return f"{self.tables_html()}<ul>{items}</ul>"
 
 
 def _number(value: float) -> str:

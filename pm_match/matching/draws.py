@@ -114,12 +114,31 @@ def assignment_of(
             f"variable {name!r}: expected whole numbers, the clusters of objects; "
             f"found dtype {variable.dtype}"
         )
+    empty = [dim for dim in sample_dims if variable.sizes[dim] == 0]
+    if empty:
+        raise ValueError(
+            f"variable {name!r}: expected at least one draw; dim {empty[0]!r} has length 0"
+        )
     return variable
 
 
 def stacked(assignment: xr.DataArray) -> np.ndarray:
     """Labels as an array of shape (draws, objects)."""
-    return assignment.to_numpy().reshape(-1, assignment.shape[-1])
+    *n_draws, n_objects = assignment.shape
+    return assignment.to_numpy().reshape(int(np.prod(n_draws)), n_objects)
+
+
+def weights_dim(
+    posterior: xr.Dataset, title: str | None, sample_dims: Sequence[Hashable]
+) -> str | None:
+    """Name the dim of a set's weights, if they are among the draws: `title` may be their sticks."""
+    if title not in posterior.data_vars:
+        return None
+    weights = posterior[title]
+    others = [str(dim) for dim in weights.dims if dim not in sample_dims]
+    if len(others) != 1 or not np.allclose(weights.sum(others), 1.0):
+        return None
+    return others[0]
 
 
 def coords_along(variable: xr.DataArray, dim: Hashable) -> dict[Hashable, Any]:

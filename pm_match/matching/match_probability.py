@@ -108,7 +108,7 @@ def match_probability(
     posterior = read_draws(idata, group)
     first, second = (assignment_of(posterior, name, sample_dims) for name in (a, b))
     sets = [variable.attrs.get(SET) for variable in (first, second)]
-    if None not in sets and sets[0] != sets[1]:
+    if sets[0] != sets[1]:
         raise ValueError(
             f"variables {a!r} and {b!r}: expected clusters of one set; found those of {sets[0]!r} "
             f"and of {sets[1]!r}, which are never the same"

@@ -62,11 +62,13 @@ def match_summary(
     - ``relevance``: the probability that it is in a cluster at all;
     - ``confidence``: the mean probability of sharing a cluster with the others of its C, NaN if it
       is alone there; of an object that the estimate calls irrelevant, the probability that it is;
-    - ``unmatched``: the probability that it has no partner;
+    - ``alone``: the probability that it has no partner in any domain, its own included;
+    - ``unmatched``: that it has none in another domain (see `unmatched_probability`), NaN if there
+      is one domain only;
     - ``entropy``: in nats, of where a partner is found: :math:`-\sum_C q_C \log q_C`, over
       clusters of the estimate (its irrelevant objects counting as one) and none at all, where
       :math:`q_C = E[\text{share of n's partners that are in C}]`, and q of none is
-      ``unmatched``. These sum to 1; the entropy is 0 where it is certain which cluster is matched,
+      ``alone``. These sum to 1; the entropy is 0 where it is certain which cluster is matched,
       however many partners there are in it;
     - ``partners_<domain>``: the expected number of partners in each domain.
 
@@ -136,7 +138,7 @@ def _summary(draws: SetDraws, estimate: np.ndarray) -> tuple[pd.DataFrame, pd.Da
         name: np.zeros(n_clusters)
         for name in ("expected_size", "cohesion", "together", "stays", "jaccard", "exact")
     }
-    relevance, alone, company = (np.zeros(n_objects) for _ in range(3))
+    relevance, alone, unmatched, company = (np.zeros(n_objects) for _ in range(4))
     partners = np.zeros((n_objects, n_domains))
     shares = _Shares(member, n_clusters)
     for labels, sizes in draws:
@@ -150,6 +152,9 @@ def _summary(draws: SetDraws, estimate: np.ndarray) -> tuple[pd.DataFrame, pd.Da
         lonely = np.ones(n_objects, dtype=bool)
         lonely[relevant] = sizes[label] == 1
         alone += lonely
+        abroad = np.ones(n_objects, dtype=bool)
+        abroad[relevant] = sizes[label] == by_domain[label, draws.domain_of[relevant]]
+        unmatched += abroad
 
         cells = contingency(own, label)
         company[relevant] += cells.number[cells.cell] - 1
@@ -168,8 +173,7 @@ def _summary(draws: SetDraws, estimate: np.ndarray) -> tuple[pd.DataFrame, pd.Da
     partners -= relevance[:, None] * (np.arange(n_domains) == draws.domain_of[:, None])
 
     n_draws = draws.n_draws
-    unmatched = alone / n_draws
-    entropy = shares.entropy(n_draws, unmatched)
+    entropy = shares.entropy(n_draws, alone / n_draws)
     others = np.append(size, 0)[member] - 1
     with np.errstate(invalid="ignore", divide="ignore"):
         confidence = np.where(others > 0, company / (others * n_draws), np.nan)
@@ -193,11 +197,12 @@ def _summary(draws: SetDraws, estimate: np.ndarray) -> tuple[pd.DataFrame, pd.Da
     objects = pd.DataFrame(
         {
             "domain": np.repeat(draws.domains, draws.sizes),
-            "object": pd.concat([pd.Series(n) for n in names], ignore_index=True),
+            "object": pd.concat([pd.Series(n, dtype=object) for n in names], ignore_index=True),
             "cluster": estimate,
             "relevance": relevance / n_draws,
             "confidence": confidence,
-            "unmatched": unmatched,
+            "alone": alone / n_draws,
+            "unmatched": unmatched / n_draws if n_domains > 1 else np.nan,
             "entropy": entropy,
         }
         | {f"partners_{d}": partners[:, i] / n_draws for i, d in enumerate(draws.domains)}
@@ -251,7 +256,7 @@ class _Shares:
             )
             self._one_hot, self._tables, self._waiting = [], [], 0
 
-    def entropy(self, n_draws: int, unmatched: np.ndarray) -> np.ndarray:
+    def entropy(self, n_draws: int, alone: np.ndarray) -> np.ndarray:
         """Entropy of where a partner is, or that there is none, shape (n_objects,)."""
         self._multiply()
         places = np.arange(len(self.member))
@@ -259,7 +264,7 @@ class _Shares:
         # A difference of equal sums may leave a rounding error.
         q = np.clip(self.total.data / n_draws, 0.0, 1.0)
         self.total.data = _surprise(q)
-        return np.asarray(self.total.sum(axis=1)).reshape(-1) + _surprise(unmatched)
+        return np.asarray(self.total.sum(axis=1)).reshape(-1) + _surprise(alone)
 
 
 def _surprise(q: np.ndarray) -> np.ndarray:

@@ -26,7 +26,8 @@ def choose_pairs(draws: SetDraws, n_pairs: int, rng: np.random.Generator) -> np.
         with_it = with_it[with_it != one]
         if labels[one] >= 0 and with_it.size:
             chosen.add((one, int(rng.choice(with_it))))
-    return np.unique(np.sort(list(chosen), axis=1), axis=0)
+    pairs = np.array(sorted(chosen), dtype=np.int64).reshape(-1, 2)
+    return np.unique(np.sort(pairs, axis=1), axis=0)
 
 
 def pair_traces(draws: SetDraws, pairs: np.ndarray) -> np.ndarray:

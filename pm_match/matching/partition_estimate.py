@@ -21,7 +21,6 @@ __all__ = ["partition_estimate"]
 
 def partition_estimate(
     idata: xr.DataTree | xr.Dataset,
-    var_names: Sequence[str] | None = None,
     *,
     loss: Loss = "vi",
     n_starts: int = 16,
@@ -30,6 +29,7 @@ def partition_estimate(
     progressbar: bool = True,
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+    var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
     r"""Give one partition of the objects of all domains: that with the least expected loss.
 
@@ -61,8 +61,6 @@ def partition_estimate(
     ----------
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
-    var_names : sequence of str, optional
-        Assignment variables. Default: all whose name starts with ``cluster_``.
     loss : {"vi", "binder"}, default "vi"
         Variation of information or Binder's loss. The latter tends to leave doubtful objects in
         small clusters of their own.
@@ -79,6 +77,8 @@ def partition_estimate(
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable
         The dimensions that number the draws.
+    var_names : sequence of str, optional
+        Assignment variables. Default: all whose name starts with ``cluster_``.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def partition_estimate(
     found: dict[str, xr.DataArray] = {}
     each: list[dict[str, Any]] = []
     for draws in sets:
-        # Every set has the same seed, so that it is estimated as if it were alone.
+        # A whole number is the same seed for every set: each is estimated as if it were alone.
         rng = np.random.default_rng(random_seed)
         pooled = pool(draws.labels, draws.relevant)
         best = least_loss(pooled, loss, n_starts, max_clusters, rng, progressbar)

@@ -34,5 +34,5 @@ def partition_traces(draws: SetDraws, reference: np.ndarray) -> dict[str, np.nda
     return {
         "occupied clusters": occupied,
         "entropy of sizes": entropy,
-        "distance from estimate": distance,
+        "distance from a partition": distance,
     }

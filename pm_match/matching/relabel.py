@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.matching.align_clusters import numbers_like
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws
+from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS, read_draws, weights_dim
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.partition_loss import losses_of
 from pm_match.matching.pooled import draw_keys, pool
@@ -25,7 +25,7 @@ _OTHER = "_other"
 
 def relabel[Draws: (xr.DataTree, xr.Dataset)](
     idata: Draws,
-    to: Mapping[Any, Any],
+    labels: Mapping[Any, Any],
     *,
     rotate: bool = True,
     dims: Mapping[str, str | Sequence[str]] | None = None,
@@ -50,7 +50,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     ----------
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
-    to : Dataset or mapping
+    labels : Dataset or mapping
         From assignment variables to labels, as `partition_estimate` gives them.
     rotate : bool, default True
         Whether to align the latent space, if there are ``latent`` and ``projection_<name>``. The
@@ -72,8 +72,8 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     Returns
     -------
     DataTree or Dataset
-        As `idata`. Assignments have the numbers of the estimate's clusters; clusters that are not
-        among these come after them.
+        As `idata`. Assignments have the numbers of the estimate's clusters; those that share no
+        object with any of these take the numbers that are left.
 
     Raises
     ------
@@ -90,14 +90,18 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     >>> az.summary(aligned, var_names=["latent", "weights"])
     """
     posterior = read_draws(idata, group)
+    symmetric = [symmetric] if isinstance(symmetric, str) else list(symmetric)
+    for name in symmetric:
+        if name not in posterior:
+            raise KeyError(f"symmetric: no variable {name!r}; there are {list(posterior)}")
     sets = {draws.title: draws for draws in read_sets(posterior, None, group, sample_dims)}
-    asked = read_sets(posterior, [str(name) for name in to], group, sample_dims)
+    asked = read_sets(posterior, [str(name) for name in labels], group, sample_dims)
     told = _checked_dims(dims, posterior, sets)
     changed = posterior.copy()
     for compared in asked:
         title, draws = compared.title, sets[compared.title]
-        own = _cluster_dims(posterior, title, draws, told, single=len(sets) == 1)
-        target = given_labels(to, compared)
+        own = _cluster_dims(posterior, title, draws, told, sample_dims, single=len(sets) == 1)
+        target = given_labels(labels, compared)
         target, _ = renumbered(target, target >= 0)
         raw = [np.concatenate(parts) for parts in zip(*compared.labels, strict=True)]
         mask = [row >= 0 for row, _ in compared]
@@ -144,19 +148,17 @@ def _checked_dims(dims, posterior, sets) -> dict[str | None, list[str]]:
     return found
 
 
-def _cluster_dims(posterior, title, draws: SetDraws, dims, *, single: bool) -> list[str]:
+def _cluster_dims(
+    posterior, title, draws: SetDraws, dims, sample_dims, *, single: bool
+) -> list[str]:
     """Dims of a set's clusters; none if no variable has any."""
     if title in dims:
         return dims[title]
     where = f"set of clusters {title!r}" if title else "clusters"
     ask = f"Say which: dims={{{draws.names[0]!r}: ...}}"
-    sampled_dims = {d for v in draws.variables for d in v.dims}
-    candidates: list[str] = []
-    if title in posterior.data_vars:
-        candidates = [str(d) for d in posterior[title].dims if d not in sampled_dims]
-        # Sticks are one fewer than clusters, and breaking them in another order is not a summary.
-        if len(candidates) != 1 or "stick" in candidates[0]:
-            candidates = []
+    # Sticks are one fewer than clusters, and breaking them in another order is not a summary.
+    own = weights_dim(posterior, title, sample_dims)
+    candidates = [own] if own else []
     if not candidates:
         suffix = "_cluster"
         for dim in map(str, posterior.dims):
@@ -171,7 +173,7 @@ def _cluster_dims(posterior, title, draws: SetDraws, dims, *, single: bool) -> l
     found = [d for dim in candidates for d in (dim, dim + _OTHER) if d in posterior.dims]
     sizes = {posterior.sizes[d] for d in found}
     for name, variable in posterior.data_vars.items():
-        if name in draws.names or str(name).startswith("relevance_"):
+        if name in draws.names or str(name).startswith(RELEVANCE):
             continue
         unnamed = [
             d
@@ -185,6 +187,11 @@ def _cluster_dims(posterior, title, draws: SetDraws, dims, *, single: bool) -> l
                 f"{where}: cannot tell whether dim {unnamed[0]!r} of variable {name!r} is theirs, "
                 f"as the model gives it no name. {ask}"
             )
+    if not found and LATENT in posterior.data_vars:
+        raise ValueError(
+            f"{where}: cannot tell which dim of variable {LATENT!r} is theirs; it has "
+            f"{posterior[LATENT].dims}. {ask}"
+        )
     return found
 
 

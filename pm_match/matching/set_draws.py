@@ -145,6 +145,8 @@ def renumbered(labels: np.ndarray, relevant: np.ndarray | None) -> tuple[np.ndar
 def names_of(idata: Any, var_names: Sequence[str] | None, group: str) -> list[str]:
     """Give the assignments that are asked for, each once: all, unless they are named."""
     posterior = read_draws(idata, group)
+    if isinstance(var_names, str):
+        var_names = [var_names]
     names = assignment_names(posterior) if var_names is None else list(dict.fromkeys(var_names))
     if not names:
         raise KeyError(
@@ -172,9 +174,6 @@ def read_sets(
     posterior = read_draws(idata, group)
     names = names_of(posterior, var_names, group)
     variables = {name: assignment_of(posterior, name, sample_dims) for name in names}
-    empty = [dim for dim in sample_dims if posterior.sizes[dim] == 0]
-    if empty:
-        raise ValueError(f"expected at least one draw; dim {empty[0]!r} has length 0")
     return [
         SetDraws(
             title,

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 SMALL = 8  # font size of ticks and notes
 _LINE, _DIGIT = 0.035, 0.018  # shares of an axis that a line, or a digit, takes
@@ -44,6 +45,14 @@ def pyplot() -> ModuleType:
             'figures need matplotlib, which is not installed: pip install "pm_match[examples]"'
         ) from error
     return plt
+
+
+def needs_tree(idata: Any) -> None:
+    """Refuse what cannot hold sampler statistics beside the draws."""
+    if not isinstance(idata, xr.DataTree):
+        raise TypeError(
+            f"expected a DataTree with sampler statistics; found {type(idata).__name__}"
+        )
 
 
 def colour_of(cluster: int) -> str:

@@ -55,8 +55,10 @@ def plot_gallery(
     """
     plt = pyplot()
     found = labels_by_domain(labels, domains)
-    pictures = {name: np.asarray(image_of(table)) for name, table in domains.items()}
     shown, omitted = largest(found, n_clusters)
+    if n_images < 1:
+        raise ValueError(f"n_images: expected at least 1; found {n_images}")
+    pictures = {name: np.asarray(image_of(table)) for name, table in domains.items()}
     low = min(float(picture.min()) for picture in pictures.values())
     high = max(float(picture.max()) for picture in pictures.values())
 

@@ -80,6 +80,10 @@ def largest(found: Mapping[str, np.ndarray], n_clusters: int | None) -> tuple[li
 
     Irrelevant objects, whose label is negative, are no cluster.
     """
+    if n_clusters is not None and n_clusters < 1:
+        raise ValueError(f"n_clusters: expected at least 1; found {n_clusters}")
+    if not found:
+        raise ValueError("domains: expected at least one; found none")
     pooled = np.concatenate(list(found.values()))
     if pooled.dtype.kind in "if":
         pooled = pooled[pooled >= 0]

@@ -79,8 +79,8 @@ def plot_latent(
     KeyError
         If a variable or group is missing.
     ValueError
-        If a table does not fit its projection, `sel` leaves several draws, or there are fewer
-        than two factors.
+        If a table does not fit its projection, `sel` leaves several draws, there are fewer than
+        two factors, or all objects are irrelevant.
     """
     plt = pyplot()
     posterior = read_draws(idata, group)
@@ -99,6 +99,8 @@ def plot_latent(
     objects = {name: _carried_back(point, table) for name, table in tables.items()}
     labels = {name: _labels(point, name) for name in tables}
     clusters, place = _by_size(labels)
+    if not len(clusters):
+        raise ValueError("expected clusters to draw; found irrelevant objects only")
 
     centre = vectors[clusters].mean(axis=0)
     _, scale, axes = np.linalg.svd(vectors[clusters] - centre)

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.matching.draws import log_joint_of
-from pm_match.plots.canvas import pyplot
+from pm_match.plots.canvas import needs_tree, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,10 +51,13 @@ def plot_log_joint(
     ------
     ImportError
         If matplotlib is not installed.
+    TypeError
+        If `idata` is no DataTree.
     KeyError
         If there is neither a group `starts` nor one of sampler statistics with a log joint.
     """
     plt = pyplot()
+    needs_tree(idata)
     starts = idata.children[_STARTS].to_dataset() if _STARTS in idata.children else None
     chains = None
     if starts is None or "sample_stats" in idata.children:

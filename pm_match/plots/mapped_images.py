@@ -59,6 +59,7 @@ def plot_mapped_images(
         If matplotlib is not installed.
     """
     plt = pyplot()
+    targets = [targets] if isinstance(targets, str) else list(targets)
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
     rows = {f"original\n({source})": np.asarray(image_of(x))} | {
         f"carried to\n{target}": np.asarray(

@@ -10,6 +10,8 @@ import xarray as xr
 
 from pm_match.matching import assignment_sets, match_probability, partition_estimate
 from pm_match.matching.draws import PREFIX
+from pm_match.matching.given_labels import given_labels
+from pm_match.matching.set_draws import read_sets
 from pm_match.plots.canvas import mark_clusters, pyplot
 from pm_match.plots.labels import by_cluster, names_of
 
@@ -55,8 +57,10 @@ def plot_match_matrix(
     ------
     ImportError
         If matplotlib is not installed.
+    KeyError
+        If there is no such group or variable, no assignment at all, or no labels of one.
     ValueError
-        If only one of `a` and `b` is given.
+        If only one of `a` and `b` is given, or labels do not fit.
     """
     plt = pyplot()
     if (a is None) != (b is None):
@@ -68,8 +72,13 @@ def plot_match_matrix(
             pairs += list(combinations(names, 2)) or [(name, name) for name in names]
     else:
         pairs = [(a, b)]
+    if not pairs:
+        raise KeyError("no assignment variable (its name starts with 'cluster_') to draw")
     if labels is None:
         labels = partition_estimate(idata, **options)
+    names = [name for pair in pairs for name in pair]
+    for draws in read_sets(idata, names, group, sample_dims):
+        given_labels(labels, draws)
 
     n_columns = min(len(pairs), 3)
     n_rows = -(-len(pairs) // n_columns)

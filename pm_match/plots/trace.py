@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import pyplot
+from pm_match.plots.canvas import needs_tree, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,10 +50,18 @@ def plot_trace(
     ------
     ImportError
         If matplotlib is not installed.
+    TypeError
+        If `idata` is no DataTree.
     KeyError
         If there is no such group or statistic.
+    ValueError
+        If no statistic is named.
     """
     plt = pyplot()
+    needs_tree(idata)
+    var_names = [var_names] if isinstance(var_names, str) else list(var_names)
+    if not var_names:
+        raise ValueError("var_names: expected at least one statistic; found none")
     if group not in idata.children:
         raise KeyError(f"no group {group!r}; there are {sorted(idata.children)}")
     stats = idata.children[group].to_dataset()

@@ -14,7 +14,9 @@ from pymc.model.core import Model
 from scipy.special import logsumexp
 
 from pm_match.matching import partition_estimate
-from pm_match.matching.draws import IRRELEVANT, RELEVANCE, SAMPLE_DIMS, SET, coords_along
+from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, SET, coords_along
+from pm_match.matching.given_labels import given_labels
+from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
 from pm_match.prediction.new_objects import NewObjects, read_new_objects
 from pm_match.prediction.points import RecordedPoints
@@ -35,7 +37,7 @@ def assign(
     model: Model,
     new_data: Mapping[str, Any],
     *,
-    labels: xr.Dataset | None = None,
+    labels: xr.Dataset | Mapping[str, Any] | None = None,
     top: int | None = None,
     reweight: bool = True,
     num_draws: int | None = None,
@@ -77,7 +79,7 @@ def assign(
         None for unknown. Where several variables are observed of a domain's objects, a mapping
         from some of them to such data. Tables of `table_clusters` are to be standardised first:
         ``standardise(new, like=tables)``.
-    labels : Dataset, optional
+    labels : Dataset or mapping, optional
         A partition whose clusters are reported, as `partition_estimate` returns it (the default).
         Known classes will do.
     top : int, optional
@@ -146,12 +148,18 @@ def assign(
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     new = [read_new_objects(model, points.structure, *item) for item in new_data.items()]
     _check_names(points.posterior, new)
+    components = {id(own.place.component): own.place.component for own in new}
     if labels is None:
+        names = [
+            a.name for part in components.values() for c in part.clusterings for a in c.assignments
+        ]
         labels = partition_estimate(
-            points.posterior, progressbar=progressbar, sample_dims=sample_dims
+            points.posterior,
+            progressbar=progressbar,
+            sample_dims=sample_dims,
+            var_names=names,
         )
     tallies = [_Tally(points, own, labels, top, reweight) for own in new]
-    components = {id(own.place.component): own.place.component for own in new}
     parts = {key: Predictive(model, component) for key, component in components.items()}
     rng = np.random.default_rng(random_seed)
     with SearchProgress(points.n_draws, progressbar, _PATIENCE, "Predicting") as progress:
@@ -177,7 +185,8 @@ class _Tally:
         place = new.place
         self.clustering = place.component.clusterings[place.clustering]
         self.names = [a.name for a in self.clustering.assignments]
-        self.known, self.numbers = _known_labels(labels, self.clustering)
+        own = read_sets(points.posterior, self.names, "", points.sample_dims)
+        self.known, self.numbers = _known_labels(labels, own[0])
         n, n_all = len(new), self.clustering.n_objects
         self.flagged = place.assignment.relevance is not None
         self.mean = WeightedMean(
@@ -235,7 +244,7 @@ class _Tally:
         for name, match in zip(self.names, parts, strict=True):
             other = self.points.posterior[name]
             partners = self.points.object_dim(name)
-            domain = name.removeprefix("cluster_")
+            domain = name.removeprefix(PREFIX)
             if self.top is None:
                 found[f"match_{domain}"] = ((dim, partners), match)
                 coords |= coords_along(other, partners)
@@ -252,7 +261,8 @@ class _Tally:
         sizes = [self.points.posterior.sizes[d] for d in self.points.sample_dims]
         dims = (*self.points.sample_dims, dim)
         name = self.new.place.assignment.name
-        attrs = {SET: self.clustering.title}
+        recorded = self.points.posterior[name].attrs  # plain pm.sample names no set
+        attrs = {SET: recorded[SET]} if SET in recorded else {}
         found = {
             f"{name}_new": xr.DataArray(self.label.reshape(*sizes, -1), coords, dims, attrs=attrs)
         }
@@ -262,25 +272,11 @@ class _Tally:
         return found
 
 
-def _known_labels(labels: xr.Dataset, clustering) -> tuple[NDArray[np.int64], NDArray]:
+def _known_labels(labels: Mapping[Any, Any], draws: SetDraws) -> tuple[NDArray[np.int64], NDArray]:
     """Give the place of every object's label (N,) among those of a partition, -1 for none."""
-    found = []
-    for assignment in clustering.assignments:
-        if assignment.name not in labels:
-            raise KeyError(
-                f"labels: no variable {assignment.name!r}; there are {sorted(map(str, labels))}"
-            )
-        own = labels[assignment.name].to_numpy()
-        if own.shape != (assignment.n_objects,) or own.dtype.kind not in "iu":
-            raise ValueError(
-                f"labels: expected a whole number for each of {assignment.n_objects} objects of "
-                f"{assignment.name!r}; found shape {own.shape} and dtype {own.dtype}"
-            )
-        found.append(own)
-    whole = np.concatenate(found)
+    whole = given_labels(labels, draws)
     numbers = np.unique(whole[whole != IRRELEVANT])
-    place = np.searchsorted(numbers, whole)
-    return np.where(whole == IRRELEVANT, -1, place), numbers
+    return np.where(whole == IRRELEVANT, -1, np.searchsorted(numbers, whole)), numbers
 
 
 def _draw_categories(rng: np.random.Generator, p: NDArray) -> NDArray[np.int64]:

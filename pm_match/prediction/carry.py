@@ -12,11 +12,12 @@ from pymc.model.core import Model
 from scipy.special import logsumexp
 
 from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.new_objects import NewObjects, Place, find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.tables import feature_axis, summary_dataset
-from pm_match.prediction.values import Components, Outlook, blocks, interval_levels
+from pm_match.prediction.values import Components, Outlook, blocks
 from pm_match.search.progress import SearchProgress
 
 __all__ = ["carry"]

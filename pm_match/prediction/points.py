@@ -45,7 +45,8 @@ class RecordedPoints:
     KeyError
         If the draws lack a variable.
     ValueError
-        If a variable has another shape than the model's, or `num_draws` is less than 1.
+        If a variable has another shape than the model's, there is no draw, or `num_draws` is less
+        than 1.
     """
 
     def __init__(
@@ -63,6 +64,9 @@ class RecordedPoints:
             )
         self.posterior = _thinned(read_draws(idata, group), sample_dims, num_draws)
         self.sample_dims = tuple(sample_dims)
+        empty = [dim for dim in sample_dims if self.posterior.sizes[dim] == 0]
+        if empty:
+            raise ValueError(f"expected at least one draw; dim {empty[0]!r} has length 0")
         self.n_draws = int(np.prod([self.posterior.sizes[dim] for dim in sample_dims]))
         self._start = {name: np.asarray(v) for name, v in model.initial_point(0).items()}
         names = [str(rv.name) for rv in model.free_RVs]

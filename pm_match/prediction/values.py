@@ -128,20 +128,3 @@ def blocks(n: int, n_draws: int, n_values: int) -> Iterator[slice]:
     size = max(1, _MOST_HELD // max(n_draws * n_values, 1))
     for first in range(0, n, size):
         yield slice(first, min(first + size, n))
-
-
-def interval_levels(ci_prob: float | None) -> NDArray[np.float64]:
-    """Levels of an equal-tailed interval; by default of the probability that ArviZ is set to.
-
-    Raises
-    ------
-    ValueError
-        If the probability is not between 0 and 1.
-    """
-    # ArviZ is slow to import.
-    from arviz import rcParams
-
-    prob = float(rcParams["stats.ci_prob"] if ci_prob is None else ci_prob)
-    if not 0.0 < prob < 1.0:
-        raise ValueError(f"ci_prob must be between 0 and 1, found {ci_prob!r}.")
-    return np.array([0.5 * (1.0 - prob), 0.5 * (1.0 + prob)])

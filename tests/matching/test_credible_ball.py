@@ -74,6 +74,13 @@ def test_the_order_of_draws_means_nothing(seed):
     )
 
 
+def test_a_ball_of_hardly_any_probability_holds_the_nearest_draw():
+    idata = tree(seed=3)
+    estimate = pmm.partition_estimate(idata)
+    ball = pmm.credible_ball(idata, estimate, prob=1e-12)
+    assert ball.attrs["radius"] == float(pmm.partition_loss(idata, estimate).min())
+
+
 def test_several_sets():
     idata = typed()
     estimate = pmm.partition_estimate(idata)

@@ -91,6 +91,19 @@ def test_few_partners_are_exact_when_they_say_so(seed, top, rule):
         assert part.attrs["exact"]
 
 
+def test_a_probability_at_the_threshold_is_not_above_it():
+    together = np.r_[np.zeros(29, int), np.ones(71, int)][None, :, None]
+    posterior = xr.Dataset(
+        {
+            "cluster_a": (("chain", "draw", "i"), np.zeros_like(together)),
+            "cluster_b": (("chain", "draw", "k"), together),
+        }
+    )
+    for rule in ("one-to-one", "many-to-many"):
+        options = {"rule": rule, "threshold": 0.29}  # 0.29 * 100 is a bit less than 29
+        assert not len(pmm.decide(posterior, "cluster_a", "cluster_b", **options))
+
+
 def test_what_few_partners_leave_out_is_told():
     posterior = xr.Dataset(
         {

@@ -39,6 +39,7 @@ def chains(modes, log_joint=None, draws=200, noise=0.1, seed=0):
             "weights": (("chain", "draw", "cluster"), rng.random((*shape, 6))),
         }
     )
+    posterior["weights"] = posterior["weights"] / posterior["weights"].sum("cluster")
     groups = {"posterior": posterior}
     if log_joint is not None:
         values = rng.normal(size=shape) + np.array(log_joint, float)[:, None]
@@ -109,7 +110,7 @@ def test_what_is_constant_is_called_so():
     found = pmm.diagnose(idata)
     constant = found.table["note"] == "constant"
     assert constant["occupied clusters"]
-    assert constant["distance from estimate"]
+    assert constant["distance from a partition"]
     assert found.table["r_hat"].notna().all()
     assert (found.table["r_hat"][constant] == 1).all()
     assert found.ok
@@ -117,8 +118,8 @@ def test_what_is_constant_is_called_so():
 
 def test_what_is_stuck_at_different_values_is_infinite():
     found = pmm.diagnose(chains([0, 0, 1, 0], [0, 0, -30, 0], noise=0))
-    assert found.table.loc["distance from estimate", "r_hat"] == np.inf
-    assert found.table.loc["distance from estimate", "note"] == "stuck at different values"
+    assert found.table.loc["distance from a partition", "r_hat"] == np.inf
+    assert found.table.loc["distance from a partition", "note"] == "stuck at different values"
     assert any("stuck at different values" in item for item in found.advice)
     assert "Chain 2 found another matching (log joint 30." in found.advice[0]
 
@@ -213,6 +214,9 @@ def test_moves_are_told_by_chain():
 def test_a_filled_truncation():
     idata = chains([0, 0, 0, 0], [0, 0, 0, 0])
     posterior = idata["posterior"].to_dataset().isel(cluster=slice(3))
+    # These might as well be sticks, one fewer than clusters.
+    assert np.isnan(pmm.diagnose(posterior).filled)
+    posterior["weights"] = posterior["weights"] / posterior["weights"].sum("cluster")
     found = pmm.diagnose(xr.DataTree.from_dict({"posterior": posterior}))
     occupied = [len(c) for c in clusters_of(idata, "a", "b")]
     assert found.filled == np.mean(np.array(occupied) >= 3)
@@ -221,6 +225,23 @@ def test_a_filled_truncation():
     idata["sample_stats"]["filled"] = xr.zeros_like(idata["sample_stats"]["log_joint"])
     idata["posterior"] = posterior
     assert pmm.diagnose(idata).truncation == []
+
+
+def test_the_log_joint_of_other_draws_is_left_out():
+    idata = chains([0, 0, 0, 0], [0, 0, 0, 0])
+    assert "log_joint" in pmm.diagnose(idata).table.index
+    idata["prior"] = idata["posterior"].to_dataset()
+    assert "log_joint" not in pmm.diagnose(idata, group="prior").table.index
+    posterior = idata["posterior"].to_dataset().assign_coords(draw=range(200))
+    stats = idata["sample_stats"].to_dataset().assign_coords(draw=range(200))
+    halves = {"posterior": posterior.isel(draw=slice(100))}
+    halves["sample_stats"] = stats.isel(draw=slice(100, None))
+    assert "log_joint" not in pmm.diagnose(xr.DataTree.from_dict(halves)).table.index
+
+
+def test_few_pairs_of_irrelevant_objects():
+    idata = with_relevance(tree(), share=0.0)
+    assert pmm.diagnose(idata, n_pairs=1).table.index[0] == "log_joint"
 
 
 def test_further_variables_by_their_worst_entry():
@@ -274,7 +295,7 @@ def test_traces_by_their_definitions():
             for two in other:
                 if n := len(one & two):
                     expected -= n / 12 * (np.log2(n / len(one)) + np.log2(n / len(two)))
-        assert traces["distance from estimate"][draw] == pytest.approx(expected, abs=1e-12)
+        assert traces["distance from a partition"][draw] == pytest.approx(expected, abs=1e-12)
     assert loss_between(reference, reference, "vi") == 0
 
 

@@ -385,26 +385,18 @@ def test_best_partners_need_no_matrix_of_all_pairs():
     assert peak < n * n / 3  # one byte a pair is more than there ever was
 
 
-def test_best_partners_are_fast():
-    rng = np.random.default_rng(0)
-    posterior = xr.Dataset(
-        {f"cluster_{k}": (("chain", "draw", k), rng.integers(0, 25, (4, 50, 4000))) for k in "ab"}
-    )
-    start = time.process_time()
-    matching.match_probability(posterior, "cluster_a", "cluster_b", top=5)
-    assert time.process_time() - start < 2  # one pass a draw over bytes: a tenth of a nanosecond
-
-
-def test_best_partners_in_well_separated_clusters_are_found_at_once():
+def test_best_partners_in_well_separated_clusters_need_no_pairs():
     rng = np.random.default_rng(0)
     n = 100_000
     states = rng.integers(0, 50, (1, 100, 300))  # 300 ways to be clustered over the draws
     posterior = xr.Dataset(
         {f"cluster_{k}": (("chain", "draw", k), states[..., rng.integers(0, 300, n)]) for k in "ab"}
     )
-    start = time.process_time()
+    tracemalloc.start()
     table = matching.match_probability(posterior, "cluster_a", "cluster_b", top=5)
-    assert time.process_time() - start < 10
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**30  # pairs of the 300 ways, not of the 100,000 objects
     assert len(table) == 5 * n
     assert (table["probability"] == 1).all()
 
@@ -438,7 +430,7 @@ def test_sets_of_clusters_are_estimated_one_by_one(seed):
     assert estimate.attrs["clusters"] == ["document_weights", "word_weights"]
     for place, kind in enumerate(("document", "word")):
         names = [f"cluster_A_{kind}", f"cluster_B_{kind}"]
-        alone = matching.partition_estimate(idata, names)
+        alone = matching.partition_estimate(idata, var_names=names)
         xr.testing.assert_identical(alone.drop_attrs(), estimate[names].drop_attrs())
         assert alone.attrs == {
             key: value[place] for key, value in estimate.attrs.items() if key != "clusters"

@@ -105,7 +105,7 @@ def test_of_eight_objects_too(loss):
 @pytest.mark.parametrize("relevant", [False, True])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("seed", range(3))
-def test_never_worse_than_the_best_draw(seed, loss, relevant, monkeypatch):
+def test_never_worse_than_the_best_draw(seed, loss, relevant):
     idata = tree(5, (("a", 20), ("b", 15)), seed)
     if relevant:
         idata = with_relevance(idata)

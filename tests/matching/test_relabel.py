@@ -304,3 +304,7 @@ def test_what_cannot_be_told_is_refused():
         pmm.relabel(posterior, many)
     with pytest.raises(ValueError, match="symmetric: variable 'weights' has dims"):
         pmm.relabel(posterior, to, symmetric=["weights"])
+    with pytest.raises(KeyError, match="symmetric: no variable 'nope'"):
+        pmm.relabel(posterior, to, symmetric="nope")
+    with pytest.raises(ValueError, match="cannot tell which dim of variable 'latent' is theirs"):
+        pmm.relabel(posterior.rename(cluster="topic").drop_vars("weights"), to)

@@ -136,7 +136,7 @@ def written_out(idata, labels):
     objects = []
     for own in estimate:
         place = {label: 0.0 for label in [*estimate.values(), "none"]}
-        together, partners, relevant = [], {"a": 0.0, "b": 0.0}, 0.0
+        together, partners, relevant, unmatched = [], {"a": 0.0, "b": 0.0}, 0.0, 0.0
         others = [o for o, c in estimate.items() if c == estimate[own] and o != own]
         for clusters in draws:
             mine = next((c for c in clusters if own in c), [])
@@ -144,6 +144,8 @@ def written_out(idata, labels):
             relevant += bool(mine) / len(draws)
             if others:
                 together.append(sum(o in with_it for o in others) / len(others))
+            if all(o[0] == own[0] for o in with_it):
+                unmatched += 1 / len(draws)
             if not with_it:
                 place["none"] += 1 / len(draws)
             for other in with_it:
@@ -154,7 +156,9 @@ def written_out(idata, labels):
         confidence = np.mean(together) if others else np.nan
         if estimate[own] < 0:
             confidence = 1 - relevant
-        objects.append([relevant, confidence, place["none"], entropy, partners["a"], partners["b"]])
+        objects.append(
+            [relevant, confidence, place["none"], unmatched, entropy, partners["a"], partners["b"]]
+        )
     clusters = []
     for label in sorted({c for c in estimate.values() if c >= 0}):
         members = {o for o, c in estimate.items() if c == label}
@@ -174,7 +178,7 @@ def written_out(idata, labels):
                 ]
             )
         entropy = np.mean(
-            [row[3] for o, row in zip(estimate, objects, strict=True) if o in members]
+            [row[4] for o, row in zip(estimate, objects, strict=True) if o in members]
         )
         sizes = [sum(d == domain for d, _ in members) for domain in "ab"]
         clusters.append([*sizes, len(members), *np.mean(rows, axis=0), entropy])
@@ -215,7 +219,9 @@ def test_match_summary_of_what_is_certain():
     assert found.clusters[["together", "stays", "jaccard", "exact"]].eq(1).all(axis=None)
     assert found.clusters["expected_size"].tolist() == [3, 3, 1]
     np.testing.assert_allclose(found.objects["entropy"], 0, atol=1e-12)
+    assert found.objects["alone"].tolist() == [0, 0, 0, 1, 0, 0, 0]
     assert found.objects["unmatched"].tolist() == [0, 0, 0, 1, 0, 0, 0]
+    assert pmm.match_summary(tree(sizes=(("a", 4),))).objects["unmatched"].isna().all()
 
 
 def test_match_summary_of_several_sets():
@@ -260,13 +266,14 @@ def test_probabilities_are_probabilities(idata):
     clusters, objects = pmm.match_summary(idata)
     for table, names in (
         (clusters, ["cohesion", "together", "stays", "jaccard", "exact"]),
-        (objects, ["relevance", "confidence", "unmatched"]),
+        (objects, ["relevance", "confidence", "alone", "unmatched"]),
     ):
         values = table[names].to_numpy()
         assert ((values >= 0) & (values <= 1 + 1e-12) | np.isnan(values)).all()
     assert (objects["entropy"] >= -1e-12).all()
     # What is irrelevant has no partner.
-    assert (objects["unmatched"] >= 1 - objects["relevance"] - 1e-12).all()
+    assert (objects["alone"] >= 1 - objects["relevance"] - 1e-12).all()
+    assert (objects["unmatched"] >= objects["alone"] - 1e-12).all()
 
 
 @few

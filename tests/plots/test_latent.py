@@ -114,6 +114,12 @@ def test_bad_input(idata):
         plots.plot_latent(posterior)
     with pytest.raises(ValueError, match=r"sel: expected one draw; found several along \['draw'\]"):
         plots.plot_latent(idata, sel={"chain": 0})
+    irrelevant = idata.copy()
+    for name in "abc":
+        cluster = idata["posterior"][f"cluster_{name}"]
+        irrelevant["posterior"][f"relevance_{name}"] = xr.zeros_like(cluster)
+    with pytest.raises(ValueError, match="found irrelevant objects only"):
+        plots.plot_latent(irrelevant)
     with pytest.raises(KeyError, match="no variable 'z'"):
         plots.plot_latent(idata, latent="z")
     tables = {name: idata["observed_data"][name] for name in "abc"}

@@ -23,6 +23,7 @@ def test_chains_from_the_best_mean_down(sampled):
         found = [segment[:, 1] for segment in lines.get_segments()]
         np.testing.assert_allclose(found, np.quantile(relative, levels, axis=1).T)
     assert axis.get_label() == "chains"
+    assert axis.get_title().startswith("2 chains; best mean: ")
     assert axis.get_yscale() == "linear"
 
 
@@ -52,6 +53,11 @@ def test_several_partitions_are_summed(sampled):
     draws = 2 * stats["log_joint"].to_numpy()
     expected = np.median(draws, axis=1) - draws.mean(axis=1).max()
     np.testing.assert_allclose(axis.collections[-1].get_offsets()[:, 1], expected)
+
+
+def test_draws_alone_have_no_log_joint(sampled):
+    with pytest.raises(TypeError, match="expected a DataTree with sampler statistics; found Data"):
+        plots.plot_log_joint(sampled["posterior"].to_dataset())
 
 
 def test_nothing_to_draw():

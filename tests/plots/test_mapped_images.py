@@ -3,6 +3,7 @@ import pytest
 import xarray as xr
 
 from pm_match import datasets, plots
+from pm_match.matching import map_objects
 
 
 def test_mapped_images():
@@ -29,3 +30,7 @@ def test_mapped_images():
         "carried to\nhalf",
     ]
     np.testing.assert_array_equal(figure.axes[2].images[0].get_array(), datasets.images(x)[2])
+    carried = map_objects(xr.Dataset(posterior), x, source="quarter", target="upright")
+    np.testing.assert_array_equal(figure.axes[5].images[0].get_array(), datasets.images(carried)[0])
+    one = plots.plot_mapped_images(xr.Dataset(posterior), x, source="quarter", targets="half")
+    assert len(one.axes) == 2 * 5

@@ -19,6 +19,8 @@ def test_match_matrix_shows_every_pair_by_cluster(idata):
     first = int((labels["cluster_a"] == 0).sum()), int((labels["cluster_b"] == 0).sum())
     assert shown[: first[0], : first[1]].mean() > 0.6
     assert shown[: first[0], first[1] :].mean() < 0.2
+    # The most certain of a cluster come first.
+    assert (np.diff(shown[: first[0], : first[1]].mean(axis=1)) <= 1e-12).all()
 
 
 def test_match_matrix_of_one_pair(idata):
@@ -27,6 +29,13 @@ def test_match_matrix_of_one_pair(idata):
     assert axis.get_xlabel() == "c: 30 objects, by cluster"
     with pytest.raises(ValueError, match="give both assignment variables, or neither"):
         plots.plot_match_matrix(idata, "cluster_a")
+    labels = partition_estimate(idata)
+    with pytest.raises(KeyError, match="no labels of 'cluster_b'"):
+        plots.plot_match_matrix(idata, labels=labels[["cluster_a"]])
+    with pytest.raises(ValueError, match="'cluster_a': expected 30 whole numbers"):
+        plots.plot_match_matrix(idata, labels={name: [0] for name in labels})
+    with pytest.raises(KeyError, match="no assignment variable"):
+        plots.plot_match_matrix(idata["posterior"].to_dataset()[[]])
 
 
 def test_match_matrix_pairs_clusters_of_one_set_and_puts_irrelevant_objects_last(idata):

@@ -56,6 +56,8 @@ def test_clusters_left_out_and_missing_values(tables):
 
 
 def test_bad_input(tables):
+    with pytest.raises(ValueError, match="n_clusters: expected at least 1; found -1"):
+        plots.plot_matched_data(LABELS, tables, n_clusters=-1)
     with pytest.raises(ValueError, match="domain 'b': no labels"):
         plots.plot_matched_data({"a": LABELS["a"]}, tables)
     with pytest.raises(ValueError, match="found irrelevant objects only"):

@@ -20,6 +20,15 @@ def test_trace_has_a_line_a_chain(idata):
         plots.plot_trace(idata, group="stats")
 
 
+def test_trace_takes_a_name_and_refuses_others(idata):
+    figure = plots.plot_trace(idata, var_names="log_joint")
+    assert [axis.get_ylabel() for axis in figure.axes] == ["collapsed log joint"]
+    with pytest.raises(ValueError, match="var_names: expected at least one"):
+        plots.plot_trace(idata, var_names=[])
+    with pytest.raises(TypeError, match="expected a DataTree"):
+        plots.plot_trace(idata["posterior"].to_dataset())
+
+
 def test_without_matplotlib(monkeypatch, idata):
     original = builtins.__import__
 

@@ -168,7 +168,10 @@ def test_irrelevant_objects_are_never_matched(flagged):
     # The draws are for the summaries: an irrelevant one matches nothing there either.
     match = pmm.match_probability(found, "cluster_a_new", "cluster_b")
     np.testing.assert_array_equal(match[:, 0], 0.0)
-    assert pmm.partition_estimate(found)["cluster_a_new"].dims == ("cluster_a_dim_0_new",)
+    estimate = pmm.partition_estimate(found)
+    assert estimate["cluster_a_new"].dims == ("cluster_a_dim_0_new",)
+    assert isinstance(estimate.attrs["expected_loss"], float)  # one set, as the draws name none
+    pmm.unmatched_probability(found, "cluster_a_new")
 
 
 def test_draws_of_new_objects_have_the_probabilities(flagged):
@@ -224,7 +227,17 @@ def test_known_classes_may_be_the_clusters(labelled):
     found = pmm.assign(tree_of(labelled, points), labelled, {"b": np.zeros((1, 2))},
                        labels=classes, progressbar=False)["prediction/b"]  # fmt: skip
     assert found["cluster"].to_numpy().tolist() == [7, 9]
-    with pytest.raises(KeyError, match="labels: no variable 'cluster_b'"):
+    plain = {name: classes[name].to_numpy() - 2 * (classes[name].to_numpy() < 0)
+             for name in classes}  # fmt: skip
+    same = pmm.assign(tree_of(labelled, points), labelled, {"b": np.zeros((1, 2))},
+                      labels=plain, progressbar=False)["prediction/b"]  # fmt: skip
+    xr.testing.assert_identical(same["probability"], found["probability"])
+    known = tree_of(labelled, points)
+    known["posterior"] = known["posterior"].to_dataset().assign_coords(b_object=range(4))
+    shuffled = classes.assign_coords(b_object=[3, 2, 1, 0])
+    with pytest.raises(ValueError, match="expected the objects of the draws in their order"):
+        pmm.assign(known, labelled, {"b": np.zeros((1, 2))}, labels=shuffled, progressbar=False)
+    with pytest.raises(KeyError, match="no labels of 'cluster_b'"):
         pmm.assign(tree_of(labelled, points), labelled, {"b": np.zeros((1, 2))},
                    labels=classes[["cluster_a"]], progressbar=False)  # fmt: skip
 
