@@ -17,11 +17,11 @@ demo: $(STAMP)
 
 ## Lint, types and every test but the long ones.
 test: $(STAMP) lint
-	$(RUN) -m pytest -n 2 -m "not slow"
+	$(RUN) -m pytest -n 2 --dist worksteal -m "not slow"
 
 ## All tests: calibration of whole models and other long runs too.
 test-all: $(STAMP) lint
-	$(RUN) -m pytest -n 2
+	$(RUN) -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

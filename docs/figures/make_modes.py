@@ -72,7 +72,7 @@ def main() -> None:
         xlabel="index of the clusters within domains",
         ylabel="index of the matching",
         title="Their last draws",
-        xlim=(-0.05, 1.08),
+        xlim=(0.94, 1.006),
         ylim=(-0.3, 1.08),
     )
     right.legend(loc="lower left", fontsize=8)

@@ -3,20 +3,28 @@
 Run ``python docs/figures/make_networks.py``, from anywhere.
 """
 
+import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
+import pymc as pm
 
 import pm_match as pmm
 
+PAGE = Path(__file__).parents[1] / "networks.md"
+
 
 def main() -> None:
-    """Sample the first model of the page and save the figure beside this script."""
+    """Run the first block of the page and save the figure beside this script."""
     mpl.use("Agg")
-    drawn = pmm.datasets.synthetic_networks("noisy-partial", random_seed=4)
-    model = pmm.models.relational_clusters(drawn.networks, types=drawn.types)
-    idata = pmm.sample(100, tune=100, chains=8, random_seed=4, model=model)
-    labels = pmm.partition_estimate(pmm.best_chain(idata))
+    names: dict[str, Any] = {"pm": pm, "pmm": pmm}
+    first = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert first is not None
+    exec(compile(first[1], PAGE, "exec"), names)
+    drawn = names["drawn"]
+    labels = pmm.partition_estimate(pmm.best_chain(names["idata"]))
+    print(pmm.cluster_sizes(labels).to_string())
 
     networks, order = {}, {}
     for name, network in drawn.networks.items():

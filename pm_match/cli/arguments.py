@@ -124,7 +124,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_tables(group: Any) -> None:
     group.add_argument(
-        "--standardize", action="store_true", help="give each feature mean 0 and variance 1"
+        "--standardise",
+        "--standardize",
+        dest="standardize",
+        action="store_true",
+        help="give each feature mean 0 and variance 1",
     )
     group.add_argument(
         "--factors", type=_at_least(1), metavar="K", help="latent dimensions (default: 5)"
@@ -132,7 +136,8 @@ def _add_tables(group: Any) -> None:
     group.add_argument(
         "--projection",
         choices=("map", "normal"),
-        help="projections found by maximisation, or sampled under a normal prior (default: map)",
+        help="projections found by maximisation (match probabilities are then near 0 or 1), or "
+        "sampled under a normal prior (default: map)",
     )
 
 
