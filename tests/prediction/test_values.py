@@ -188,7 +188,7 @@ def test_edges_alone_carry_to_features():
 def test_what_is_asked_for_is_checked(holed):
     model, points, _ = holed
     tree = tree_of(model, points)
-    with pytest.raises(ValueError, match=r"ci_prob must be between 0 and 1, found 1\.2"):
+    with pytest.raises(ValueError, match=r"ci_prob: expected a number between 0 and 1; found 1\.2"):
         pmm.impute(tree, model, ci_prob=1.2)
     with pytest.raises(KeyError, match="no domain 'c' in the model"):
         pmm.carry(tree, model, source="a", target="c")
