@@ -26,7 +26,7 @@ from pm_match.matching.advice import FEW_DRAWS
 from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import PREFIX, RELEVANCE
 from pm_match.partition.units import units
-from pm_match.search.progress import SearchProgress
+from pm_match.search.progress import PATIENCE, SearchProgress
 from pm_match.search.recipe import searched
 from pm_match.steps import (
     ClusterGibbs,
@@ -54,8 +54,6 @@ _STEPS: tuple[Any, ...] = (
 _TURNING = ("projection", "transposed", "normal")
 
 _INITS = ("search", "dispersed")
-# Seconds of searching before a bar is shown.
-_PATIENCE = 2.0
 
 
 def register() -> None:
@@ -251,7 +249,7 @@ def _searched(
     points = []
     with (
         threadpool_limits(1, user_api="blas"),
-        SearchProgress(len(rngs), progressbar, after=_PATIENCE) as progress,
+        SearchProgress(len(rngs), progressbar, after=PATIENCE) as progress,
     ):
         for rng in rngs:
             chain = searched(model, ours, dispersed_point(model, structure, start, rng), rng)

@@ -31,7 +31,7 @@ from pm_match.matching.losses import Loss, scale, whole_terms
 from pm_match.matching.pair_counts import groups
 from pm_match.matching.pooled import draw_keys
 from pm_match.matching.reallocate import OUT, Candidate, merge, put, reallocate, take_out
-from pm_match.search.progress import SearchProgress
+from pm_match.search.progress import PATIENCE, SearchProgress
 
 # Steps that may be spent on finding the best draws: a step is one object in two draws.
 _BUDGET = 10**9
@@ -39,8 +39,7 @@ _BUDGET = 10**9
 _SHORTLIST = 4
 # Free slots to begin with.
 _SPARE = 4
-# Seconds after which a progress bar shows up, and between looks at the searches.
-_PATIENCE = 2.0
+# Seconds between looks at the searches.
 _LOOK = 0.5
 
 
@@ -197,7 +196,7 @@ def _in_threads(problem, starts, rngs, most, progressbar) -> list[tuple[NDArray,
     """Search from all starts. Each has its own generator: the threads change nothing."""
     workers = min(os.cpu_count() or 1, len(starts))
     with (
-        SearchProgress(len(starts), progressbar, after=_PATIENCE) as progress,
+        SearchProgress(len(starts), progressbar, after=PATIENCE) as progress,
         ThreadPoolExecutor(workers) as pool,
     ):
         futures = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Hashable, Sequence
 from typing import Literal, overload
 
@@ -18,7 +17,7 @@ from pm_match.matching.draws import (
     relevance_of,
     stacked,
 )
-from pm_match.matching.pair_counts import apart, best_partners, together
+from pm_match.matching.pair_counts import apart, best_partners, check_top, together
 
 __all__ = ["match_probability"]
 
@@ -132,8 +131,7 @@ def match_probability(
     )
     rows, columns = first.dims[-1], second.dims[-1]
     if top is not None:
-        if operator.index(top) < 1:
-            raise ValueError(f"top: expected at least 1 partner; found {top}")
+        check_top(top)
         object_, partner, count = best_partners(labels[0], labels[1], top, same=a == b)
         return pd.DataFrame(
             {

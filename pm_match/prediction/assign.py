@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -16,18 +15,17 @@ from scipy.special import logsumexp
 from pm_match.matching import partition_estimate
 from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, SET, coords_along
 from pm_match.matching.given_labels import given_labels
+from pm_match.matching.pair_counts import check_top
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
 from pm_match.prediction.new_objects import NewObjects, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.tables import object_axis
-from pm_match.search.progress import SearchProgress
+from pm_match.search.progress import PATIENCE, SearchProgress
 
 __all__ = ["assign"]
 
-# Seconds before a bar is shown.
-_PATIENCE = 2.0
 # Fewer effective draws than this are too few to trust, if there are many.
 _FEW, _MANY = 10.0, 50
 
@@ -143,8 +141,7 @@ def assign(
             "new_data: expected a mapping from domains' names to what is seen of new objects; "
             f"found {new_data if isinstance(new_data, Mapping) else type(new_data).__name__!r}"
         )
-    if top is not None and operator.index(top) < 1:
-        raise ValueError(f"top: expected at least 1 partner; found {top}")
+    check_top(top)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     new = [read_new_objects(model, points.structure, *item) for item in new_data.items()]
     _check_names(points.posterior, new)
@@ -162,7 +159,7 @@ def assign(
     tallies = [_Tally(points, own, labels, top, reweight) for own in new]
     parts = {key: Predictive(model, component) for key, component in components.items()}
     rng = np.random.default_rng(random_seed)
-    with SearchProgress(points.n_draws, progressbar, _PATIENCE, "Predicting") as progress:
+    with SearchProgress(points.n_draws, progressbar, PATIENCE, "Predicting") as progress:
         for number, point in enumerate(points):
             for part in parts.values():
                 part.load(point)

@@ -18,12 +18,9 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.tables import feature_axis, summary_dataset
 from pm_match.prediction.values import Components, Outlook, blocks
-from pm_match.search.progress import SearchProgress
+from pm_match.search.progress import PATIENCE, SearchProgress
 
 __all__ = ["carry"]
-
-# Seconds before a bar is shown.
-_PATIENCE = 2.0
 
 
 def carry(
@@ -103,7 +100,7 @@ def carry(
     found = []
     parts = list(blocks(n, points.n_draws, n_features))
     with SearchProgress(
-        len(parts) * points.n_draws, progressbar, _PATIENCE, "Predicting"
+        len(parts) * points.n_draws, progressbar, PATIENCE, "Predicting"
     ) as progress:
         for rows in parts:
             components = Components(len(range(n)[rows]), n_features)

@@ -20,12 +20,9 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.tables import summary_dataset
 from pm_match.prediction.values import Components, Outlook, blocks
-from pm_match.search.progress import SearchProgress
+from pm_match.search.progress import PATIENCE, SearchProgress
 
 __all__ = ["impute"]
-
-# Seconds before a bar is shown.
-_PATIENCE = 2.0
 
 
 def impute(
@@ -145,7 +142,7 @@ def _of_data(model, points: RecordedPoints, place: Place, levels, progressbar) -
     row, column = np.nonzero(~observed)
     parts = list(blocks(len(row), points.n_draws, 1))
     with SearchProgress(
-        len(parts) * points.n_draws, progressbar, _PATIENCE, "Predicting"
+        len(parts) * points.n_draws, progressbar, PATIENCE, "Predicting"
     ) as progress:
         for own in parts:
             i, m = row[own], column[own]
@@ -182,7 +179,7 @@ def _of_new(
     whole = np.repeat(values[None], 1 + len(levels), axis=0)
     parts = list(blocks(len(new), points.n_draws, values.shape[1]))
     with SearchProgress(
-        len(parts) * points.n_draws, progressbar, _PATIENCE, "Predicting"
+        len(parts) * points.n_draws, progressbar, PATIENCE, "Predicting"
     ) as progress:
         for rows in parts:
             own = new.rows(rows)

@@ -12,12 +12,11 @@ from pymc.model.core import Model
 
 from pm_match.domains import as_new_objects
 from pm_match.evidence.block_evidence import NetworkCells
+from pm_match.matching.draws import PREFIX
 from pm_match.networks import as_network
 from pm_match.prediction.edges import NewCells
 from pm_match.structure import Component, Relation, Structure
 from pm_match.structure.parts import Assignment
-
-_PREFIX = "cluster_"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Place:
     @property
     def domain(self) -> str:
         """The name of the domain."""
-        return self.assignment.name.removeprefix(_PREFIX)
+        return self.assignment.name.removeprefix(PREFIX)
 
     @property
     def feature_domain(self) -> int | None:

@@ -5,6 +5,9 @@ from types import TracebackType
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+# Seconds that users wait without asking what goes on.
+PATIENCE = 2.0
+
 
 class SearchProgress:
     """Shows how many of some searches are done, as a context manager.
