@@ -89,7 +89,7 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     """
     model = modelcontext(model)
     structure = read(model)
-    if not structure.components:
+    if structure.empty:
         raise UnservedModelError(
             f"pm_match has no step for this model: {structure.explain()}. "
             "pm.sample() samples it with PyMC's own steps."
@@ -158,12 +158,13 @@ def initial_points(
         raise ValueError(f"chains must be at least 1, found {chains}.")
     _check_init(init)
     structure = read(model)
-    if not structure.components:
+    if structure.empty:
         raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")
     # PyMC gives the first `chains` children of the seed to the chains: the next is ours.
     rngs = get_random_generator(random_seed).spawn(chains + 1)[-1].spawn(chains)
     served = {name for c in structure.components for name in c.collapsed}
     served |= {d.projection for f in structure.features for d in f.domains if d.update}
+    served |= {name for part in structure.parts for name in part.names}
     if init == "search":
         served |= {name for c in structure.components for name in c.hyperparameters}
     others = [rv for rv in model.free_RVs if rv.name not in served]
@@ -180,8 +181,10 @@ def initial_points(
         if jitter is not None:
             drawn = jitter(int(rng.integers(2**30)))
             point |= {rv.name: np.asarray(drawn[rv.name]) for rv in jittered}
+        for part in structure.parts:
+            point |= part.start(rng, start)
         points.append(point | _dispersed(structure, start, rng))
-    if init == "search":
+    if init == "search" and structure.components:
         found = _searched(model, structure, start, rngs, progressbar)
         points = [point | own for point, own in zip(points, found, strict=True)]
     return points

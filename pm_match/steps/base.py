@@ -12,10 +12,7 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.structure import WEIGHTS, Component, Features, Structure, UnservedModelError, read
-
-# A part of a model that a step serves as a whole.
-Part = Component | Features
+from pm_match.structure import WEIGHTS, Structure, UnservedModelError, read
 
 
 @dataclass_state

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -338,6 +338,17 @@ class Component:
         return names + [name for relation in self.relations for name in relation.names]
 
 
+class Part(Protocol):
+    """What steps serve besides components: one class a kind, read by a reader of its own."""
+
+    @property
+    def names(self) -> list[str]:
+        """The free variables that our steps draw for it."""
+
+    def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
+        """Make values to start a chain from, by variable, at some `point` of value variables."""
+
+
 @dataclass(frozen=True, eq=False)
 class Structure:
     """What was read from a model.
@@ -347,10 +358,18 @@ class Structure:
     components : tuple of Component
     refusals : dict of str to str
         For every assignment that is not served, the reason.
+    parts : tuple of Part
+        What else is served.
     """
 
     components: tuple[Component, ...]
     refusals: dict[str, str]
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to serve."""
+        return not self.components and not self.parts
 
     @property
     def clusterings(self) -> list[Clustering]:

@@ -1,6 +1,6 @@
 """Recognises a declared model's components: candidates by ancestry, their meaning by numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pymc.model.core import Model
@@ -12,7 +12,7 @@ from pm_match.structure.clusterings import clustering_candidate, verified_cluste
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
 from pm_match.structure.features import feature_flags, features_candidate, verified_features
-from pm_match.structure.parts import Component, Structure
+from pm_match.structure.parts import Component, Part, Structure
 from pm_match.structure.relations import (
     check_relation,
     parameters_of,
@@ -24,6 +24,9 @@ from pm_match.structure.relations import (
 # Assignments that share their weights: what these depend on, and the assignments.
 Group = tuple[frozenset, list[RV]]
 
+# Readers of what is not a component: the parts that they find, and by variable what they refuse.
+_READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = ()
+
 
 class Reader:
     """One reading of one model."""
@@ -32,18 +35,25 @@ class Reader:
         self.model = model
         self.context = Context.of(model)
         found = {rv: read_block_network(rv) for rv in model.observed_RVs}
+        self.claimed: set[str] = set()
         self.networks = {rv: parts for rv, parts in found.items() if parts is not None}
 
     def read(self) -> Structure:
-        """Try to recognise every component."""
+        """Try to recognise every part."""
+        parts: list[Part] = []
         components: list[Component] = []
         refusals: dict[str, str] = {}
+        for reader in _READERS:
+            found, refused = reader(self.context)
+            parts += found
+            refusals |= refused
+        self.claimed = {name for part in parts for name in part.names} | set(refusals)
         for groups, networks in self._components(self._groups()):
             try:
                 components.append(self._component(groups, networks))
             except Refusal as refusal:
                 refusals |= {rv.name: str(refusal) for _, group in groups for rv in group}
-        return Structure(tuple(components), refusals)
+        return Structure(tuple(components), refusals, tuple(parts))
 
     # -- what belongs together --------------------------------------------------------------------
 
@@ -53,7 +63,7 @@ class Reader:
         known: dict[RV, set] = {}
         groups: dict[frozenset, list[RV]] = {}
         for rv in self.model.free_RVs:
-            if not isinstance(rv.owner.op, CategoricalRV):
+            if not isinstance(rv.owner.op, CategoricalRV) or rv.name in self.claimed:
                 continue
             if parents[rv]:
                 groups.setdefault(frozenset(parents[rv]), []).append(rv)
