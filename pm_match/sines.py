@@ -18,7 +18,10 @@ _EXACT = 1e6
 
 @entry
 def sines(angles, sine, cosine):
-    """Fill `sine` and `cosine` with those of `angles`; all are (N, M) float64 arrays."""
+    """Fill `sine` and `cosine` with those of `angles`; all are (N, M) float64 arrays.
+
+    No two of them the same: writing over what is read costs the vector instructions.
+    """
     for i in range(angles.shape[0]):
         largest = 0.0
         for j in range(angles.shape[1]):

@@ -91,9 +91,9 @@ class HingeTerm:
 
     def _features(self, latent) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         angles = latent @ self._frequencies.T
-        cosine = np.empty_like(angles)
-        sines(angles, angles, cosine)
-        return cosine, angles
+        sine, cosine = np.empty_like(angles), np.empty_like(angles)
+        sines(angles, sine, cosine)
+        return cosine, sine
 
     def _scores(self, cosine, sine) -> NDArray[np.float64]:
         return cosine @ self._cosines + sine @ self._sines + self._constant
