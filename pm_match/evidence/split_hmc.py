@@ -145,6 +145,32 @@ def draw_latent(
     return found, probability
 
 
+def jump_latent(
+    rng: np.random.Generator,
+    normal: NormalPart,
+    term: Term,
+    labelled: NDArray[np.bool_],
+    latent: NDArray,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Propose vectors drawn from the normal part: small steps do not cross what hinges keep apart.
+
+    Parameters and what is returned are those of `draw_latent`; what is not `labelled` stays.
+    """
+    found = np.array(latent, np.float64)
+    order = np.flatnonzero(labelled)
+    proposed = normal.take(order).draw(rng)
+    threshold = -rng.exponential(size=len(order))
+    probability = np.empty(len(order))
+    for first in range(0, len(order), _TOGETHER):
+        own = slice(first, first + _TOGETHER)
+        rows = order[own]
+        log_ratio = term(rows, proposed[own])[0] - term(rows, latent[rows])[0]
+        accepted = threshold[own] < log_ratio
+        found[rows[accepted]] = proposed[own][accepted]
+        probability[own] = np.exp(np.minimum(log_ratio, 0.0))
+    return found, probability
+
+
 def _trajectory(normal: NormalPart, term, latent, p, step_size: float, n_steps: int):
     """Follow objects' motion; return where it ends (n, m), and log acceptance ratios (n,)."""
     cosine, sine = np.cos(step_size), np.sin(step_size)
