@@ -5,6 +5,8 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.tensor.variable import TensorVariable
 
+from pm_match.sines import sines
+
 
 def fourier_features(latent, frequencies) -> TensorVariable:
     r"""Random Fourier features of vectors, with a constant, as an expression of PyTensor.
@@ -53,10 +55,20 @@ def fourier_values(
 ) -> NDArray[np.float64]:
     """Evaluate `fourier_features` of arrays (N, m) and (M, m): an array (N, 2M + 1)."""
     m = len(frequencies)
-    features = np.empty((len(latent), 2 * m + 1), order="F")
-    angles = latent @ frequencies.T
-    np.cos(angles, out=features[:, :m])
-    np.sin(angles, out=features[:, m:-1])
-    features[:, :-1] *= m**-0.5
+    features = np.empty((len(latent), 2 * m + 1))
+    fill_waves(latent, frequencies, features[:, :-1])
     features[:, -1] = 1.0
     return features
+
+
+def fill_waves(
+    latent: NDArray[np.float64], frequencies: NDArray[np.float64], out: NDArray[np.float64]
+) -> None:
+    """Fill `out` (N, 2M) with the cosines, then the sines, of `fourier_features`."""
+    m = len(frequencies)
+    angles = latent @ frequencies.T
+    sine, cosine = np.empty_like(angles), np.empty_like(angles)
+    sines(angles, sine, cosine)
+    root = m**-0.5
+    np.multiply(cosine, root, out=out[:, :m])
+    np.multiply(sine, root, out=out[:, m:])
