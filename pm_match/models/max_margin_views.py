@@ -230,7 +230,9 @@ def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentr
         initval=np.tile(m * np.eye(m), (n_components, 1, 1)),
     )
     covariance = pt.linalg.inv(precision)
-    mean = pm.MvNormal("component_mean", np.zeros(m), cov=covariance, shape=(n_components, m))
+    # Taken one by one, as PyMC reads the inverse of a whole array of matrices wrongly.
+    each = covariance[np.arange(n_components)]
+    mean = pm.MvNormal("component_mean", np.zeros(m), cov=each, shape=(n_components, m))
     return pm.MvNormal(
         "frequencies",
         mu=mean[component],
