@@ -230,9 +230,9 @@ def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentr
         initval=np.tile(m * np.eye(m), (n_components, 1, 1)),
     )
     covariance = pt.linalg.inv(precision)
-    # Taken one by one, as PyMC reads the inverse of a whole array of matrices wrongly.
-    each = covariance[np.arange(n_components)]
-    mean = pm.MvNormal("component_mean", np.zeros(m), cov=each, shape=(n_components, m))
+    # Of an array of matrices, PyMC misreads the inverse itself given as a covariance.
+    lower = pt.linalg.cholesky(covariance)
+    mean = pm.MvNormal("component_mean", np.zeros(m), chol=lower, shape=(n_components, m))
     return pm.MvNormal(
         "frequencies",
         mu=mean[component],
