@@ -29,6 +29,7 @@ from pm_match.semi_orthogonal import semi_orthogonal
 from pm_match.standardise import standardise
 from pm_match.steps import (
     ClusterGibbs,
+    FactorGibbs,
     HyperparameterGibbs,
     MarginalGibbs,
     ProjectionGibbs,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
+    "FactorGibbs",
     "HyperparameterGibbs",
     "MarginalGibbs",
     "ProjectionGibbs",

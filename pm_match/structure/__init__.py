@@ -16,6 +16,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_match.structure.clusterings import WEIGHTS
+from pm_match.structure.factor_models import FactorModel
 from pm_match.structure.functions import natural_function
 from pm_match.structure.parts import (
     Clustering,
@@ -34,6 +35,7 @@ __all__ = [
     "WEIGHTS",
     "Clustering",
     "Component",
+    "FactorModel",
     "Features",
     "Parameter",
     "Part",

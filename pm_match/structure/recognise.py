@@ -11,6 +11,7 @@ from pm_match.structure.ancestry import RV, Refusal, names
 from pm_match.structure.clusterings import clustering_candidate, verified_clustering
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
+from pm_match.structure.factor_models import read_factor_models
 from pm_match.structure.features import feature_flags, features_candidate, verified_features
 from pm_match.structure.parts import Component, Part, Structure
 from pm_match.structure.relations import (
@@ -25,7 +26,7 @@ from pm_match.structure.relations import (
 Group = tuple[frozenset, list[RV]]
 
 # Readers of what is not a component: the parts that they find, and by variable what they refuse.
-_READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = ()
+_READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = (read_factor_models,)
 
 
 class Reader:
