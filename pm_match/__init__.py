@@ -30,8 +30,10 @@ from pm_match.semi_orthogonal import semi_orthogonal
 from pm_match.standardise import standardise
 from pm_match.steps import (
     ClusterGibbs,
+    FactorGibbs,
     HingeGibbs,
     HyperparameterGibbs,
+    LatentHMC,
     MarginalGibbs,
     ProjectionGibbs,
     ProjectionMAP,
@@ -43,9 +45,11 @@ __version__ = "0.1.0"
 __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
+    "FactorGibbs",
     "Hinge",
     "HingeGibbs",
     "HyperparameterGibbs",
+    "LatentHMC",
     "MarginalGibbs",
     "ProjectionGibbs",
     "ProjectionMAP",
