@@ -23,7 +23,7 @@ from pm_match.matching import (
     span_probability,
     unmatched_probability,
 )
-from pm_match.prediction import assign, carry, impute
+from pm_match.prediction import assign, carry, impute, predict
 from pm_match.sampling import initial_points, invariants, register, sample, steps
 from pm_match.search.find_matching import find_matching
 from pm_match.semi_orthogonal import semi_orthogonal
@@ -78,6 +78,7 @@ __all__ = [
     "partition_estimate",
     "partition_loss",
     "plots",
+    "predict",
     "relabel",
     "relevance_probability",
     "report",

@@ -15,7 +15,7 @@ import pandas as pd
 
 from pm_match.domains import Domain, as_table
 
-__all__ = ["as_views"]
+__all__ = ["as_views", "of_same_objects"]
 
 
 def as_views(
@@ -62,8 +62,8 @@ def as_views(
     for name, table in tables.items():
         if np.ptp(table.values[~table.missing]) == 0.0:
             raise ValueError(f"view {name!r}: all its values are equal; expected some that differ")
-    objects = _objects(tables)
-    found = {name: _in_order(table, objects) for name, table in tables.items()}
+    found = of_same_objects(tables)
+    objects = next(iter(found.values())).objects
     absent = np.logical_and.reduce([table.missing.all(axis=1) for table in found.values()])
     if absent.any():
         raise ValueError(
@@ -107,7 +107,8 @@ def _numbered(table: Domain) -> bool:
     )
 
 
-def _objects(tables: Mapping[str, Domain]) -> np.ndarray:
+def of_same_objects(tables: Mapping[str, Domain]) -> dict[str, Domain]:
+    """Put tables of the same objects into one order, that of the first whose rows have labels."""
     first = next(iter(tables.values()))
     for table in tables.values():
         if table.n_objects != first.n_objects:
@@ -116,7 +117,8 @@ def _objects(tables: Mapping[str, Domain]) -> np.ndarray:
                 f"{first.name!r}; found {table.n_objects}. An object that is missing from a view "
                 "is a row of NaN"
             )
-    return next((t.objects for t in tables.values() if not _numbered(t)), first.objects)
+    objects = next((t.objects for t in tables.values() if not _numbered(t)), first.objects)
+    return {name: _in_order(table, objects) for name, table in tables.items()}
 
 
 def _in_order(table: Domain, objects: np.ndarray) -> Domain:
