@@ -183,9 +183,7 @@ def _read(context: Context, rv: RV, declared: HingeParts):
         refused |= why
     if not parts:
         what = "; ".join(reasons) or "no free pm.Normal of as many columns enters it"
-        raise Refusal(
-            f"expected a score that is affine in normal coefficients with mean 0: {what}"
-        )
+        raise Refusal(f"expected a score that is affine in normal coefficients with mean 0: {what}")
     return parts, refused
 
 
@@ -193,9 +191,7 @@ def _same_columns(candidate: RV, score: RV) -> bool:
     return isinstance(candidate.owner.op, NormalRV) and candidate.ndim == score.ndim
 
 
-def _labels(
-    context: Context, rv: RV, declared: HingeParts, n_columns: int
-) -> NDArray[np.float64]:
+def _labels(context: Context, rv: RV, declared: HingeParts, n_columns: int) -> NDArray[np.float64]:
     """Read the labels (N, K)."""
     value = context.model.rvs_to_values[rv]
     if isinstance(value, Constant):
@@ -423,11 +419,11 @@ def _constant_matrices(score: RV, n_columns: int):
     for variable in ancestors([score]):
         if isinstance(variable, Constant):
             held = variable.data
-        elif isinstance(variable, SharedVariable) and variable.type.ndim == 2:
-            held = variable.get_value()
+        elif isinstance(variable, SharedVariable):
+            held = variable.get_value(borrow=True)
         else:
             continue
-        if np.ndim(held) == 2 and np.shape(held)[1] == n_columns:
+        if isinstance(held, np.ndarray) and held.ndim == 2 and held.shape[1] == n_columns:
             yield np.ascontiguousarray(held, np.float64)
 
 
