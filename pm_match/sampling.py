@@ -30,6 +30,7 @@ from pm_match.search.progress import PATIENCE, SearchProgress
 from pm_match.search.recipe import searched
 from pm_match.steps import (
     ClusterGibbs,
+    FrequencyMetropolis,
     HingeGibbs,
     HyperparameterGibbs,
     MarginalGibbs,
@@ -48,6 +49,7 @@ _STEPS: tuple[Any, ...] = (
     ProjectionGibbs,
     MarginalGibbs,
     HyperparameterGibbs,
+    FrequencyMetropolis,
     HingeGibbs,
     ClusterGibbs,
 )
