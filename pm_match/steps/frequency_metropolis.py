@@ -182,7 +182,7 @@ class FrequencyMetropolis(PartitionStep):
 
         The Jacobian of the map is the product of the factors, over all numbers that it multiplies.
         """
-        rng, part = self.rng, self.part
+        rng = self.rng
         n, m = evidence.frequencies.shape
         log_prior = self._frequency_log_prior(new)
         prior = log_prior(evidence.frequencies)
@@ -198,8 +198,14 @@ class FrequencyMetropolis(PartitionStep):
         stats["accepted_scale"] = accepted / 2
         if self._mixture:
             # Integrated out: drawn given the frequencies as they are now.
-            self._writer.write(new, {part.frequencies: evidence.frequencies})
-            self._draw_mixture(new)
+            drawn = draw_parameters(
+                rng,
+                evidence.frequencies,
+                self._labels(new),
+                self._mixture.truncation,
+                self._mixture.prior(new),
+            )
+            self._mixture_points.write_parameters(new, *drawn)
         return evidence
 
     def _frequency_log_prior(self, point):
@@ -220,18 +226,6 @@ class FrequencyMetropolis(PartitionStep):
         (values,) = self._mixture.values
         assignment = self.model.rvs_to_values[self.model[values.assignment]].name
         return np.asarray(point[assignment])[values.objects]
-
-    def _draw_mixture(self, new) -> None:
-        """Draw the means and precisions of the mixture."""
-        mixture = self._mixture
-        drawn = draw_parameters(
-            self.rng,
-            mixture.vectors(new),
-            self._labels(new),
-            mixture.truncation,
-            mixture.prior(new),
-        )
-        self._mixture_points.write_parameters(new, *drawn)
 
     # -- the coefficients' prior -------------------------------------------------------------------
 
