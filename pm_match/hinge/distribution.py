@@ -190,15 +190,15 @@ def _parameters(where: str, score: Any, C: Any):
     return score, pt.cast(C, "float64")
 
 
-def _codes(where: str, observed: Any, score: Variable) -> Any:
+def _codes(where: str, observed: Any, score: Any) -> Any:
     """Turn labels as users give them into codes."""
     classes = score.ndim == 2
     n_classes = score.type.shape[1] if classes else None
     if isinstance(observed, Variable):
-        if observed.dtype not in ("int8", "int16", "int32", "int64"):
+        dtype = getattr(observed.type, "dtype", None)
+        if dtype not in ("int8", "int16", "int32", "int64"):
             raise TypeError(
-                f"{where}: expected a pm.Data of labels to hold whole numbers, found "
-                f"{observed.dtype}."
+                f"{where}: expected a pm.Data of labels to hold whole numbers, found {dtype}."
             )
         if isinstance(observed, Constant | SharedVariable):
             held = observed.data if isinstance(observed, Constant) else observed.get_value()

@@ -29,7 +29,7 @@ from pm_match.structure.functions import (
     natural_function,
     point_function,
 )
-from pm_match.structure.parts import Point
+from pm_match.structure.parts import Part, Point
 
 _TESTS = 3
 
@@ -143,7 +143,7 @@ class HingeModel:
         return values
 
 
-def hinge_models(context: Context) -> tuple[list[HingeModel], dict[str, str]]:
+def hinge_models(context: Context) -> tuple[list[Part], dict[str, str]]:
     """Read the hinges of a model.
 
     Returns
@@ -153,7 +153,7 @@ def hinge_models(context: Context) -> tuple[list[HingeModel], dict[str, str]]:
     refused : dict
         By variable, why it is left to PyMC.
     """
-    parts: list[HingeModel] = []
+    parts: list[Part] = []
     refused: dict[str, str] = {}
     for rv in context.model.observed_RVs:
         declared = read_hinge(rv)
@@ -175,7 +175,9 @@ def _read(context: Context, rv: RV, declared: HingeParts):
         context.must_be_free(parent)
     score = _Score(context, declared.score, parents)
     labels = _labels(context, rv, declared, score.n_columns)
-    parts, reasons, refused = [], [], {}
+    parts: list[HingeModel] = []
+    reasons: list[str] = []
+    refused: dict[str, str] = {}
     for candidate in parents:
         if not _same_columns(candidate, declared.score):
             continue
@@ -338,7 +340,7 @@ def _at_units(declared: HingeParts, candidate: RV, shape):
     units = np.vstack([np.zeros(shape[0]), np.eye(shape[0])])
     if len(shape) == 2:
         units = np.repeat(units[:, :, None], shape[1], axis=2)
-    scores = vectorize_graph(declared.score, {candidate: pt.constant(units)})
+    scores: Any = vectorize_graph(declared.score, {candidate: pt.constant(units)})
     if len(shape) == 1:
         scores = scores[:, :, None]
     return [(scores[1:, :, 0] - scores[0, :, 0]).T, scores[0]]
