@@ -14,8 +14,8 @@ __all__ = ["PairedView", "as_paired_views", "same_objects"]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset((
-    "latent", "object", "factor", "component", "kernel_component", "component_weights", "component_precision",
-    "component_mean", "frequency", "frequencies", "fourier", "coefficients",
+    "latent", "object", "factor", "component", "kernel_component", "component_weights",
+    "component_precision", "component_mean", "frequency", "frequencies", "fourier", "coefficients",
     "coefficient_precision", "label", "class", "chain", "draw", "sample",
 ))  # fmt: skip
 # What a view called `name` brings into the model.
