@@ -1,0 +1,152 @@
+"""`LatentHMC` as a step method: what it serves, what it keeps, what it leaves alone."""
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_match as pmm
+from pm_match.structure import LabelledLatent, UnservedModelError, read
+from tests.tiny_views import tiny_views
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_views()
+
+
+def make(model, **kwargs):
+    step = pmm.LatentHMC([model["latent"]], model=model, **kwargs)
+    step.setup_chain(np.random.default_rng(0), 50, 50)
+    return step
+
+
+def start(model):
+    return {name: np.asarray(v) for name, v in model.initial_point(0).items()}
+
+
+def run(step, point, n):
+    stats = []
+    for _ in range(n):
+        point, found = step.step(point)
+        stats += found
+    return point, stats
+
+
+def test_the_given_point_is_left_alone(model):
+    point = start(model)
+    copies = {name: value.copy() for name, value in point.items()}
+    new, _ = make(model).step(point)
+    assert list(new) == list(point)
+    for name, value in copies.items():
+        np.testing.assert_array_equal(point[name], value)
+        assert new[name].shape == value.shape
+    changed = {name for name in new if not np.array_equal(new[name], copies[name])}
+    assert changed == {"latent", "private_latent_x", "y_unobserved"}
+
+
+def test_the_same_generator_gives_the_same_draws(model):
+    one, _ = run(make(model), start(model), 5)
+    other, _ = run(make(model), start(model), 5)
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name])
+
+
+def test_step_size_is_adapted_while_tuning_only(model):
+    point = start(model)
+    point["coefficients"] = np.array([9.0, -8.0, 7.0, 9.0, 0.3])
+    point["frequencies"] = np.array([[3.0], [-5.0]])
+    step = make(model)
+    point, stats = run(step, point, 400)
+    step.stop_tuning()
+    kept = step.log_step
+    _, stats = run(step, point, 300)
+    assert step.log_step == kept
+    assert abs(np.mean([own["latent_acceptance"] for own in stats]) - 0.8) < 0.12
+    assert set(stats[0]) == set(step.stats_dtypes_shapes)
+    copy = cloudpickle.loads(cloudpickle.dumps(step))
+    assert copy.log_step == kept
+    assert not copy.tune
+
+
+def test_unlabelled_objects_are_not_held_up(model):
+    """An object without a label moves in every step, whatever the others do."""
+    point, step = start(model), make(model)
+    for _ in range(20):
+        new, _ = step.step(point)
+        assert new["latent"][2, 0] != point["latent"][2, 0]
+        point = new
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target_accept": 1.0}, "target_accept must be between 0 and 1"),
+        ({"max_steps": 0}, "max_steps must be at least 1"),
+    ],
+)
+def test_bad_arguments(model, given, message):
+    with pytest.raises(ValueError, match=message):
+        make(model, **given)
+
+
+def declare(use, latent=None):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 3))
+    with pm.Model() as model:
+        h = pm.Normal("h", 0.0, 1.0, shape=(6, 2)) if latent is None else latent()
+        w = pm.Normal("w", 0.0, 1.0, shape=(3, 2))
+        pm.Normal("x", h @ w.T, 1.0, observed=x)
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(2, 2))
+        beta = pm.Normal("beta", 0.0, 1.0, shape=5)
+        use(h, frequencies, beta)
+    return model
+
+
+LABELS = np.array([1, -1, 1, 1, -1, -1])
+
+
+def plain(h, frequencies, beta):
+    pmm.Hinge("y", pmm.fourier_features(h, frequencies) @ beta, observed=LABELS)
+
+
+def test_a_hinge_on_other_features_is_left_to_pymc():
+    def other(h, frequencies, beta):
+        pmm.Hinge("y", pmm.fourier_features(h**2, frequencies) @ beta, observed=LABELS)
+
+    structure = read(declare(other))
+    assert not [part for part in structure.parts if isinstance(part, LabelledLatent)]
+    assert "fourier_features" in structure.refusals["h"]
+    model = declare(other)
+    with pytest.raises(UnservedModelError, match="'h'"):
+        pmm.LatentHMC([model["h"]], model=model)
+
+
+def test_what_else_depends_on_it_is_refused():
+    def also(h, frequencies, beta):
+        plain(h, frequencies, beta)
+        pm.Potential("more", -(h**2).sum())
+
+    assert "'more' depends on 'h'" in read(declare(also)).refusals["h"]
+
+
+def test_another_prior_is_refused():
+    model = declare(plain, lambda: pm.StudentT("h", 4.0, shape=(6, 2)))
+    assert "'h' is a StudentT; expected a Normal" in read(model).refusals["h"]
+
+
+def test_two_hinges_of_one_latent():
+    def two(h, frequencies, beta):
+        plain(h, frequencies, beta)
+        other = pm.Normal("other", 0.0, 1.0, shape=5)
+        observed = np.where(np.arange(6) < 3, np.nan, LABELS)
+        pmm.Hinge("z", pmm.fourier_features(h, frequencies) @ other, C=2.0, observed=observed)
+
+    model = declare(two)
+    (part,) = [part for part in read(model).parts if isinstance(part, LabelledLatent)]
+    assert [hinge.name for hinge in part.hinges] == ["y", "z"]
+    step = pmm.LatentHMC([model["h"]], model=model, rng=1)
+    point = start(model) | {"beta": np.arange(5.0), "other": np.arange(5.0)[::-1].copy()}
+    term, rows, h = step._term(point), np.arange(6), np.ones((6, 2))
+    before = model.compile_logp(vars=[model["y"], model["z"]], sum=False)(point | {"h": h})
+    np.testing.assert_allclose(term(rows, h)[0], before[0] + before[1])

@@ -1,0 +1,157 @@
+import numpy as np
+import pandas as pd
+import pytensor
+import pytest
+
+import pm_match as pmm
+from pm_match.models import max_margin_views
+from pm_match.structure import FactorModel, HingeModel, LabelledLatent, read
+from pm_match.structure.functions import PLAIN
+from tests.tiny_views import tiny_views
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(6, 3)), RNG.normal(size=(6, 2))
+SMALL = {"n_factors": 2, "n_frequencies": 3, "n_components": 2}
+
+
+def declared(labels, **kwargs):
+    return max_margin_views({"x": X, "y": Y}, labels, **SMALL | kwargs)
+
+
+def log_density(model, point) -> float:
+    function = pytensor.function(model.value_vars, model.logp(), mode=PLAIN)
+    return float(function(*[point[value.name] for value in model.value_vars]))
+
+
+def hinge_of(model) -> HingeModel:
+    return next(part for part in read(model).parts if isinstance(part, HingeModel))
+
+
+def test_declares_what_it_says():
+    model = tiny_views()
+    assert {rv.name for rv in model.free_RVs} == {
+        *("latent", "component_weights", "component", "component_precision", "component_mean"),
+        *("frequencies", "coefficient_precision", "coefficients"),
+        *("column_precision_x", "projection_x", "private_x", "private_latent_x", "precision_x"),
+        *("column_precision_y", "projection_y", "precision_y", "intercept_x", "intercept_y"),
+        "y_unobserved",
+    }
+    assert np.isfinite(log_density(model, model.initial_point(0)))
+
+
+def test_all_is_served():
+    model = tiny_views()
+    structure = read(model)
+    assert not structure.refusals
+    assert {type(part) for part in structure.parts} == {FactorModel, HingeModel, LabelledLatent}
+    held = [value.name for step in pmm.steps(model) for value in step.vars]
+    assert set(held) == {value.name for value in model.value_vars}
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "signs"),
+    [
+        ([1, -1, 1, 1, -1, np.nan], [-1, 1], [1, -1, 1, 1, -1, 0]),
+        ([True, False, True, None, False, True], [False, True], [1, -1, 1, 0, -1, 1]),
+        (["no", "yes", "no", "no", None, "yes"], ["no", "yes"], [-1, 1, -1, -1, 0, 1]),
+        ([3, 7, 7, 3, 3, 3], [3, 7], [-1, 1, 1, -1, -1, -1]),
+        (
+            pd.Categorical(["b", "a", None, "a", "b", "b"]),
+            ["a", "b"],
+            [1, -1, 0, -1, 1, 1],
+        ),
+    ],
+)
+def test_two_classes_have_one_score(labels, classes, signs):
+    model = declared(labels)
+    assert list(model.coords["class"]) == classes
+    np.testing.assert_array_equal(hinge_of(model).labels[:, 0], signs)
+
+
+def test_more_classes_have_a_score_each():
+    model = declared(["b", "c", "a", None, "a", "c"])
+    assert list(model.coords["class"]) == ["a", "b", "c"]
+    expected = [[-1, 1, -1], [-1, -1, 1], [1, -1, -1], [0, 0, 0], [1, -1, -1], [-1, -1, 1]]
+    np.testing.assert_array_equal(hinge_of(model).labels, expected)
+    assert model["coefficients"].type.shape == (7, 3) or model.dim_lengths["class"].eval() == 3
+
+
+def test_labels_are_matched_by_the_index_of_a_series():
+    objects = list("abcdef")
+    views = {"x": pd.DataFrame(X, index=objects), "y": Y}
+    labels = pd.Series([1, -1, 1, 1, -1, -1], index=objects)
+    model = max_margin_views(views, labels.sample(frac=1.0, random_state=0), **SMALL)
+    np.testing.assert_array_equal(hinge_of(model).labels[:, 0], labels)
+
+
+def test_other_units_say_the_same():
+    """A view in other units has the same density, but for its Jacobian."""
+    one, other = declared([1, -1] * 3), max_margin_views({"x": 7 * X, "y": Y}, [1, -1] * 3, **SMALL)
+    point = one.initial_point(0)
+    rng = np.random.default_rng(1)
+    for name in ("projection_x", "private_x", "latent", "private_latent_x"):
+        point[name] = rng.normal(size=point[name].shape)
+    scaled = dict(point)
+    for name in ("projection_x", "private_x", "intercept_x"):
+        scaled[name] = 7.0 * point[name]
+    for name in ("column_precision_x_log__", "precision_x_log__"):
+        scaled[name] = point[name] - 2.0 * np.log(7.0)
+    jacobian = np.log(7.0) * (
+        X.size + sum(point[name].size for name in ("projection_x", "private_x", "intercept_x"))
+    )
+    found, expected = log_density(one, point), log_density(other, scaled)
+    np.testing.assert_allclose(found, expected + jacobian)
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        ([1, -1, 1], ValueError, "one for each of 6 objects; found shape \\(3,\\)"),
+        (np.ones((6, 1)), ValueError, "found shape"),
+        ([1] * 6, ValueError, "two or more classes.*found \\[1\\]"),
+        ([None] * 6, ValueError, "found no label"),
+        ([1, -1, 0.5, 1, -1, 1], ValueError, "found the fraction 0.5"),
+        ([1, -1, np.inf, 1, -1, 1], ValueError, "infinite"),
+        ("abcdef", TypeError, "labels: expected an array"),
+        (pd.Series([1, -1] * 3, index=list("abcdef")), ValueError, "expected the index"),
+    ],
+)
+def test_bad_labels(labels, error, message):
+    with pytest.raises(error, match=message):
+        declared(labels)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"C": 0.0}, ValueError, "C must be a positive number, found 0"),
+        ({"C": np.inf}, ValueError, "C must be a positive number, found inf"),
+        ({"C": "1"}, ValueError, "C must be a positive number"),
+        ({"n_factors": 0}, ValueError, "n_factors must be a whole number"),
+        ({"n_frequencies": 1.5}, ValueError, "n_frequencies must be a whole number"),
+        ({"n_components": 1}, ValueError, "n_components .* at least 2"),
+        ({"concentration": -1.0}, ValueError, "concentration must be a positive number"),
+        ({"n_private": -1}, ValueError, "n_private must be a whole number"),
+        ({"n_private": {"x": 1}}, ValueError, "n_private must have an entry for each"),
+        ({"column_prior": 1.0}, ValueError, "column_prior must be \\(shape, rate\\)"),
+        ({"private_precision": 0}, ValueError, "private_precision must be a positive number"),
+        ({"intercept": "yes"}, TypeError, "intercept must be True or False"),
+    ],
+)
+def test_bad_parameters(given, error, message):
+    with pytest.raises(error, match=message):
+        declared([1, -1] * 3, **given)
+
+
+@pytest.mark.parametrize(
+    ("views", "error", "message"),
+    [
+        ({}, ValueError, "at least one view"),
+        ({"x": X, "y": Y[:4]}, ValueError, "view 'y': expected 6 objects"),
+        ({"label": X}, ValueError, "the model uses the name 'label'"),
+        ({"x": np.zeros((6, 2))}, ValueError, "view 'x': all objects are equal"),
+    ],
+)
+def test_bad_views(views, error, message):
+    with pytest.raises(error, match=message):
+        max_margin_views(views, [1, -1] * 3, **SMALL)
