@@ -1,0 +1,266 @@
+"""Steps of a hinge against quadrature of the declared posterior, and chains that redraw labels.
+
+The pseudo-likelihood L(y | f) has no normaliser, and so no data to draw. But prior times L is a
+measure on parameters and labels together: a chain that alternates the steps with labels drawn from
+L(y | f) / sum over y has the law of parameters proportional to prior times that sum, which the
+prior's own draws have with weights. Every step must leave it alone (after Geweke 2004).
+"""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from arviz_stats import ess
+from scipy import stats
+
+import pm_match as pmm
+from pm_match.evidence.frequency_hmc import FrequencyTarget
+from pm_match.hinge import fourier_values
+from pm_match.structure import natural_function, read
+
+FIXED = np.array([[0.8]])
+X = np.array([[0.4, -1.0], [1.2, 0.3], [-0.7, 0.9], [0.1, 1.5]])
+
+
+def run(steps, point, n, seed=1):
+    for number, step in enumerate(steps):
+        step.setup_chain(np.random.default_rng([seed, number]), 0, n)
+    for _ in range(n):
+        for step in steps:
+            point, _ = step.step(point)
+        yield point
+
+
+def z_score(found, expected):
+    """Standardised difference of a chain's mean from a number."""
+    found = np.asarray(found, float)
+    return (found.mean() - expected) / np.sqrt(found.var() / float(ess(found[None])))
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_the_law_of_coefficients_is_the_posterior(classes):
+    """With an offset, an object without a label, and a free precision."""
+    offset = np.array([0.3, -0.2, 0.0, 0.5])
+    labels = np.array([1.0, -1.0, np.nan, 1.0])
+    with pm.Model() as model:
+        v = pm.Gamma("v", 3.0, 2.0)
+        if classes:
+            # One feature, two columns.
+            w = pm.Normal("w", 0.0, tau=v, shape=(1, 2))
+            score = X[:, :1] @ w + offset[:, None]
+            pmm.Hinge("label", score, 0.8, observed=np.array([0, 1, -1, 0]))
+        else:
+            w = pm.Normal("w", 0.0, tau=v, shape=2)
+            pmm.Hinge("label", X @ w + offset, 0.8, observed=labels)
+    grid, logs = np.linspace(-6.0, 6.0, 121), np.linspace(-4.0, 3.0, 71)
+    one, other, log_v = np.meshgrid(grid, grid, logs, indexing="ij", sparse=True)
+    precision = np.exp(log_v)
+    log_p = stats.gamma(3.0, scale=0.5).logpdf(precision) + log_v
+    log_p = log_p + np.log(precision) - 0.5 * precision * (one**2 + other**2)
+    known = [0, 1, 3]
+    for n in known:
+        if classes:
+            code = {0: 0, 1: 1, 3: 0}[n]
+            for k, beta in enumerate((one, other)):
+                sign = 1.0 if k == code else -1.0
+                f = X[n, 0] * beta + offset[n]
+                log_p = log_p - 1.6 * np.maximum(0.0, 1.0 - sign * f)
+        else:
+            f = X[n, 0] * one + X[n, 1] * other + offset[n]
+            log_p = log_p - 1.6 * np.maximum(0.0, 1.0 - labels[n] * f)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    (step,) = pmm.steps(model)
+    draws = [
+        np.append(point["w"].ravel(), point["v_log__"])
+        for point in run([step], model.initial_point(), 8_000)
+    ]
+    draws = np.array(draws)[100:]
+    functions = {
+        "first": lambda a, b, t: a,
+        "second": lambda a, b, t: b,
+        "squares": lambda a, b, t: np.minimum(a**2 + b**2, 30.0),
+        "product": lambda a, b, t: np.clip(a * b, -5.0, 5.0),
+        "precision": lambda a, b, t: t,
+        "corner": lambda a, b, t: 1.0 * ((a > 0.5) & (t > 0.0)),
+    }
+    scores = {
+        name: z_score(f(*draws.T), (p * f(one, other, log_v)).sum())
+        for name, f in functions.items()
+    }
+    assert max(map(abs, scores.values())) < 4.0, scores
+
+
+def kernel_model(prior="normal", labels=(1, -1, 1), n_frequencies=1, m=1, v=None):
+    """Make a tiny model of Fourier features of constant vectors."""
+    vectors = 1.5 * X[: len(labels), :m]
+    with pm.Model() as model:
+        if prior == "mixture":
+            weights = pm.StickBreakingWeights("weights", alpha=1.0, K=1)
+            component = pm.Categorical("component", p=weights, shape=n_frequencies)
+            precision = pm.Wishart("precision", nu=m + 3, V=np.eye(m) / 2.0, shape=(2, m, m))
+            covariance = pt.linalg.inv(precision)
+            mean = pm.MvNormal(
+                "mean", np.full(m, 0.5), chol=pt.linalg.cholesky(covariance / 0.8), shape=(2, m)
+            )
+            frequencies = pm.MvNormal(
+                "frequencies",
+                mean[component],
+                chol=pt.linalg.cholesky(covariance)[component],
+                shape=(n_frequencies, m),
+            )
+        elif prior == "fixed":
+            frequencies = FIXED
+        else:
+            frequencies = pm.Normal("frequencies", 0.3, 1.2, shape=(n_frequencies, m))
+        v = pm.Gamma("v", 3.0, 2.0) if v is None else v
+        classes = max(labels) > 1
+        shape = (2 * n_frequencies + 1, *((max(labels) + 1,) if classes else ()))
+        beta = pm.Normal("coefficients", 0.0, tau=v, shape=shape)
+        score = pmm.fourier_features(vectors, frequencies) @ beta
+        pmm.Hinge("label", score, 0.9, observed=np.array(labels))
+    return model, vectors
+
+
+@pytest.mark.parametrize("method", ["integrated", pytest.param("hmc", marks=pytest.mark.slow)])
+def test_the_law_of_a_frequency_is_the_posterior(method):
+    model, vectors = kernel_model(v=0.7)
+    grid, beta = np.linspace(-4.5, 5.1, 97), np.linspace(-5.5, 5.5, 45)
+    log_p = stats.norm(0.3, 1.2).logpdf(grid)[:, None, None, None]
+    a, b, c = np.meshgrid(beta, beta, beta, indexing="ij", sparse=True)
+    log_p = log_p - 0.35 * (a**2 + b**2 + c**2)
+    for x, y in zip(vectors[:, 0], (1, -1, 1), strict=True):
+        cosine, sine = (wave(grid * x)[:, None, None, None] for wave in (np.cos, np.sin))
+        log_p = log_p - 1.8 * np.maximum(0.0, 1.0 - y * (cosine * a + sine * b + c))
+    p = np.exp(log_p - log_p.max()).sum(axis=(1, 2, 3))
+    p /= p.sum()
+    step = pmm.FrequencyMetropolis([model["frequencies"]], model=model, method=method)
+    steps = [step]
+    if method == "hmc":
+        steps.append(pmm.HingeGibbs([model["coefficients"]], model=model))
+    draws = [
+        float(point["frequencies"][0, 0]) for point in run(steps, model.initial_point(), 6_000)
+    ]
+    draws = np.array(draws)[200:]
+    scores = [
+        # The grid's cells end between its points.
+        z_score(draws < at, p[grid < at].sum())
+        for at in grid[30:71:5] + 0.05
+    ]
+    assert np.abs(scores).max() < 4.0, scores
+
+
+def test_moves_given_the_coefficients_know_the_declared_density():
+    model, vectors = kernel_model(labels=(0, 2, 1, 1), n_frequencies=3, m=2)
+    (part,) = (p for p in read(model).parts)
+    declared = model.compile_logp(mode="FAST_COMPILE")
+    rng = np.random.default_rng(3)
+    point = {name: rng.normal(size=np.shape(v)) for name, v in model.initial_point().items()}
+    target = FrequencyTarget(
+        vectors, part.labels, part.C(point), point["coefficients"], *part.frequency_prior(point)
+    )
+    differences = []
+    for _ in range(4):
+        point["frequencies"] = rng.normal(size=(3, 2))
+        found, _ = target(target.coordinates(point["frequencies"]))
+        differences.append(found - declared(point))
+    np.testing.assert_allclose(differences, differences[0], rtol=1e-10)
+
+
+# -- labels redrawn ------------------------------------------------------------------------------
+
+
+def log_weights(scores, classes, C=0.9):
+    """Log pseudo-likelihood of every label (N, labels), from scores (N, K)."""
+    upper = -2.0 * C * np.maximum(0.0, 1.0 - scores)
+    lower = -2.0 * C * np.maximum(0.0, 1.0 + scores)
+    if classes:
+        return upper + lower.sum(axis=1, keepdims=True) - lower
+    return np.concatenate([lower, upper], axis=1)
+
+
+def quantities(vectors, draw):
+    frequencies, beta = draw.get("frequencies", FIXED), draw["coefficients"]
+    beta = beta if beta.ndim == 2 else beta[:, None]
+    scores = fourier_values(vectors, frequencies) @ beta
+    angles = vectors @ frequencies.T
+    found = {
+        "v": draw["v"],
+        "log v": np.log(draw["v"]),
+        "coefficients": np.tanh(beta[0, 0]),
+        "norm": np.log(np.square(beta).mean()),
+        "scores": np.log(np.square(scores).mean()),
+        "first score": np.tanh(scores[0, 0]),
+    }
+    if "frequencies" in draw:
+        found["frequency"] = np.tanh(frequencies[0, 0])
+        found["spread"] = np.log(np.square(angles).mean())
+        found["wave"] = np.cos(angles[0, 0])
+    if "precision" in draw:
+        component = draw["component"]
+        found["occupied"] = len(np.unique(component))
+        found["mean"] = np.tanh(draw["mean"][0, 0])
+        found["precision"] = np.linalg.slogdet(draw["precision"])[1].sum()
+        found["own"] = np.log(draw["precision"][component[0], 0, 0])
+        found["away"] = np.tanh((draw["frequencies"] - draw["mean"][component])[0, 0])
+    return found, log_weights(scores, beta.shape[1] > 1)
+
+
+def scores_of(model, vectors, labels, steps, n_prior, n_chain):
+    names = [rv.name for rv in model.free_RVs]
+    drawn = pm.draw([model[name] for name in names], n_prior, random_seed=5)
+    prior = [
+        quantities(vectors, dict(zip(names, values, strict=True)))
+        for values in zip(*drawn, strict=True)
+    ]
+    weights = np.array([np.exp(np.logaddexp.reduce(w, axis=1).sum()) for _, w in prior])
+    weights /= weights.sum()
+    rng = np.random.default_rng(6)
+    natural = natural_function(model, names)
+    for number, step in enumerate(steps):
+        step.setup_chain(np.random.default_rng([7, number]), 0, n_chain)
+        step.started = True
+    classes = max(labels) > 1
+    point, chain = model.initial_point(), []
+    for _ in range(n_chain):
+        for step in steps:
+            point, _ = step.step(point)
+        found, log_w = quantities(vectors, dict(zip(names, natural(point), strict=True)))
+        chain.append(found)
+        # The largest of log weights with Gumbel noise is a draw.
+        code = (log_w + rng.gumbel(size=log_w.shape)).argmax(axis=1)
+        new = np.where(code[:, None] == np.arange(max(labels) + 1), 1.0, -1.0)
+        new = new if classes else 2.0 * code[:, None] - 1.0
+        for step in steps:
+            if not isinstance(step, pmm.ClusterGibbs):
+                step._points.labels[:] = new
+    result = {}
+    for name in chain[0]:
+        p = np.array([found[name] for found, _ in prior], float)
+        c = np.array([found[name] for found in chain[200:]], float)
+        mean = weights @ p
+        error = (weights**2) @ (p - mean) ** 2 + c.var() / float(ess(c[None]))
+        result[name] = float((c.mean() - mean) / np.sqrt(error))
+    return result
+
+
+CASES = {
+    "coefficients": {"prior": "fixed"},
+    "one score": {"n_frequencies": 2, "m": 2},
+    "classes": {"labels": (0, 2, 1, 1), "n_frequencies": 2, "m": 2},
+    "mixture": {"prior": "mixture", "n_frequencies": 3, "m": 2, "labels": (1, -1, 1, -1)},
+}
+
+
+LONG = ("classes", "mixture")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.slow) if c in LONG else c for c in CASES]
+)
+def test_steps_leave_the_law_with_redrawn_labels_alone(case):
+    labels = CASES[case].get("labels", (1, -1, 1))
+    model, vectors = kernel_model(**{"labels": labels} | CASES[case])
+    n_chain = 10_000 if case in LONG else 4_000
+    found = scores_of(model, vectors, labels, pmm.steps(model), 10_000, n_chain)
+    assert max(map(abs, found.values())) < 4.0, found
