@@ -54,6 +54,7 @@ def test_all_is_served():
         ([1, -1, 1, 1, -1, np.nan], [-1, 1], [1, -1, 1, 1, -1, 0]),
         ([True, False, True, None, False, True], [False, True], [1, -1, 1, 0, -1, 1]),
         (["no", "yes", "no", "no", None, "yes"], ["no", "yes"], [-1, 1, -1, -1, 0, 1]),
+        (np.ma.MaskedArray([1, -1, 1, 1, 1, -1], [0, 1, 0, 0, 0, 0]), [-1, 1], [1, 0, 1, 1, 1, -1]),
         ([3, 7, 7, 3, 3, 3], [3, 7], [-1, 1, 1, -1, -1, -1]),
         (
             pd.Categorical(["b", "a", None, "a", "b", "b"]),

@@ -182,7 +182,7 @@ def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentr
         shape=(n_components, m, m),
         initval=np.tile(m * np.eye(m), (n_components, 1, 1)),
     )
-    covariance = pt.linalg.inv(precision)
+    covariance: Any = pt.linalg.inv(precision)
     # Of an array of matrices, PyMC misreads the inverse itself given as a covariance.
     lower = pt.linalg.cholesky(covariance)
     mean = pm.MvNormal("component_mean", np.zeros(m), chol=lower, shape=(n_components, m))
@@ -221,17 +221,17 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
             "labels: expected an array, Series or list with a label for each object; found an "
             f"object of type {type(labels).__name__}"
         )
+    given: Any = labels
     if isinstance(labels, xr.DataArray) and labels.ndim == 1:
-        labels = labels.to_series() if labels.dims[0] in labels.coords else labels.to_numpy()
+        given = labels.to_series() if labels.dims[0] in labels.coords else labels.to_numpy()
     if isinstance(labels, np.ma.MaskedArray):
-        labels = pd.array(np.ma.getdata(labels).tolist(), dtype=object)
-        labels[np.ma.getmaskarray(labels)] = None
-    if np.ndim(labels) != 1 or len(labels) != len(objects):
+        given = np.ma.filled(labels.astype(object), None)
+    if np.ndim(given) != 1 or len(given) != len(objects):
         raise ValueError(
             f"labels: expected one for each of {len(objects)} objects; found shape "
-            f"{np.shape(labels)}"
+            f"{np.shape(given)}"
         )
-    series = labels if isinstance(labels, pd.Series) else pd.Series(list(labels), dtype=object)
+    series = given if isinstance(given, pd.Series) else pd.Series(list(given), dtype=object)
     plain = isinstance(series.index, pd.RangeIndex)
     if not plain:
         index = series.index.astype(objects.dtype) if objects.dtype.kind == "U" else series.index
@@ -252,7 +252,7 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
     return np.where(codes < 0, np.nan, codes), classes
 
 
-def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray]:
+def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Give every label (N,) the number of its class, -1 where there is none, and the classes."""
     held = series.astype(object).dropna()
     numbers = held.map(lambda x: isinstance(x, int | float | np.number | bool | np.bool_)).all()
@@ -270,8 +270,8 @@ def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray]:
         if held.map(lambda x: isinstance(x, bool | np.bool_)).all():
             return codes.astype(np.int64), found.astype(bool)
         return codes.astype(np.int64), found.astype(np.int64)
-    codes, found = pd.factorize(series.astype(object).map(_text), sort=True)
-    return codes.astype(np.int64), np.asarray(found, dtype=str)
+    codes, names = pd.factorize(series.astype(object).map(_text), sort=True)
+    return codes.astype(np.int64), np.asarray(names, dtype=str)
 
 
 def _text(label: Any) -> Any:
