@@ -254,11 +254,10 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
 
 def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Give every label (N,) the number of its class, -1 where there is none, and the classes."""
-    held = series.astype(object).dropna()
+    held: Any = series.astype(object).dropna()
     numbers = held.map(lambda x: isinstance(x, int | float | np.number | bool | np.bool_)).all()
     if numbers:
-        values = series.astype(object).map(lambda x: np.nan if pd.isna(x) else float(x))
-        values = values.to_numpy(np.float64)
+        values = np.array([np.nan if pd.isna(x) else float(x) for x in series])
         if np.isinf(values).any():
             raise ValueError("labels: expected classes; found an infinite number")
         known = values[~np.isnan(values)]
@@ -266,10 +265,10 @@ def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray[Any]]:
             first = known[known != np.round(known)][0]
             raise ValueError(f"labels: expected classes; found the fraction {first:g}")
         found = np.unique(known)
-        codes = np.where(np.isnan(values), -1, np.searchsorted(found, values))
+        codes = np.where(np.isnan(values), -1, np.searchsorted(found, values)).astype(np.int64)
         if held.map(lambda x: isinstance(x, bool | np.bool_)).all():
-            return codes.astype(np.int64), found.astype(bool)
-        return codes.astype(np.int64), found.astype(np.int64)
+            return codes, found.astype(bool)
+        return codes, found.astype(np.int64)
     codes, names = pd.factorize(series.astype(object).map(_text), sort=True)
     return codes.astype(np.int64), np.asarray(names, dtype=str)
 
