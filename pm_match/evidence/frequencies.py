@@ -237,7 +237,7 @@ def _sweep(products, pulls, pull, inverses, precision, current, levels, accepted
             for i in range(p):
                 a[i] = own[new_first, current[i]]
                 b[i] = own[new_second, current[i]]
-            a[first] = a[second] = b[first] = b[second] = 0.0
+            # What a and b have in J is taken out again below, with the present columns.
             _multiply(inverse, a, b, g, h)
             # The present columns: S_JJ, its inverse, and m_J.
             s00, s01, s11 = inverse[first, first], inverse[first, second], inverse[second, second]

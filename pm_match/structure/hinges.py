@@ -17,7 +17,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.basic import GammaRV, MvNormalRV, NormalRV
+from pytensor.tensor.random.basic import CategoricalRV, GammaRV, MvNormalRV, NormalRV
 
 from pm_match.hinge import HingeParts, fourier_values, read_hinge
 from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
@@ -482,16 +482,31 @@ def _factors(covariances: NDArray) -> NDArray[np.float64]:
     return np.linalg.cholesky(covariances)
 
 
+def _label_counts(context: Context, frequencies: RV) -> dict[str, int]:
+    """Return how many values the labels have that the frequencies depend on."""
+    found = {}
+    for parent in context.ancestry.parents[frequencies]:
+        if parent in context.model.free_RVs and isinstance(parent.owner.op, CategoricalRV):
+            (p,) = parent.owner.op.dist_params(parent.owner)
+            (probabilities,) = point_function(context.model, [p], {})(context.start)
+            found[context.model.rvs_to_values[parent].name] = probabilities.shape[-1]
+    return found
+
+
 def _check_declared(context: Context, frequencies: RV, prior) -> None:
     """Hold the normal prior that was read against the declared density."""
     declared = log_densities(context.model, [frequencies])
     rng = np.random.default_rng(20130601)
     key = context.model.rvs_to_values[frequencies].name
-    for _ in range(_TESTS):
-        # Elsewhere a covariance need not be one.
-        point = dict(context.start)
-        point[key] = rng.normal(0.0, 0.7, point[key].shape)
-        means, factors = prior(point)
+    labels = _label_counts(context, frequencies)
+    for point in _points(context):
+        point |= {name: rng.integers(n, size=point[name].shape) for name, n in labels.items()}
+        try:
+            means, factors = prior(point)
+        except np.linalg.LinAlgError:
+            # Without its transform, a covariance need not be one there.
+            point = context.start | {key: point[key]}
+            means, factors = prior(point)
         away = np.linalg.solve(factors, (point[key] - means)[:, :, None])[:, :, 0]
         expected = log_normal(away, 0.0, 1.0).sum(axis=1)
         expected -= np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)

@@ -1,0 +1,152 @@
+"""The steps of a hinge as PyMC uses them."""
+
+import copy
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_match as pmm
+from pm_match.hinge import fourier_values
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2))
+Y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
+Y[:5] = np.nan
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(6, 2))
+        v = pm.Gamma("v", 0.5, 0.5)
+        beta = pm.Normal("beta", 0.0, tau=v, shape=13)
+        pmm.Hinge("label", pmm.fourier_features(X, frequencies) @ beta, observed=Y)
+    return model
+
+
+KINDS = {
+    "gibbs": lambda model: pmm.HingeGibbs([model["beta"]], model=model),
+    "metropolis": lambda model: pmm.FrequencyMetropolis([model["frequencies"]], model=model),
+    "hmc": lambda model: pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="hmc"),
+}
+CHANGED = {
+    "gibbs": {"beta", "v_log__"},
+    "metropolis": {"beta", "v_log__", "frequencies"},
+    "hmc": {"frequencies"},
+}
+
+
+def start(model):
+    rng = np.random.default_rng(1)
+    point = {
+        name: np.asarray(rng.normal(size=v.shape)) for name, v in model.initial_point().items()
+    }
+    for value in point.values():
+        value.setflags(write=False)
+    return point
+
+
+def run(step, point, n=5):
+    for _ in range(n):
+        point, stats = step.step(point)
+    return point, stats
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(model, kind):
+    step = KINDS[kind](model)
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    point = start(model)
+    before = copy.deepcopy(point)
+    new, (stats,) = run(step, point)
+    assert list(new) == list(point)
+    for name, value in new.items():
+        np.testing.assert_array_equal(point[name], before[name])
+        assert isinstance(value, np.ndarray)
+        assert (value.dtype, value.shape) == (point[name].dtype, point[name].shape)
+        assert np.array_equal(value, point[name]) == (name not in CHANGED[kind])
+    assert set(stats) == {name for name, _ in step.stats_dtypes_shapes.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pickled_step_goes_on_alike(model, kind):
+    step = KINDS[kind](model)
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    point, _ = run(step, start(model))
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    state = step.sampling_state
+    other.sampling_state = copy.deepcopy(state)
+    one, _ = run(step, point)
+    two, _ = run(other, point)
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name])
+
+
+def test_the_step_size_adapts_only_in_tuning(model):
+    step = KINDS["hmc"](model)
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    first = step.log_step_size
+    point, _ = run(step, start(model))
+    adapted = step.log_step_size
+    assert adapted != first
+    step.stop_tuning()
+    run(step, point)
+    assert step.log_step_size == adapted
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    assert step.log_step_size == first
+
+
+def test_sample_takes_the_steps_and_learns(model):
+    kinds = [type(step).__name__ for step in pmm.steps(model)]
+    assert kinds == ["FrequencyMetropolis", "HingeGibbs"]
+    with model:
+        idata = pmm.sample(
+            150,
+            tune=150,
+            chains=2,
+            cores=1,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    posterior = idata["posterior"]
+    hits = []
+    for chain in range(2):
+        for draw in range(0, 150, 10):
+            own = posterior.isel(chain=chain, draw=draw)
+            features = fourier_values(X, own["frequencies"].values)
+            hits.append(np.mean((features @ own["beta"].values * Y)[5:] > 0))
+    assert np.mean(hits) > 0.85
+    assert not np.array_equal(posterior["beta"][0], posterior["beta"][1])
+    spread = idata["sample_stats"]["spread"].values
+    assert 0.3 < spread.mean() < 6.0
+
+
+def test_no_object_with_a_label():
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(1, 2))
+        beta = pm.Normal("beta", 0.0, 1.0, shape=3)
+        score = pmm.fourier_features(X, frequencies) @ beta
+        pmm.Hinge("label", score, observed=np.full(40, np.nan))
+    steps = pmm.steps(model)
+    for step in steps:
+        step.setup_chain(np.random.default_rng(3), 0, 0)
+    point, drawn = model.initial_point(), []
+    for _ in range(2000):
+        for step in steps:
+            point, _ = step.step(point)
+        drawn.append(np.append(point["beta"], point["frequencies"]))
+    # The prior.
+    np.testing.assert_allclose(np.mean(drawn, axis=0), 0.0, atol=0.15)
+    np.testing.assert_allclose(np.std(drawn, axis=0), 1.0, atol=0.12)
+
+
+def test_bad_settings(model):
+    with pytest.raises(ValueError, match="n_sweeps must be at least 1"):
+        pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_sweeps=0)
+    with pytest.raises(ValueError, match="'integrated' or 'hmc', found 'nuts'"):
+        pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="nuts")
+    with pytest.raises(pmm.UnservedModelError, match="frequencies"):
+        pmm.HingeGibbs([model["frequencies"]], model=model)
