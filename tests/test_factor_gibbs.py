@@ -52,8 +52,8 @@ def test_a_step_leaves_the_given_point_alone(model):
 def test_the_same_seed_gives_the_same_draws_in_another_process(model):
     step, point = started(model)
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    other.set_rng(np.random.default_rng(5))
-    step.set_rng(np.random.default_rng(5))
+    for own in (step, other):
+        own.setup_chain(np.random.default_rng(5), 0, 0)
     one, two = point, point
     for _ in range(2):
         (one, told), (two, told_too) = step.step(one), other.step(two)
