@@ -99,7 +99,7 @@ def test_what_views_say_of_a_given_latent_is_the_dense_density():
     new = dict(point)
     draws = []
     rng = np.random.default_rng(3)
-    for _ in range(4000):
+    for _ in range(2000):
         points.draw_private(rng, new, forms)
         draws.append(new["private_latent_a"][3])
     # Object 3 has all features of the first view, private prior N(0.2, 0.8²).
@@ -110,7 +110,45 @@ def test_what_views_say_of_a_given_latent_is_the_dense_density():
     mean = np.linalg.solve(inverse, 0.2 / 0.64 + v.T @ (view.noise(point) * rest))
     error = np.sqrt(np.diag(np.linalg.inv(inverse)) / len(draws))
     assert (np.abs(np.mean(draws, axis=0) - mean) < 4.5 * error).all()
-    assert np.allclose(np.cov(np.transpose(draws)), np.linalg.inv(inverse), atol=0.06)
+    assert np.allclose(np.cov(np.transpose(draws)), np.linalg.inv(inverse), atol=0.09)
+
+
+def test_latents_are_drawn_jointly():
+    """Means and covariances of shared and private latents against the dense conditional."""
+    model = factor_kind_model(FactorKind(sizes=((3, 1), (2, 1)), noise="features"))
+    step, point = started(model)
+    part, points = step.part, FactorPoints(model, step.part)
+    rng = np.random.default_rng(7)
+    # Large loadings, which tie shared and private latents together.
+    for view in part.views:
+        for loading in view.loadings:
+            points.write_loading(point, loading, 1.0 + rng.normal(size=loading.shape))
+    # h, u_a, u_b of every object.
+    prior_mean, prior = np.array([0.0, 0.2, 0.2]), np.diag([1.0, 1.0 / 0.64, 1.0 / 0.64])
+    draws, new = [], dict(point)
+    for _ in range(2000):
+        step._draw_latents(new)
+        draws.append(np.hstack(points.latents(new)))
+    draws = np.array(draws)
+    for n in range(part.n_objects):
+        inverse, linear = prior.copy(), prior @ prior_mean
+        for v, view in enumerate(part.views):
+            seen = np.ones(view.table.values.shape[1], bool)
+            if view.table.observed is not None:
+                seen = view.table.observed[n]
+            rows = np.zeros((len(seen), 3))
+            rows[:, [0, 1 + v]] = points.loadings(point, view)
+            weighted = (rows * view.noise(point)[:, None])[seen]
+            rest = view.table.values[n] - points.intercept(point, view.intercept)
+            inverse += weighted.T @ rows[seen]
+            linear += weighted.T @ rest[seen]
+        covariance = np.linalg.inv(inverse)
+        error = np.sqrt(np.diag(covariance) / len(draws))
+        mean = covariance @ linear
+        assert (np.abs(draws[:, n].mean(axis=0) - mean) < 4.5 * error).all()
+        scales = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
+        found = np.cov(draws[:, n].T)
+        assert np.allclose(found / scales, covariance / scales, atol=0.11)
 
 
 def test_missing_values_are_drawn_around_the_mean():
