@@ -14,6 +14,7 @@ from pm_match.evidence.linear_factors import (
     product,
     summed_to,
 )
+from pm_match.evidence.rescale import rescale, rescale_sums
 
 N, D, M, K = 7, 5, 2, 3
 MISSING = ("nothing", "entries", "whole rows", "each row its own")
@@ -259,3 +260,28 @@ def test_what_is_not_positive_definite_is_said():
     form = CanonicalForm(-np.eye(2)[None], np.zeros((3, 2)), np.zeros(3, np.int64))
     with pytest.raises(FloatingPointError, match="not positive definite"):
         form.draw(np.random.default_rng(1))
+
+
+def test_scales_from_sums_are_those_of_the_arrays():
+    rng = np.random.default_rng(7)
+    w = [rng.normal(size=(d, K)) for d in (4, 2)]
+    precision = rng.gamma(2.0, size=(2, K))
+    z, tau = rng.normal(size=(N, K)), 1.3
+    w_map, z_map = np.empty((2, K, K))
+    scratch = np.empty(K), np.empty(K)
+    grams = np.stack([own.T @ own for own in w])
+    latent_gram = z.T @ z
+    rescale_sums(
+        np.random.default_rng(8), grams, precision, latent_gram, tau, float(N - 6), 5,
+        *scratch, w_map, z_map,
+    )  # fmt: skip
+    stacked, moved = np.concatenate(w), z.copy()
+    prior = np.repeat(precision, [4, 2], axis=0)
+    rescale(
+        np.random.default_rng(8), stacked, np.zeros((6, K)), prior, moved, tau, 5, scratch[0]
+    )  # fmt: skip
+    assert not np.allclose(moved, z, atol=1e-3)
+    assert np.allclose(z @ z_map, moved)
+    assert np.allclose(np.concatenate(w) @ w_map, stacked)
+    assert np.allclose(latent_gram, moved.T @ moved)
+    assert np.allclose(grams[1], stacked[4:].T @ stacked[4:])

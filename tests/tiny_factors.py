@@ -77,7 +77,7 @@ def factor_kind_model(kind: FactorKind, data=None) -> pm.Model:
                 tau = r[:, None] if kind.columns != "constant" else r
                 w = pm.Normal(f"projection_{name}", 0.0, tau=tau, shape=(m, d)).T
             else:
-                w = pm.Normal(f"projection_{name}", 0.1, tau=1.4 * r, shape=(d, m))
+                w = pm.Normal(f"projection_{name}", 0.8, tau=1.4 * r, shape=(d, m))
             mean = h @ w.T
             if k:
                 v = pm.Normal(f"private_{name}", 0.0, tau=eta, shape=(d, k))

@@ -116,3 +116,91 @@ def rescale(rng, w, mean, precision, z, tau, n_directions, u):
                 along += w[m, k] * u[k]
             for k in range(n_factors):
                 w[m, k] += shrunk * along * u[k]
+
+
+@entry
+def rescale_sums(
+    rng, grams, precision, latent_gram, tau, exponent, n_directions, u, v, w_map, z_map
+):
+    r"""Draw the scale along random directions where sums say all: the same law as `rescale`.
+
+    That is where the prior of every column of a view's projection has mean zero and one precision:
+    then only the sums :math:`W_i^\top W_i` and :math:`\sum_j z_j z_j^\top` matter, and the cost
+    of a direction does not grow with features and latent vectors.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    grams : (V, K, K) array
+        :math:`W_i^\top W_i` of every view; updated.
+    precision : (V, K) array
+        Of the columns' priors.
+    latent_gram : (K, K) array
+        Sum of outer products of latent vectors; updated.
+    tau : float
+        Prior precision of the latent vectors.
+    exponent : float
+        Latent vectors less rows of all projections.
+    n_directions : int
+    u, v : (K,) array
+        Scratch.
+    w_map, z_map : (K, K) array
+        Overwritten by what the rows of projections, and latent vectors, are to be multiplied with.
+    """
+    n_views, n_factors = precision.shape
+    for i in range(n_factors):
+        for j in range(n_factors):
+            w_map[i, j] = z_map[i, j] = 1.0 if i == j else 0.0
+    for _ in range(n_directions):
+        norm = 0.0
+        for k in range(n_factors):
+            u[k] = rng.standard_normal()
+            norm += u[k] * u[k]
+        for k in range(n_factors):
+            u[k] /= sqrt(norm)
+        quadratic = _times(latent_gram, u, v)
+        linear = 0.0
+        square = 0.0
+        for i in range(n_views):
+            own = _times(grams[i], u, v)
+            for k in range(n_factors):
+                linear += precision[i, k] * v[k] * u[k]
+                square += precision[i, k] * own * u[k] * u[k]
+        t = _slice(rng, tau * quadratic, linear, square, exponent)
+        _stretch(latent_gram, exp(t) - 1.0, u, v)
+        _stretch_rows(z_map, exp(t) - 1.0, u)
+        for i in range(n_views):
+            _stretch(grams[i], exp(-t) - 1.0, u, v)
+        _stretch_rows(w_map, exp(-t) - 1.0, u)
+
+
+@part
+def _times(matrix, u, v):
+    """Put the product of a matrix and `u` in `v`; return u' times that."""
+    total = 0.0
+    for i in range(u.shape[0]):
+        v[i] = 0.0
+        for j in range(u.shape[0]):
+            v[i] += matrix[i, j] * u[j]
+        total += v[i] * u[i]
+    return total
+
+
+@part
+def _stretch_rows(matrix, s, u):
+    """Multiply a matrix by I + s u u' from the right."""
+    for i in range(matrix.shape[0]):
+        along = 0.0
+        for j in range(u.shape[0]):
+            along += matrix[i, j] * u[j]
+        for j in range(u.shape[0]):
+            matrix[i, j] += s * along * u[j]
+
+
+@part
+def _stretch(matrix, s, u, v):
+    """Multiply a symmetric matrix by I + s u u' from both sides."""
+    along = _times(matrix, u, v)
+    for i in range(u.shape[0]):
+        for j in range(u.shape[0]):
+            matrix[i, j] += s * (u[i] * v[j] + v[i] * u[j]) + s * s * along * u[i] * u[j]

@@ -12,7 +12,7 @@ from pm_match.evidence.linear_factors import (
     loading_form,
     summed_to,
 )
-from pm_match.evidence.rescale import rescale
+from pm_match.evidence.rescale import rescale, rescale_sums
 from pm_match.steps.base import PartitionStep
 from pm_match.steps.factor_points import FactorPoints
 from pm_match.structure import Structure
@@ -148,14 +148,8 @@ class FactorGibbs(PartitionStep):
         mean, precision = prior
         if not mean.any() and (precision == precision[0, 0]).all():
             # A spherical prior, as `rescale` takes it.
-            w = np.concatenate(loadings)
-            centre, inverse = (
-                np.concatenate(arrays)
-                for arrays in zip(*(f.prior(point) for _, f in entered), strict=True)
-            )
-            k = z.shape[1]
-            rescale(self.rng, w, centre, inverse, z, float(precision[0, 0]), 2 * k, np.empty(k))
-            loadings = np.split(w, np.cumsum([len(own) for own in loadings])[:-1])
+            priors = [loading.prior(point) for _, loading in entered]
+            loadings, z = self._rescale(loadings, priors, z, float(precision[0, 0]))
             for (_, loading), own in zip(entered, loadings, strict=True):
                 points.write_loading(point, loading, own)
         shifted = [
@@ -170,6 +164,31 @@ class FactorGibbs(PartitionStep):
             for (a, w), (_, old, _) in zip(shifted, views, strict=True):
                 points.write_intercept(point, a, old - w @ c)
         points.write_latents(point, {number: z})
+
+    def _rescale(self, loadings, priors, z: Array, tau: float) -> tuple[list[Array], Array]:
+        """Exchange scale between loadings (D, k) of all views and latents (N, k)."""
+        k = z.shape[1]
+        n_rows = [len(own) for own in loadings]
+        if all(not mean.any() and (prior == prior[:1]).all() for mean, prior in priors):
+            w_map, z_map = np.empty((2, k, k))
+            rescale_sums(
+                self.rng,
+                np.stack([w.T @ w for w in loadings]),
+                np.stack([prior[0] for _, prior in priors]),
+                z.T @ z,
+                tau,
+                float(len(z) - sum(n_rows)),
+                2 * k,
+                np.empty(k),
+                np.empty(k),
+                w_map,
+                z_map,
+            )
+            return [w @ w_map for w in loadings], z @ z_map
+        stacked = np.concatenate(loadings)
+        centre, inverse = (np.concatenate(arrays) for arrays in zip(*priors, strict=True))
+        rescale(self.rng, stacked, centre, inverse, z, tau, 2 * k, np.empty(k))
+        return np.split(stacked, np.cumsum(n_rows)[:-1]), z
 
     def _draw_precisions(self, point, squares: list[Array]) -> None:
         """Draw Gamma precisions of noise, given sums of squared residuals, and of loadings."""

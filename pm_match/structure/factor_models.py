@@ -240,7 +240,8 @@ def _looks_linear(context: Context, rvs: list[RV]) -> bool:
     tables = [
         rv for rv in parents if rv in context.model.free_RVs and len(context.shapes[rv.name]) == 2
     ]
-    # Of one variable, which may be compared with any, only the dimensions are known here.
+    if len(tables) < 2:
+        return False
     shape = _shape(context, rvs)
     return len(shape) == 2 and any(
         _orientations(context, (a, b), shape) for a, b in combinations(tables, 2)

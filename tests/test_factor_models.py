@@ -1,0 +1,259 @@
+"""Which views are read as linear factor models, however they are written, and which are refused."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_match as pmm
+from pm_match.structure import FactorModel, UnservedModelError, read
+from pm_match.structure.ancestry import scale
+from pm_match.structure.functions import point_function
+from tests.tiny import tiny_model
+from tests.tiny_factors import FactorKind, factor_kind_model
+
+N, D, M = 5, 3, 2
+
+
+def declare(
+    latent=lambda: pm.Normal("latent", 0.0, 1.0, shape=(N, M)),
+    loading=lambda: pm.Normal("loading", 0.0, 1.0, shape=(D, M)),
+    intercept=lambda: pm.Normal("intercept", 0.0, 1.0, shape=D),
+    mean=lambda z, w, a: z @ w.T + a,
+    noise=lambda: {"tau": pm.Gamma("noise", 2.0, 1.0)},
+    observe=pm.Normal,
+    extra=lambda model: None,
+    data=None,
+):
+    data = np.random.default_rng(1).normal(size=(N, D)) if data is None else data
+    with pm.Model() as model:
+        z, w, a = latent(), loading(), intercept()
+        observe("x", mean(z, w, a), observed=data, **noise())
+        extra(model)
+    return model
+
+
+def part_of(model) -> FactorModel:
+    structure = read(model)
+    assert not structure.refusals, structure.refusals
+    (part,) = structure.parts
+    assert isinstance(part, FactorModel)
+    return part
+
+
+EQUAL = {
+    "as declared": {},
+    "dot": {"mean": lambda z, w, a: pt.dot(z, w.T) + a},
+    "einsum": {"mean": lambda z, w, a: pt.einsum("nk,mk->nm", z, w) + a},
+    "transposed mean": {"mean": lambda z, w, a: (w @ z.T).T + a[None, :]},
+    "broadcast and sum": {"mean": lambda z, w, a: a + (z[:, None, :] * w[None, :, :]).sum(axis=-1)},
+    "transposed loading": {
+        "loading": lambda: pm.Normal("loading", 0.0, 1.0, shape=(M, D)),
+        "mean": lambda z, w, a: z @ w + a,
+    },
+    "transposed latent": {
+        "latent": lambda: pm.Normal("latent", 0.0, 1.0, shape=(M, N)),
+        "mean": lambda z, w, a: z.T @ w.T + a,
+    },
+    "intercept as a row": {"intercept": lambda: pm.Normal("intercept", 0.0, 1.0, shape=(1, D))},
+    "standard deviation": {"noise": lambda: {"sigma": pm.Gamma("noise", 2.0, 1.0) ** -0.5}},
+    "noise in other units": {"noise": lambda: {"tau": 4.0 * pm.Gamma("noise", 2.0, 1.0)}},
+    "noise of features": {"noise": lambda: {"tau": pm.Gamma("noise", 2.0, 1.0, shape=D)}},
+    "square": {
+        "data": np.random.default_rng(2).normal(size=(N, N)),
+        "loading": lambda: pm.Normal("loading", 0.0, 1.0, shape=(N, M)),
+        "intercept": lambda: pm.Normal("intercept", 0.0, 1.0, shape=N),
+    },
+    "all square": {
+        "data": np.random.default_rng(2).normal(size=(N, N)),
+        "latent": lambda: pm.Normal("latent", 0.0, 1.0, shape=(N, N)),
+        "loading": lambda: pm.Normal("loading", 0.0, 1.0, shape=(N, N)),
+        "intercept": lambda: pm.Normal("intercept", 0.0, 1.0, shape=N),
+        "mean": lambda z, w, a: (w @ z.T).T + a,
+    },
+}
+
+
+@pytest.mark.parametrize("how", EQUAL)
+def test_ways_of_writing_it_are_read_alike(how):
+    part = part_of(declare(**EQUAL[how]))
+    (view,) = part.views
+    assert set(part.names) == {"latent", "loading", "intercept", "noise"}
+    assert [latent.name for latent in part.latents] == ["latent"]
+    assert [loading.name for loading in view.loadings] == ["loading"]
+    assert view.intercept.name == "intercept"
+    assert [precision.name for precision in part.precisions] == ["noise"]
+    # Which of the two is which is certain even where shapes do not tell.
+    assert part.latents[0].transposed == (how == "transposed latent")
+    assert view.loadings[0].transposed == (how == "transposed loading")
+
+
+LEFT = {
+    "half-normal noise": {"noise": lambda: {"sigma": pm.HalfNormal("noise", 1.0)}},
+    "known noise": {"noise": lambda: {"sigma": 0.7}},
+    "precision shared with latents": {
+        "noise": lambda: {"tau": pm.Gamma("noise", 2.0, 1.0)},
+        "extra": lambda model: pm.Normal("other", 0.0, tau=model["noise"]),
+    },
+    "precision plus a constant": {"noise": lambda: {"tau": 1.0 + pm.Gamma("noise", 2.0, 1.0)}},
+}
+
+
+@pytest.mark.parametrize("how", LEFT)
+def test_other_noise_is_read_from_the_point(how):
+    model = declare(**LEFT[how])
+    part = part_of(model)
+    assert part.names == ["latent", "loading", "intercept"]
+    point = model.initial_point(0)
+    declared = point_function(model, [scale(model["x"])], {})(point)[0]
+    assert np.allclose(part.views[0].noise(point), np.broadcast_to(declared, (N, D))[0] ** -2.0)
+
+
+def test_latents_that_are_not_normal_are_given():
+    for latent in (
+        lambda: pm.Laplace("latent", 0.0, 1.0, shape=(N, M)),
+        lambda: pm.HalfNormal("latent", 1.0, shape=(N, M)),
+    ):
+        part = part_of(declare(latent=latent))
+        assert part.latents[0].foreign
+        assert set(part.names) == {"loading", "intercept", "noise"}
+
+
+def test_latents_that_something_else_depends_on_are_given():
+    part = part_of(factor_kind_model(FactorKind(seen=True)))
+    assert [latent.foreign for latent in part.latents] == [True, False, False]
+    assert "latent" not in part.names
+    assert {"private_latent_a", "private_latent_b"} <= set(part.names)
+    assert part.own == [1, 2]
+
+
+def test_views_are_one_part_if_latents_connect_them():
+    part = part_of(factor_kind_model(FactorKind()))
+    assert [view.name for view in part.views] == ["a", "b"]
+    assert [view.missing for view in part.views] == ["a_unobserved", "b_unobserved"]
+    assert [part.private(number) for number in range(3)] == [False, True, True]
+    with pm.Model() as model:
+        for name in "ab":
+            z = pm.Normal(f"z_{name}", 0.0, 1.0, shape=(N, M))
+            w = pm.Normal(f"w_{name}", 0.0, 1.0, shape=(D, M))
+            pm.Normal(name, z @ w.T, 1.0, observed=np.ones((N, D)))
+    assert [len(part.views) for part in read(model).parts] == [1, 1]
+
+
+def test_precisions_of_columns():
+    part = part_of(factor_kind_model(FactorKind(columns="shared", private="gamma")))
+    found = {precision.name: precision.of for precision in part.precisions}
+    assert found["column_precision"] == ((0, 0), (1, 0))
+    assert found["private_precision"] == ((0, 1), (1, 1))
+    assert found["precision_a"] == ((0, -1),)
+    with_mean = declare(
+        loading=lambda: pm.Normal("loading", (r := pm.Gamma("r", 2.0, 1.0)), tau=r, shape=(D, M))
+    )
+    # It moves the mean too, so that its conditional is not Gamma.
+    assert "r" not in part_of(with_mean).names
+
+
+REFUSED = {
+    "three factors": (
+        {
+            "intercept": lambda: pm.Normal("scale", 1.0, 1.0, shape=M),
+            "mean": lambda z, w, a: (z * a) @ w.T,
+        },
+        "'latent', 'loading', 'scale' in a way that is not served",
+    ),
+    "another offset": ({"mean": lambda z, w, a: z @ w.T + a + 1.0}, "is not zero where"),
+    "a nonlinear mean": ({"mean": lambda z, w, a: pt.tanh(z @ w.T) + a}, "'latent', 'loading' in"),
+    "a product more": ({"mean": lambda z, w, a: z @ w.T + a + z[:, :1] ** 2}, "'x'"),
+    "scaled latents": ({"mean": lambda z, w, a: 2.0 * z @ w.T + a}, "in a way that is not served"),
+    "loadings with a child": (
+        {"extra": lambda model: pm.Normal("child", model["loading"][0], 1.0, shape=M)},
+        "'child' depends on 'loading' too",
+    ),
+    "an intercept with a potential": (
+        {"extra": lambda model: pm.Potential("prefer", -(model["intercept"] ** 4).sum())},
+        "'prefer' depends on 'intercept' too",
+    ),
+    "loadings that are not normal": (
+        {"loading": lambda: pm.Laplace("loading", 0.0, 1.0, shape=(D, M))},
+        "'loading' is a Laplace; expected a Normal",
+    ),
+    "loadings with a transform": (
+        {
+            "loading": lambda: pm.Normal(
+                "loading",
+                0.0,
+                1.0,
+                shape=(D, M),
+                transform=pm.distributions.transforms.Interval(-1.0, 1.0),
+            )
+        },
+        "'loading' has the transform Interval",
+    ),
+    "noise of objects": (
+        {"noise": lambda: {"sigma": np.linspace(0.5, 1.0, N)[:, None]}},
+        "with one noise for each feature",
+    ),
+    "infinite data": (
+        {"data": np.where(np.arange(N * D).reshape(N, D) == 4, np.inf, 0.0)},
+        "'x' holds inf",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_other_models_are_refused_by_name(how):
+    arguments, message = REFUSED[how]
+    structure = read(declare(**arguments))
+    assert not structure.parts
+    assert list(structure.refusals) == ["x"]
+    assert message in structure.refusals["x"]
+
+
+def test_missing_values_that_something_depends_on_are_refused():
+    data = np.random.default_rng(1).normal(size=(N, D))
+    data[1, 2] = np.nan
+
+    def extra(model):
+        pm.Normal("later", model["x"][1, 2], 1.0, observed=0.3)
+
+    with pytest.warns(match="imputed"):
+        model = declare(data=np.ma.masked_invalid(data), extra=extra)
+    assert "later" in read(model).refusals["x"]
+
+
+def test_a_column_without_values_is_refused():
+    data = np.random.default_rng(1).normal(size=(N, D))
+    data[:, 2] = np.nan
+    with pytest.warns(match="imputed"):
+        model = declare(data=np.ma.masked_invalid(data))
+    assert "column number 2" in read(model).refusals["x"]
+
+
+ELSEWHERE = {
+    "known loadings": {"mean": lambda z, w, a: z @ np.ones((M, D)) + a},
+    "another likelihood": {
+        "observe": lambda name, mu, observed, tau: pm.Laplace(name, mu, tau, observed=observed)
+    },
+}
+
+
+@pytest.mark.parametrize("how", ELSEWHERE)
+def test_what_is_no_factor_model_is_left_alone(how):
+    structure = read(declare(**ELSEWHERE[how]))
+    assert structure.empty
+    assert not structure.refusals
+
+
+def test_projected_clusters_are_read_as_before():
+    structure = read(tiny_model())
+    assert not structure.parts
+    assert len(structure.components) == 1
+
+
+def test_a_regression_on_data_is_left_alone():
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 1.0, shape=(M, D))
+        pm.Normal("x", np.ones((N, M)) @ w, 1.0, observed=np.zeros((N, D)))
+    assert read(model).empty
+    with pytest.raises(UnservedModelError):
+        pmm.steps(model)
