@@ -1,5 +1,6 @@
 """Which declared normal clusters are recognised, and why others are not."""
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -224,11 +225,9 @@ def test_packed_cholesky_is_pymcs_scale(shape):
 
 
 def test_steps_pickle():
-    import pickle
-
     step = cluster_step(normals_model("views"))
     point = random_point(step.model, np.random.default_rng(3))
-    copy = pickle.loads(pickle.dumps(step))
+    copy = cloudpickle.loads(cloudpickle.dumps(step))
     results = []
     for own in (step, copy):
         own.setup_chain(np.random.default_rng(4), 0, 0)
