@@ -150,6 +150,12 @@ def test_scores_are_differences_of_log_marginal(kind):
     for number in range(60):
         place(state, rng.integers(1 + number % 9, size=len(own.size)))
         evidence.load(values, state.slot.astype(np.int64), prior)
+        # Scores see what the evidence of the whole does not: all that moves keep of clusters.
+        for mover, label in zip(
+            rng.permutation(len(own.size))[:8], rng.integers(9, size=8), strict=True
+        ):
+            if state.label[mover] != label:
+                reassign(state, (evidence.term,), mover, label)
         unit, out = number % len(own.size), np.zeros(len(state.scores))
         scores(evidence.term, unit, state.slot[unit], state.n_slots[0], out)
         found, expected = [], []
