@@ -167,7 +167,7 @@ class NormalWishart(NamedTuple):
         The row of `within` for units of more than one vector, otherwise -1.
     within : (Q, D, D) array
         Scatter of these vectors around their means.
-    count, log_det : (S,) array
+    held, log_det : (S,) array
         Vectors in each slot; log determinant of its scatter.
     mean : (S, D) array
         m_j, less the prior's centre.
@@ -189,7 +189,7 @@ class NormalWishart(NamedTuple):
     value: NDArray[np.float64]
     several: NDArray[np.int64]
     within: NDArray[np.float64]
-    count: NDArray[np.float64]
+    held: NDArray[np.float64]
     log_det: NDArray[np.float64]
     mean: NDArray[np.float64]
     scatter: NDArray[np.float64]
@@ -256,7 +256,7 @@ def log_det_with(term, slot, unit, weight, sign):
 def joining(term, unit, slot):
     """Log predictive of a unit in a slot that it is not in."""
     n, d = term.size[unit], term.value.shape[1]
-    before = term.count[slot]
+    before = term.held[slot]
     strength = term.hyper[0] + before
     degrees = term.hyper[1] + before
     weight = strength * n / (strength + n)
@@ -278,7 +278,7 @@ def joining(term, unit, slot):
 def rejoining(term, unit, slot):
     """Log predictive of a unit in the slot that it is in, as if it were out of it."""
     n, d = term.size[unit], term.value.shape[1]
-    before = term.count[slot] - n
+    before = term.held[slot] - n
     strength = term.hyper[0] + before
     degrees = term.hyper[1] + before
     # The distance from the mean without the unit is (strength + n) / strength times that with it.
@@ -307,7 +307,7 @@ def _score(term, unit, own, n_slots, out):
             out[slot] += empty
         elif slot != own:
             out[slot] += joining(term, unit, slot)
-        elif term.count[slot] == term.size[unit]:
+        elif term.held[slot] == term.size[unit]:
             # Without the unit its cluster is empty, and scores as any other.
             out[slot] += empty
         else:
@@ -328,11 +328,11 @@ def add_unit(term, unit, slot, sign):
     n, d = term.size[unit], term.value.shape[1]
     if n == 0.0:
         return
-    if sign < 0.0 and term.count[slot] == n:
+    if sign < 0.0 and term.held[slot] == n:
         # The kernel clears a slot that has become empty, but not before it may look at it.
         clear_slot(term, slot)
         return
-    strength = term.hyper[0] + term.count[slot]
+    strength = term.hyper[0] + term.held[slot]
     after = strength + sign * n
     weight = sign * strength * n / after
     away_from(term.value[unit], term.mean[slot], term.away)
@@ -344,7 +344,7 @@ def add_unit(term, unit, slot, sign):
                 term.scatter[slot, i, k] += sign * term.within[row, i, k]
     for i in range(d):
         term.mean[slot, i] += sign * n / after * term.away[i]
-    term.count[slot] += sign * n
+    term.held[slot] += sign * n
     term.updates[slot] += 1
     if row >= 0 or term.updates[slot] >= _REFRESH:
         refresh(term, slot)
@@ -371,7 +371,7 @@ def clear_slot(term, slot):
         for k in range(d):
             term.scatter[slot, i, k] = term.prior_scatter[i, k]
             term.inverse[slot, i, k] = term.prior_inverse[i, k]
-    term.count[slot] = 0.0
+    term.held[slot] = 0.0
     term.log_det[slot] = term.hyper[2]
     term.updates[slot] = 0
 
@@ -389,7 +389,7 @@ def _relocate(term, source, target):
         for k in range(d):
             term.scatter[target, i, k] = term.scatter[source, i, k]
             term.inverse[target, i, k] = term.inverse[source, i, k]
-    term.count[target] = term.count[source]
+    term.held[target] = term.held[source]
     term.log_det[target] = term.log_det[source]
     term.updates[target] = term.updates[source]
 
@@ -400,7 +400,7 @@ def _log_evidence(term, n_slots):
     strength, degrees = term.hyper[0], term.hyper[1]
     total = term.hyper[4]
     for slot in range(1, n_slots):
-        n = term.count[slot]
+        n = term.held[slot]
         total += term.log_gamma[int(n)] - term.hyper[3]
         total += 0.5 * degrees * term.hyper[2] - 0.5 * (degrees + n) * term.log_det[slot]
         total -= 0.5 * d * log1p(n / strength)
@@ -418,7 +418,7 @@ def rebuild(term, slots):
         if n == 0.0:
             continue
         # One unit after the other, by the update of rank one: no large numbers are subtracted.
-        strength = term.hyper[0] + term.count[slot]
+        strength = term.hyper[0] + term.held[slot]
         away_from(term.value[unit], term.mean[slot], term.away)
         add_outer(term.scatter[slot], term.away, strength * n / (strength + n))
         row = term.several[unit]
@@ -428,9 +428,9 @@ def rebuild(term, slots):
                     term.scatter[slot, i, k] += term.within[row, i, k]
         for i in range(d):
             term.mean[slot, i] += n / (strength + n) * term.away[i]
-        term.count[slot] += n
+        term.held[slot] += n
     for slot in range(n_slots):
-        if term.count[slot] > 0.0:
+        if term.held[slot] > 0.0:
             refresh(term, slot)
 
 
@@ -473,7 +473,7 @@ class NormalWishartEvidence:
             value=np.zeros((n_units, d)),
             several=several,
             within=np.zeros((n_several, d, d)),
-            count=np.zeros(slots),
+            held=np.zeros(slots),
             log_det=np.zeros(slots),
             mean=np.zeros((slots, d)),
             scatter=np.zeros((slots, d, d)),

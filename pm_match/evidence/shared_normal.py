@@ -18,7 +18,7 @@ With :math:`n_j` vectors of mean :math:`\bar x_j` and scatter :math:`S_j` in clu
           \prod_j \left(\frac{\kappa_0}{\kappa_j}\right)^{D/2}.
 
 Whatever a unit's scatter is, it is in :math:`\Psi` wherever the unit is. So to leave a cluster and
-to join another one are updates of rank one, :math:`\Psi - g\,dd^\top` and :math:`\Psi + c\,ee^\top`.
+to join another one are updates of rank one, :math:`\Psi - g\,dd^\top`, :math:`\Psi + c\,ee^\top`.
 With :math:`\Psi^{-1}` at hand, and :math:`m_j^\top \Psi^{-1} m_j` for every cluster, a unit is
 scored in all of T clusters at a cost of :math:`D^2 + TD`, and moved at the same.
 """
@@ -143,7 +143,7 @@ class SharedNormal(NamedTuple):
         Vectors in each unit; objects may have none.
     value : (U, D) array
         Their means, less the prior's centre.
-    count : (S,) array
+    held : (S,) array
         Vectors in each slot.
     mean : (S, D) array
         m_j, less the prior's centre.
@@ -164,7 +164,7 @@ class SharedNormal(NamedTuple):
     hyper: NDArray[np.float64]
     size: NDArray[np.float64]
     value: NDArray[np.float64]
-    count: NDArray[np.float64]
+    held: NDArray[np.float64]
     mean: NDArray[np.float64]
     scatter: NDArray[np.float64]
     inverse: NDArray[np.float64]
@@ -197,7 +197,7 @@ def _score(term, unit, own, n_slots, out):
     x_length = quadratic(term.inverse, x, term.solved)
     away_from(x, term.mean[own], term.away)
     own_length = quadratic(term.inverse, term.away, term.product)
-    left = term.hyper[0] + term.count[own] - n
+    left = term.hyper[0] + term.held[own] - n
     g = n * (left + n) / left
     # |Psi - g d d'| is |Psi| times this.
     remaining = 1.0 - g * own_length
@@ -208,7 +208,7 @@ def _score(term, unit, own, n_slots, out):
             out[slot] += half * log1p(-g * own_length) - 0.5 * d * log1p(n / left)
             continue
         mean = term.mean[slot]
-        strength = term.hyper[0] + term.count[slot]
+        strength = term.hyper[0] + term.held[slot]
         straight = x_length - 2.0 * dot(mean, term.solved) + term.length[slot]
         across = x_product - dot(mean, term.product)
         c = strength * n / (strength + n)
@@ -222,7 +222,7 @@ def refresh(term):
     term.log_det[0] = factorise(term.scatter, term.lower)
     invert(term.lower, term.scratch, term.inverse)
     term.updates[0] = 0
-    for slot in range(term.count.shape[0]):
+    for slot in range(term.held.shape[0]):
         term.length[slot] = quadratic(term.inverse, term.mean[slot], term.product)
 
 
@@ -230,7 +230,7 @@ def refresh(term):
 def add_unit(term, unit, slot, sign):
     """Add a unit to a slot (`sign` 1), or take it out again (-1)."""
     n, d = term.size[unit], term.value.shape[1]
-    strength = term.hyper[0] + term.count[slot]
+    strength = term.hyper[0] + term.held[slot]
     after = strength + sign * n
     weight = sign * strength * n / after
     away_from(term.value[unit], term.mean[slot], term.away)
@@ -239,14 +239,14 @@ def add_unit(term, unit, slot, sign):
     add_outer(term.scatter, term.away, weight)
     add_outer(term.inverse, term.product, -shrunk)
     term.log_det[0] += log1p(q)
-    for other in range(term.count.shape[0]):
+    for other in range(term.held.shape[0]):
         across = dot(term.mean[other], term.product)
         term.length[other] -= shrunk * across * across
-    term.count[slot] += sign * n
+    term.held[slot] += sign * n
     for i in range(d):
         # An empty cluster has the prior's mean exactly.
         shifted = term.mean[slot, i] + sign * n / after * term.away[i]
-        term.mean[slot, i] = shifted if term.count[slot] > 0.0 else 0.0
+        term.mean[slot, i] = shifted if term.held[slot] > 0.0 else 0.0
     term.length[slot] = quadratic(term.inverse, term.mean[slot], term.product)
 
 
@@ -265,7 +265,7 @@ def _move(term, unit, source, target):
 def _clear(term, slot):
     for i in range(term.value.shape[1]):
         term.mean[slot, i] = 0.0
-    term.count[slot] = 0.0
+    term.held[slot] = 0.0
     term.length[slot] = 0.0
 
 
@@ -273,7 +273,7 @@ def _clear(term, slot):
 def _relocate(term, source, target):
     for i in range(term.value.shape[1]):
         term.mean[target, i] = term.mean[source, i]
-    term.count[target] = term.count[source]
+    term.held[target] = term.held[source]
     term.length[target] = term.length[source]
 
 
@@ -282,7 +282,7 @@ def _log_evidence(term, n_slots):
     d = term.value.shape[1]
     total = term.hyper[2] - 0.5 * term.hyper[1] * term.log_det[0]
     for slot in range(1, n_slots):
-        total -= 0.5 * d * log1p(term.count[slot] / term.hyper[0])
+        total -= 0.5 * d * log1p(term.held[slot] / term.hyper[0])
     return total
 
 
@@ -292,19 +292,19 @@ def rebuild(term, slots):
 
     `scatter` holds the prior's inverse scale, and the scatter within units.
     """
-    for slot in range(term.count.shape[0]):
+    for slot in range(term.held.shape[0]):
         protocol.clear(term, slot)
     for unit in range(slots.shape[0]):
         n, slot = term.size[unit], slots[unit]
         if n == 0.0:
             continue
         # One unit after the other, by the update of rank one: no large numbers are subtracted.
-        strength = term.hyper[0] + term.count[slot]
+        strength = term.hyper[0] + term.held[slot]
         away_from(term.value[unit], term.mean[slot], term.away)
         add_outer(term.scatter, term.away, strength * n / (strength + n))
         for i in range(term.value.shape[1]):
             term.mean[slot, i] += n / (strength + n) * term.away[i]
-        term.count[slot] += n
+        term.held[slot] += n
     refresh(term)
 
 
@@ -325,7 +325,7 @@ class SharedNormalEvidence:
             hyper=np.zeros(3),
             size=rows.size,
             value=np.zeros((len(rows.size), d)),
-            count=np.zeros(slots),
+            held=np.zeros(slots),
             mean=np.zeros((slots, d)),
             scatter=np.zeros((d, d)),
             inverse=np.zeros((d, d)),

@@ -219,6 +219,7 @@ def _observe(name, values, cluster, within, mean_strength, objects) -> None:
     # The covariance is inverse Wishart, with a mean of a quarter of the columns' variances.
     nu, scale = d + 4, np.diag(1.0 / (0.75 * variance))
     middle, strength = values.mean(axis=0), np.float64(mean_strength)
+    precision: Any
     if within == "shared":
         precision = pm.Wishart(f"precision_{name}", nu=nu, V=scale, dims=(feature, other))
         mean = pm.MvNormal(
@@ -227,7 +228,7 @@ def _observe(name, values, cluster, within, mean_strength, objects) -> None:
         pm.MvNormal(name, mean[cluster], tau=precision, observed=values, dims=(objects, feature))
         return
     precision = pm.Wishart(f"precision_{name}", nu=nu, V=scale, dims=("cluster", feature, other))
-    covariance = pt.linalg.inv(precision)
+    covariance: Any = pt.linalg.inv(precision)
     mean = pm.MvNormal(f"mean_{name}", middle, cov=covariance / strength, dims=("cluster", feature))
     pm.MvNormal(
         name, mean[cluster], cov=covariance[cluster], observed=values, dims=(objects, feature)

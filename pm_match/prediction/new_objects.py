@@ -15,7 +15,7 @@ from pm_match.evidence.block_evidence import NetworkCells
 from pm_match.matching.draws import PREFIX
 from pm_match.networks import as_network
 from pm_match.prediction.edges import NewCells
-from pm_match.structure import Component, Relation, Structure
+from pm_match.structure import Component, Relation, Structure, UnservedModelError
 from pm_match.structure.parts import Assignment
 
 
@@ -150,8 +150,17 @@ def read_new_objects(model: Model, structure: Structure, domain: str, given: Any
     TypeError, ValueError
         If what is given does not fit the model; the message says which, what was expected, and
         what was found.
+    UnservedModelError
+        If the domain has normal clusters.
     """
     place = find_place(structure, domain)
+    clusters = place.component.normals[place.clustering]
+    if clusters:
+        raise UnservedModelError(
+            f"new objects of domain {domain!r}: its clusters have means {clusters[0].mean!r} of "
+            "their own, and predictions of those are not served; expected projected clusters or "
+            "networks."
+        )
     features, networks = _sources(place)
     names = [*features, *networks]
     if not isinstance(given, Mapping):

@@ -128,12 +128,13 @@ def k_means(
     weight = seen.astype(float)
     total = np.maximum(weight.sum(axis=0), 1.0)
     usual = (points * weight).sum(axis=0) / total
-    # Centres are points themselves (k-means++), with usual values where those have none.
+    # Centres are points themselves (k-means++): complete ones, or else with usual values.
     filled = np.where(seen, points, usual)
-    centres = filled[[int(rng.integers(len(points)))]]
+    fit = seen.sum(axis=1) == seen.sum(axis=1).max()
+    centres = filled[[int(rng.choice(np.flatnonzero(fit)))]]
     nearest = _distances(points, weight, centres)[:, 0]
     for _ in range(n - 1):
-        cumulative = np.cumsum(nearest)
+        cumulative = np.cumsum(nearest * fit)
         if not cumulative[-1] > 0.0:
             break
         chosen = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))

@@ -193,13 +193,19 @@ class Collapsed:
                     hyper.rate,
                     hyper.latent_precision,
                 )
-        for number, normals in enumerate(self.component.normals):
-            for evidence, own in zip(self.normals[number], normals, strict=True):
-                if features:
-                    slots = self.partitions[number].slot.astype(np.int64)
-                    evidence.load(own.vectors(point), slots, own.prior(point))
+        if features:
+            self._load_normals(point)
         for relation in self.relations:
             relation.load()
+
+    def _load_normals(self, point) -> None:
+        """Bring the evidence of normal clusters to a point."""
+        for partition, declared, evidence in zip(
+            self.partitions, self.component.normals, self.normals, strict=True
+        ):
+            for normals, own in zip(declared, evidence, strict=True):
+                slots = partition.slot.astype(np.int64)
+                own.load(normals.vectors(point), slots, normals.prior(point))
 
     def _load_view(self, number: int, features: Features, evidence, point) -> None:
         """Bring the evidence of features with marginals of their own to a point."""
@@ -382,12 +388,8 @@ class Collapsed:
                 own.write_latent(new, alpha, latent)
                 projections = own.projections(point)
                 own.write_missing(rng, new, own.labels(new), projections, alpha, latent)
-        for number, label in enumerate(self.found()):
-            for evidence, writer in zip(
-                self.normals[number], self._access.normals[number], strict=True
-            ):
-                if features:
-                    writer.write_parameters(new, *evidence.draw(rng, label))
+        if features:
+            self._draw_normals(rng, new)
         for network, writer, relation in zip(
             self.relations, self._access.relations, self.component.relations, strict=True
         ):
@@ -395,6 +397,14 @@ class Collapsed:
             writer.write_parameters(new, relation.density, network.draw(rng, slot_of))
             if relation.noise:
                 writer.write_parameters(new, relation.noise, network.draw_noise(rng))
+
+    def _draw_normals(self, rng: np.random.Generator, new) -> None:
+        """Draw means and precisions of normal clusters, and write them to `new`."""
+        for label, evidence, writers in zip(
+            self.found(), self.normals, self._access.normals, strict=True
+        ):
+            for own, writer in zip(evidence, writers, strict=True):
+                writer.write_parameters(new, *own.draw(rng, label))
 
 
 class _Access:

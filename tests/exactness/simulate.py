@@ -153,22 +153,21 @@ class ModelSimulator:
     model : pymc.Model
         Whose data are feature vectors.
     seed : int
+    others : collection of str
+        Free variables that are not the steps' to draw.
     """
 
-    def __init__(self, model: pm.Model, seed: int):
+    def __init__(self, model: pm.Model, seed: int, others=()):
         self.model, self.rng = model, np.random.default_rng(seed)
         self.steps = pmm.steps(model)
         left = {v.name for v in model.value_vars} - {v.name for s in self.steps for v in s.vars}
-        assert not left, left
+        assert left == {model.rvs_to_values[model[name]].name for name in others}, left
         for step in self.steps:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
         self.cluster = next(s for s in self.steps if isinstance(s, pmm.ClusterGibbs))
-        (self.clustering,), (self.features,) = (
-            self.cluster.part.clusterings,
-            self.cluster.part.features,
-        )
-        self._compile([model[d.name] for d in self.features.domains], seed)
+        (self.clustering,) = self.cluster.part.clusterings
+        self._compile([model[name] for name in self.observed], seed)
 
     def _compile(self, observed, seed: int) -> None:
         """Compile draws of free variables, and of `observed` ones given these."""
@@ -189,6 +188,15 @@ class ModelSimulator:
         self._values = pytensor.function(
             list(stands.values()), values, mode=PLAIN, on_unused_input="ignore"
         )
+
+    @property
+    def features(self):
+        return self.cluster.part.features[0]
+
+    @property
+    def observed(self) -> list[str]:
+        """The observed variables."""
+        return [d.name for d in self.features.domains]
 
     def prior(self, n: int) -> list[dict]:
         """Draw `n` times from the prior, keeping draws that satisfy the links."""
@@ -211,11 +219,14 @@ class ModelSimulator:
     def natural(self, point) -> dict:
         return dict(zip(self.names, self._natural(point), strict=True))
 
+    def data(self, draw) -> list[np.ndarray]:
+        """Draw the observed variables given everything else."""
+        return self._data(*(np.asarray(draw[name]) for name in self.names))
+
     def new_data(self, draw) -> None:
         """Replace the data by a draw given everything else."""
-        found = self._data(*(np.asarray(draw[name]) for name in self.names))
         squares = 0.0
-        for domain, x in zip(self.features.domains, found, strict=True):
+        for domain, x in zip(self.features.domains, self.data(draw), strict=True):
             domain.data.values[:] = x
             squares += float(np.square(x).sum())
         # Where all noise has one precision, this sum is kept.
@@ -242,14 +253,11 @@ class ModelSimulator:
                 found[f"{one}, {other}"] = heads[one] * heads[other]
         labels = [draw[a.name] for a in self.clustering.assignments]
         first, last = labels[0], labels[-1]
-        latent = draw[self.features.latent]
-        found |= {
+        found |= self.own_quantities(draw, first, last) | {
             "match": float(first[0] == last[-1]),
             "same domain": float(first[0] == first[1]),
             "label": float(first[1] == 0),
             "occupied": float(len(set(np.concatenate(labels)))),
-            "own latent": np.log1p(np.square(latent[first[0]])).sum(),
-            "other latent": latent[first[0]] @ latent[last[0]] / (1.0 + np.square(latent).sum()),
         }
         for a, label in zip(self.clustering.assignments, labels, strict=True):
             if a.relevance:
@@ -258,6 +266,14 @@ class ModelSimulator:
                 found[f"{a.name} relevant label"] = float((flag == 1) @ (label == 0))
                 found[f"{a.name} irrelevant label"] = float((flag == 0) @ (label == 0))
         return {name: float(value) for name, value in found.items()}
+
+    def own_quantities(self, draw, first, last) -> dict[str, float]:
+        """What clusters have, seen from the objects with labels `first` and `last`."""
+        latent = draw[self.features.latent]
+        return {
+            "own latent": np.log1p(np.square(latent[first[0]])).sum(),
+            "other latent": latent[first[0]] @ latent[last[0]] / (1.0 + np.square(latent).sum()),
+        }
 
     def scores(self, n: int, n_updates: int = 2) -> dict[str, float]:
         """Standardised mean changes of all quantities in a few updates from prior and data.
