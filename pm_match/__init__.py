@@ -3,6 +3,7 @@
 from pm_match import datasets, metrics, models, plots
 from pm_match.block_network import BlockNetwork
 from pm_match.choose_n_factors import choose_n_factors
+from pm_match.hinge import Hinge, fourier_features
 from pm_match.html_report import report
 from pm_match.links import must_link
 from pm_match.matching import (
@@ -29,6 +30,7 @@ from pm_match.semi_orthogonal import semi_orthogonal
 from pm_match.standardise import standardise
 from pm_match.steps import (
     ClusterGibbs,
+    HingeGibbs,
     HyperparameterGibbs,
     MarginalGibbs,
     ProjectionGibbs,
@@ -41,6 +43,8 @@ __version__ = "0.1.0"
 __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
+    "Hinge",
+    "HingeGibbs",
     "HyperparameterGibbs",
     "MarginalGibbs",
     "ProjectionGibbs",
@@ -57,6 +61,7 @@ __all__ = [
     "decide",
     "diagnose",
     "find_matching",
+    "fourier_features",
     "impute",
     "initial_points",
     "invariants",

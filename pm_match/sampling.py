@@ -30,6 +30,7 @@ from pm_match.search.progress import PATIENCE, SearchProgress
 from pm_match.search.recipe import searched
 from pm_match.steps import (
     ClusterGibbs,
+    HingeGibbs,
     HyperparameterGibbs,
     MarginalGibbs,
     ProjectionGibbs,
@@ -47,6 +48,7 @@ _STEPS: tuple[Any, ...] = (
     ProjectionGibbs,
     MarginalGibbs,
     HyperparameterGibbs,
+    HingeGibbs,
     ClusterGibbs,
 )
 

@@ -17,6 +17,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_match.structure.clusterings import WEIGHTS
 from pm_match.structure.functions import natural_function
+from pm_match.structure.hinges import HingeModel
 from pm_match.structure.parts import (
     Clustering,
     Component,
@@ -36,6 +37,7 @@ __all__ = [
     "Clustering",
     "Component",
     "Features",
+    "HingeModel",
     "Normals",
     "Parameter",
     "Part",
