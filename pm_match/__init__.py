@@ -30,6 +30,7 @@ from pm_match.semi_orthogonal import semi_orthogonal
 from pm_match.standardise import standardise
 from pm_match.steps import (
     ClusterGibbs,
+    HierarchyGibbs,
     HingeGibbs,
     HyperparameterGibbs,
     MarginalGibbs,
@@ -43,6 +44,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
+    "HierarchyGibbs",
     "Hinge",
     "HingeGibbs",
     "HyperparameterGibbs",

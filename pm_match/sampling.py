@@ -30,6 +30,7 @@ from pm_match.search.progress import PATIENCE, SearchProgress
 from pm_match.search.recipe import searched
 from pm_match.steps import (
     ClusterGibbs,
+    HierarchyGibbs,
     HingeGibbs,
     HyperparameterGibbs,
     MarginalGibbs,
@@ -49,6 +50,7 @@ _STEPS: tuple[Any, ...] = (
     MarginalGibbs,
     HyperparameterGibbs,
     HingeGibbs,
+    HierarchyGibbs,
     ClusterGibbs,
 )
 
@@ -369,7 +371,7 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
     by_map = any(isinstance(step, ProjectionMAP) for step in used)
     posterior = idata["posterior"]
     posterior.attrs["projections"] = "map" if by_map else "drawn"
-    for clustering in structure.clusterings:
+    for clustering in structure.all_clusterings:
         for assignment in clustering.assignments:
             for name in (assignment.name, assignment.relevance):
                 if name and name in posterior:
@@ -407,6 +409,7 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     bound = {name for c in structure.components for name in c.collapsed}
     bound |= {d.projection for f in structure.features for d in f.domains if d.update}
     bound |= {p.name for f in structure.features for p in f.parameters if p.update in _TURNING}
+    bound |= {name for part in structure.parts for name in getattr(part, "labelled", ())}
     # What no relabelling changes may stay: numbers, but not what there is one of for each cluster.
     bound -= {f.precision for f in structure.features if f.precision}
     bound -= {name for c in structure.clusterings for name in c.probabilities if name}
@@ -437,7 +440,7 @@ def _conventional(idata: xr.DataTree, model: Model) -> xr.DataTree:
     """Call assignments and their relevance by the names that summaries look for."""
     posterior = idata["posterior"].to_dataset()
     names = {}
-    for clustering in read(model).clusterings:
+    for clustering in read(model).all_clusterings:
         for assignment in clustering.assignments:
             own = assignment.name.removeprefix(PREFIX)
             names[assignment.name] = PREFIX + own
@@ -458,7 +461,7 @@ def _warn_if_full(idata: xr.DataTree, model: Model) -> None:
         return
     filled = idata["sample_stats"]["filled"]
     full = float((filled >= 1.0).mean())
-    truncated = [c for c in read(model).clusterings if not c.finite]
+    truncated = [c for c in read(model).all_clusterings if not c.finite]
     if full > 0 and truncated:
         # With several components, the statistic has one entry for each.
         one = truncated[0] if len(truncated) == 1 else None

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.em.climb import Fit, best_of, check_climb
+from pm_match.em.climb import Fit, best_of, check_climb, climb
 from pm_match.em.views import (
     Seen,
     k_means,
@@ -31,6 +31,8 @@ from pm_match.em.views import (
 Array = NDArray[np.float64]
 # Probabilities are kept above this, so that no sample is impossible in every cluster.
 _LEAST = 1e-300
+# In nats: enough for where a chain starts.
+_START_TOLERANCE = 0.1
 
 
 class DependencyHierarchy(NamedTuple):
@@ -123,8 +125,7 @@ def fit_dependency_hierarchy(
         max_iterations,
         advance,
     )
-    means = tuple(m + view.centre for m, view in zip(found.parameters.means, seen, strict=True))
-    return found._replace(parameters=found.parameters._replace(means=means))
+    return found._replace(parameters=_uncentred(found.parameters, seen))
 
 
 def responsibilities(
@@ -156,6 +157,53 @@ def responsibilities(
         for share, mean, link in zip(shares, expected, parameters.links, strict=True)
     ]
     return z, w
+
+
+def start_labels(
+    rng: np.random.Generator, views: Sequence[Array], n_clusters: int, n_marginal: Sequence[int]
+) -> tuple[NDArray[np.int64], list[NDArray[np.int64]], list[Array]]:
+    """Draw assignments from what EM ends with from one start, of either kind.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    views : sequence of (N, D_v) array
+        A row of NaN is a sample that the view has not seen.
+    n_clusters : int
+    n_marginal : sequence of int
+
+    Returns
+    -------
+    z : (N,) integer array
+    w : list of (N_v,) integer array
+        Of the samples that every view has seen, in their order.
+    precisions : list of (D_v, D_v) array
+
+    Raises
+    ------
+    ValueError
+        If the likelihood of the views has no maximum.
+    """
+    seen, n = see(views), len(views[0])
+    joint = side_by_side(seen, n)
+    start = _start(rng, seen, joint, n_clusters, list(n_marginal), bool(rng.integers(2)))
+    found = climb(lambda parameters: _step(seen, n, parameters), start, _START_TOLERANCE, 500)
+    fitted = _uncentred(found.parameters, seen)
+    z, w = responsibilities(views, fitted)
+    labels = [_draw(rng, p[view.rows]) for p, view in zip(w, seen, strict=True)]
+    return _draw(rng, z), labels, [np.linalg.inv(c) for c in fitted.covariances]
+
+
+def _draw(rng: np.random.Generator, probabilities: Array) -> NDArray[np.int64]:
+    """Draw a label for every row of probabilities."""
+    cumulative = probabilities.cumsum(axis=1)
+    uniform = rng.random(len(cumulative)) * cumulative[:, -1]
+    return np.minimum((cumulative < uniform[:, None]).sum(axis=1), cumulative.shape[1] - 1)
+
+
+def _uncentred(parameters: DependencyHierarchy, seen: Sequence[Seen]) -> DependencyHierarchy:
+    means = tuple(m + view.centre for m, view in zip(parameters.means, seen, strict=True))
+    return parameters._replace(means=means)
 
 
 def _start(rng, seen: list[Seen], joint, n_clusters, marginal, by_k_means) -> DependencyHierarchy:

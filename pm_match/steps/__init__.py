@@ -1,6 +1,7 @@
 """PyMC step methods, thin: point in, kernel, point out."""
 
 from pm_match.steps.cluster_gibbs import ClusterGibbs
+from pm_match.steps.hierarchy_gibbs import HierarchyGibbs
 from pm_match.steps.hinge_gibbs import HingeGibbs
 from pm_match.steps.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.steps.marginal_gibbs import MarginalGibbs
@@ -9,6 +10,7 @@ from pm_match.steps.projection_map import ProjectionMAP
 
 __all__ = [
     "ClusterGibbs",
+    "HierarchyGibbs",
     "HingeGibbs",
     "HyperparameterGibbs",
     "MarginalGibbs",

@@ -17,6 +17,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_match.structure.clusterings import WEIGHTS
 from pm_match.structure.functions import natural_function
+from pm_match.structure.hierarchies import Hierarchy
 from pm_match.structure.hinges import HingeModel
 from pm_match.structure.parts import (
     Clustering,
@@ -37,6 +38,7 @@ __all__ = [
     "Clustering",
     "Component",
     "Features",
+    "Hierarchy",
     "HingeModel",
     "Normals",
     "Parameter",

@@ -12,6 +12,7 @@ from pm_match.structure.clusterings import clustering_candidate, verified_cluste
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
 from pm_match.structure.features import feature_flags, features_candidate, verified_features
+from pm_match.structure.hierarchies import hierarchies
 from pm_match.structure.hinges import hinge_models
 from pm_match.structure.normals import normals_candidates, verified_normals
 from pm_match.structure.parts import Component, Part, Structure
@@ -27,7 +28,10 @@ from pm_match.structure.relations import (
 Group = tuple[frozenset, list[RV]]
 
 # Readers of what is not a component: the parts that they find, and by variable what they refuse.
-_READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = (hinge_models,)
+_READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = (
+    hinge_models,
+    hierarchies,
+)
 
 
 class Reader:
