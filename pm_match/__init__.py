@@ -30,9 +30,11 @@ from pm_match.semi_orthogonal import semi_orthogonal
 from pm_match.standardise import standardise
 from pm_match.steps import (
     ClusterGibbs,
+    FactorGibbs,
     HierarchyGibbs,
     HingeGibbs,
     HyperparameterGibbs,
+    LatentHMC,
     MarginalGibbs,
     ProjectionGibbs,
     ProjectionMAP,
@@ -44,10 +46,12 @@ __version__ = "0.1.0"
 __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
+    "FactorGibbs",
     "HierarchyGibbs",
     "Hinge",
     "HingeGibbs",
     "HyperparameterGibbs",
+    "LatentHMC",
     "MarginalGibbs",
     "ProjectionGibbs",
     "ProjectionMAP",

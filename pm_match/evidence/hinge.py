@@ -73,9 +73,7 @@ def observe(
     return weights, labels * (C * C / scales + C)
 
 
-def gram(
-    design: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def gram(design: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute F' W F (P, P) of features (N, P) and weights (N,); both triangles, Fortran order."""
     scaled = np.ascontiguousarray(design) * np.sqrt(weights)[:, None]
     lower = dsyrk(1.0, scaled.T, lower=1)

@@ -10,6 +10,8 @@ and the log pseudo-likelihood :math:`-2C \sum_s \max(0, 1 - y_{ns} f_s(h))`, whe
 :math:`y_{ns} \in \{-1, 0, 1\}` and 0 says nothing (Du, He, Du, Zhuang, He & Long 2018, eq. 2).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -97,3 +99,18 @@ class HingeTerm:
 
     def _scores(self, cosine, sine) -> NDArray[np.float64]:
         return cosine @ self._cosines + sine @ self._sines + self._constant
+
+
+class SummedTerm:
+    """What the labels of several hinges say of the same latent vectors."""
+
+    def __init__(self, terms: Sequence[HingeTerm]):
+        self.terms = terms
+        self.labelled = np.logical_or.reduce([term.labelled for term in terms])
+
+    def __call__(
+        self, rows: NDArray[np.int64], latent: NDArray
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Evaluate the sum for some objects, as a `HingeTerm` does."""
+        parts = [term(rows, latent) for term in self.terms]
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)  # type: ignore[return-value]

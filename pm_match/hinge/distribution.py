@@ -32,9 +32,7 @@ class HingeRV(SymbolicRandomVariable):
         if rv_size_is_none(size):
             size = implicit_size_from_params(score, C, ndims_params=cls.ndims_params)
         probability = pt.sigmoid(_log_odds(score, C))
-        next_rng, upper = pt.random.bernoulli(
-            probability, size=size, rng=rng, return_next_rng=True
-        )
+        next_rng, upper = pt.random.bernoulli(probability, size=size, rng=rng, return_next_rng=True)
         labels = 2 * pt.cast(upper, "int64") - 1
         return cls(inputs=[rng, size, score, C], outputs=[next_rng, labels])(rng, size, score, C)
 

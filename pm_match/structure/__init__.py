@@ -16,9 +16,11 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_match.structure.clusterings import WEIGHTS
+from pm_match.structure.factor_models import FactorModel
 from pm_match.structure.functions import natural_function
 from pm_match.structure.hierarchies import Hierarchy
 from pm_match.structure.hinges import HingeModel
+from pm_match.structure.labelled_latents import LabelledLatent
 from pm_match.structure.parts import (
     Clustering,
     Component,
@@ -37,9 +39,11 @@ __all__ = [
     "WEIGHTS",
     "Clustering",
     "Component",
+    "FactorModel",
     "Features",
     "Hierarchy",
     "HingeModel",
+    "LabelledLatent",
     "Normals",
     "Parameter",
     "Part",

@@ -82,7 +82,7 @@ class Hierarchy:
         return found
 
     @property
-    def labelled(self) -> list[str]:
+    def turning(self) -> list[str]:
         """The variables that renaming clusters changes."""
         precisions = [view.normals.precision for view in self.views]
         return [name for name in self.names if name not in precisions]

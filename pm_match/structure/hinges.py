@@ -183,9 +183,7 @@ def _read(context: Context, rv: RV, declared: HingeParts):
         refused |= why
     if not parts:
         what = "; ".join(reasons) or "no free pm.Normal of as many columns enters it"
-        raise Refusal(
-            f"expected a score that is affine in normal coefficients with mean 0: {what}"
-        )
+        raise Refusal(f"expected a score that is affine in normal coefficients with mean 0: {what}")
     return parts, refused
 
 
@@ -193,9 +191,7 @@ def _same_columns(candidate: RV, score: RV) -> bool:
     return isinstance(candidate.owner.op, NormalRV) and candidate.ndim == score.ndim
 
 
-def _labels(
-    context: Context, rv: RV, declared: HingeParts, n_columns: int
-) -> NDArray[np.float64]:
+def _labels(context: Context, rv: RV, declared: HingeParts, n_columns: int) -> NDArray[np.float64]:
     """Read the labels (N, K)."""
     value = context.model.rvs_to_values[rv]
     if isinstance(value, Constant):

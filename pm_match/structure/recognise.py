@@ -11,9 +11,11 @@ from pm_match.structure.ancestry import RV, Refusal, names
 from pm_match.structure.clusterings import clustering_candidate, verified_clustering
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
+from pm_match.structure.factor_models import read_factor_models
 from pm_match.structure.features import feature_flags, features_candidate, verified_features
 from pm_match.structure.hierarchies import hierarchies
 from pm_match.structure.hinges import hinge_models
+from pm_match.structure.labelled_latents import labelled_latents
 from pm_match.structure.normals import normals_candidates, verified_normals
 from pm_match.structure.parts import Component, Part, Structure
 from pm_match.structure.relations import (
@@ -31,6 +33,7 @@ Group = tuple[frozenset, list[RV]]
 _READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = (
     hinge_models,
     hierarchies,
+    read_factor_models,
 )
 
 
@@ -53,6 +56,10 @@ class Reader:
             found, refused = reader(self.context)
             parts += found
             refusals |= refused
+        # What hinges say of the latents of factor models takes both.
+        latents, refused = labelled_latents(self.context, parts)
+        parts += latents
+        refusals |= refused
         self.claimed = {name for part in parts for name in part.names} | set(refusals)
         for groups, networks in self._components(self._groups()):
             try:
