@@ -75,7 +75,7 @@ class Domain:
         return np.ma.getmaskarray(self.values)
 
 
-def as_domains(domains: Mapping[str, Any]) -> dict[str, Domain]:
+def as_domains(domains: Mapping[str, Any], *, unseen: bool = False) -> dict[str, Domain]:
     """Check the user's tables and bring them into one form.
 
     Parameters
@@ -85,6 +85,8 @@ def as_domains(domains: Mapping[str, Any]) -> dict[str, Domain]:
         DataFrame, DataArray or SciPy sparse matrix (which is made dense). NaN, or a mask, says
         that a value is missing. Row and column labels are kept; where there are none, objects
         and features are numbered from 0. `Domain` objects pass through.
+    unseen : bool, default False
+        Whether a row may be all missing.
 
     Returns
     -------
@@ -110,7 +112,9 @@ def as_domains(domains: Mapping[str, Any]) -> dict[str, Domain]:
         raise ValueError("domains: expected at least one domain; found none")
     _check_names(domains)
     return {
-        name: replace(table, name=name) if isinstance(table, Domain) else _as_domain(name, table)
+        name: replace(table, name=name)
+        if isinstance(table, Domain)
+        else _as_domain(name, table, unseen)
         for name, table in domains.items()
     }
 
@@ -183,6 +187,8 @@ def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain
 
 def as_table(where: str, name: str, table: Any) -> Domain:
     """Check a table of two or more objects by itself; `where` is what messages call it."""
+def _as_domain(name: str, table: Any, unseen: bool) -> Domain:
+    where = f"domain {name!r}"
     data, objects, features, _ = _read(where, table)
     if len(objects) == 1:
         raise ValueError(
@@ -198,6 +204,8 @@ def _as_domain(name: str, table: Any) -> Domain:
     found = as_table(where, name, table)
     data, mask = np.ma.getdata(found.values), found.missing
     _refuse_lines(where, "row", found.objects, mask.all(axis=1), "no observed value")
+    if not unseen:
+        _refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
     # Not np.nanmin: reductions with `where` need no second copy of the table.
     low = data.min(axis=0, where=~mask, initial=np.inf)
     high = data.max(axis=0, where=~mask, initial=-np.inf)
