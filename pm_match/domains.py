@@ -16,7 +16,14 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-__all__ = ["Domain", "as_domains", "as_new_objects", "as_table"]
+__all__ = [
+    "Domain",
+    "as_domains",
+    "as_new_objects",
+    "as_table",
+    "read_table",
+    "refuse_lines",
+]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(
@@ -170,7 +177,7 @@ def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain
         If the table is not one of finite real numbers, or its features are not the domain's.
     """
     where = f"new objects of domain {name!r}"
-    values, objects, own, labelled = _read(where, table)
+    values, objects, own, labelled = read_table(where, table)
     expected = own if features is None else np.asarray(features)
     if len(own) != len(expected):
         raise ValueError(f"{where}: expected {len(expected)} features; found {len(own)}")
@@ -187,42 +194,39 @@ def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain
 
 def as_table(where: str, name: str, table: Any) -> Domain:
     """Check a table of two or more objects by itself; `where` is what messages call it."""
-def _as_domain(name: str, table: Any, unseen: bool) -> Domain:
-    where = f"domain {name!r}"
-    data, objects, features, _ = _read(where, table)
+    data, objects, features, _ = read_table(where, table)
     if len(objects) == 1:
         raise ValueError(
             f"{where}: expected at least two objects (rows); found one. One row is one object"
         )
     mask = np.isnan(data)
-    _refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
+    refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
     return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
 
 
-def _as_domain(name: str, table: Any) -> Domain:
+def _as_domain(name: str, table: Any, unseen: bool) -> Domain:
     where = f"domain {name!r}"
     found = as_table(where, name, table)
-    data, mask = np.ma.getdata(found.values), found.missing
-    _refuse_lines(where, "row", found.objects, mask.all(axis=1), "no observed value")
+    data, mask, features = np.ma.getdata(found.values), found.missing, found.features
     if not unseen:
-        _refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
+        refuse_lines(where, "row", found.objects, mask.all(axis=1), "no observed value")
     # Not np.nanmin: reductions with `where` need no second copy of the table.
     low = data.min(axis=0, where=~mask, initial=np.inf)
     high = data.max(axis=0, where=~mask, initial=-np.inf)
     constant = low == high
     if constant.any():
         first = int(np.flatnonzero(constant)[0])
-        _refuse_lines(
+        refuse_lines(
             where,
             "column",
-            found.features,
+            features,
             constant,
             f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
         )
     return found
 
 
-def _read(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+def read_table(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
     """Return values with NaN for missing ones, labels of rows and columns, and if columns had."""
     values, objects, features = _unpack(where, table)
 
@@ -364,7 +368,8 @@ def _refuse_cells(
         )
 
 
-def _refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, what: str) -> None:
+def refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, what: str) -> None:
+    """Refuse a table for the lines, of this `kind`, that are `bad`; name the first."""
     if bad.any():
         first = _plain(labels[np.flatnonzero(bad)[0]])
         others = int(bad.sum()) - 1

@@ -5,6 +5,7 @@ from pm_match.models.dependency_hierarchy import dependency_hierarchy
 from pm_match.models.max_margin_views import max_margin_views
 from pm_match.models.projected_clusters import projected_clusters
 from pm_match.models.relational_clusters import relational_clusters
+from pm_match.models.shared_factors import shared_factors
 from pm_match.models.table_clusters import table_clusters
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "max_margin_views",
     "projected_clusters",
     "relational_clusters",
+    "shared_factors",
     "table_clusters",
 ]
