@@ -1,6 +1,7 @@
 """What every EM does: steps that cannot lower the log likelihood, from several starts."""
 
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,5 +99,6 @@ def check_climb(starts: Any, tolerance: Any, max_iterations: Any) -> None:
     for name, value, least in (("starts", starts, 1), ("max_iterations", max_iterations, 2)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
-    if isinstance(tolerance, bool) or not np.isscalar(tolerance) or not tolerance > 0.0:
+    number = isinstance(tolerance, Real) and not isinstance(tolerance, bool)
+    if not number or not float(tolerance) > 0.0:
         raise ValueError(f"tolerance must be a positive number, found {tolerance!r}.")

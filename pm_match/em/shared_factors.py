@@ -170,24 +170,42 @@ def latent_means(
 ) -> Array:
     """Posterior means (N, m) of the shared factors, given all views or the `given` ones by number.
 
-    Raises
-    ------
-    ValueError
-        If values of these views are missing.
+    Missing values are left out.
     """
     arrays = list(named(views).values())
-    chosen = range(len(arrays)) if given is None else given
+    if given is not None:
+        arrays = [x if v in given else np.full_like(x, np.nan) for v, x in enumerate(arrays)]
+    return all_latent_means(arrays, parameters)[0]
+
+
+def all_latent_means(
+    views: Mapping[str, Any] | Sequence[Any], parameters: SharedFactors
+) -> tuple[Array, list[Array]]:
+    """Posterior means (N, m) of the shared factors, and (N, K_v) of every view's own."""
     m = parameters.projections[0].shape[1]
-    precision, linear = np.eye(m), np.zeros((len(arrays[0]), m))
-    for v in chosen:
-        x, w, b = arrays[v], parameters.projections[v], parameters.privates[v]
-        if np.isnan(x).any():
-            raise ValueError(f"view {v} has missing values; expected none.")
-        psi = b @ b.T + parameters.variances[v] * np.eye(len(w))
-        whitened = np.linalg.solve(psi, w)
-        precision += w.T @ whitened
-        linear += (x - parameters.intercepts[v]) @ whitened
-    return np.linalg.solve(precision, linear.T).T
+    sizes = [b.shape[1] for b in parameters.privates]
+    loadings = np.concatenate(
+        [np.concatenate(parameters.projections), block_diag(*parameters.privates)], axis=1
+    )
+    noise = np.repeat(parameters.variances, [len(w) for w in parameters.projections])
+    x = np.concatenate(list(named(views).values()), axis=1) - np.concatenate(parameters.intercepts)
+    found = np.zeros((len(x), loadings.shape[1]))
+    for seen, rows in _patterns(np.isnan(x)):
+        scaled = loadings[seen] / noise[seen, None]
+        precision = np.eye(len(found.T)) + loadings[seen].T @ scaled
+        found[rows] = np.linalg.solve(precision, (x[np.ix_(rows, seen)] @ scaled).T).T
+    return found[:, :m], np.split(found[:, m:], np.cumsum(sizes)[:-1], axis=1)
+
+
+def _patterns(missing) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    """Group samples by which features (D,) are seen; those of which nothing is are left out."""
+    kinds, which = np.unique(missing, axis=0, return_inverse=True)
+    which = which.ravel()
+    return [
+        (~kind, np.flatnonzero(which == number))
+        for number, kind in enumerate(kinds)
+        if not kind.all()
+    ]
 
 
 def _read(views, n_shared, n_private, intercept) -> _Data:
@@ -213,22 +231,13 @@ def _read(views, n_shared, n_private, intercept) -> _Data:
         raise ValueError(f"feature {int(missing.all(axis=0).argmax())} has no value at all.")
     centre = np.nanmean(x, axis=0) if intercept else np.zeros(x.shape[1])
     values = np.where(missing, 0.0, x - centre)
-    patterns: list[tuple[NDArray[np.bool_], NDArray[np.int64]]] = []
-    if missing.any():
-        kinds, which = np.unique(missing, axis=0, return_inverse=True)
-        which = which.ravel()
-        patterns = [
-            (~kind, np.flatnonzero(which == number))
-            for number, kind in enumerate(kinds)
-            if not kind.all()
-        ]
     sizes = [a.shape[1] for a in arrays.values()]
     return _Data(
         list(arrays),
         values,
         centre,
         np.cumsum(sizes)[:-1],
-        patterns,
+        _patterns(missing) if missing.any() else [],
         np.zeros(x.shape[1]),
         values.T @ values / len(values),
         bool(intercept),
