@@ -6,13 +6,13 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from arviz_stats import ess
 from pymc.pytensorf import compile
 from pytensor.graph.replace import graph_replace
 from scipy import stats
 from scipy.special import gammaln
 
 import pm_match as pmm
+from pm_match.evidence.hierarchy import sweep
 from pm_match.evidence.shared_normal import log_marginal
 from pm_match.structure import natural_function
 from pm_match.structure.functions import PLAIN
@@ -122,46 +122,55 @@ def test_what_is_integrated_out_is_the_declared_density(weights, strength):
     assert np.ptp(reported) > 0.1
 
 
-def test_the_chain_visits_assignments_as_often_as_they_are_probable():
-    model = tiny_model(n_objects=3, n_clusters=2)
-    step = made(model)
-    point = model.initial_point(0)
-    part = step.part
-    sizes = [3, 3, 2]
-    states = list(
-        product(*(product(range(k), repeat=n) for n, k in zip(sizes, (2, 2, 3), strict=True)))
-    )
-    logs = np.array(
-        [
-            plain_log_joint(part, point, np.array(z), [np.array(a), np.array(b)])
-            for z, a, b in states
-        ]
-    )
-    p = np.exp(logs - logs.max())
+def log_vectors(x, w, precision, prior):
+    """Log p(x | w), the means integrated out: vectors of a cluster are normal together."""
+    total = 0.0
+    for u in np.unique(w):
+        inside = x[w == u]
+        between = np.eye(len(inside)) + 1.0 / prior.strength
+        covariance = np.kron(between, np.linalg.inv(precision))
+        mean = np.tile(prior.center, len(inside))
+        total += stats.multivariate_normal.logpdf(inside.ravel(), mean, covariance)
+    return total
+
+
+@pytest.mark.parametrize("n_swaps", [0, 1])
+def test_sweeps_visit_assignments_as_often_as_they_are_probable(n_swaps):
+    step = made(tiny_model(n_objects=3, n_clusters=2))
+    part, state = step.part, step._state
+    point = dict(step.model.initial_point(0))
+    for name, precision in (("a", [[1.0, 0.4], [0.4, 0.8]]), ("b", [[0.3]])):
+        lower = np.linalg.cholesky(precision)
+        packed = np.where(np.eye(len(lower)), np.log(np.diag(lower)), lower)
+        rv = step.model[f"precision_{name}"]
+        point[step.model.rvs_to_values[rv].name] = packed[np.tril_indices(len(lower))]
+    step._load(point)
+    precisions = [np.array([[1.0, 0.4], [0.4, 0.8]]), np.array([[0.3]])]
+    sizes, n_labels = (3, 3, 2), (2, 2, 3)
+    labels = [product(range(k), repeat=n) for n, k in zip(sizes, n_labels, strict=True)]
+    states = list(product(*labels))
+    logs = []
+    for z, *w in states:
+        total = log_sticks(*part.clustering.prior(point), np.array(z), 2)
+        for view, own, precision in zip(part.views, map(np.array, w), precisions, strict=True):
+            total += log_links(np.array(z)[view.objects], own, view.concentration(point))
+            total += log_vectors(view.values, own, precision, view.prior(point))
+        logs.append(total)
+    p = np.exp(np.array(logs) - max(logs))
     p /= p.sum()
+    assert p.max() < 0.3
+    rng = np.random.default_rng(3)
     of_state = {state: i for i, state in enumerate(states)}
-    # What is expected of functions that see labels, pairs, and how views go together.
-    z, a, b = (np.array([s[i] for s in states]) for i in range(3))
-    functions = {
-        "name": z[:, 0] == 0,
-        "pair": z[:, 0] == z[:, 1],
-        "all": (z == z[:, :1]).all(axis=1),
-        "a": a[:, 0] == a[:, 2],
-        "b": b[:, 0] == b[:, 1],
-        "a, b": (a[:, 0] == a[:, 2]) & (b[:, 0] == b[:, 1]),
-        "z, a": (z[:, 0] == z[:, 2]) & (a[:, 0] == a[:, 2]),
-        "z, b": (z[:, 0] == z[:, 2]) & (b[:, 0] == b[:, 1]),
-        "label of a": (a[:, 1] == 1) & (z[:, 1] == 1),
-    }
-    visits = []
-    for _ in range(6_000):
-        point, _ = step.step(point)
-        own = (point["cluster_object"], point["marginal_a"], point["marginal_b"])
-        visits.append(of_state[tuple(tuple(int(v) for v in label) for label in own)])
-    for name, values in functions.items():
-        seen = values[visits].astype(float)
-        error = seen.std() / np.sqrt(float(ess(seen[None])))
-        assert abs(seen.mean() - p @ values) < 4.0 * error, name
+    seen = part.views[1].objects
+    visits = np.zeros(len(states))
+    n_sweeps = 50_000
+    for _ in range(n_sweeps):
+        sweep(rng, state, n_swaps)
+        found = (state.z, state.w[0], state.w[1, seen])
+        visits[of_state[tuple(tuple(own.tolist()) for own in found)]] += 1
+    # Chains of three objects forget in a sweep or two: errors are at most twice a multinomial's.
+    errors = 2.0 * np.sqrt(p * (1.0 - p) / n_sweeps)
+    assert np.abs((visits / n_sweeps - p) / (errors + 1e-12)).max() < 4.0
 
 
 class Simulator:
