@@ -112,6 +112,7 @@ def dependency_hierarchy(
     check_option("weights", weights, ("stick-breaking", "dirichlet"))
     seen = {name: _seen(table) for name, table in tables.items()}
 
+    # PyTensor keeps a Python float that fits in single precision, and computes with it there.
     concentration, kappa = np.float64(concentration), np.float64(mean_strength)
     objects = next(iter(tables.values())).objects
     coords: dict[str, Any] = {"object": objects, "cluster": range(n_clusters)}
@@ -145,7 +146,7 @@ def dependency_hierarchy(
             precision = pm.Wishart(
                 f"precision_{name}", nu=d + 2, V=np.diag(1.0 / (within * values.var(axis=0)))
             )
-            covariance = pt.linalg.inv(precision)
+            covariance: Any = pt.linalg.inv(precision)
             mean = pm.MvNormal(
                 f"mean_{name}",
                 values.mean(axis=0),

@@ -23,7 +23,7 @@ from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
 from pm_match.structure.functions import PLAIN, natural_function, point_function
 from pm_match.structure.normals import normals_candidates, verified_normals
-from pm_match.structure.parts import Clustering, Normals, Point
+from pm_match.structure.parts import Clustering, Normals, Part, Point
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class Hierarchy:
         }
 
 
-def hierarchies(context: Context) -> tuple[list[Hierarchy], dict[str, str]]:
+def hierarchies(context: Context) -> tuple[list[Part], dict[str, str]]:
     """Find the hierarchies of a model, and by variable what is refused."""
     below: dict[RV, list[RV]] = {}
     for rv in context.model.free_RVs:
@@ -130,7 +130,8 @@ def hierarchies(context: Context) -> tuple[list[Hierarchy], dict[str, str]]:
         for parent in context.ancestry.parents[rv]:
             if parent in context.model.free_RVs and isinstance(parent.owner.op, CategoricalRV):
                 below.setdefault(parent, []).append(rv)
-    found, refused = [], {}
+    found: list[Part] = []
+    refused: dict[str, str] = {}
     for top, marginals in below.items():
         try:
             found.append(_hierarchy(context, top, marginals))
