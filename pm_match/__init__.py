@@ -3,6 +3,7 @@
 from pm_match import datasets, metrics, models, plots
 from pm_match.block_network import BlockNetwork
 from pm_match.choose_n_factors import choose_n_factors
+from pm_match.fit_em import fit_em
 from pm_match.hinge import Hinge, fourier_features
 from pm_match.html_report import report
 from pm_match.links import must_link
@@ -32,6 +33,7 @@ from pm_match.steps import (
     ClusterGibbs,
     FactorGibbs,
     FrequencyMetropolis,
+    HierarchyGibbs,
     HingeGibbs,
     HyperparameterGibbs,
     LatentHMC,
@@ -48,6 +50,7 @@ __all__ = [
     "ClusterGibbs",
     "FactorGibbs",
     "FrequencyMetropolis",
+    "HierarchyGibbs",
     "Hinge",
     "HingeGibbs",
     "HyperparameterGibbs",
@@ -67,6 +70,7 @@ __all__ = [
     "decide",
     "diagnose",
     "find_matching",
+    "fit_em",
     "fourier_features",
     "impute",
     "initial_points",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,7 +71,11 @@ class PairedView:
         return middle, np.float64(np.sqrt(np.nanmean((filled - middle) ** 2)))
 
 
-def as_paired_views(views: Mapping[str, Any]) -> dict[str, PairedView]:
+def as_paired_views(
+    views: Mapping[str, Any],
+    derived: Iterable[str] = _DERIVED,
+    reserved: Collection[str] = _RESERVED,
+) -> dict[str, PairedView]:
     """Check tables of the same objects, and bring them into one form.
 
     Parameters
@@ -80,6 +84,10 @@ def as_paired_views(views: Mapping[str, Any]) -> dict[str, PairedView]:
         As `domains.as_domains` takes them, row k of every table being the same object. If several
         have labels on their rows, these must agree, in order. A row may be all missing, unless it
         is in every view.
+    derived : iterable of str
+        Formats of the names that a view brings into the model.
+    reserved : collection of str
+        Names that the model uses itself.
 
     Returns
     -------
@@ -103,7 +111,7 @@ def as_paired_views(views: Mapping[str, Any]) -> dict[str, PairedView]:
         )
     if not views:
         raise ValueError("views: expected at least one view; found none")
-    _check_names(views)
+    _check_names(views, list(derived), reserved)
     tables = {name: _table(name, table) for name, table in views.items()}
     objects = same_objects(tables)
     unseen = np.all([table.missing.all(axis=1) for table in tables.values()], axis=0)
@@ -111,7 +119,7 @@ def as_paired_views(views: Mapping[str, Any]) -> dict[str, PairedView]:
     return {name: replace(table, objects=objects) for name, table in tables.items()}
 
 
-def _check_names(names: Iterable[Any]) -> None:
+def _check_names(names: Iterable[Any], derived_from: list[str], reserved) -> None:
     owner: dict[str, str] = {}
     for name in names:
         if not isinstance(name, str):
@@ -124,8 +132,8 @@ def _check_names(names: Iterable[Any]) -> None:
                 f"view {name!r}: a view's name becomes part of variable names, so it must be an "
                 "identifier (letters, digits and underscores, not starting with a digit)"
             )
-        for derived in (pattern.format(name) for pattern in _DERIVED):
-            if derived in _RESERVED:
+        for derived in (pattern.format(name) for pattern in derived_from):
+            if derived in reserved:
                 raise ValueError(
                     f"view {name!r}: the model uses the name {derived!r} itself; choose another "
                     "name"

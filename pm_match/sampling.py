@@ -32,6 +32,7 @@ from pm_match.steps import (
     ClusterGibbs,
     FactorGibbs,
     FrequencyMetropolis,
+    HierarchyGibbs,
     HingeGibbs,
     HyperparameterGibbs,
     LatentHMC,
@@ -55,6 +56,7 @@ _STEPS: tuple[Any, ...] = (
     HyperparameterGibbs,
     FrequencyMetropolis,
     HingeGibbs,
+    HierarchyGibbs,
     ClusterGibbs,
 )
 
@@ -387,7 +389,7 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
     by_map = any(isinstance(step, ProjectionMAP) for step in used)
     posterior = idata["posterior"]
     posterior.attrs["projections"] = "map" if by_map else "drawn"
-    for clustering in structure.clusterings:
+    for clustering in structure.all_clusterings:
         for assignment in clustering.assignments:
             for name in (assignment.name, assignment.relevance):
                 if name and name in posterior:
@@ -456,7 +458,7 @@ def _conventional(idata: xr.DataTree, model: Model) -> xr.DataTree:
     """Call assignments and their relevance by the names that summaries look for."""
     posterior = idata["posterior"].to_dataset()
     names = {}
-    for clustering in read(model).clusterings:
+    for clustering in read(model).all_clusterings:
         for assignment in clustering.assignments:
             own = assignment.name.removeprefix(PREFIX)
             names[assignment.name] = PREFIX + own
@@ -477,7 +479,7 @@ def _warn_if_full(idata: xr.DataTree, model: Model) -> None:
         return
     filled = idata["sample_stats"]["filled"]
     full = float((filled >= 1.0).mean())
-    truncated = [c for c in read(model).clusterings if not c.finite]
+    truncated = [c for c in read(model).all_clusterings if not c.finite]
     if full > 0 and truncated:
         # With several components, the statistic has one entry for each.
         one = truncated[0] if len(truncated) == 1 else None

@@ -121,7 +121,7 @@ def find_matching(
     winner = int(np.argmax(log_joints))
     _warn_if_alone(np.array(log_joints), agreement, winner)
     stats = {"log_joint": log_joints[winner], "n_occupied": occupied[winner]}
-    found = _draw(model, best, stats)
+    found = one_draw(model, best, stats)
     annotate(found, structure, ours)
     found["starts"] = xr.DataTree(
         _diagnosis(found["posterior"], labels, log_joints, occupied, seconds, agreement)
@@ -172,9 +172,9 @@ def _warn_if_alone(log_joints, agreement, winner: int) -> None:
         )
 
 
-def _draw(model: Model, point, stats) -> xr.DataTree:
-    """Bring one point into the form in which PyMC returns draws."""
-    dtypes = {"log_joint": np.float64, "n_occupied": np.int64}
+def one_draw(model: Model, point, stats) -> xr.DataTree:
+    """Bring one point, and numbers to say of it, into the form in which PyMC returns draws."""
+    dtypes = {name: np.asarray(value).dtype.type for name, value in stats.items()}
     ordered = {value.name: point[value.name] for value in model.value_vars}
     # Given a point, the trace need not compile the initial one.
     trace = Trace(model=model, test_point=ordered)

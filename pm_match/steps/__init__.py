@@ -3,6 +3,7 @@
 from pm_match.steps.cluster_gibbs import ClusterGibbs
 from pm_match.steps.factor_gibbs import FactorGibbs
 from pm_match.steps.frequency_metropolis import FrequencyMetropolis
+from pm_match.steps.hierarchy_gibbs import HierarchyGibbs
 from pm_match.steps.hinge_gibbs import HingeGibbs
 from pm_match.steps.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.steps.latent_hmc import LatentHMC
@@ -14,6 +15,7 @@ __all__ = [
     "ClusterGibbs",
     "FactorGibbs",
     "FrequencyMetropolis",
+    "HierarchyGibbs",
     "HingeGibbs",
     "HyperparameterGibbs",
     "LatentHMC",

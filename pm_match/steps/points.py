@@ -121,7 +121,7 @@ class ClusteringPoints(Writer):
         else:
             logs = log_weights(log_sticks, log_rests)
             # PyMC's density of weights is only finite while they can be told from zero.
-            least = np.log(np.finfo(self.value_of[name].dtype).tiny) + _MARGIN
+            least = least_log(self.value_of[name].dtype)
             if self.clustering.free_weights_prior and logs.min() < least:
                 warnings.warn(
                     f"a weight in {name!r} is too small for a float, which biases the "
@@ -252,6 +252,11 @@ def packed_cholesky(matrices: NDArray) -> NDArray[np.float64]:
     lower[..., diagonal, diagonal] = np.log(lower[..., diagonal, diagonal])
     rows, columns = np.tril_indices(d)
     return lower[..., rows, columns]
+
+
+def least_log(dtype) -> float:
+    """Give the log of the least weight of a simplex that is told from zero."""
+    return float(np.log(np.finfo(dtype).tiny) + _MARGIN)
 
 
 def from_log_odds(log_odds, transformed: bool):

@@ -18,6 +18,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pm_match.structure.clusterings import WEIGHTS
 from pm_match.structure.factor_models import FactorModel
 from pm_match.structure.functions import natural_function
+from pm_match.structure.hierarchies import Hierarchy
 from pm_match.structure.hinges import HingeModel
 from pm_match.structure.labelled_latents import LabelledLatent
 from pm_match.structure.parts import (
@@ -40,6 +41,7 @@ __all__ = [
     "Component",
     "FactorModel",
     "Features",
+    "Hierarchy",
     "HingeModel",
     "LabelledLatent",
     "Normals",

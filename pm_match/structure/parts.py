@@ -444,8 +444,14 @@ class Structure:
 
     @property
     def clusterings(self) -> list[Clustering]:
-        """Return all clusterings."""
+        """Return the clusterings of all components."""
         return [clustering for c in self.components for clustering in c.clusterings]
+
+    @property
+    def all_clusterings(self) -> list[Clustering]:
+        """Return all clusterings, those of other parts too."""
+        others = [getattr(part, "clustering", None) for part in self.parts]
+        return [*self.clusterings, *(own for own in others if own is not None)]
 
     @property
     def features(self) -> list[Features]:

@@ -13,6 +13,7 @@ from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
 from pm_match.structure.factor_models import read_factor_models
 from pm_match.structure.features import feature_flags, features_candidate, verified_features
+from pm_match.structure.hierarchies import hierarchies
 from pm_match.structure.hinges import hinge_models
 from pm_match.structure.labelled_latents import labelled_latents
 from pm_match.structure.normals import normals_candidates, verified_normals
@@ -30,8 +31,9 @@ Group = tuple[frozenset, list[RV]]
 
 # Readers of what is not a component: the parts that they find, and by variable what they refuse.
 _READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = (
-    read_factor_models,
     hinge_models,
+    hierarchies,
+    read_factor_models,
 )
 
 

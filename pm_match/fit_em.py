@@ -1,0 +1,440 @@
+"""Maximum likelihood of a declared model by EM, in the form of one draw."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.model.core import Model, modelcontext
+from threadpoolctl import threadpool_limits
+
+from pm_match.em import (
+    Fit,
+    dependency_clusters,
+    dependency_hierarchy,
+    fit_dependency_clusters,
+    fit_dependency_hierarchy,
+    fit_projected_clusters,
+    fit_shared_factors,
+    projected_clusters,
+)
+from pm_match.em.climb import check_climb
+from pm_match.em.shared_factors import all_latent_means
+from pm_match.sampling import annotate
+from pm_match.search.find_matching import find_matching, one_draw
+from pm_match.search.progress import PATIENCE, SearchProgress
+from pm_match.structure import (
+    Clustering,
+    Component,
+    FactorModel,
+    Features,
+    Hierarchy,
+    Structure,
+    UnservedModelError,
+    read,
+)
+from pm_match.structure.ancestry import Refusal
+from pm_match.structure.functions import point_function
+
+__all__ = ["fit_em"]
+
+# Weights are kept above this: PyMC's density of weights is only finite while they are not zero.
+_LEAST = 1e-290
+
+
+class _Settings(NamedTuple):
+    """What every EM is told."""
+
+    starts: int
+    tolerance: float
+    max_iterations: int
+    random_seed: Any
+    advance: Callable[[float], None]
+
+    @property
+    def climb(self) -> dict[str, Any]:
+        return {
+            "tolerance": self.tolerance,
+            "max_iterations": self.max_iterations,
+            "random_seed": self.random_seed,
+            "advance": self.advance,
+        }
+
+
+class _Fitted(NamedTuple):
+    """A fit, the values of the model's variables that it gives, and what it has explained."""
+
+    fit: Fit
+    values: Mapping[str, Any]
+    observed: list[str]
+
+
+def fit_em(
+    model: Model | None = None,
+    *,
+    starts: int = 10,
+    tolerance: float = 1e-6,
+    max_iterations: int = 20_000,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    r"""Maximise the likelihood of a model's parameters by expectation maximisation.
+
+    This is what the papers on models of dependency do, and what posteriors are to be compared with.
+    The likelihood is that of the data given parameters, with assignments and factors summed or
+    integrated out. **Priors play no part**: only the model's likelihood is read from it. Served are
+
+    - `models.shared_factors`: latent vectors integrated out, maximised over projections, private
+      factors, noise and intercepts (see `em.shared_factors`, which differs from the paper's figure
+      2 so that no iteration lowers the likelihood);
+    - `models.dependency_clusters` of paired views with shared precisions: assignments summed out,
+      maximised over weights, means and precisions;
+    - `models.dependency_hierarchy`: likewise, and over links;
+    - `models.projected_clusters` as in its paper, with one noise: assignments summed out, maximised
+      over weights, latent vectors, projections and precision, from matchings that `find_matching`
+      finds;
+
+    however they are declared.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Default: the model of the context.
+    starts : int, default 10
+        The best end of so many starts is returned.
+    tolerance : float, default 1e-6
+        An iteration that gains fewer nats is the last.
+    max_iterations : int, default 20000
+        Of every start.
+    random_seed : int or sequence of int, optional
+        The same seed gives the same result.
+    progressbar : bool, default True
+        Whether more than two seconds show one.
+
+    Returns
+    -------
+    DataTree
+        Group `posterior` has one chain with one draw, in the form of `sample`: parameters at the
+        maximum; of what was summed or integrated out, the most probable cluster of every object and
+        the posterior means of latent vectors and missing values. Clusters are ordered by weight.
+        Variables that only priors depend on have their initial value. Group `sample_stats` has
+        `log_likelihood`, `n_iterations` and `converged`; group `em` has `log_likelihood` at every
+        `iteration` of the best start, which never falls; and group `starts` the `log_likelihood`
+        that every `start` ended with.
+
+    Raises
+    ------
+    UnservedModelError
+        If the model is none of these; the message says why.
+    ValueError
+        If a setting is none, or the likelihood has no maximum.
+
+    Warns
+    -----
+    UserWarning
+        If the iterations ran out.
+
+    Examples
+    --------
+    >>> model = pmm.models.shared_factors({"genes": x, "proteins": y}, n_shared=3)
+    >>> best = pmm.fit_em(model)
+    >>> best["sample_stats"]["log_likelihood"]
+    """
+    model = modelcontext(model)
+    check_climb(starts, tolerance, max_iterations)
+    structure = read(model)
+    with (
+        threadpool_limits(1, user_api="blas"),
+        SearchProgress(int(starts), bool(progressbar), after=PATIENCE, title="EM") as progress,
+    ):
+        settings = _Settings(
+            int(starts), tolerance, max_iterations, random_seed, lambda best: progress.advance(None)
+        )
+        try:
+            fitted = _fitted(model, structure, settings)
+        except Refusal as refusal:
+            raise UnservedModelError(f"fit_em does not serve this model: {refusal}.") from None
+    fit = fitted.fit
+    if not fit.converged:
+        warnings.warn(
+            f"EM still gained {np.diff(fit.log_likelihoods)[-1]:.2g} nats in the last of "
+            f"{len(fit.log_likelihoods)} iterations: allow more of them, or a higher tolerance.",
+            UserWarning,
+            stacklevel=2,
+        )
+    stats = {
+        "log_likelihood": np.float64(fit.log_likelihood),
+        "n_iterations": np.int64(len(fit.log_likelihoods)),
+        "converged": np.bool_(fit.converged),
+    }
+    found = one_draw(model, _point(model, fitted.values), stats)
+    annotate(found, structure, [])
+    found["posterior"].attrs["projections"] = "maximum likelihood"
+    found["em"] = xr.DataTree(
+        xr.Dataset(
+            {"log_likelihood": ("iteration", fit.log_likelihoods)},
+            {"iteration": np.arange(len(fit.log_likelihoods))},
+        )
+    )
+    found["starts"] = xr.DataTree(
+        xr.Dataset({"log_likelihood": ("start", fit.starts)}, {"start": np.arange(len(fit.starts))})
+    )
+    return found
+
+
+def _fitted(model: Model, structure: Structure, settings: _Settings) -> _Fitted:
+    """Fit the one thing that a model is."""
+    if structure.empty:
+        raise Refusal(structure.explain())
+    both = [*structure.components, *structure.parts]
+    if len(both) > 1 or structure.refusals:
+        reason = f" ({structure.explain()})" if structure.refusals else ""
+        raise Refusal(f"it is more than one model that EM serves, which is fitted alone{reason}")
+    (one,) = both
+    if isinstance(one, FactorModel):
+        fitted = _shared_factors(model, one, settings)
+    elif isinstance(one, Hierarchy):
+        fitted = _dependency_hierarchy(one, settings)
+    elif isinstance(one, Component):
+        fitted = _clusters(model, one, settings)
+    else:
+        raise Refusal("it is none that the papers fit by EM")
+    # Where values are missing, PyMC observes a part of the variable.
+    observed = {rv.name.removesuffix("_observed") for rv in model.observed_RVs}
+    strangers = sorted(observed - set(fitted.observed))
+    if strangers:
+        raise Refusal(f"{', '.join(map(repr, strangers))} is observed too")
+    return fitted
+
+
+def _clusters(model: Model, component: Component, settings: _Settings) -> _Fitted:
+    """Fit the clusters of one component, by what is seen of them."""
+    if len(component.clusterings) > 1 or component.relations:
+        raise Refusal("networks are not fitted by EM")
+    (clustering,) = component.clusterings
+    if len(clustering.links):
+        raise Refusal(f"objects of {clustering.assignments[0].name!r} are linked")
+    (features,), (normals,) = component.features, component.normals
+    if features is not None and not normals:
+        return _projected_clusters(model, clustering, features, settings)
+    if features is None and normals:
+        return _dependency_clusters(clustering, normals, settings)
+    raise Refusal("its clusters are seen in vectors of several kinds, or in none")
+
+
+# -- models -----------------------------------------------------------------------------------
+
+
+def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fitted:
+    start = model.initial_point(0)
+    everywhere = [n for n in range(len(part.latents)) if _n_views(part, n) == len(part.views)]
+    shared = everywhere[:1]
+    if len(shared) != 1 or (len(part.views) == 1 and len(part.latents) > 1):
+        raise Refusal("expected latent vectors that all of several views share")
+    private: list[int | None] = []
+    for view in part.views:
+        own = [n for n in view.latents if n not in shared]
+        if len(own) > 1 or any(_n_views(part, n) > 1 for n in own):
+            raise Refusal(f"{view.name!r} has more than shared factors and private ones of its own")
+        private.append(own[0] if own else None)
+    for latent in part.latents:
+        if latent.foreign:
+            raise Refusal(f"something else depends on {latent.name!r} too, or it is not normal")
+        mean, precision = latent.prior(start)
+        if not (np.allclose(mean, 0.0) and np.allclose(precision, 1.0)):
+            raise Refusal(f"{latent.name!r} is not standard normal")
+    noise = [_noise(part, number) for number in range(len(part.views))]
+    intercepts = [view.intercept for view in part.views]
+    if None in intercepts and any(intercepts):
+        raise Refusal("some views have intercepts and others none")
+    tables = {
+        view.name: view.table.values
+        if view.table.observed is None
+        else np.where(view.table.observed, view.table.values, np.nan)
+        for view in part.views
+    }
+    fit = fit_shared_factors(
+        tables,
+        part.latents[shared[0]].shape[1],
+        [0 if n is None else part.latents[n].shape[1] for n in private],
+        intercept=None not in intercepts,
+        starts=settings.starts,
+        **settings.climb,
+    )
+    p = fit.parameters
+    z, own_z = all_latent_means(tables, p)
+    latents = {shared[0]: z} | {
+        n: own for n, own in zip(private, own_z, strict=True) if n is not None
+    }
+    values: dict[str, Any] = {}
+    for number, factors in latents.items():
+        latent = part.latents[number]
+        values[latent.name] = factors.T if latent.transposed else factors
+    for v, view in enumerate(part.views):
+        for number, loading in zip(view.latents, view.loadings, strict=True):
+            found = p.projections[v] if number in shared else p.privates[v]
+            values[loading.name] = found.T if loading.transposed else found
+        if view.intercept is not None:
+            values[view.intercept.name] = p.intercepts[v]
+        values[noise[v]] = 1.0 / p.variances[v]
+        if view.missing:
+            means = p.intercepts[v] + z @ p.projections[v].T + own_z[v] @ p.privates[v].T
+            values[view.missing] = means[np.isnan(tables[view.name])]
+    return _Fitted(fit, values, list(tables))
+
+
+def _n_views(part: FactorModel, number: int) -> int:
+    return sum(number in view.latents for view in part.views)
+
+
+def _noise(part: FactorModel, number: int) -> str:
+    """Find the free precision of a view's noise."""
+    for precision in part.precisions:
+        if precision.of == ((number, -1),) and precision.shape == ():
+            return precision.name
+    raise Refusal(
+        f"the noise of {part.views[number].name!r} has no precision of its own that is one free "
+        "Gamma variable"
+    )
+
+
+def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -> _Fitted:
+    if len(clustering.assignments) > 1:
+        raise Refusal("its views are not paired: several assignments share the clusters")
+    (assignment,) = clustering.assignments
+    tables = {}
+    for own in normals:
+        if not own.shared or not own.observed or len(own.values) > 1:
+            raise Refusal(
+                f"{own.mean!r} has clusters with precisions of their own, or is not of one "
+                "observed view"
+            )
+        (values,) = own.values
+        if len(np.unique(values.objects)) < len(values.objects):
+            raise Refusal(f"{values.name!r} has several rows for one object")
+        tables[values.name] = _table(assignment.n_objects, values.objects, values.data)
+    fit = fit_dependency_clusters(
+        tables, clustering.truncation, starts=settings.starts, **settings.climb
+    )
+    order = np.argsort(-fit.parameters.weights, kind="stable")
+    p = fit.parameters._replace(
+        weights=fit.parameters.weights[order], means=tuple(m[order] for m in fit.parameters.means)
+    )
+    labels = dependency_clusters.responsibilities(tables, p).argmax(axis=1)
+    values = _clustering_values(clustering, p.weights, [labels])
+    for own, mean, covariance in zip(normals, p.means, p.covariances, strict=True):
+        values |= {own.mean: mean, own.precision: np.linalg.inv(covariance)}
+    return _Fitted(fit, values, list(tables))
+
+
+def _dependency_hierarchy(part: Hierarchy, settings: _Settings) -> _Fitted:
+    n = part.clustering.n_objects
+    tables = {
+        view.normals.values[0].name: _table(n, view.objects, view.values) for view in part.views
+    }
+    fit = fit_dependency_hierarchy(
+        tables,
+        part.clustering.truncation,
+        [view.normals.truncation for view in part.views],
+        starts=settings.starts,
+        **settings.climb,
+    )
+    order = np.argsort(-fit.parameters.weights, kind="stable")
+    p = fit.parameters._replace(
+        weights=fit.parameters.weights[order], links=tuple(t[order] for t in fit.parameters.links)
+    )
+    z, w = dependency_hierarchy.responsibilities(tables, p)
+    values = _clustering_values(part.clustering, p.weights, [z.argmax(axis=1)])
+    for v, view in enumerate(part.views):
+        values |= {
+            view.link: _positive(p.links[v]),
+            view.assignment: w[v][view.objects].argmax(axis=1),
+            view.normals.mean: p.means[v],
+            view.normals.precision: np.linalg.inv(p.covariances[v]),
+        }
+    return _Fitted(fit, values, list(tables))
+
+
+def _projected_clusters(
+    model: Model, clustering: Clustering, features: Features, settings: _Settings
+) -> _Fitted:
+    for domain in features.domains:
+        if domain.missing or domain.data.observed is not None:
+            raise Refusal(f"{domain.name!r} has missing values")
+    if not features.plain or features.flagged or not features.precision:
+        raise Refusal("its domains have intercepts, noise or the like of their own")
+    if any(not domain.projection or domain.update is None for domain in features.domains):
+        raise Refusal("its projections are not free variables that are flat or normal")
+    if len(features.domains) < len(clustering.assignments):
+        raise Refusal("some of its assignments have no feature vectors")
+    matching = find_matching(
+        model, starts=settings.starts, random_seed=settings.random_seed, progressbar=False
+    )
+    labels = [matching["starts"][domain.assignment].to_numpy() for domain in features.domains]
+    tables = {domain.name: domain.data.values for domain in features.domains}
+    fit = fit_projected_clusters(
+        tables,
+        list(zip(*labels, strict=True)),
+        features.truncation,
+        features.n_factors,
+        **settings.climb,
+    )
+    order = np.argsort(-fit.parameters.weights, kind="stable")
+    p = fit.parameters._replace(
+        weights=fit.parameters.weights[order], latent=fit.parameters.latent[order]
+    )
+    found = projected_clusters.responsibilities(tables, p)
+    values = _clustering_values(clustering, p.weights, [own.argmax(axis=1) for own in found])
+    values |= {
+        features.latent: p.latent.T if features.latent_transposed else p.latent,
+        str(features.precision): p.precision,
+    }
+    for domain, w in zip(features.domains, p.projections, strict=True):
+        values[domain.projection] = w.T if domain.transposed else w
+    return _Fitted(fit, values, list(tables))
+
+
+# -- to and from the model ----------------------------------------------------------------------
+
+
+def _table(n: int, rows: NDArray, values: Any) -> NDArray[np.float64]:
+    """Put rows of values into a table of `n` objects, NaN elsewhere."""
+    found = np.full((n, values.shape[1]), np.nan)
+    found[rows] = values
+    return found
+
+
+def _clustering_values(clustering: Clustering, weights, labels) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        assignment.name: own for assignment, own in zip(clustering.assignments, labels, strict=True)
+    }
+    weights = _positive(weights)
+    if clustering.sticks:
+        left = weights[::-1].cumsum()[::-1][:-1]
+        values[clustering.weights] = np.minimum(weights[:-1] / left, 1.0 - 1e-16)
+    elif clustering.weights:
+        values[clustering.weights] = weights
+    return values
+
+
+def _positive(weights) -> NDArray[np.float64]:
+    weights = np.maximum(weights, _LEAST)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def _point(model: Model, values: Mapping[str, Any]) -> dict[str, NDArray]:
+    """Bring values of free variables to the scale that is sampled; the rest stay initial."""
+    point = {name: np.asarray(value) for name, value in model.initial_point(0).items()}
+    for name, value in values.items():
+        rv = model[name]
+        variable, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
+        if transform is not None:
+            natural = pt.constant(np.asarray(value, rv.dtype))
+            (value,) = point_function(model, [transform.forward(natural, *rv.owner.inputs)], {})(
+                point
+            )
+        point[variable.name] = np.asarray(value, variable.dtype)
+    return point

@@ -1,0 +1,143 @@
+"""`fit_em`: what it reads from declared models, and the form of what it finds."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_match as pmm
+from pm_match.em import DependencyClusters, DependencyHierarchy, SharedFactors
+from tests.em.test_mixtures import made_up, plain_clusters, plain_hierarchy
+from tests.em.test_shared_factors import made_up as made_up_factors
+from tests.em.test_shared_factors import plain as plain_factors
+
+
+def fitted(model, **options):
+    options = {"starts": 3, "random_seed": 1, "progressbar": False} | options
+    found = pmm.fit_em(model, **options)
+    assert found["posterior"].sizes["chain"] == found["posterior"].sizes["draw"] == 1
+    trace = found["em"]["log_likelihood"].to_numpy()
+    assert np.diff(trace).min() > -1e-8
+    assert len(trace) == found["sample_stats"]["n_iterations"].item()
+    assert trace[-1] == found["sample_stats"]["log_likelihood"].item()
+    assert found["sample_stats"]["converged"].item()
+    assert found["starts"].sizes["start"] == options["starts"]
+    return trace[-1], {
+        name: variable.to_numpy()[0, 0] for name, variable in found["posterior"].items()
+    }
+
+
+def test_dependency_clusters():
+    _, views = made_up(unseen=True)
+    model = pmm.models.dependency_clusters(views, 3)
+    found, values = fitted(model)
+    assert (np.diff(values["weights"]) <= 0.0).all()
+    p = DependencyClusters(
+        values["weights"],
+        (values["mean_x"], values["mean_y"]),
+        tuple(np.linalg.inv(values[name]) for name in ("precision_x", "precision_y")),
+    )
+    total, logs = plain_clusters(views, p)
+    assert found == pytest.approx(total, rel=1e-9)
+    np.testing.assert_array_equal(values["cluster_object"], logs.argmax(axis=1))
+
+
+@pytest.mark.parametrize("weights", ["stick-breaking", "dirichlet"])
+def test_dependency_hierarchy(weights):
+    _, views = made_up()
+    model = pmm.models.dependency_hierarchy(views, 2, {"x": 4, "y": 3}, weights=weights)
+    found, values = fitted(model)
+    p = DependencyHierarchy(
+        values["weights"],
+        (values["link_x"], values["link_y"]),
+        (values["mean_x"], values["mean_y"]),
+        tuple(np.linalg.inv(values[name]) for name in ("precision_x", "precision_y")),
+    )
+    total, states, joint = plain_hierarchy(views, p)
+    assert found == pytest.approx(total, rel=1e-9)
+    z = np.array([s[0] for s in states])
+    expected = [joint[:, z == t].sum(axis=1) for t in range(2)]
+    np.testing.assert_array_equal(values["cluster_object"], np.argmax(expected, axis=0))
+
+
+def test_shared_factors():
+    x, y = made_up_factors(missing=True, d=(3, 2))
+    x[0] = [1.0, np.nan, 2.0]
+    model = pmm.models.shared_factors({"x": x, "y": y}, 1, 1)
+    found, values = fitted(model)
+    p = SharedFactors(
+        tuple(values[f"intercept_{v}"] for v in "xy"),
+        tuple(values[f"projection_{v}"] for v in "xy"),
+        tuple(values[f"private_{v}"] for v in "xy"),
+        np.array([1.0 / values[f"precision_{v}"] for v in "xy"]),
+    )
+    assert found == pytest.approx(plain_factors([x, y], p), rel=1e-9)
+    for v, table in (("x", x), ("y", y)):
+        mean = values[f"intercept_{v}"] + values["latent"] @ values[f"projection_{v}"].T
+        mean += values[f"private_latent_{v}"] @ values[f"private_{v}"].T
+        missing = np.isnan(table)
+        np.testing.assert_allclose(values[f"{v}_unobserved"], mean[missing], atol=1e-9)
+        np.testing.assert_allclose(values[v], np.where(missing, mean, table), atol=1e-9)
+
+
+def test_projected_clusters():
+    rng = np.random.default_rng(3)
+    latent = 4.0 * rng.standard_normal((3, 2))
+    truth = {"a": rng.integers(3, size=40), "b": rng.integers(3, size=30)}
+    tables = {
+        name: latent[s] @ rng.standard_normal((2, 4)) + 0.5 * rng.standard_normal((len(s), 4))
+        for name, s in truth.items()
+    }
+    model = pmm.models.projected_clusters(tables, 2, 3)
+    found, values = fitted(model, starts=2)
+    total = 0.0
+    for name, x in tables.items():
+        means = values["latent"] @ values[f"projection_{name}"].T
+        squares = ((x[:, None] - means) ** 2).sum(axis=2)
+        alpha = values["precision"]
+        logs = np.log(values["weights"]) - 0.5 * alpha * squares
+        total += np.logaddexp.reduce(logs, axis=1).sum() + 0.5 * x.size * np.log(alpha / 2 / np.pi)
+        np.testing.assert_array_equal(values[f"cluster_{name}"], logs.argmax(axis=1))
+    assert found == pytest.approx(total, rel=1e-9)
+
+
+def test_the_same_seed_gives_the_same_fit():
+    _, views = made_up()
+    model = pmm.models.dependency_clusters(views, 3)
+    one, other = (fitted(model)[1] for _ in range(2))
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name])
+
+
+def refused(model, match, **options):
+    with pytest.raises(pmm.UnservedModelError, match=match):
+        pmm.fit_em(model, progressbar=False, **options)
+
+
+def test_what_is_not_served_is_refused():
+    x, y = made_up_factors(d=(3, 2))
+    with pm.Model() as plain:
+        pm.Normal("x", pm.Normal("mu"), observed=x[:, 0])
+    refused(plain, "fit_em does not serve this model")
+    model = pmm.models.shared_factors({"x": x, "y": y}, 1, 1)
+    with model:
+        pm.Normal("other", pm.Normal("mu"), observed=x[:, 0])
+    refused(model, "'other' is observed too")
+    own = pmm.models.dependency_clusters({"x": x, "y": y}, 3, within="own")
+    refused(own, "precisions of their own")
+    unpaired = pmm.models.dependency_clusters({"x": x, "y": y}, 3, paired=False)
+    refused(unpaired, "not paired")
+    network = pmm.models.relational_clusters({"a": np.eye(6, dtype=int)})
+    refused(network, "networks are not fitted by EM")
+    isometric = pmm.models.projected_clusters({"x": x, "y": y}, 2, 3, projection="isometric")
+    refused(isometric, "of their own")
+
+
+def test_settings_are_checked_and_a_short_climb_is_told():
+    _, views = made_up()
+    model = pmm.models.dependency_clusters(views, 3)
+    with pytest.raises(ValueError, match="starts must be a whole number"):
+        pmm.fit_em(model, starts=0)
+    with pytest.raises(ValueError, match="max_iterations must be a whole number"):
+        pmm.fit_em(model, max_iterations=1)
+    with pytest.warns(UserWarning, match=r"still gained .* nats in the last of 3 iterations"):
+        pmm.fit_em(model, max_iterations=3, starts=1, random_seed=1, progressbar=False)
