@@ -7,7 +7,10 @@ from pymc.model.core import Model
 
 from pm_match.evidence.block_evidence import BlockEvidence, Board
 from pm_match.evidence.marginals import Marginal, split_deviations
+from pm_match.evidence.normal_rows import NormalRows
+from pm_match.evidence.normal_wishart import NormalWishartEvidence
 from pm_match.evidence.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.evidence.shared_normal import SharedNormalEvidence
 from pm_match.partition.exchange import Exchange
 from pm_match.partition.relevance import new_relevance
 from pm_match.partition.split_merge import new_scratch, split_or_merge
@@ -19,8 +22,13 @@ from pm_match.partition.sweep import (
     sweep,
 )
 from pm_match.partition.units import Units, units
-from pm_match.steps.points import ClusteringPoints, FeaturesPoints, RelationPoints
-from pm_match.structure import Clustering, Component, Features, UnservedModelError, View
+from pm_match.steps.points import (
+    ClusteringPoints,
+    FeaturesPoints,
+    NormalsPoints,
+    RelationPoints,
+)
+from pm_match.structure import Clustering, Component, Features, Normals, UnservedModelError, View
 from pm_match.structure.priors import log_densities_function
 
 # Restricted scans before a split or its reverse is proposed.
@@ -46,6 +54,8 @@ class Collapsed:
         One for every clustering.
     features : list of ProjectedNormalEvidence or None
         One for every clustering.
+    normals : list of list of NormalWishartEvidence or SharedNormalEvidence
+        For every clustering, one for each set of normal clusters.
     relations : list of BlockEvidence
     """
 
@@ -78,6 +88,12 @@ class Collapsed:
         self.features = [
             _feature_evidence(*parts)
             for parts in zip(clusterings, component.features, self.units, strict=True)
+        ]
+        self.normals = [
+            [_normal_evidence(clustering, one, units) for one in normals]
+            for clustering, normals, units in zip(
+                clusterings, component.normals, self.units, strict=True
+            )
         ]
         self.relations = [
             BlockEvidence(
@@ -126,6 +142,7 @@ class Collapsed:
     def _terms(self, number: int) -> tuple:
         evidence = self.features[number]
         terms: list[Any] = [] if evidence is None else [evidence.term]
+        terms += [normals.term for normals in self.normals[number]]
         for relation in self.relations:
             terms += [term for home, term in relation.terms if home == number]
         return tuple(terms)
@@ -144,7 +161,8 @@ class Collapsed:
     def load(self, point, labels, features: bool = True) -> None:
         """Bring the state to a point, with the given `labels` of every clustering's objects.
 
-        The evidence of feature vectors may be left out, where nothing depends on it.
+        The evidence of feature vectors (and of normal clusters) may be left out, where nothing
+        depends on it.
 
         Raises
         ------
@@ -175,6 +193,11 @@ class Collapsed:
                     hyper.rate,
                     hyper.latent_precision,
                 )
+        for number, normals in enumerate(self.component.normals):
+            for evidence, own in zip(self.normals[number], normals, strict=True):
+                if features:
+                    slots = self.partitions[number].slot.astype(np.int64)
+                    evidence.load(own.vectors(point), slots, own.prior(point))
         for relation in self.relations:
             relation.load()
 
@@ -339,8 +362,8 @@ class Collapsed:
     def draw(self, rng: np.random.Generator, point, new, features: bool = True) -> None:
         """Draw all that was integrated out from its exact conditional, and write it to `new`.
 
-        What belongs to feature vectors may be left as it is: given the assignments, it does not
-        depend on the rest.
+        What belongs to feature vectors and normal clusters may be left as it is: given the
+        assignments, it does not depend on the rest.
         """
         for partition, points, label in zip(
             self.partitions, self.points, self.found(), strict=True
@@ -359,6 +382,12 @@ class Collapsed:
                 own.write_latent(new, alpha, latent)
                 projections = own.projections(point)
                 own.write_missing(rng, new, own.labels(new), projections, alpha, latent)
+        for number, label in enumerate(self.found()):
+            for evidence, writer in zip(
+                self.normals[number], self._access.normals[number], strict=True
+            ):
+                if features:
+                    writer.write_parameters(new, *evidence.draw(rng, label))
         for network, writer, relation in zip(
             self.relations, self._access.relations, self.component.relations, strict=True
         ):
@@ -374,6 +403,7 @@ class _Access:
     def __init__(self, model: Model, component: Component):
         self.clusterings = [ClusteringPoints(model, c) for c in component.clusterings]
         self.features = [FeaturesPoints(model, f) if f else None for f in component.features]
+        self.normals = [[NormalsPoints(model, n) for n in own] for own in component.normals]
         self.relations = [RelationPoints(model, r) for r in component.relations]
         names = [p.name for f in component.features if f is not None for p in f.parameters]
         self.log_parameters = log_densities_function(model, names)
@@ -414,3 +444,15 @@ def _feature_evidence(clustering, features, own) -> ProjectedNormalEvidence | No
     return ProjectedNormalEvidence(
         domains, own, features.truncation, features.n_all_factors, flagged
     )
+
+
+def _normal_evidence(
+    clustering: Clustering, normals: Normals, own: Units
+) -> NormalWishartEvidence | SharedNormalEvidence:
+    """Make the evidence of normal clusters, whose vectors may be of some objects only."""
+    sizes = [assignment.n_objects for assignment in clustering.assignments]
+    starts = np.cumsum([0, *sizes])
+    start = {a.name: n for a, n in zip(clustering.assignments, starts, strict=False)}
+    objects = np.concatenate([v.objects + start[v.assignment] for v in normals.values])
+    kind = SharedNormalEvidence if normals.shared else NormalWishartEvidence
+    return kind(NormalRows(objects, own, normals.n_features), clustering.truncation)

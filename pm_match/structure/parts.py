@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pm_match.evidence.block_evidence import NetworkCells, Prior
 from pm_match.evidence.marginals import Marginal
+from pm_match.evidence.normal_rows import NormalWishartPrior
 from pm_match.evidence.projected_normal import DomainData
 
 Point = Mapping[str, NDArray]
@@ -274,6 +275,72 @@ class Features:
 
 
 @dataclass(frozen=True, eq=False)
+class NormalValues:
+    """Vectors that are normal around the means of their objects' clusters.
+
+    Attributes
+    ----------
+    name : str
+        The variable, observed or free.
+    assignment : str
+    objects : (R,) integer array
+        The object of every vector, as its assignment numbers them.
+    data : (R, D) array or None
+        What is observed; None if the variable is free, and its value is read from points.
+    """
+
+    name: str
+    assignment: str
+    objects: NDArray[np.int64]
+    data: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Normals:
+    """Normal clusters: means and precisions with conjugate priors, and what is seen of them.
+
+    Attributes
+    ----------
+    mean, precision : str
+        The variables with the means (T, D), and the precisions (T, D, D) or one (D, D).
+    shared : bool
+        Whether the clusters share one precision.
+    truncation, n_features : int
+    values : tuple of NormalValues
+    """
+
+    mean: str
+    precision: str
+    shared: bool
+    truncation: int
+    n_features: int
+    values: tuple[NormalValues, ...]
+    _prior: Callable[[Point], NormalWishartPrior] = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that are drawn with the clusters."""
+        return [self.mean, self.precision]
+
+    @property
+    def observed(self) -> bool:
+        """Whether all vectors are observed."""
+        return all(values.data is not None for values in self.values)
+
+    def vectors(self, point: Point) -> NDArray[np.float64]:
+        """Read all vectors (R, D), one variable after the other."""
+        found = [
+            np.asarray(point[values.name]) if values.data is None else values.data
+            for values in self.values
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def prior(self, point: Point) -> NormalWishartPrior:
+        """Evaluate the prior of means and precisions at a `point` of value variables."""
+        return self._prior(point)
+
+
+@dataclass(frozen=True, eq=False)
 class Relation:
     """Networks that share their densities.
 
@@ -318,6 +385,8 @@ class Component:
     clusterings : tuple of Clustering
     features : tuple of Features or None
         For every clustering, its feature vectors if it has any.
+    normals : tuple of tuple of Normals
+        For every clustering, its normal clusters: one set for each view of the objects.
     relations : tuple of Relation
     hyperparameters : tuple of str
         Free numbers that only priors of what is integrated out depend on.
@@ -325,6 +394,7 @@ class Component:
 
     clusterings: tuple[Clustering, ...]
     features: tuple[Features | None, ...]
+    normals: tuple[tuple[Normals, ...], ...]
     relations: tuple[Relation, ...]
     hyperparameters: tuple[str, ...]
     # What the steps keep for the component, as long as it is kept itself.
@@ -335,6 +405,7 @@ class Component:
         """The variables that `ClusterGibbs` draws."""
         names = [name for clustering in self.clusterings for name in clustering.names]
         names += [name for features in self.features if features for name in features.names]
+        names += [name for own in self.normals for normals in own for name in normals.names]
         return names + [name for relation in self.relations for name in relation.names]
 
 

@@ -12,6 +12,7 @@ from pm_match.structure.clusterings import clustering_candidate, verified_cluste
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
 from pm_match.structure.features import feature_flags, features_candidate, verified_features
+from pm_match.structure.normals import normals_candidates, verified_normals
 from pm_match.structure.parts import Component, Part, Structure
 from pm_match.structure.relations import (
     check_relation,
@@ -141,12 +142,15 @@ class Reader:
             )
             for weights, members in groups
         ]
-        features = [features_candidate(context, c, list(networks)) for c in candidates]
+        normals = [normals_candidates(context, c, list(networks)) for c in candidates]
+        # What else depends on the assignments is feature vectors, or refused.
+        known = [*networks, *(rv for own in normals for one in own for rv in one.values)]
+        features = [features_candidate(context, c, known) for c in candidates]
         relations = relation_groups(networks)
         for relation in relations:
             check_relation(context, relation)
-        self._only_expected_children(candidates, features, networks)
-        check = self._density_check(candidates, features, relations)
+        self._only_expected_children(candidates, features, known)
+        check = self._density_check(candidates, features, normals, relations)
         verified = tuple(verified_clustering(context, c, check) for c in candidates)
         component = Component(
             clusterings=verified,
@@ -154,26 +158,31 @@ class Reader:
                 verified_features(context, c, f, check) if f else None
                 for c, f in zip(candidates, features, strict=True)
             ),
+            normals=tuple(
+                tuple(verified_normals(context, one, check) for one in own) for own in normals
+            ),
             relations=tuple(verified_relation(context, candidates, r, check) for r in relations),
             hyperparameters=(),
         )
         return replace(component, hyperparameters=self._hyperparameters(component))
 
-    def _only_expected_children(self, candidates, features, networks) -> None:
+    def _only_expected_children(self, candidates, features, known) -> None:
         for candidate, feature in zip(candidates, features, strict=True):
             observed = feature.observed if feature else []
             for rv in candidate.assignments:
-                expected = [*observed, *candidate.constraints, *networks]
+                expected = [*observed, *candidate.constraints, *known]
                 self.context.ancestry.only_children(rv, expected)
             for flag in candidate.flags.values():
-                self.context.ancestry.only_children(flag, [*observed, *networks])
+                self.context.ancestry.only_children(flag, [*observed, *known])
 
-    def _density_check(self, candidates, features, relations) -> DensityCheck:
+    def _density_check(self, candidates, features, normals, relations) -> DensityCheck:
         labels = {rv: n for candidate in candidates for rv, n in candidate.labels.items()}
         variables: list[RV] = []
         for feature in features:
             if feature is not None:
                 variables += feature.checked
+        for own in normals:
+            variables += [rv for one in own for rv in one.checked]
         for relation in relations:
             if next(iter(relation.values())).family == "normal":
                 # Means of blocks, whose prior depends on the precision.

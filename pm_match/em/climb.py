@@ -1,0 +1,102 @@
+"""What every EM does: steps that cannot lower the log likelihood, from several starts."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Of several starts, each is climbed until an iteration gains fewer nats, and only the best further.
+_COARSE = 1e-3
+
+# From parameters to their log likelihood, and to better parameters.
+Step = Callable[[Any], tuple[float, Any]]
+
+
+class Fit[P](NamedTuple):
+    """Parameters that maximise a likelihood, as far as the starts found.
+
+    Attributes
+    ----------
+    parameters : P
+        Of the best start.
+    log_likelihoods : (I,) array
+        Of the best start, iteration after iteration; the last is that of `parameters`.
+    converged : bool
+        Whether the best start gained less than the tolerance before its iterations ran out.
+    starts : (S,) array
+        The log likelihood that every start ended with: of all but the best, when an iteration
+        gained less than 0.001 nats (or the tolerance, if more).
+    """
+
+    parameters: P
+    log_likelihoods: NDArray[np.float64]
+    converged: bool
+    starts: NDArray[np.float64]
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of the parameters."""
+        return float(self.log_likelihoods[-1])
+
+
+def climb(step: Step, start: Any, tolerance: float, max_iterations: int) -> Fit:
+    """Iterate `step` until it gains less than `tolerance` nats."""
+    parameters, trace = start, []
+    for iteration in range(max_iterations):
+        log_likelihood, better = step(parameters)
+        trace.append(log_likelihood)
+        if iteration > 0 and trace[-1] - trace[-2] < tolerance:
+            return Fit(parameters, np.array(trace), True, np.array(trace[-1:]))
+        if iteration < max_iterations - 1:
+            parameters = better
+    return Fit(parameters, np.array(trace), False, np.array(trace[-1:]))
+
+
+def best_of(
+    step: Step,
+    starts: Iterable[Any],
+    tolerance: float,
+    max_iterations: int,
+    advance: Callable[[float], None] | None = None,
+) -> Fit:
+    """Climb from every start; return the best end.
+
+    Parameters
+    ----------
+    step : callable
+        From parameters to their log likelihood, and to better parameters.
+    starts : iterable of parameters
+    tolerance : float
+        In nats, of the whole log likelihood.
+    max_iterations : int
+    advance : callable, optional
+        Told the best log likelihood so far after every start.
+    """
+    best: Fit | None = None
+    ends: list[float] = []
+    for start in starts:
+        found = climb(step, start, max(tolerance, _COARSE), max_iterations)
+        ends.append(found.log_likelihood)
+        if best is None or found.log_likelihood > best.log_likelihood:
+            best = found
+        if advance is not None:
+            advance(best.log_likelihood)
+    assert best is not None
+    left = max_iterations - len(best.log_likelihoods) + 1
+    if tolerance < _COARSE and left > 1:
+        # The last iteration's parameters are the first of what follows.
+        further = climb(step, best.parameters, tolerance, left)
+        trace = np.concatenate([best.log_likelihoods, further.log_likelihoods[1:]])
+        best = further._replace(log_likelihoods=trace)
+    ends[int(np.argmax(ends))] = best.log_likelihood
+    return best._replace(starts=np.array(ends))
+
+
+def check_climb(starts: Any, tolerance: Any, max_iterations: Any) -> None:
+    """Refuse settings that are none."""
+    for name, value, least in (("starts", starts, 1), ("max_iterations", max_iterations, 2)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
+    if isinstance(tolerance, bool) or not np.isscalar(tolerance) or not tolerance > 0.0:
+        raise ValueError(f"tolerance must be a positive number, found {tolerance!r}.")

@@ -1,0 +1,217 @@
+r"""Dependency-seeking clusters whose views have clusters of their own below the shared ones.
+
+.. math::
+
+    z \sim \mathrm{Mult}(\theta_z), \quad w_v \mid z \sim \mathrm{Mult}(\theta_v^z), \quad
+    x_v \mid w_v \sim N(\mu_v^{w_v}, \Psi_v)
+
+independently for the views v given z: Klami & Kaski, "Generative models that discover dependencies
+between data sets", eq. (3), by the EM of their appendix A. What has several modes in one view only
+takes several clusters :math:`w_v` of that view, and one z.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.em.climb import Fit, best_of, check_climb
+from pm_match.em.views import (
+    Seen,
+    k_means,
+    log_normals,
+    named,
+    normal_step,
+    see,
+    side_by_side,
+    whitened,
+)
+
+Array = NDArray[np.float64]
+# Probabilities are kept above this, so that no sample is impossible in every cluster.
+_LEAST = 1e-300
+
+
+class DependencyHierarchy(NamedTuple):
+    """Parameters of the model.
+
+    Attributes
+    ----------
+    weights : (T,) array
+    links : tuple of (T, T_v) array
+        Of every view, the probabilities of its clusters given z.
+    means : tuple of (T_v, D_v) array
+    covariances : tuple of (D_v, D_v) array
+    """
+
+    weights: Array
+    links: tuple[Array, ...]
+    means: tuple[Array, ...]
+    covariances: tuple[Array, ...]
+
+
+def fit_dependency_hierarchy(
+    views: Mapping[str, Any] | Sequence[Any],
+    n_clusters: int,
+    n_marginal_clusters: int | Sequence[int],
+    *,
+    starts: int = 20,
+    tolerance: float = 1e-6,
+    max_iterations: int = 5000,
+    random_seed: Any = None,
+    advance: Callable[[float], None] | None = None,
+) -> Fit[DependencyHierarchy]:
+    """Maximise the likelihood of weights, links, means and covariances by EM.
+
+    Parameters
+    ----------
+    views : mapping or sequence of (N, D_v) array
+        A row of NaN is a sample that the view has not seen; its other views are used.
+    n_clusters : int
+        T.
+    n_marginal_clusters : int or sequence of int
+        T_v, one number for all views or one for each.
+    starts : int, default 20
+        Every view's clusters start from k-means of the view; z from k-means of all views in every
+        other start, and from random links in the rest. The best end is returned.
+    tolerance : float, default 1e-6
+        An iteration that gains fewer nats is the last.
+    max_iterations : int, default 5000
+    random_seed : optional
+    advance : callable, optional
+        Told the best log likelihood so far after every start.
+
+    Returns
+    -------
+    Fit
+        With `DependencyHierarchy` as parameters.
+
+    Raises
+    ------
+    ValueError
+        If views are not tables of the same samples, a sample has some of a view's values only, the
+        likelihood has no maximum, or a setting is none.
+    """
+    seen, n = see(views), len(next(iter(named(views).values())))
+    check_climb(starts, tolerance, max_iterations)
+    marginal = (
+        [int(n_marginal_clusters)] * len(seen)
+        if isinstance(n_marginal_clusters, int | np.integer)
+        else list(n_marginal_clusters)
+    )
+    if len(marginal) != len(seen):
+        raise ValueError(
+            f"n_marginal_clusters must be one number or {len(seen)}, one a view; found {marginal}."
+        )
+    counts = [("n_clusters", n_clusters, n)]
+    counts += [
+        ("n_marginal_clusters", t, len(v.values)) for t, v in zip(marginal, seen, strict=True)
+    ]
+    for name, count, most in counts:
+        if not 1 <= count <= most:
+            raise ValueError(f"{name} must be from 1 to the {most} samples, found {count!r}.")
+    joint = side_by_side(seen, n)
+    rngs = np.random.default_rng(random_seed).spawn(starts)
+    found = best_of(
+        lambda parameters: _step(seen, n, parameters),
+        (
+            _start(rng, seen, joint, n_clusters, marginal, number % 2 == 0)
+            for number, rng in enumerate(rngs)
+        ),
+        tolerance,
+        max_iterations,
+        advance,
+    )
+    means = tuple(m + view.centre for m, view in zip(found.parameters.means, seen, strict=True))
+    return found._replace(parameters=found.parameters._replace(means=means))
+
+
+def responsibilities(
+    views: Mapping[str, Any] | Sequence[Any], parameters: DependencyHierarchy
+) -> tuple[Array, list[Array]]:
+    """Probabilities (N, T) of z, and (N, T_v) of every view's clusters.
+
+    Rows of NaN are views that have not seen a sample; there, its clusters' probabilities are those
+    given z.
+    """
+    expected, shares = [], []
+    arrays = named(views)
+    for (name, x), means, covariance in zip(
+        arrays.items(), parameters.means, parameters.covariances, strict=True
+    ):
+        held = ~np.isnan(x).any(axis=1)
+        logs = np.zeros((len(x), len(means)))
+        centre = means.mean(axis=0)
+        logs[held] = log_normals(x[held] - centre, means - centre, covariance, name)
+        shares.append(np.exp(logs - logs.max(axis=1, keepdims=True)))
+    logs = np.tile(np.log(np.maximum(parameters.weights, _LEAST)), (len(shares[0]), 1))
+    for share, link in zip(shares, parameters.links, strict=True):
+        expected.append(np.maximum(share @ link.T, _LEAST))
+        logs += np.log(expected[-1])
+    z = np.exp(logs - logs.max(axis=1, keepdims=True))
+    z /= z.sum(axis=1, keepdims=True)
+    w = [
+        share * ((z / mean) @ link)
+        for share, mean, link in zip(shares, expected, parameters.links, strict=True)
+    ]
+    return z, w
+
+
+def _start(rng, seen: list[Seen], joint, n_clusters, marginal, by_k_means) -> DependencyHierarchy:
+    n = len(joint)
+    links, means, covariances = [], [], []
+    z = k_means(rng, joint, n_clusters) if by_k_means else rng.integers(n_clusters, size=n)
+    shared = np.eye(n_clusters)[z]
+    for view, t in zip(seen, marginal, strict=True):
+        labels = k_means(rng, whitened(view), t)
+        soft = 0.9 * np.eye(t)[labels] + 0.1 / t
+        own, covariance = normal_step(view, soft, np.zeros((t, view.values.shape[1])))
+        if by_k_means:
+            link = shared[view.rows].T @ np.eye(t)[labels] + 0.5
+        else:
+            link = rng.dirichlet(np.full(t, 0.5), n_clusters) + 0.5 / t
+        links.append(link / link.sum(axis=1, keepdims=True))
+        means.append(own)
+        covariances.append(covariance)
+    weights = (shared.sum(axis=0) + 0.5) / (n + 0.5 * n_clusters)
+    return DependencyHierarchy(weights, tuple(links), tuple(means), tuple(covariances))
+
+
+def _step(seen: list[Seen], n: int, parameters: DependencyHierarchy):
+    logs = np.tile(np.log(np.maximum(parameters.weights, _LEAST)), (n, 1))
+    shares, expected = [], []
+    total = 0.0
+    for view, link, means, covariance in zip(
+        seen, parameters.links, parameters.means, parameters.covariances, strict=True
+    ):
+        own = log_normals(view.values, means, covariance, view.name)
+        top = own.max(axis=1, keepdims=True)
+        share = np.exp(own - top)
+        # sum_w p(w | z) p(x | w), of every sample and z
+        mean = np.maximum(share @ link.T, _LEAST)
+        logs[view.rows] += np.log(mean)
+        total += float(top.sum())
+        shares.append(share)
+        expected.append(mean)
+    top = logs.max(axis=1, keepdims=True)
+    z = np.exp(logs - top)
+    sums = z.sum(axis=1, keepdims=True)
+    z /= sums
+    total += float((top + np.log(sums)).sum())
+    links, found = [], []
+    for view, share, mean, link, means in zip(
+        seen, shares, expected, parameters.links, parameters.means, strict=True
+    ):
+        ratio = z[view.rows] / mean
+        pairs = link * (ratio.T @ share)
+        sums = pairs.sum(axis=1, keepdims=True)
+        # A cluster without samples keeps its links.
+        links.append(np.where(sums > _LEAST, pairs / np.maximum(sums, _LEAST), link))
+        found.append(normal_step(view, share * (ratio @ link), means))
+    return total, DependencyHierarchy(
+        z.mean(axis=0),
+        tuple(links),
+        tuple(own for own, _ in found),
+        tuple(covariance for _, covariance in found),
+    )

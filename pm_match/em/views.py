@@ -1,0 +1,166 @@
+"""Views of the same samples, for mixtures whose clusters share one covariance a view."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+Array = NDArray[np.float64]
+
+
+class Seen(NamedTuple):
+    """The samples that one view has seen.
+
+    Attributes
+    ----------
+    name : str
+    values : (N_v, D) array
+        About their mean: variances within clusters are differences, which would lose precision far
+        from zero.
+    rows : (N_v,) integer array or slice
+        Which samples they are: all of them if a slice.
+    centre : (D,) array
+    scatter : (D, D) array
+        Sum of squares and products of `values`.
+    """
+
+    name: str
+    values: Array
+    rows: Any
+    centre: Array
+    scatter: Array
+
+
+def named(views: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
+    """Give views as arrays (N, D_v) of floats by name, and refuse what are none."""
+    pairs = views.items() if isinstance(views, Mapping) else enumerate(views)
+    found = {}
+    for name, values in pairs:
+        array = np.asarray(values, dtype=np.float64)
+        if array.ndim != 2 or 0 in array.shape:
+            raise ValueError(
+                f"view {name!r} must be a table (samples, features), found shape {array.shape}."
+            )
+        if np.isinf(array).any():
+            raise ValueError(f"view {name!r} must be finite, or NaN where not seen; found inf.")
+        found[str(name)] = array
+    if not found:
+        raise ValueError("views must name at least one view, found none.")
+    counts = {name: len(array) for name, array in found.items()}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"all views must have the same samples, found numbers {counts}.")
+    return found
+
+
+def see(views: Mapping[str, Any] | Sequence[Any]) -> list[Seen]:
+    """Read views (N, D_v); a row of NaN is a sample that the view has not seen."""
+    found = []
+    arrays = named(views)
+    everywhere = np.zeros(len(next(iter(arrays.values()))), bool)
+    for name, array in arrays.items():
+        missing = np.isnan(array)
+        unseen = missing.all(axis=1)
+        if (missing.any(axis=1) & ~unseen).any():
+            row = int(np.flatnonzero(missing.any(axis=1) & ~unseen)[0])
+            raise ValueError(
+                f"view {name!r}: sample {row} has some values missing; expected all (a sample that "
+                "the view has not seen) or none."
+            )
+        seen = ~unseen
+        everywhere |= seen
+        values = array[seen]
+        if len(values) <= array.shape[1]:
+            raise ValueError(
+                f"view {name!r} has {len(values)} samples of {array.shape[1]} features; expected "
+                "more samples than features, without which its covariance cannot be estimated."
+            )
+        centre = values.mean(axis=0)
+        values = np.ascontiguousarray(values - centre)
+        scatter = values.T @ values
+        if np.linalg.cond(scatter) > 1e14:
+            raise ValueError(
+                f"view {name!r}: its features are linearly dependent, so that the likelihood has "
+                "no maximum; leave some out, or reduce them to principal components."
+            )
+        rows = slice(None) if seen.all() else np.flatnonzero(seen)
+        found.append(Seen(name, values, rows, centre, scatter))
+    if not everywhere.all():
+        row = int(np.flatnonzero(~everywhere)[0])
+        raise ValueError(f"sample {row} is not seen by any view.")
+    return found
+
+
+def log_normals(values: Array, means: Array, covariance: Array, name: str = "") -> Array:
+    """Log densities (N, T) of values (N, D) under normals with means (T, D), one covariance."""
+    try:
+        factor = cholesky(covariance, lower=True)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            f"view {name!r}: clusters have taken all of some feature's variation, so that the "
+            "likelihood has no maximum; use fewer clusters, or fewer features."
+        ) from error
+    x = solve_triangular(factor, values.T, lower=True).T
+    m = solve_triangular(factor, means.T, lower=True).T
+    found = x @ m.T
+    found -= 0.5 * np.einsum("ij,ij->i", m, m)
+    found -= 0.5 * np.einsum("ij,ij->i", x, x)[:, None]
+    found -= np.log(np.diag(factor)).sum() + 0.5 * values.shape[1] * np.log(2.0 * np.pi)
+    return found
+
+
+def normal_step(view: Seen, probabilities: Array, means: Array) -> tuple[Array, Array]:
+    """Means (T, D) and their shared covariance (D, D) given the probabilities (N_v, T) of clusters.
+
+    A cluster without samples keeps its mean, which nothing depends on.
+    """
+    counts = probabilities.sum(axis=0)
+    sums = probabilities.T @ view.values
+    held = counts > 1e-300
+    means = np.where(held[:, None], sums / np.where(held, counts, 1.0)[:, None], means)
+    between = (means * np.where(held, counts, 0.0)[:, None]).T @ means
+    covariance = (view.scatter - between) / len(view.values)
+    return means, 0.5 * (covariance + covariance.T)
+
+
+def whitened(view: Seen) -> Array:
+    """Values (N_v, D) with unit covariance."""
+    factor = cholesky(view.scatter / len(view.values), lower=True)
+    return solve_triangular(factor, view.values.T, lower=True).T
+
+
+def k_means(rng: np.random.Generator, x: Array, n_clusters: int, n_rounds: int = 10) -> Any:
+    """Cluster vectors (N, D) around spread-out seeds; return labels (N,).
+
+    Seeds are k-means++'s (Arthur & Vassilvitskii 2007), followed by a few of Lloyd's rounds.
+    """
+    squares = np.einsum("ij,ij->i", x, x)
+    centres = np.empty((n_clusters, x.shape[1]))
+    nearest = np.full(len(x), np.inf)
+    chosen = int(rng.integers(len(x)))
+    for t in range(n_clusters):
+        centres[t] = x[chosen]
+        distance = squares - 2.0 * (x @ centres[t]) + centres[t] @ centres[t]
+        nearest = np.minimum(nearest, np.maximum(distance, 0.0))
+        total = nearest.sum()
+        if total > 0.0:
+            chosen = int(rng.choice(len(x), p=nearest / total))
+    labels = np.zeros(len(x), np.int64)
+    for _ in range(n_rounds):
+        labels = (x @ centres.T - 0.5 * np.einsum("ij,ij->i", centres, centres)).argmax(axis=1)
+        indicator = np.eye(n_clusters)[labels]
+        counts = indicator.sum(axis=0)
+        held = counts > 0
+        centres[held] = (indicator.T @ x)[held] / counts[held, None]
+    return labels
+
+
+def side_by_side(seen: Sequence[Seen], n: int) -> Array:
+    """All views whitened, in one table (N, sum of D_v); what was not seen is at the mean."""
+    parts = []
+    for view in seen:
+        part = np.zeros((n, view.values.shape[1]))
+        part[view.rows] = whitened(view)
+        parts.append(part)
+    return np.concatenate(parts, axis=1)
