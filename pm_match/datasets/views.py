@@ -202,14 +202,14 @@ def add_bimodal_noise(
     views: Mapping[str, xr.DataArray],
     n_features: int = 3,
     *,
-    separation: float = 4.0,
+    separation: float = 3.0,
     random_seed: int | np.random.Generator | None = 0,
 ) -> dict[str, xr.DataArray]:
     """Add features of two modes to every view that tell nothing of the others or the classes.
 
-    Each is a fair mixture of two normal distributions, drawn independently for every object and
-    feature, with variance 1 in all: rich variation within a view that models of what views have in
-    common should ignore.
+    In each view they are drawn from a fair mixture of two normal distributions, independently for
+    every object, and every feature has variance 1 in all: rich variation within a view that models
+    of what views have in common should ignore.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def add_bimodal_noise(
     n_features : int
         How many are added to every view.
     separation : float
-        Distance of the two modes, in standard deviations of one.
+        Distance of the two modes in every feature, in standard deviations of one mode.
     random_seed : int, Generator or None
 
     Returns
@@ -237,15 +237,15 @@ def add_bimodal_noise(
     rng = np.random.default_rng(random_seed)
     noisy = {}
     for name, view in views.items():
-        shape = (len(view), n_features)
-        side = np.where(rng.random(shape) < 0.5, -0.5, 0.5)
-        noise = (separation * side + rng.normal(size=shape)) / np.sqrt(1 + separation**2 / 4)
+        side = np.where(rng.random((len(view), 1)) < 0.5, -0.5, 0.5)
+        noise = separation * side + rng.normal(size=(len(view), n_features))
+        noise /= np.sqrt(1 + separation**2 / 4)
         features = [*map(str, view[f"{name}_feature"].to_numpy())]
         features += [f"noise_{number}" for number in range(n_features)]
         noisy[name] = paired_view(
             name,
             np.hstack([view.to_numpy(), noise]),
-            np.array(features),
+            features,
             view["object"].to_numpy(),
         )
     return noisy

@@ -141,9 +141,7 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
     for number, point in enumerate(check.points):
         own_mean, own_precision = natural(point)
         one = prior(point)
-        expected[centers].append(
-            log_mv_normal(own_mean - one.center, one.strength * own_precision)
-        )
+        expected[centers].append(log_mv_normal(own_mean - one.center, one.strength * own_precision))
         for rv, assignment, own in zip(
             candidate.values, candidate.assignments, values, strict=True
         ):
@@ -236,7 +234,11 @@ def _objects(
     numbered = np.repeat(np.arange(n_clusters, dtype=float)[:, None], d, axis=1)
     # PyMC may give the mean the shape of the covariance, and with it a dependence on that.
     identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
-    replaced = {assignment: labels, centers: pt.constant(numbered), precision: pt.constant(identity)}
+    replaced = {
+        assignment: labels,
+        centers: pt.constant(numbered),
+        precision: pt.constant(identity),
+    }
     chosen = graph_replace([pt.as_tensor(mean(rv))], replaced, strict=False)
     digit_of = pytensor.function([labels], chosen[0], mode=PLAIN)
     number = np.arange(n_objects)
