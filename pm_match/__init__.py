@@ -3,6 +3,7 @@
 from pm_match import datasets, metrics, models, plots
 from pm_match.block_network import BlockNetwork
 from pm_match.choose_n_factors import choose_n_factors
+from pm_match.hinge import Hinge, fourier_features
 from pm_match.html_report import report
 from pm_match.links import must_link
 from pm_match.matching import (
@@ -22,14 +23,17 @@ from pm_match.matching import (
     span_probability,
     unmatched_probability,
 )
-from pm_match.prediction import assign, carry, impute
+from pm_match.prediction import assign, carry, impute, predict
 from pm_match.sampling import initial_points, invariants, register, sample, steps
 from pm_match.search.find_matching import find_matching
 from pm_match.semi_orthogonal import semi_orthogonal
 from pm_match.standardise import standardise
 from pm_match.steps import (
     ClusterGibbs,
+    FactorGibbs,
+    HingeGibbs,
     HyperparameterGibbs,
+    LatentHMC,
     MarginalGibbs,
     ProjectionGibbs,
     ProjectionMAP,
@@ -41,7 +45,11 @@ __version__ = "0.1.0"
 __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
+    "FactorGibbs",
+    "Hinge",
+    "HingeGibbs",
     "HyperparameterGibbs",
+    "LatentHMC",
     "MarginalGibbs",
     "ProjectionGibbs",
     "ProjectionMAP",
@@ -57,6 +65,7 @@ __all__ = [
     "decide",
     "diagnose",
     "find_matching",
+    "fourier_features",
     "impute",
     "initial_points",
     "invariants",
@@ -69,6 +78,7 @@ __all__ = [
     "partition_estimate",
     "partition_loss",
     "plots",
+    "predict",
     "relabel",
     "relevance_probability",
     "report",

@@ -16,7 +16,7 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-__all__ = ["Domain", "as_domains", "as_new_objects"]
+__all__ = ["Domain", "as_domains", "as_new_objects", "as_table"]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(
@@ -181,8 +181,8 @@ def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain
     return Domain(name, values, objects, expected)
 
 
-def _as_domain(name: str, table: Any) -> Domain:
-    where = f"domain {name!r}"
+def as_table(where: str, name: str, table: Any) -> Domain:
+    """Check a table of two or more objects by itself; `where` is what messages call it."""
     data, objects, features, _ = _read(where, table)
     if len(objects) == 1:
         raise ValueError(
@@ -190,7 +190,14 @@ def _as_domain(name: str, table: Any) -> Domain:
         )
     mask = np.isnan(data)
     _refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
-    _refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
+    return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
+
+
+def _as_domain(name: str, table: Any) -> Domain:
+    where = f"domain {name!r}"
+    found = as_table(where, name, table)
+    data, mask = np.ma.getdata(found.values), found.missing
+    _refuse_lines(where, "row", found.objects, mask.all(axis=1), "no observed value")
     # Not np.nanmin: reductions with `where` need no second copy of the table.
     low = data.min(axis=0, where=~mask, initial=np.inf)
     high = data.max(axis=0, where=~mask, initial=-np.inf)
@@ -200,11 +207,11 @@ def _as_domain(name: str, table: Any) -> Domain:
         _refuse_lines(
             where,
             "column",
-            features,
+            found.features,
             constant,
             f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
         )
-    return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
+    return found
 
 
 def _read(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:

@@ -30,7 +30,10 @@ from pm_match.search.progress import PATIENCE, SearchProgress
 from pm_match.search.recipe import searched
 from pm_match.steps import (
     ClusterGibbs,
+    FactorGibbs,
+    HingeGibbs,
     HyperparameterGibbs,
+    LatentHMC,
     MarginalGibbs,
     ProjectionGibbs,
     ProjectionMAP,
@@ -43,15 +46,21 @@ __all__ = ["initial_points", "sample", "steps"]
 
 # The clusters come last: all that they integrate out is then drawn given everything else's draws.
 _STEPS: tuple[Any, ...] = (
+    FactorGibbs,
+    LatentHMC,
     ProjectionMAP,
     ProjectionGibbs,
     MarginalGibbs,
     HyperparameterGibbs,
+    HingeGibbs,
     ClusterGibbs,
 )
 
 # Parameters that the factors' rotations and labels turn: not to be judged one by one.
 _TURNING = ("projection", "transposed", "normal")
+
+# Sampler statistics that say how a chain does.
+_TOLD = ("log_joint", "n_occupied", "log_likelihood")
 
 _INITS = ("search", "dispersed")
 
@@ -405,11 +414,12 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     bound = {name for c in structure.components for name in c.collapsed}
     bound |= {d.projection for f in structure.features for d in f.domains if d.update}
     bound |= {p.name for f in structure.features for p in f.parameters if p.update in _TURNING}
+    bound |= {name for part in structure.parts for name in getattr(part, "turning", ())}
     # What no relabelling changes may stay: numbers, but not what there is one of for each cluster.
     bound -= {f.precision for f in structure.features if f.precision}
     bound -= {name for c in structure.clusterings for name in c.probabilities if name}
     bound -= {name for c in structure.components for r in c.relations for name in r.noise}
-    chosen = {name: stats[name] for name in ("log_joint", "n_occupied") if name in stats}
+    chosen = {name: stats[name] for name in _TOLD if name in stats}
     for rv in model.free_RVs:
         if rv.name in posterior and rv.name not in bound:
             chosen[rv.name] = posterior[rv.name]

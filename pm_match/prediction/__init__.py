@@ -7,5 +7,6 @@ says how objects of each cluster would look.
 from pm_match.prediction.assign import assign
 from pm_match.prediction.carry import carry
 from pm_match.prediction.impute import impute
+from pm_match.prediction.predict import predict
 
-__all__ = ["assign", "carry", "impute"]
+__all__ = ["assign", "carry", "impute", "predict"]

@@ -58,7 +58,7 @@ class RecordedPoints:
         num_draws: int | None,
     ):
         self.structure = read(model)
-        if not self.structure.components:
+        if self.structure.empty:
             raise UnservedModelError(
                 f"nothing to predict from in this model: {self.structure.explain()}."
             )

@@ -16,7 +16,10 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_match.structure.clusterings import WEIGHTS
+from pm_match.structure.factor_models import FactorModel
 from pm_match.structure.functions import natural_function
+from pm_match.structure.hinges import HingeModel
+from pm_match.structure.labelled_latents import LabelledLatent
 from pm_match.structure.parts import (
     Clustering,
     Component,
@@ -35,7 +38,10 @@ __all__ = [
     "WEIGHTS",
     "Clustering",
     "Component",
+    "FactorModel",
     "Features",
+    "HingeModel",
+    "LabelledLatent",
     "Normals",
     "Parameter",
     "Part",

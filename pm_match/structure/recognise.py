@@ -11,7 +11,10 @@ from pm_match.structure.ancestry import RV, Refusal, names
 from pm_match.structure.clusterings import clustering_candidate, verified_clustering
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
+from pm_match.structure.factor_models import read_factor_models
 from pm_match.structure.features import feature_flags, features_candidate, verified_features
+from pm_match.structure.hinges import hinge_models
+from pm_match.structure.labelled_latents import labelled_latents
 from pm_match.structure.normals import normals_candidates, verified_normals
 from pm_match.structure.parts import Component, Part, Structure
 from pm_match.structure.relations import (
@@ -26,7 +29,10 @@ from pm_match.structure.relations import (
 Group = tuple[frozenset, list[RV]]
 
 # Readers of what is not a component: the parts that they find, and by variable what they refuse.
-_READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = ()
+_READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = (
+    read_factor_models,
+    hinge_models,
+)
 
 
 class Reader:
@@ -48,6 +54,10 @@ class Reader:
             found, refused = reader(self.context)
             parts += found
             refusals |= refused
+        # What hinges say of the latents of factor models takes both.
+        latents, refused = labelled_latents(self.context, parts)
+        parts += latents
+        refusals |= refused
         self.claimed = {name for part in parts for name in part.names} | set(refusals)
         for groups, networks in self._components(self._groups()):
             try:

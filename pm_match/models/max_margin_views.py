@@ -1,0 +1,325 @@
+"""Max-margin multi-view learning with an adaptive kernel, declared."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor.tensor as pt
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.exceptions import ImputationWarning
+
+from pm_match.domains import Domain
+from pm_match.hinge import Hinge, fourier_features
+from pm_match.models.checks import check_count, check_pair, check_positive
+from pm_match.views import as_views
+
+__all__ = ["max_margin_views"]
+
+# What a view brings into the model, and what the model declares itself.
+_DERIVED = (
+    "projection_{}",
+    "column_precision_{}",
+    "private_{}",
+    "private_latent_{}",
+    "precision_{}",
+    "intercept_{}",
+    "{}_factor",
+)
+_RESERVED = (
+    *("latent", "component_weights", "component", "component_precision", "component_mean"),
+    *("frequencies", "coefficient_precision", "coefficients", "label"),
+    *(
+        "object",
+        "factor",
+        "frequency",
+        "kernel_component",
+        "fourier",
+        "class",
+        "chain",
+        "draw",
+        "sample",
+    ),
+)
+
+
+def max_margin_views(
+    views: Mapping[str, Any],
+    labels: Any,
+    n_factors: int = 20,
+    n_frequencies: int = 100,
+    *,
+    n_private: int | Mapping[str, int] = 1,
+    C: float = 1.0,
+    n_components: int = 10,
+    concentration: float = 1.0,
+    column_prior: tuple[float, float] = (1.0, 1.0),
+    private_precision: float = 1.0,
+    precision_prior: tuple[float, float] = (1.0, 1.0),
+    intercept: bool = True,
+) -> pm.Model:
+    r"""Declare the adaptive kernel classifier of Du, He, Du, Zhuang, He & Long (2018).
+
+    Objects are seen in several views i of a latent vector h each shares, and some are labelled: by
+    a hinge on random Fourier features of it, whose frequencies follow a mixture of normals, so that
+    the kernel is learned.
+
+    .. math::
+
+        h_n \sim N(0, I), \quad u_{in} \sim N(0, I), \quad
+        x_{in} \sim N(a_i + W_i h_n + V_i u_{in}, \tau_i^{-1} I) \\
+        W_{i \cdot j} \sim N(0, r_{ij}^{-1} I), \quad V_i \sim N(0, \eta^{-1} I), \quad
+        r_{ij}, \tau_i \sim \mathrm{Gamma} \\
+        c_k \sim \mathrm{GEM}(\alpha), \quad \omega_k \sim N(\mu_{c_k}, \Sigma_{c_k}), \quad
+        \beta \sim N(0, v^{-1} I), \quad v \sim \mathrm{Gamma}(1/2, 1/2) \\
+        p(y_n \mid h_n) \propto \exp\{-2C \max(0, 1 - y_n \beta^\top \phi(h_n))\}
+
+    Components have a normal-inverse-Wishart prior under which frequencies have variances of order
+    1/m, so that :math:`\omega^\top h` is of order 1. Priors of views are in units :math:`u_i` of a
+    view's own spread, the standard deviation of its values about their columns' means: a view
+    in other units says the same. Columns of one view count by their size; `standardise` makes them
+    equal.
+
+    Parameters
+    ----------
+    views : mapping
+        From names to tables of the same objects: arrays, data frames, data arrays or sparse
+        matrices, paired row by row or by the rows' labels. NaN and masked values are missing; an
+        object that a view lacks is a row of NaN.
+    labels : array, Series or list, length N
+        -1 and +1, booleans, or classes of any kind, numbers or strings; a Series with the objects'
+        labels may be in another order. NaN or None is an object that is not labelled. Two classes
+        have one score, the second in order being +1; more have a score each, one against the rest.
+    n_factors : int, default 20
+        m, the dimension of the shared latent vectors.
+    n_frequencies : int, default 100
+        M; there are 2M + 1 features.
+    n_private : int or mapping of str to int, default 1
+        Factors that a view has of its own, for all views or by name.
+    C : float, default 1.0
+        The weight of the labels against the views and priors. To be chosen by cross-validation, as
+        in a support vector machine.
+    n_components : int, default 10
+        Truncation of the mixture of frequencies.
+    concentration : float, default 1.0
+        :math:`\alpha`.
+    column_prior : (float, float), default (1.0, 1.0)
+        Shape and rate of :math:`r_{ij} u_i^2`.
+    private_precision : float, default 1.0
+        :math:`\eta u_i^2`.
+    precision_prior : (float, float), default (1.0, 1.0)
+        Shape and rate of :math:`\tau_i u_i^2`.
+    intercept : bool, default True
+        Whether views have intercepts :math:`a_i`, normal around the columns' means with standard
+        deviation :math:`u_i`. Without, they are to be centred.
+
+    Returns
+    -------
+    pymc.Model
+        With the variables `latent`, `component_weights`, `component`, `component_precision`,
+        `component_mean`, `frequencies`, `coefficient_precision`, `coefficients` and `label`; and
+        `projection_<view>`, `column_precision_<view>`, `private_<view>`, `private_latent_<view>`,
+        `precision_<view>`, `intercept_<view>` and `<view>` for every view. The coordinate "class"
+        names the classes, in order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a view, the labels or a parameter is not as described; the message says which, what was
+        expected, and what was found.
+
+    Examples
+    --------
+    >>> model = pmm.models.max_margin_views({"words": x, "links": y}, labels)
+    >>> idata = pmm.sample(model=model)
+    >>> pmm.predict(idata, model, {"words": x_new, "links": y_new})["probability"]
+    """
+    tables = as_views(views, _DERIVED, _RESERVED)
+    check_count("n_factors", n_factors, 1)
+    check_count("n_frequencies", n_frequencies, 1)
+    check_count("n_components", n_components, 2)
+    check_positive("C", C)
+    check_positive("concentration", concentration)
+    check_positive("private_precision", private_precision)
+    check_pair("column_prior", column_prior, ("shape", "rate"))
+    check_pair("precision_prior", precision_prior, ("shape", "rate"))
+    if not isinstance(intercept, bool | np.bool_):
+        raise TypeError(f"intercept must be True or False, found {intercept!r}.")
+    private = _private(n_private, tables)
+    objects = next(iter(tables.values())).objects
+    codes, classes = _read_labels(labels, objects)
+
+    coords: dict[str, Any] = {
+        "object": objects,
+        "factor": range(n_factors),
+        "frequency": range(n_frequencies),
+        "kernel_component": range(n_components),
+        "fourier": _feature_names(n_frequencies),
+        "class": classes,
+    }
+    for name, table in tables.items():
+        coords |= {f"{name}_feature": table.features, f"{name}_factor": range(private[name])}
+
+    with pm.Model(coords=coords) as model:
+        latent = pm.Normal("latent", 0.0, 1.0, dims=("object", "factor"))
+        for table in tables.values():
+            _declare_view(
+                table, latent, column_prior, private_precision, precision_prior, intercept
+            )
+        frequencies = _declare_frequencies(n_frequencies, n_factors, n_components, concentration)
+        v = pm.Gamma("coefficient_precision", _F(0.5), _F(0.5))
+        dims = ("fourier",) if len(classes) == 2 else ("fourier", "class")
+        coefficients = pm.Normal("coefficients", 0.0, tau=v, dims=dims)
+        score = fourier_features(latent, frequencies) @ coefficients
+        Hinge("label", score, C=_F(C), observed=codes, dims="object")
+    return model
+
+
+# PyTensor keeps a Python float that fits in single precision, and computes with it there.
+_F = np.float64
+
+
+def _declare_view(
+    table: Domain, latent, column_prior, private_precision, precision_prior, intercept: bool
+) -> None:
+    """Declare a view of latent vectors."""
+    name, features = table.name, f"{table.name}_feature"
+    values = np.ma.filled(table.values, np.nan)
+    middle = np.nanmean(values, axis=0)
+    square = _F(np.nanmean((values - middle) ** 2))
+    columns = pm.Gamma(
+        f"column_precision_{name}", _F(column_prior[0]), _F(column_prior[1]) * square, dims="factor"
+    )
+    projection = pm.Normal(f"projection_{name}", 0.0, tau=columns, dims=(features, "factor"))
+    private = pm.Normal(
+        f"private_{name}",
+        0.0,
+        tau=_F(private_precision) / square,
+        dims=(features, f"{name}_factor"),
+    )
+    private_latent = pm.Normal(
+        f"private_latent_{name}", 0.0, 1.0, dims=("object", f"{name}_factor")
+    )
+    tau = pm.Gamma(f"precision_{name}", _F(precision_prior[0]), _F(precision_prior[1]) * square)
+    mean = latent @ projection.T + private_latent @ private.T
+    if intercept:
+        mean = mean + pm.Normal(f"intercept_{name}", middle, np.sqrt(square), dims=features)
+    with warnings.catch_warnings():
+        # PyMC announces that it imputes missing values: that is what was asked for.
+        warnings.simplefilter("ignore", ImputationWarning)
+        pm.Normal(name, mu=mean, tau=tau, observed=table.values, dims=("object", features))
+
+
+def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentration: float):
+    """Declare frequencies, a mixture of normals whose covariances are of order 1/m."""
+    weights = pm.StickBreakingWeights(
+        "component_weights", alpha=_F(concentration), K=n_components - 1, dims="kernel_component"
+    )
+    component = pm.Categorical("component", p=weights, dims="frequency")
+    # Inverse-Wishart covariances with mean I / m; means spread as far as what is around them.
+    precision = pm.Wishart(
+        "component_precision",
+        nu=m + 2,
+        V=m * np.eye(m),
+        shape=(n_components, m, m),
+        initval=np.tile(m * np.eye(m), (n_components, 1, 1)),
+    )
+    covariance = pt.linalg.inv(precision)
+    # Of an array of matrices, PyMC misreads the inverse itself given as a covariance.
+    lower = pt.linalg.cholesky(covariance)
+    mean = pm.MvNormal("component_mean", np.zeros(m), chol=lower, shape=(n_components, m))
+    return pm.MvNormal(
+        "frequencies",
+        mu=mean[component],
+        cov=covariance[component],
+        dims=("frequency", "factor"),
+    )
+
+
+def _private(given: Any, tables: Mapping[str, Domain]) -> dict[str, int]:
+    """Numbers of private factors by view."""
+    if not isinstance(given, Mapping):
+        check_count("n_private", given, 1)
+        return dict.fromkeys(tables, int(given))
+    if set(given) != set(tables):
+        raise ValueError(
+            f"n_private must have an entry for each of the views {sorted(tables)}, found "
+            f"{sorted(map(str, given))}."
+        )
+    for name, number in given.items():
+        check_count(f"n_private[{name!r}]", number, 1)
+    return {name: int(given[name]) for name in tables}
+
+
+def _feature_names(n_frequencies: int) -> list[str]:
+    numbers = range(n_frequencies)
+    return [f"cos {j}" for j in numbers] + [f"sin {j}" for j in numbers] + ["constant"]
+
+
+def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
+    """Turn labels into the codes of a hinge, NaN where there are none, and the classes."""
+    if isinstance(labels, str | bytes | Mapping) or not hasattr(labels, "__len__"):
+        raise TypeError(
+            "labels: expected an array, Series or list with a label for each object; found an "
+            f"object of type {type(labels).__name__}"
+        )
+    if isinstance(labels, xr.DataArray) and labels.ndim == 1:
+        labels = labels.to_series() if labels.dims[0] in labels.coords else labels.to_numpy()
+    if isinstance(labels, np.ma.MaskedArray):
+        labels = pd.array(np.ma.getdata(labels).tolist(), dtype=object)
+        labels[np.ma.getmaskarray(labels)] = None
+    if np.ndim(labels) != 1 or len(labels) != len(objects):
+        raise ValueError(
+            f"labels: expected one for each of {len(objects)} objects; found shape "
+            f"{np.shape(labels)}"
+        )
+    series = labels if isinstance(labels, pd.Series) else pd.Series(list(labels), dtype=object)
+    plain = isinstance(series.index, pd.RangeIndex)
+    if not plain:
+        index = series.index.astype(objects.dtype) if objects.dtype.kind == "U" else series.index
+        if not index.is_unique or set(index) != set(objects.tolist()):
+            raise ValueError(
+                "labels: expected the index of the Series to be the labels of the views' objects; "
+                f"found {index[:3].tolist()}, ... where the views have {objects[:3].tolist()}, ..."
+            )
+        series = series.set_axis(index).loc[objects]
+    codes, classes = _factorised(series)
+    if len(classes) < 2:
+        raise ValueError(
+            "labels: expected two or more classes among labelled objects; found "
+            f"{classes.tolist() or 'no label'}"
+        )
+    if len(classes) == 2:
+        return np.where(codes < 0, np.nan, 2.0 * codes - 1.0), classes
+    return np.where(codes < 0, np.nan, codes), classes
+
+
+def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray]:
+    """Give every label (N,) the number of its class, -1 where there is none, and the classes."""
+    held = series.astype(object).dropna()
+    numbers = held.map(lambda x: isinstance(x, int | float | np.number | bool | np.bool_)).all()
+    if numbers:
+        values = series.astype(object).map(lambda x: np.nan if pd.isna(x) else float(x))
+        values = values.to_numpy(np.float64)
+        if np.isinf(values).any():
+            raise ValueError("labels: expected classes; found an infinite number")
+        known = values[~np.isnan(values)]
+        if len(known) and (known != np.round(known)).any():
+            first = known[known != np.round(known)][0]
+            raise ValueError(f"labels: expected classes; found the fraction {first:g}")
+        found = np.unique(known)
+        codes = np.where(np.isnan(values), -1, np.searchsorted(found, values))
+        if held.map(lambda x: isinstance(x, bool | np.bool_)).all():
+            return codes.astype(np.int64), found.astype(bool)
+        return codes.astype(np.int64), found.astype(np.int64)
+    codes, found = pd.factorize(series.astype(object).map(_text), sort=True)
+    return codes.astype(np.int64), np.asarray(found, dtype=str)
+
+
+def _text(label: Any) -> Any:
+    return None if pd.isna(label) else str(label)

@@ -1,0 +1,177 @@
+"""Hamiltonian Monte Carlo for latent vectors that views see linearly, and labels do not."""
+
+from math import exp, log, pi
+from typing import Any, ClassVar
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+from pymc.step_methods.state import dataclass_state
+
+from pm_match.evidence.hinge_latent import HingeTerm, SummedTerm
+from pm_match.evidence.split_hmc import NormalPart, draw_latent, jump_latent
+from pm_match.steps.base import PartitionStep, PartitionStepState
+from pm_match.steps.factor_points import FactorPoints
+from pm_match.steps.points import Writer
+from pm_match.structure import LabelledLatent, Structure
+
+# Steps start, and may become, as large as this: at a quarter turn what is normal is drawn anew.
+_LARGEST = 0.5 * pi
+_SMALLEST = 1e-3
+# Of the Robbins-Monro search for the step size: how fast its corrections shrink.
+_DECAY = 0.6
+
+
+@dataclass_state
+class LatentHMCState(PartitionStepState):
+    """What a chain changes in the step."""
+
+    tune: bool
+    log_step: float
+    n_tuned: int
+
+
+class LatentHMC(PartitionStep):
+    r"""Draw the latent vectors that views share and hinges score by their Fourier features.
+
+    Private latent vectors, missing values and the hinges' scales are integrated out, so that object
+    n has a density of its own,
+
+    .. math:: \log p(h_n \mid \ldots) = -\tfrac12 (h - \mu_n)^\top P_n (h - \mu_n)
+              - 2C \sum_s \max\{0, 1 - y_{ns} f_s(h)\} + \mathrm{const}.
+
+    All objects move together by Hamiltonian Monte Carlo, in coordinates in which the normal part is
+    standard and is moved exactly (`evidence.split_hmc`), and each accepts or rejects on its own;
+    then each is offered a draw from its normal part. Objects without a label are drawn from
+    theirs, exactly. Private latent vectors and missing values follow from their conditionals.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        The latent vectors.
+    target_accept : float, default 0.8
+        The mean probability of accepting, over labelled objects, that the size of steps is adapted
+        to while tuning.
+    max_steps : int, default 12
+        The most steps of a trajectory, which turns by a quarter if so many do.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not of a model that the step can serve.
+    ValueError
+        If `target_accept` or `max_steps` is not as described.
+
+    Notes
+    -----
+    Statistics of the sampler: ``latent_acceptance`` and ``latent_jumps``, the mean probabilities
+    over labelled objects of accepting a trajectory and a draw from the normal part;
+    ``latent_step_size``, the angle between kicks; and ``latent_n_steps``.
+    """
+
+    name = "latent_hmc"
+    _state_class = LatentHMCState
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        "latent_acceptance": (np.float64, []),
+        "latent_jumps": (np.float64, []),
+        "latent_step_size": (np.float64, []),
+        "latent_n_steps": (np.int64, []),
+    }
+
+    def __init__(self, vars, target_accept: float = 0.8, max_steps: int = 12, **kwargs):
+        if not 0.0 < target_accept < 1.0:
+            raise ValueError(
+                f"LatentHMC: target_accept must be between 0 and 1, found {target_accept}."
+            )
+        if max_steps < 1:
+            raise ValueError(f"LatentHMC: max_steps must be at least 1, found {max_steps}.")
+        self.target_accept, self.max_steps = float(target_accept), int(max_steps)
+        self.reset_tuning()
+        super().__init__(vars, **kwargs)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {"target_accept": self.target_accept, "max_steps": self.max_steps}
+
+    @classmethod
+    def parts(cls, structure: Structure) -> list[LabelledLatent]:
+        """Return the latent vectors of a model that both views and hinges have."""
+        return [part for part in structure.parts if isinstance(part, LabelledLatent)]
+
+    @classmethod
+    def served(cls, part: LabelledLatent) -> list[str]:
+        """Names of the variables that the step serves."""
+        return part.names
+
+    def _prepare(self) -> None:
+        part = self.part
+        self._latent = Writer(self.model, part.names)
+        self._factors = FactorPoints(self.model, part.factors)
+        self._coefficients = Writer(self.model, [hinge.coefficients for hinge in part.hinges])
+
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        """Start a chain, with a search of its own for the step size if it is tuned at all."""
+        super().setup_chain(rng, tune, draws)
+        if tune:
+            self.reset_tuning()
+        else:
+            self.stop_tuning()
+
+    def stop_tuning(self) -> None:
+        """Keep the step size from now on."""
+        self.tune = False
+
+    def reset_tuning(self, tune: bool = True) -> None:
+        """Search for the step size anew."""
+        self.tune, self.log_step, self.n_tuned = tune, log(0.5 * _LARGEST), 0
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        new, rng, part = dict(point), self.rng, self.part
+        form, forms, _ = self._factors.shared_form(point, part.names)
+        form = form.with_prior(*part.prior(point))
+        normal = NormalPart.of(form.matrix, form.linear, form.index)
+        term = self._term(point)
+        latent = self._latent.read(point, part.name)
+        # A path of a quarter turn or so, of unequal lengths, so that none comes back every time.
+        step_size = min(exp(self.log_step), _LARGEST) * rng.uniform(0.8, 1.2)
+        n_steps = min(max(1, round(_LARGEST / step_size)), self.max_steps)
+        latent, accepted = draw_latent(rng, normal, term, term.labelled, latent, step_size, n_steps)
+        latent, jumped = jump_latent(rng, normal, term, term.labelled, latent)
+        if not np.isfinite(latent).all():
+            raise FloatingPointError(
+                f"{part.name!r} is not finite any more: the data or the loadings are on too "
+                "extreme a scale."
+            )
+        self._latent.write(new, {part.name: latent})
+        self._factors.draw_private(rng, new, forms)
+        self._factors.draw_missing(rng, new)
+        acceptance = float(accepted.mean()) if len(accepted) else 1.0
+        if self.tune:
+            self._adapt(acceptance)
+        stats = {
+            "latent_acceptance": acceptance,
+            "latent_jumps": float(jumped.mean()) if len(jumped) else 1.0,
+            "latent_step_size": step_size,
+            "latent_n_steps": n_steps,
+        }
+        return new, [stats]
+
+    def _term(self, point) -> HingeTerm | SummedTerm:
+        """Make the term of the labels at a point."""
+        terms = []
+        for hinge in self.part.hinges:
+            _, frequencies = hinge.fourier(point)
+            coefficients = self._coefficients.read(point, hinge.coefficients)
+            coefficients = coefficients.reshape(hinge.shape)
+            terms.append(HingeTerm(frequencies, coefficients, hinge.labels, hinge.C(point)))
+        return terms[0] if len(terms) == 1 else SummedTerm(terms)
+
+    def _adapt(self, acceptance: float) -> None:
+        """Make steps larger if more than wanted was accepted, smaller if less."""
+        self.n_tuned += 1
+        self.log_step += (acceptance - self.target_accept) * self.n_tuned**-_DECAY
+        self.log_step = min(max(self.log_step, log(_SMALLEST)), log(_LARGEST))

@@ -1,0 +1,456 @@
+"""Reads hinges: labels whose scores are affine in normal coefficients, with Fourier features or others.
+
+That a score is affine in a variable, and that it is random Fourier features of two others, is
+checked numerically on the declared expression.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.logprob.transforms import LogTransform
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import GammaRV, MvNormalRV, NormalRV
+
+from pm_match.hinge import HingeParts, fourier_values, read_hinge
+from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
+from pm_match.structure.context import Context
+from pm_match.structure.functions import PLAIN, natural_function, point_function
+from pm_match.structure.parts import Point
+
+_TESTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class HingeModel:
+    r"""Labels under a hinge whose scores are affine in normal coefficients.
+
+    .. math:: f = F \beta + o, \quad \beta_{pk} \sim N(0, 1/v)
+
+    for N objects, P coefficients, and K columns of scores: one, or one for every class.
+
+    Attributes
+    ----------
+    name : str
+        The observed labels.
+    coefficients : str
+        The variable :math:`\beta`, of shape (P,) or (P, K).
+    shape : tuple of int
+        (P, K).
+    labels : (N, K) array
+        +1 and -1; 0 for objects without a label.
+    precision : str or None
+        The variable :math:`v` if it has a Gamma prior and nothing else depends on it, so that its
+        conditional is a Gamma too.
+    latent, frequencies : str or None
+        If the score is `fourier_features(latent, frequencies) @ coefficients`: the variables. No
+        `latent` if the vectors are constant. Else None.
+    adapts : bool
+        Whether the frequencies have a normal prior and nothing else depends on them, so that our
+        steps may draw them.
+    """
+
+    name: str
+    coefficients: str
+    shape: tuple[int, int]
+    labels: NDArray[np.float64] = field(repr=False)
+    precision: str | None
+    latent: str | None
+    frequencies: str | None
+    adapts: bool
+    _C: Callable[[Point], Any] = field(repr=False)
+    _prior_precision: Callable[[Point], Any] = field(repr=False)
+    _gamma: Callable[[Point], Any] | None = field(repr=False)
+    _scores: Callable[[Point], Any] | None = field(repr=False)
+    _fourier: Callable[[Point], Any] | None = field(repr=False)
+    _frequency_prior: Callable[[Point], Any] | None = field(repr=False)
+    # Whether the coefficients are declared as a matrix.
+    _columns: bool = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The free variables that our steps draw for it."""
+        precision = [self.precision] if self.precision else []
+        frequencies = [self.frequencies] if self.adapts and self.frequencies else []
+        return [self.coefficients, *precision, *frequencies]
+
+    def C(self, point: Point) -> float:
+        """Evaluate C at a `point` of value variables."""
+        return float(self._C(point)[0])
+
+    def prior_precision(self, point: Point) -> float:
+        """Evaluate v, the precision of the coefficients' prior."""
+        return float(np.ravel(self._prior_precision(point)[0])[0])
+
+    def precision_prior(self, point: Point) -> tuple[float, float]:
+        """Evaluate shape and rate of the Gamma prior of v, where `precision` is one."""
+        assert self._gamma is not None
+        shape, scale = self._gamma(point)
+        return float(shape), 1.0 / float(scale)
+
+    def design(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Evaluate the features F (N, P), and the offset (N, K) or None for none."""
+        if self._fourier is not None:
+            return fourier_values(*self._fourier(point)), None
+        assert self._scores is not None
+        at_units, offset = self._scores(point)
+        return at_units, offset
+
+    def fourier(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Evaluate latent vectors (N, m) and frequencies (M, m), where there are any."""
+        assert self._fourier is not None
+        latent, frequencies = self._fourier(point)
+        return latent, frequencies
+
+    def frequency_prior(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Evaluate the frequencies' prior, independent normals.
+
+        Returns
+        -------
+        means : (M, m) array
+        factors : (M, m, m) array
+            Lower Cholesky factors of the covariances.
+        """
+        assert self._frequency_prior is not None
+        return self._frequency_prior(point)
+
+    def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
+        """Start from no coefficients, and from frequencies that turn vectors by about one radian."""
+        values: dict[str, NDArray] = {}
+        p, k = self.shape
+        values[self.coefficients] = np.zeros((p, k) if self._columns else p)
+        if self.precision:
+            values[self.precision] = np.asarray(np.exp(0.5 * rng.standard_normal()))
+        if self.adapts and self.frequencies:
+            latent, frequencies = self.fourier(point)
+            # Free vectors are standard normal, by the scale of their prior.
+            square = frequencies.shape[1] if self.latent else np.square(latent).sum(1).mean()
+            drawn = rng.standard_normal(frequencies.shape)
+            values[self.frequencies] = drawn / np.sqrt(square or 1.0)
+        return values
+
+
+def hinge_models(context: Context) -> tuple[list[HingeModel], dict[str, str]]:
+    """Read the hinges of a model.
+
+    Returns
+    -------
+    parts : list of HingeModel
+        One for every variable in which the score of a hinge is affine, as `HingeModel` has it.
+    refused : dict
+        By variable, why it is left to PyMC.
+    """
+    parts: list[HingeModel] = []
+    refused: dict[str, str] = {}
+    for rv in context.model.observed_RVs:
+        declared = read_hinge(rv)
+        if declared is None:
+            continue
+        try:
+            found, why = _read(context, rv, declared)
+        except Refusal as refusal:
+            refused[rv.name] = str(refusal)
+            continue
+        parts += found
+        refused |= why
+    return parts, refused
+
+
+def _read(context: Context, rv: RV, declared: HingeParts):
+    parents = sorted(context.ancestry.of([declared.score]), key=lambda parent: parent.name)
+    for parent in parents:
+        context.must_be_free(parent)
+    score = _Score(context, declared.score, parents)
+    labels = _labels(context, rv, declared, score.n_columns)
+    parts, reasons, refused = [], [], {}
+    for candidate in parents:
+        if not _same_columns(candidate, declared.score):
+            continue
+        try:
+            _check_coefficients(context, rv, declared, candidate, score)
+        except Refusal as refusal:
+            reasons.append(str(refusal))
+            continue
+        part, why = _hinge_model(context, rv, declared, labels, candidate, score)
+        parts.append(part)
+        refused |= why
+    if not parts:
+        what = "; ".join(reasons) or "no free pm.Normal of as many columns enters it"
+        raise Refusal(f"expected a score that is affine in normal coefficients with mean 0: {what}")
+    return parts, refused
+
+
+def _same_columns(candidate: RV, score: RV) -> bool:
+    return isinstance(candidate.owner.op, NormalRV) and candidate.ndim == score.ndim
+
+
+def _labels(context: Context, rv: RV, declared: HingeParts, n_columns: int) -> NDArray[np.float64]:
+    """Read the labels (N, K)."""
+    value = context.model.rvs_to_values[rv]
+    if isinstance(value, Constant):
+        codes = np.asarray(value.data)
+    elif isinstance(value, SharedVariable):
+        codes = np.asarray(value.get_value())
+    else:
+        raise Refusal(f"the labels of {rv.name!r} are computed; expected data")
+    if not declared.classes:
+        return codes[:, None].astype(np.float64)
+    labels = np.where(codes[:, None] == np.arange(n_columns), 1.0, -1.0)
+    labels[codes < 0] = 0.0
+    return labels
+
+
+class _Score:
+    """The declared score as a function of the random variables that enter it."""
+
+    def __init__(self, context: Context, score: RV, parents: list[RV]):
+        self.parents = parents
+        inputs = [parent.type() for parent in parents]
+        (output,) = graph_replace([score], list(zip(parents, inputs, strict=True)), strict=False)
+        self._function = pytensor.function(inputs, output, mode=PLAIN, on_unused_input="ignore")
+        self._shapes = context.shapes
+        natural = natural_function(context.model, [parent.name for parent in parents])
+        self._start = dict(zip(parents, natural(context.start), strict=True))
+        self.n_columns = self(self._start).shape[1]
+
+    def draw(self, rng: np.random.Generator) -> dict[RV, NDArray]:
+        """Draw values of the variables, with nothing special about them."""
+        return {
+            parent: rng.normal(0.0, 0.7, self._shapes[parent.name])
+            if parent.dtype.startswith("float")
+            else np.asarray(self._start[parent])
+            for parent in self.parents
+        }
+
+    def __call__(self, values: dict[RV, NDArray]) -> NDArray[np.float64]:
+        """Evaluate the scores (N, K)."""
+        found = self._function(*[values[parent] for parent in self.parents])
+        return found[:, None] if found.ndim == 1 else found
+
+
+def _check_coefficients(context, rv, declared, candidate, score) -> None:
+    """Refuse what is not normal with mean 0 and one precision, or that the score is not affine in."""
+    name = candidate.name
+    context.must_be_plain(candidate, ())
+    others = [v for v in context.ancestry.children(candidate) if v is not rv]
+    if others:
+        raise Refusal(f"{names(others)} depends on {name!r} too")
+    if candidate in context.ancestry.of([declared.C]):
+        raise Refusal(f"C depends on {name!r}")
+    prior = point_function(context.model, [mean(candidate), scale(candidate)], {})
+    for point in _points(context):
+        centre, deviation = prior(point)
+        if np.any(centre != 0.0):
+            raise Refusal(f"{name!r} has another prior mean than 0")
+        if np.ptp(deviation) > 1e-12 * np.max(deviation):
+            raise Refusal(f"{name!r} has more than one prior precision")
+    rng = np.random.default_rng(20181007)
+    shape = context.shapes[name]
+    for _ in range(_TESTS):
+        values = score.draw(rng)
+
+        def at(beta, values=values):
+            return score(values | {candidate: beta})
+
+        base = at(np.zeros(shape))
+        one, other = rng.normal(size=(2, *shape))
+        first, second = at(one) - base, at(other) - base
+        together = at(2.0 * one - 3.0 * other) - base
+        if not _close(together, 2.0 * first - 3.0 * second):
+            raise Refusal(f"the score is not affine in {name!r}")
+        if len(shape) == 2:
+            # Every column of scores has its own column of coefficients, and all the same features.
+            alike = at(np.repeat(one[:, :1], shape[1], axis=1)) - base
+            if not (
+                np.shape(alike)[1] == shape[1]
+                and _close(alike, np.repeat(alike[:, :1], shape[1], axis=1))
+                and _close(alike[:, 0], first[:, 0])
+            ):
+                raise Refusal(f"columns of {name!r} enter more than their own column of the score")
+
+
+def _close(found, expected) -> bool:
+    return bool(np.allclose(found, expected, rtol=1e-7, atol=1e-7))
+
+
+def _points(context: Context):
+    """Make random points of the value variables."""
+    rng = np.random.default_rng(20110301)
+    for _ in range(_TESTS):
+        yield {
+            name: np.asarray(value + rng.normal(0.0, 0.5, value.shape), value.dtype)
+            if value.dtype.kind == "f"
+            else value
+            for name, value in context.start.items()
+        }
+
+
+def _hinge_model(context, rv, declared, labels, candidate, score):
+    model = context.model
+    shape = context.shapes[candidate.name]
+    prior_precision = point_function(model, [pt.reciprocal(pt.sqr(scale(candidate)))], {})
+    precision, gamma = _gamma_precision(context, candidate, prior_precision)
+    latent, frequencies, fourier = _fourier(context, declared, candidate, score)
+    frequency_prior, refused = None, {}
+    if frequencies is not None:
+        try:
+            frequency_prior = _frequency_prior(context, rv, frequencies)
+        except Refusal as refusal:
+            refused[frequencies.name] = str(refusal)
+    scores = None
+    if fourier is None:
+        scores = point_function(model, _at_units(declared, candidate, shape), {})
+    part = HingeModel(
+        name=rv.name,
+        coefficients=candidate.name,
+        shape=(shape[0], shape[1] if len(shape) == 2 else 1),
+        labels=labels,
+        precision=precision,
+        latent=latent.name if latent is not None else None,
+        frequencies=frequencies.name if frequencies is not None else None,
+        adapts=frequency_prior is not None,
+        _C=point_function(model, [declared.C], {}),
+        _prior_precision=prior_precision,
+        _gamma=gamma,
+        _scores=scores,
+        _fourier=fourier,
+        _frequency_prior=frequency_prior,
+        _columns=len(shape) == 2,
+    )
+    return part, refused
+
+
+def _at_units(declared: HingeParts, candidate: RV, shape):
+    """Express the features F (N, P) and the offset (N, K): scores at unit coefficients and at none."""
+    units = np.vstack([np.zeros(shape[0]), np.eye(shape[0])])
+    if len(shape) == 2:
+        units = np.repeat(units[:, :, None], shape[1], axis=2)
+    scores = vectorize_graph(declared.score, {candidate: pt.constant(units)})
+    if len(shape) == 1:
+        scores = scores[:, :, None]
+    return [(scores[1:, :, 0] - scores[0, :, 0]).T, scores[0]]
+
+
+def _gamma_precision(context: Context, candidate: RV, prior_precision):
+    """Return the Gamma variable that is the precision of the coefficients, and its prior."""
+    parents = context.ancestry.parents[candidate]
+    if len(parents) != 1:
+        return None, None
+    (parent,) = parents
+    plain = (
+        parent in context.model.free_RVs
+        and isinstance(parent.owner.op, GammaRV)
+        and parent.ndim == 0
+        and parent.dtype == "float64"
+        and type(context.model.rvs_to_transforms[parent]) in (LogTransform, type(None))
+        and context.ancestry.children(parent) == [candidate]
+    )
+    if not plain:
+        return None, None
+    natural = natural_function(context.model, [parent.name])
+    for point in _points(context):
+        point[context.model.rvs_to_values[parent].name] = np.abs(
+            point[context.model.rvs_to_values[parent].name]
+        )
+        (value,), (found,) = natural(point), prior_precision(point)
+        if not np.allclose(found, value, rtol=1e-9):
+            return None, None
+    parameters = parent.owner.op.dist_params(parent.owner)
+    return parent.name, point_function(context.model, list(parameters), {})
+
+
+def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Score):
+    """Find the vectors and frequencies of which a score is random Fourier features.
+
+    Returns
+    -------
+    latent, frequencies : variable or None
+    read : callable or None
+        From a point to their values.
+    """
+    nothing = None, None, None
+    n_features = context.shapes[candidate.name][0]
+    others = [parent for parent in score.parents if parent is not candidate]
+    if any(context.model.rvs_to_transforms[parent] is not None for parent in others):
+        return nothing
+    for frequencies in others:
+        shape = context.shapes[frequencies.name]
+        if len(shape) != 2 or 2 * shape[0] + 1 != n_features:
+            continue
+        rest = [parent for parent in others if parent is not frequencies]
+        key = context.model.rvs_to_values[frequencies].name
+        if len(rest) == 1 and len(context.shapes[rest[0].name]) == 2:
+            (latent,) = rest
+            if context.shapes[latent.name][1] == shape[1] and _is_fourier(
+                score, candidate, frequencies, lambda values, latent=latent: values[latent]
+            ):
+                own = context.model.rvs_to_values[latent].name
+                return latent, frequencies, lambda point: (point[own], point[key])
+        if not rest:
+            for vectors in _constant_matrices(declared.score, shape[1]):
+                if _is_fourier(score, candidate, frequencies, lambda _, found=vectors: found):
+                    return None, frequencies, lambda point, found=vectors: (found, point[key])
+    return nothing
+
+
+def _is_fourier(score: _Score, candidate: RV, frequencies: RV, latent_of) -> bool:
+    rng = np.random.default_rng(20070312)
+    for _ in range(_TESTS):
+        values = score.draw(rng)
+        found = score(values)
+        features = fourier_values(np.asarray(latent_of(values)), values[frequencies])
+        if len(features) != len(found):
+            return False
+        beta = values[candidate]
+        if not _close(found, features @ (beta if beta.ndim == 2 else beta[:, None])):
+            return False
+    return True
+
+
+def _constant_matrices(score: RV, n_columns: int):
+    """Find the constant matrices of as many columns that a score is made with."""
+    for variable in ancestors([score]):
+        if isinstance(variable, Constant):
+            held = variable.data
+        elif isinstance(variable, SharedVariable) and variable.type.ndim == 2:
+            held = variable.get_value()
+        else:
+            continue
+        if np.ndim(held) == 2 and np.shape(held)[1] == n_columns:
+            yield np.ascontiguousarray(held, np.float64)
+
+
+def _frequency_prior(context: Context, rv: RV, frequencies: RV):
+    """Return means and Cholesky factors of the frequencies' normal prior, as a function of a point."""
+    op = frequencies.owner.op
+    if not isinstance(op, NormalRV | MvNormalRV):
+        raise Refusal(
+            f"the frequencies {frequencies.name!r} are a {kind(frequencies)}; expected a Normal or "
+            "an MvNormal"
+        )
+    if frequencies.dtype != "float64":
+        raise Refusal(f"{frequencies.name!r} is {frequencies.dtype}; expected float64")
+    others = [v for v in context.ancestry.children(frequencies) if v is not rv]
+    if others:
+        raise Refusal(f"{names(others)} depends on the frequencies {frequencies.name!r} too")
+    parameters = point_function(context.model, list(op.dist_params(frequencies.owner)), {})
+    n, m = context.shapes[frequencies.name]
+    normal = isinstance(op, NormalRV)
+
+    def prior(point):
+        centre, spread = parameters(point)
+        if normal:
+            factors = np.zeros((n, m, m))
+            factors[:, range(m), range(m)] = spread
+        else:
+            factors = np.linalg.cholesky(spread)
+        return np.broadcast_to(centre, (n, m)), np.broadcast_to(factors, (n, m, m))
+
+    return prior
