@@ -16,7 +16,7 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-__all__ = ["Domain", "as_domains", "as_new_objects", "as_table"]
+__all__ = ["Domain", "as_domains", "as_new_objects", "read_table", "refuse_lines"]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(
@@ -75,7 +75,7 @@ class Domain:
         return np.ma.getmaskarray(self.values)
 
 
-def as_domains(domains: Mapping[str, Any]) -> dict[str, Domain]:
+def as_domains(domains: Mapping[str, Any], *, unseen: bool = False) -> dict[str, Domain]:
     """Check the user's tables and bring them into one form.
 
     Parameters
@@ -85,6 +85,8 @@ def as_domains(domains: Mapping[str, Any]) -> dict[str, Domain]:
         DataFrame, DataArray or SciPy sparse matrix (which is made dense). NaN, or a mask, says
         that a value is missing. Row and column labels are kept; where there are none, objects
         and features are numbered from 0. `Domain` objects pass through.
+    unseen : bool, default False
+        Whether a row may be all missing.
 
     Returns
     -------
@@ -110,7 +112,9 @@ def as_domains(domains: Mapping[str, Any]) -> dict[str, Domain]:
         raise ValueError("domains: expected at least one domain; found none")
     _check_names(domains)
     return {
-        name: replace(table, name=name) if isinstance(table, Domain) else _as_domain(name, table)
+        name: replace(table, name=name)
+        if isinstance(table, Domain)
+        else _as_domain(name, table, unseen)
         for name, table in domains.items()
     }
 
@@ -142,7 +146,9 @@ def _check_names(names: Iterable[Any]) -> None:
             owner[derived] = name
 
 
-def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain:
+def as_new_objects(
+    name: str, table: Any, features: np.ndarray | None, kind: str = "domain"
+) -> Domain:
     """Check a table of new objects of a domain: any number, with the features that it has.
 
     Parameters
@@ -154,6 +160,8 @@ def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain
     features : (M,) array or None
         Labels of the domain's features; None if it has none. Labelled columns are matched by
         label, others come in their order.
+    kind : str, default "domain"
+        What messages call it.
 
     Returns
     -------
@@ -165,8 +173,8 @@ def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain
     TypeError, ValueError
         If the table is not one of finite real numbers, or its features are not the domain's.
     """
-    where = f"new objects of domain {name!r}"
-    values, objects, own, labelled = _read(where, table)
+    where = f"new objects of {kind} {name!r}"
+    values, objects, own, labelled = read_table(where, table)
     expected = own if features is None else np.asarray(features)
     if len(own) != len(expected):
         raise ValueError(f"{where}: expected {len(expected)} features; found {len(own)}")
@@ -174,47 +182,41 @@ def as_new_objects(name: str, table: Any, features: np.ndarray | None) -> Domain
         order = pd.Index(own).get_indexer(pd.Index(expected))
         if (order < 0).any():
             raise ValueError(
-                f"{where}: expected the features of the domain; found no column "
+                f"{where}: expected the features of the {kind}; found no column "
                 f"{_plain(expected[np.argmax(order < 0)])!r}"
             )
         values = values[:, order]
     return Domain(name, values, objects, expected)
 
 
-def as_table(where: str, name: str, table: Any) -> Domain:
-    """Check a table of two or more objects by itself; `where` is what messages call it."""
-    data, objects, features, _ = _read(where, table)
+def _as_domain(name: str, table: Any, unseen: bool) -> Domain:
+    where = f"domain {name!r}"
+    data, objects, features, _ = read_table(where, table)
     if len(objects) == 1:
         raise ValueError(
             f"{where}: expected at least two objects (rows); found one. One row is one object"
         )
     mask = np.isnan(data)
-    _refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
-    return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
-
-
-def _as_domain(name: str, table: Any) -> Domain:
-    where = f"domain {name!r}"
-    found = as_table(where, name, table)
-    data, mask = np.ma.getdata(found.values), found.missing
-    _refuse_lines(where, "row", found.objects, mask.all(axis=1), "no observed value")
+    refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
+    if not unseen:
+        refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
     # Not np.nanmin: reductions with `where` need no second copy of the table.
     low = data.min(axis=0, where=~mask, initial=np.inf)
     high = data.max(axis=0, where=~mask, initial=-np.inf)
     constant = low == high
     if constant.any():
         first = int(np.flatnonzero(constant)[0])
-        _refuse_lines(
+        refuse_lines(
             where,
             "column",
-            found.features,
+            features,
             constant,
             f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
         )
-    return found
+    return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
 
 
-def _read(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+def read_table(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
     """Return values with NaN for missing ones, labels of rows and columns, and if columns had."""
     values, objects, features = _unpack(where, table)
 
@@ -356,7 +358,8 @@ def _refuse_cells(
         )
 
 
-def _refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, what: str) -> None:
+def refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, what: str) -> None:
+    """Refuse a table for the lines, of this `kind`, that are `bad`; name the first."""
     if bad.any():
         first = _plain(labels[np.flatnonzero(bad)[0]])
         others = int(bad.sum()) - 1

@@ -255,6 +255,15 @@ def _searched(
         names += [*([features.precision] if features.precision else []), features.latent]
         names += [d.projection for d in features.domains if d.update]
         names += [parameter.name for parameter in features.parameters]
+    # Steps of what the priors of normal clusters depend on are given their parameters.
+    names += [
+        name
+        for c in structure.components
+        for own in c.normals
+        for normals in own
+        if normals.observed
+        for name in normals.names
+    ]
     natural = natural_function(model, names)
     # Steps of their own: those that sample have their state to themselves.
     ours = steps(model)

@@ -1,4 +1,4 @@
-r"""The hinge as a mixture of normals: conditionals of its scales, of coefficients and of their prior.
+r"""The hinge as a mixture of normals: conditionals of scales, coefficients and their precision.
 
 .. math::
 

@@ -109,9 +109,10 @@ class Hinge(pm.Discrete):
         say, which fall with C.
     observed : array, shape (N,), optional
         With a score: -1 and +1, or booleans (True is +1); NaN or masked entries are unlabelled
-        objects. With a column for each class: whole numbers from 0; -1, NaN or masked is unlabelled.
-        Unlabelled objects add nothing to the log probability, and are not imputed. A `pm.Data` has
-        the codes that the variable has: whole numbers, 0 (of classes -1) for the unlabelled.
+        objects. With a column for each class: whole numbers from 0; -1, NaN or masked entries are
+        unlabelled. Unlabelled objects add nothing to the log probability, and are not imputed. A
+        `pm.Data` has the codes that the variable has: whole numbers, 0 (of classes -1) for the
+        unlabelled.
     dims, ...
         As of any distribution of PyMC.
 
@@ -174,13 +175,13 @@ def _parameters(where: str, score: Any, C: Any):
         score = pt.cast(score, "float64")
     if score.ndim not in (1, 2):
         raise ValueError(
-            f"{where}: expected a score for every object, or a row of scores for the classes; found "
-            f"{score.ndim} dimensions."
+            f"{where}: expected a score for every object, or a row of scores for the classes; "
+            f"found {score.ndim} dimensions."
         )
     if score.ndim == 2 and score.type.shape[1] == 1:
         raise ValueError(
-            f"{where}: expected a column of scores for each of two or more classes; found one. With "
-            "one score, pass a vector: score[:, 0]."
+            f"{where}: expected a column of scores for each of two or more classes; found one. "
+            "With one score, pass a vector: score[:, 0]."
         )
     if C.ndim != 0:
         raise ValueError(f"{where}: expected one C, found {C.ndim} dimensions.")

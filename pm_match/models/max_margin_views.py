@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,40 +11,13 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
-from pymc.exceptions import ImputationWarning
 
-from pm_match.domains import Domain
 from pm_match.hinge import Hinge, fourier_features
 from pm_match.models.checks import check_count, check_pair, check_positive
-from pm_match.views import as_views
+from pm_match.models.shared_factors import declare_views
+from pm_match.paired_views import PairedView, as_paired_views
 
 __all__ = ["max_margin_views"]
-
-# What a view brings into the model, and what the model declares itself.
-_DERIVED = (
-    "projection_{}",
-    "column_precision_{}",
-    "private_{}",
-    "private_latent_{}",
-    "precision_{}",
-    "intercept_{}",
-    "{}_factor",
-)
-_RESERVED = (
-    *("latent", "component_weights", "component", "component_precision", "component_mean"),
-    *("frequencies", "coefficient_precision", "coefficients", "label"),
-    *(
-        "object",
-        "factor",
-        "frequency",
-        "kernel_component",
-        "fourier",
-        "class",
-        "chain",
-        "draw",
-        "sample",
-    ),
-)
 
 
 def max_margin_views(
@@ -89,8 +61,8 @@ def max_margin_views(
     ----------
     views : mapping
         From names to tables of the same objects: arrays, data frames, data arrays or sparse
-        matrices, paired row by row or by the rows' labels. NaN and masked values are missing; an
-        object that a view lacks is a row of NaN.
+        matrices, row k of all being one object. NaN and masked values are missing; an object that a
+        view lacks is a row of NaN.
     labels : array, Series or list, length N
         -1 and +1, booleans, or classes of any kind, numbers or strings; a Series with the objects'
         labels may be in another order. NaN or None is an object that is not labelled. Two classes
@@ -100,7 +72,7 @@ def max_margin_views(
     n_frequencies : int, default 100
         M; there are 2M + 1 features.
     n_private : int or mapping of str to int, default 1
-        Factors that a view has of its own, for all views or by name.
+        Factors that a view has of its own, for all views or by name; there may be none.
     C : float, default 1.0
         The weight of the labels against the views and priors. To be chosen by cross-validation, as
         in a support vector machine.
@@ -139,7 +111,7 @@ def max_margin_views(
     >>> idata = pmm.sample(model=model)
     >>> pmm.predict(idata, model, {"words": x_new, "links": y_new})["probability"]
     """
-    tables = as_views(views, _DERIVED, _RESERVED)
+    tables = as_paired_views(views)
     check_count("n_factors", n_factors, 1)
     check_count("n_frequencies", n_frequencies, 1)
     check_count("n_components", n_components, 2)
@@ -162,14 +134,18 @@ def max_margin_views(
         "fourier": _feature_names(n_frequencies),
         "class": classes,
     }
-    for name, table in tables.items():
-        coords |= {f"{name}_feature": table.features, f"{name}_factor": range(private[name])}
-
     with pm.Model(coords=coords) as model:
         latent = pm.Normal("latent", 0.0, 1.0, dims=("object", "factor"))
-        for table in tables.values():
-            _declare_view(
-                table, latent, column_prior, private_precision, precision_prior, intercept
+        for name, table in tables.items():
+            square = _square(table)
+            declare_views(
+                latent,
+                {name: table},
+                private,
+                noise_prior=(precision_prior[0], precision_prior[1] * square),
+                projection_prior=(column_prior[0], column_prior[1] * square),
+                private_precision=private_precision / square,
+                intercept=bool(intercept),
             )
         frequencies = _declare_frequencies(n_frequencies, n_factors, n_components, concentration)
         v = pm.Gamma("coefficient_precision", _F(0.5), _F(0.5))
@@ -184,35 +160,12 @@ def max_margin_views(
 _F = np.float64
 
 
-def _declare_view(
-    table: Domain, latent, column_prior, private_precision, precision_prior, intercept: bool
-) -> None:
-    """Declare a view of latent vectors."""
-    name, features = table.name, f"{table.name}_feature"
-    values = np.ma.filled(table.values, np.nan)
-    middle = np.nanmean(values, axis=0)
-    square = _F(np.nanmean((values - middle) ** 2))
-    columns = pm.Gamma(
-        f"column_precision_{name}", _F(column_prior[0]), _F(column_prior[1]) * square, dims="factor"
-    )
-    projection = pm.Normal(f"projection_{name}", 0.0, tau=columns, dims=(features, "factor"))
-    private = pm.Normal(
-        f"private_{name}",
-        0.0,
-        tau=_F(private_precision) / square,
-        dims=(features, f"{name}_factor"),
-    )
-    private_latent = pm.Normal(
-        f"private_latent_{name}", 0.0, 1.0, dims=("object", f"{name}_factor")
-    )
-    tau = pm.Gamma(f"precision_{name}", _F(precision_prior[0]), _F(precision_prior[1]) * square)
-    mean = latent @ projection.T + private_latent @ private.T
-    if intercept:
-        mean = mean + pm.Normal(f"intercept_{name}", middle, np.sqrt(square), dims=features)
-    with warnings.catch_warnings():
-        # PyMC announces that it imputes missing values: that is what was asked for.
-        warnings.simplefilter("ignore", ImputationWarning)
-        pm.Normal(name, mu=mean, tau=tau, observed=table.values, dims=("object", features))
+def _square(table: PairedView) -> np.float64:
+    """Return the mean square of a view's values about their columns' means."""
+    _, spread = table.centre_and_spread()
+    if not spread > 0.0:
+        raise ValueError(f"view {table.name!r}: all objects are equal; expected some that differ")
+    return spread**2
 
 
 def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentration: float):
@@ -241,10 +194,10 @@ def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentr
     )
 
 
-def _private(given: Any, tables: Mapping[str, Domain]) -> dict[str, int]:
+def _private(given: Any, tables: Mapping[str, PairedView]) -> dict[str, int]:
     """Numbers of private factors by view."""
     if not isinstance(given, Mapping):
-        check_count("n_private", given, 1)
+        check_count("n_private", given, 0)
         return dict.fromkeys(tables, int(given))
     if set(given) != set(tables):
         raise ValueError(
@@ -252,7 +205,7 @@ def _private(given: Any, tables: Mapping[str, Domain]) -> dict[str, int]:
             f"{sorted(map(str, given))}."
         )
     for name, number in given.items():
-        check_count(f"n_private[{name!r}]", number, 1)
+        check_count(f"n_private[{name!r}]", number, 0)
     return {name: int(given[name]) for name in tables}
 
 

@@ -23,12 +23,12 @@ from pm_match.evidence.linear_factors import (
 from pm_match.hinge import fourier_values
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
+from pm_match.paired_views import same_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.search.progress import PATIENCE, SearchProgress
 from pm_match.steps.factor_points import FactorPoints
 from pm_match.structure import HingeModel, LabelledLatent, Structure, UnservedModelError
 from pm_match.structure.factor_models import FactorView
-from pm_match.views import of_same_objects
 
 __all__ = ["predict"]
 
@@ -171,8 +171,8 @@ class _Outlook:
         for name, table in given.items():
             if name not in known:
                 raise KeyError(f"no view {name!r} in the model; there are {sorted(known)}")
-            tables[name] = as_new_objects(name, table, _coord(model, name, 1))
-        tables = of_same_objects(tables)
+            tables[name] = as_new_objects(name, table, _coord(model, name, 1), "view")
+        objects = same_objects(tables)
         views = []
         for name, table in tables.items():
             values = np.ma.filled(table.values, np.nan)
@@ -184,7 +184,6 @@ class _Outlook:
             seen = ~np.isnan(values)
             own = Table(np.where(seen, values, 0.0), None if seen.all() else seen)
             views.append(replace(known[name], table=own, missing=None))
-        objects = next(iter(tables.values())).objects
         return cls(objects, views, part, FactorPoints(model, part.factors))
 
     def latent_form(self, point) -> CanonicalForm:

@@ -8,7 +8,7 @@ from pymc.model.core import Model
 from pymc.step_methods.compound import BlockedStep
 
 from pm_match.search import features as plain_features
-from pm_match.search import networks, tables
+from pm_match.search import networks, normals, tables
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import coarse_climb, shake
 from pm_match.structure import Component
@@ -37,11 +37,20 @@ def searched(
 def recipe(component: Component) -> Recipe:
     """Choose the search for what is observed of a component's objects."""
     features = any(own is not None for own in component.features)
-    if component.relations:
-        return several_kinds if features else networks.search
+    clusters = [one for own in component.normals for one in own]
+    if not all(one.observed for one in clusters):
+        return nothing
+    if component.relations or (features and clusters):
+        return several_kinds if features or clusters else networks.search
+    if clusters:
+        return normals.search
     if any(own is not None and not own.plain for own in component.features):
         return tables.search
     return plain_features.search
+
+
+def nothing(chain: Chain, number: int, rng: np.random.Generator) -> None:
+    """Search for nothing: what is to be clustered is not observed, and its value only a start."""
 
 
 def several_kinds(chain: Chain, number: int, rng: np.random.Generator) -> None:

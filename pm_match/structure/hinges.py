@@ -1,4 +1,4 @@
-"""Reads hinges: labels whose scores are affine in normal coefficients, with Fourier features or others.
+"""Reads hinges: labels whose scores are affine in normal coefficients.
 
 That a score is affine in a variable, and that it is random Fourier features of two others, is
 checked numerically on the declared expression.
@@ -22,7 +22,13 @@ from pytensor.tensor.random.basic import GammaRV, MvNormalRV, NormalRV
 from pm_match.hinge import HingeParts, fourier_values, read_hinge
 from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.structure.context import Context
-from pm_match.structure.functions import PLAIN, natural_function, point_function
+from pm_match.structure.densities import log_normal, same
+from pm_match.structure.functions import (
+    PLAIN,
+    log_densities,
+    natural_function,
+    point_function,
+)
 from pm_match.structure.parts import Point
 
 _TESTS = 3
@@ -122,7 +128,7 @@ class HingeModel:
         return self._frequency_prior(point)
 
     def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
-        """Start from no coefficients, and from frequencies that turn vectors by about one radian."""
+        """Start from no coefficients, and frequencies that turn vectors by about one radian."""
         values: dict[str, NDArray] = {}
         p, k = self.shape
         values[self.coefficients] = np.zeros((p, k) if self._columns else p)
@@ -236,7 +242,7 @@ class _Score:
 
 
 def _check_coefficients(context, rv, declared, candidate, score) -> None:
-    """Refuse what is not normal with mean 0 and one precision, or that the score is not affine in."""
+    """Refuse what is not N(0, 1/v), or what the score is not affine in."""
     name = candidate.name
     context.must_be_plain(candidate, ())
     others = [v for v in context.ancestry.children(candidate) if v is not rv]
@@ -328,7 +334,7 @@ def _hinge_model(context, rv, declared, labels, candidate, score):
 
 
 def _at_units(declared: HingeParts, candidate: RV, shape):
-    """Express the features F (N, P) and the offset (N, K): scores at unit coefficients and at none."""
+    """Express features F (N, P) and offset (N, K): scores at unit coefficients and at none."""
     units = np.vstack([np.zeros(shape[0]), np.eye(shape[0])])
     if len(shape) == 2:
         units = np.repeat(units[:, :, None], shape[1], axis=2)
@@ -392,12 +398,19 @@ def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Scor
                 score, candidate, frequencies, lambda values, latent=latent: values[latent]
             ):
                 own = context.model.rvs_to_values[latent].name
-                return latent, frequencies, lambda point: (point[own], point[key])
+                return latent, frequencies, _reader(own, key)
         if not rest:
             for vectors in _constant_matrices(declared.score, shape[1]):
                 if _is_fourier(score, candidate, frequencies, lambda _, found=vectors: found):
-                    return None, frequencies, lambda point, found=vectors: (found, point[key])
+                    return None, frequencies, _reader(vectors, key)
     return nothing
+
+
+def _reader(vectors: str | NDArray, key: str):
+    """Make a reader of vectors, constant or of a point, and of frequencies."""
+    if isinstance(vectors, str):
+        return lambda point: (point[vectors], point[key])
+    return lambda point: (vectors, point[key])
 
 
 def _is_fourier(score: _Score, candidate: RV, frequencies: RV, latent_of) -> bool:
@@ -419,16 +432,16 @@ def _constant_matrices(score: RV, n_columns: int):
     for variable in ancestors([score]):
         if isinstance(variable, Constant):
             held = variable.data
-        elif isinstance(variable, SharedVariable) and variable.type.ndim == 2:
-            held = variable.get_value()
+        elif isinstance(variable, SharedVariable):
+            held = variable.get_value(borrow=True)
         else:
             continue
-        if np.ndim(held) == 2 and np.shape(held)[1] == n_columns:
+        if isinstance(held, np.ndarray) and held.ndim == 2 and held.shape[1] == n_columns:
             yield np.ascontiguousarray(held, np.float64)
 
 
 def _frequency_prior(context: Context, rv: RV, frequencies: RV):
-    """Return means and Cholesky factors of the frequencies' normal prior, as a function of a point."""
+    """Make a function of a point: means and Cholesky factors of the frequencies' normal prior."""
     op = frequencies.owner.op
     if not isinstance(op, NormalRV | MvNormalRV):
         raise Refusal(
@@ -450,7 +463,40 @@ def _frequency_prior(context: Context, rv: RV, frequencies: RV):
             factors = np.zeros((n, m, m))
             factors[:, range(m), range(m)] = spread
         else:
-            factors = np.linalg.cholesky(spread)
+            factors = _factors(spread)
         return np.broadcast_to(centre, (n, m)), np.broadcast_to(factors, (n, m, m))
 
+    _check_declared(context, frequencies, prior)
     return prior
+
+
+def _factors(covariances: NDArray) -> NDArray[np.float64]:
+    """Cholesky-factorise covariances (..., m, m), of which many are the same."""
+    if covariances.ndim == 2:
+        return np.linalg.cholesky(covariances)
+    _, first, which = np.unique(covariances[:, 0, 0], return_index=True, return_inverse=True)
+    if np.array_equal(covariances[first][which], covariances):
+        return np.linalg.cholesky(covariances[first])[which]
+    return np.linalg.cholesky(covariances)
+
+
+def _check_declared(context: Context, frequencies: RV, prior) -> None:
+    """Hold the normal prior that was read against the declared density."""
+    declared = log_densities(context.model, [frequencies])
+    rng = np.random.default_rng(20130601)
+    key = context.model.rvs_to_values[frequencies].name
+    for _ in range(_TESTS):
+        # Elsewhere a covariance need not be one.
+        point = dict(context.start)
+        point[key] = rng.normal(0.0, 0.7, point[key].shape)
+        means, factors = prior(point)
+        away = np.linalg.solve(factors, (point[key] - means)[:, :, None])[:, :, 0]
+        expected = log_normal(away, 0.0, 1.0).sum(axis=1)
+        expected -= np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+        found = declared(point)[frequencies]
+        if not same(found.sum(axis=1) if found.ndim == 2 else found, expected):
+            raise Refusal(
+                f"the declared density of the frequencies {frequencies.name!r} is not the normal "
+                "one that its parameters say (PyMC mistakes batches of covariances: declare "
+                "chol=, not cov=)"
+            )

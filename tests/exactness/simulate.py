@@ -168,10 +168,14 @@ class ModelSimulator:
             self.cluster.part.clusterings,
             self.cluster.part.features,
         )
+        self._compile([model[d.name] for d in self.features.domains], seed)
+
+    def _compile(self, observed, seed: int) -> None:
+        """Compile draws of free variables, and of `observed` ones given these."""
+        model = self.model
         self.names = [rv.name for rv in model.free_RVs]
         self._natural = natural_function(model, self.names)
         self._prior = compile([], model.free_RVs, random_seed=seed + 1, mode=PLAIN)
-        observed = [model[d.name] for d in self.features.domains]
         stands = {rv: pt.tensor(dtype=rv.dtype, shape=rv.type.shape) for rv in model.free_RVs}
         given = graph_replace(observed, list(stands.items()), strict=False)
         self._data = compile(

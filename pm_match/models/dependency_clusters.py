@@ -1,0 +1,234 @@
+"""Dependency-seeking clusters: what several views of the same objects have in common, declared."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from pm_match.domains import Domain, as_domains
+from pm_match.links import must_link
+from pm_match.models.checks import check_count, check_option, check_positive, link_sets
+
+__all__ = ["dependency_clusters"]
+
+# The dim of objects that are seen in several views; their assignment is `cluster_object`.
+_OBJECT = "object"
+
+
+def dependency_clusters(
+    views: Mapping[str, Any],
+    n_clusters: int = 10,
+    *,
+    concentration: float = 1.0,
+    weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
+    within: Literal["shared", "own"] = "shared",
+    mean_strength: float = 0.1,
+    paired: bool = True,
+    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+) -> pm.Model:
+    r"""Declare the dependency-seeking clusters of Klami & Kaski (2006), eq. 2.
+
+    Every object is seen in several views, and has one cluster. Within clusters the views are
+    independent, and each varies in any way, the same in all clusters:
+
+    .. math::
+
+        \theta \sim \mathrm{GEM}(\gamma), \quad s_n \sim \mathrm{Categorical}(\theta), \quad
+        x_{vn} \sim N(\mu_{v s_n}, \Lambda_v^{-1}), \quad
+        \mu_{vj} \sim N(\bar x_v, (\kappa \Lambda_v)^{-1}), \quad
+        \Lambda_v \sim \mathrm{Wishart}(D_v + 4, V_v)
+
+    What varies within one view alone is left to :math:`\Lambda_v`, which is as rich as can be, so
+    that clusters show what the views share. The prior is in units of each view's own columns: the
+    covariance within clusters has a prior mean of a quarter of their variances.
+
+    All views side by side, given as one, are an ordinary mixture of normal distributions, with
+    full covariance: it describes all that varies, and is what to compare with.
+
+    Parameters
+    ----------
+    views : mapping
+        From names to tables of objects by features: arrays, data frames, data arrays or sparse
+        matrices. Row and column labels become coords. A row that is all NaN (or masked) is of an
+        object that is not seen in this view.
+    n_clusters : int, default 10
+        Truncation of the stick-breaking: the most clusters there can be. For other `weights`, the
+        number of clusters.
+    concentration : float, default 1.0
+        :math:`\gamma`.
+    weights : {"stick-breaking", "dirichlet", "uniform"}, default "stick-breaking"
+        Prior on the clusters' weights: truncated stick-breaking; a symmetric
+        Dirichlet(concentration / n_clusters); or none, all clusters being equally probable.
+    within : {"shared", "own"}, default "shared"
+        Whether the clusters of a view share one precision, or each has its own, of the same prior.
+    mean_strength : float, default 0.1
+        :math:`\kappa`: the means vary :math:`1 / \kappa` times as much as objects within clusters.
+    paired : bool, default True
+        Whether row n of every table is of the same object. Otherwise every view has objects of its
+        own, and an assignment; all share the weights, so that clusters match them.
+    links : mapping or sequence of mappings, optional
+        For views that are not paired, objects known to share a cluster: from names to positions,
+        the k-th entries of which belong together. See `must_link`.
+
+    Returns
+    -------
+    pymc.Model
+        With the variables `weights` (unless uniform), `cluster_object` (or `cluster_<name>`, for
+        views that are not paired), and `mean_<name>`, `precision_<name>` and `<name>` for every
+        view.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a table, a link or a parameter is not as described; the message says which, what was
+        expected, and what was found.
+
+    Examples
+    --------
+    >>> model = pmm.models.dependency_clusters({"heat": x, "diamide": y}, n_clusters=6)
+    >>> idata = pmm.sample(model=model)
+    >>> pmm.partition_estimate(idata)
+    """
+    if not isinstance(paired, bool | np.bool_):
+        raise TypeError(f"paired must be True or False, found {paired!r}.")
+    tables = as_domains(views, unseen=bool(paired))
+    check_count("n_clusters", n_clusters, 2)
+    check_positive("concentration", concentration)
+    check_positive("mean_strength", mean_strength)
+    check_option("weights", weights, ("stick-breaking", "dirichlet", "uniform"))
+    check_option("within", within, ("shared", "own"))
+    linked = link_sets(links)
+    if linked and paired:
+        raise ValueError(
+            "links are for views that are not paired, found paired=True: row n of every table is "
+            "then the same object already."
+        )
+    _check_names(tables, bool(paired))
+    seen = _seen(tables)
+    if paired:
+        _check_pairs(tables, seen)
+
+    # PyTensor keeps a Python float that fits in single precision, and computes with it there.
+    concentration = np.float64(concentration)
+    coords: dict[str, Any] = {"cluster": range(n_clusters)}
+    if paired:
+        coords[_OBJECT] = next(iter(tables.values())).objects
+    for name, table in tables.items():
+        if not paired or not seen[name].all():
+            coords[f"{name}_object"] = table.objects[seen[name]]
+        coords |= {f"{name}_feature": table.features, f"{name}_other_feature": table.features}
+
+    with pm.Model(coords=coords) as model:
+        prior: Any = np.full(n_clusters, 1.0 / n_clusters)
+        if weights == "stick-breaking":
+            prior = pm.StickBreakingWeights(
+                "weights", alpha=concentration, K=n_clusters - 1, dims="cluster"
+            )
+        elif weights == "dirichlet":
+            each = np.full(n_clusters, concentration / n_clusters)
+            prior = pm.Dirichlet("weights", each, dims="cluster")
+        common = pm.Categorical(f"cluster_{_OBJECT}", p=prior, dims=_OBJECT) if paired else None
+        for name, table in tables.items():
+            objects = _OBJECT if paired and seen[name].all() else f"{name}_object"
+            if common is None:
+                cluster = pm.Categorical(f"cluster_{name}", p=prior, dims=objects)
+            elif objects == _OBJECT:
+                cluster = common
+            else:
+                cluster = common[np.flatnonzero(seen[name])]
+            values = np.ma.getdata(table.values)[seen[name]]
+            _observe(name, values, cluster, within, mean_strength, objects)
+        for number, own in enumerate(linked):
+            strangers = [name for name in own if name not in tables]
+            if strangers:
+                raise ValueError(f"links: no view {strangers[0]!r}; the views are {list(tables)}.")
+            must_link(
+                "links" if number == 0 else f"links_{number}",
+                {f"cluster_{name}": positions for name, positions in own.items()},
+            )
+    return model
+
+
+def _check_names(tables: Mapping[str, Domain], paired: bool) -> None:
+    """Refuse names of views that would give the model two variables or dims of one name."""
+    owner = dict.fromkeys([_OBJECT, f"cluster_{_OBJECT}"] if paired else [], "the model itself")
+    patterns = ("{}", "mean_{}", "precision_{}", "{}_object", "{}_feature", "{}_other_feature")
+    for name in tables:
+        for derived in (pattern.format(name) for pattern in patterns):
+            if derived in owner:
+                raise ValueError(
+                    f"view {name!r}: it would give the model a second {derived!r} beside that of "
+                    f"{owner[derived]}; choose another name"
+                )
+            owner[derived] = f"view {name!r}"
+
+
+def _seen(tables: Mapping[str, Domain]) -> dict[str, np.ndarray]:
+    """Find which rows each view has, and refuse those of which parts are missing."""
+    seen = {}
+    for name, table in tables.items():
+        seen[name] = ~table.missing.all(axis=1)
+        partly = table.missing.any(axis=1) & seen[name]
+        if partly.any():
+            row = table.objects[np.argmax(partly)]
+            raise ValueError(
+                f"view {name!r}: row {str(row)!r} has missing values; expected rows that are "
+                "complete, or all missing where an object is not seen in the view"
+            )
+        if seen[name].sum() < 2:
+            raise ValueError(f"view {name!r}: expected at least two objects that are seen in it")
+    return seen
+
+
+def _check_pairs(tables: Mapping[str, Domain], seen: Mapping[str, np.ndarray]) -> None:
+    """Refuse views whose rows are not the same objects."""
+    first, *others = tables.values()
+    for other in others:
+        if other.n_objects != first.n_objects:
+            raise ValueError(
+                f"view {other.name!r} has {other.n_objects} rows, and {first.name!r} "
+                f"{first.n_objects}; expected the same objects in all views (rows of NaN where "
+                "one is not seen), or paired=False"
+            )
+        if not np.array_equal(other.objects, first.objects):
+            place = int(np.argmax(other.objects != first.objects))
+            raise ValueError(
+                f"view {other.name!r} has row {str(other.objects[place])!r} where {first.name!r} "
+                f"has {str(first.objects[place])!r}; expected the same objects in the same order, "
+                "or paired=False"
+            )
+    nowhere = ~np.logical_or.reduce(list(seen.values()))
+    if nowhere.any():
+        raise ValueError(
+            f"row {str(first.objects[np.argmax(nowhere)])!r} is not seen in any view; drop it"
+        )
+
+
+def _observe(name, values, cluster, within, mean_strength, objects) -> None:
+    """Declare a view: its clusters' means, their precision, and what is observed."""
+    d = values.shape[1]
+    feature, other = f"{name}_feature", f"{name}_other_feature"
+    variance = values.var(axis=0)
+    if not (variance > 0.0).all():
+        raise ValueError(
+            f"view {name!r}: column {int(np.argmin(variance))} (from 0) is constant where objects "
+            "are seen; drop it"
+        )
+    # The covariance is inverse Wishart, with a mean of a quarter of the columns' variances.
+    nu, scale = d + 4, np.diag(1.0 / (0.75 * variance))
+    middle, strength = values.mean(axis=0), np.float64(mean_strength)
+    if within == "shared":
+        precision = pm.Wishart(f"precision_{name}", nu=nu, V=scale, dims=(feature, other))
+        mean = pm.MvNormal(
+            f"mean_{name}", middle, tau=strength * precision, dims=("cluster", feature)
+        )
+        pm.MvNormal(name, mean[cluster], tau=precision, observed=values, dims=(objects, feature))
+        return
+    precision = pm.Wishart(f"precision_{name}", nu=nu, V=scale, dims=("cluster", feature, other))
+    covariance = pt.linalg.inv(precision)
+    mean = pm.MvNormal(f"mean_{name}", middle, cov=covariance / strength, dims=("cluster", feature))
+    pm.MvNormal(
+        name, mean[cluster], cov=covariance[cluster], observed=values, dims=(objects, feature)
+    )

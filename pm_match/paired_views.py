@@ -1,0 +1,178 @@
+"""The user's tables of the same objects seen in several views, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pm_match.domains import read_table, refuse_lines
+
+__all__ = ["PairedView", "as_paired_views", "same_objects"]
+
+# Names that the declared models (or PyMC and ArviZ) use themselves.
+_RESERVED = frozenset((
+    "latent", "object", "factor", "component", "kernel_component", "component_weights", "component_precision",
+    "component_mean", "frequency", "frequencies", "fourier", "coefficients",
+    "coefficient_precision", "label", "class", "chain", "draw", "sample",
+))  # fmt: skip
+# What a view called `name` brings into the model.
+_DERIVED = (
+    "{}",
+    "column_precision_{}",
+    "projection_{}",
+    "private_{}",
+    "private_latent_{}",
+    "intercept_{}",
+    "precision_{}",
+    "{}_observed",
+    "{}_unobserved",
+    "{}_feature",
+    "{}_factor",
+)
+
+
+@dataclass(frozen=True)
+class PairedView:
+    """One view: objects by features.
+
+    Parameters
+    ----------
+    name : str
+    values : ndarray or MaskedArray, shape (n_objects, n_features), float64
+        A masked array when a value is missing, otherwise a plain one.
+    objects : ndarray, shape (n_objects,)
+        Labels of the rows, the same in all views.
+    features : ndarray, shape (n_features,)
+        Labels of the columns.
+    """
+
+    name: str
+    values: np.ndarray | np.ma.MaskedArray
+    objects: np.ndarray
+    features: np.ndarray
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.values.shape[1]
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Which values are missing: a boolean array, shape (n_objects, n_features)."""
+        return np.ma.getmaskarray(self.values)
+
+    def centre_and_spread(self) -> tuple[np.ndarray, np.float64]:
+        """Return the columns' means (D,), and the standard deviation of all values about them."""
+        filled = np.ma.filled(self.values, np.nan)
+        middle = np.nanmean(filled, axis=0)
+        return middle, np.float64(np.sqrt(np.nanmean((filled - middle) ** 2)))
+
+
+def as_paired_views(views: Mapping[str, Any]) -> dict[str, PairedView]:
+    """Check tables of the same objects, and bring them into one form.
+
+    Parameters
+    ----------
+    views : mapping of str to table
+        As `domains.as_domains` takes them, row k of every table being the same object. If several
+        have labels on their rows, these must agree, in order. A row may be all missing, unless it
+        is in every view.
+
+    Returns
+    -------
+    dict of str to PairedView
+        In the order given.
+
+    Raises
+    ------
+    TypeError
+        If `views` is no mapping, a name no string, or a table not of real numbers.
+    ValueError
+        If there is no view; a name is no identifier or clashes with a name in the model; a table
+        is empty, not 2-D, has an infinite value, duplicate labels, or a column without observed
+        values; tables differ in their number of objects or in the labels of these; an object has no
+        observed value in any view.
+    """
+    if not isinstance(views, Mapping):
+        raise TypeError(
+            "views: expected a mapping from a view's name to its table, such as {'a': table_a, "
+            f"'b': table_b}}; found an object of type {type(views).__name__}"
+        )
+    if not views:
+        raise ValueError("views: expected at least one view; found none")
+    _check_names(views)
+    tables = {name: _table(name, table) for name, table in views.items()}
+    objects = same_objects(tables)
+    unseen = np.all([table.missing.all(axis=1) for table in tables.values()], axis=0)
+    refuse_lines("views", "object", objects, unseen, "no observed value in any view")
+    return {name: replace(table, objects=objects) for name, table in tables.items()}
+
+
+def _check_names(names: Iterable[Any]) -> None:
+    owner: dict[str, str] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"view {name!r}: expected a string as a view's name; found an object of type "
+                f"{type(name).__name__}"
+            )
+        if not name.isidentifier():
+            raise ValueError(
+                f"view {name!r}: a view's name becomes part of variable names, so it must be an "
+                "identifier (letters, digits and underscores, not starting with a digit)"
+            )
+        for derived in (pattern.format(name) for pattern in _DERIVED):
+            if derived in _RESERVED:
+                raise ValueError(
+                    f"view {name!r}: the model uses the name {derived!r} itself; choose another "
+                    "name"
+                )
+            if derived in owner:
+                raise ValueError(
+                    f"view {name!r}: it would give the model a second {derived!r} beside that of "
+                    f"view {owner[derived]!r}; choose another name"
+                )
+            owner[derived] = name
+
+
+def _table(name: str, table: Any) -> PairedView:
+    where = f"view {name!r}"
+    values, objects, features, _ = read_table(where, table)
+    missing = np.isnan(values)
+    refuse_lines(where, "column", features, missing.all(axis=0), "no observed value")
+    masked = np.ma.MaskedArray(values, missing) if missing.any() else values
+    return PairedView(name, masked, objects, features)
+
+
+def same_objects(tables: Mapping[str, Any]) -> np.ndarray:
+    """Return the labels that the rows of all tables have: numbers, if none has any others."""
+    first = next(iter(tables.values()))
+    n_objects = len(first.values)
+    known: Any = None
+    for name, table in tables.items():
+        if len(table.values) != n_objects:
+            raise ValueError(
+                f"view {name!r}: expected {n_objects} objects (rows), as in view {first.name!r}; "
+                f"found {len(table.values)}"
+            )
+        if np.array_equal(table.objects, np.arange(n_objects)):
+            # Numbered because nobody labelled them.
+            continue
+        if known is None:
+            known = table
+        elif not np.array_equal(table.objects, known.objects):
+            if set(table.objects.tolist()) == set(known.objects.tolist()):
+                raise ValueError(
+                    f"view {name!r}: its objects (rows) are those of view {known.name!r} in "
+                    "another order; bring them into one order"
+                )
+            row = int(np.argmax(table.objects != known.objects))
+            raise ValueError(
+                f"view {name!r}: expected the objects of view {known.name!r}; found "
+                f"{table.objects[row].item()!r} for {known.objects[row].item()!r} in row number "
+                f"{row} (from 0)"
+            )
+    return first.objects if known is None else known.objects
