@@ -31,6 +31,7 @@ from pm_match.standardise import standardise
 from pm_match.steps import (
     ClusterGibbs,
     FactorGibbs,
+    FrequencyMetropolis,
     HingeGibbs,
     HyperparameterGibbs,
     LatentHMC,
@@ -46,6 +47,7 @@ __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
     "FactorGibbs",
+    "FrequencyMetropolis",
     "Hinge",
     "HingeGibbs",
     "HyperparameterGibbs",

@@ -31,6 +31,7 @@ from pm_match.search.recipe import searched
 from pm_match.steps import (
     ClusterGibbs,
     FactorGibbs,
+    FrequencyMetropolis,
     HingeGibbs,
     HyperparameterGibbs,
     LatentHMC,
@@ -52,6 +53,7 @@ _STEPS: tuple[Any, ...] = (
     ProjectionGibbs,
     MarginalGibbs,
     HyperparameterGibbs,
+    FrequencyMetropolis,
     HingeGibbs,
     ClusterGibbs,
 )

@@ -19,11 +19,23 @@ from pm_match.structure import HingeModel, Structure
 
 
 class HingePoints(Writer):
-    """Reads and writes coefficients and their precision."""
+    """Reads and writes coefficients and their precision.
+
+    Attributes
+    ----------
+    rows : (n,) integer array
+        The objects that have labels.
+    labels : (n, K) array
+        Their labels.
+    """
 
     def __init__(self, model, part: HingeModel):
         super().__init__(model, [part.coefficients, *([part.precision] if part.precision else [])])
         self.part = part
+        # Objects without a label say nothing; one is kept, so that no array is empty.
+        labelled = np.flatnonzero(part.labels.any(axis=1))
+        self.rows = labelled if len(labelled) else np.zeros(1, np.int64)
+        self.labels = part.labels[self.rows]
 
     def coefficients(self, point) -> NDArray[np.float64]:
         """Read the coefficients (P, K)."""
@@ -84,22 +96,19 @@ class HingeGibbs(PartitionStep):
 
     def _prepare(self) -> None:
         self._points = HingePoints(self.model, self.part)
-        # Objects without a label say nothing.
-        self._labelled = np.flatnonzero(self.part.labels.any(axis=1))
-        self._labels = self.part.labels[self._labelled]
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         new = dict(point)
         part, rng = self.part, self.rng
         design, offset = part.design(point)
-        design = design[self._labelled]
+        design = design[self._points.rows]
         C, precision = part.C(point), part.prior_precision(point)
         scores = design @ self._points.coefficients(point)
         if offset is not None:
-            offset = offset[self._labelled]
+            offset = offset[self._points.rows]
             scores += offset
-        weights, pulls = observe(rng, scores, self._labels, C)
+        weights, pulls = observe(rng, scores, self._points.labels, C)
         if offset is not None:
             pulls -= weights * offset
         drawn = np.empty(part.shape)

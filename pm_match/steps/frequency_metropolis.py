@@ -1,0 +1,286 @@
+"""Metropolis moves of the frequencies of Fourier features: a kernel that adapts."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+from pymc.step_methods.state import dataclass_state
+
+from pm_match.evidence.frequencies import FrequencyEvidence, pcn
+from pm_match.evidence.frequency_hmc import FrequencyTarget, leapfrog_move
+from pm_match.evidence.hinge import draw_coefficients, observe
+from pm_match.evidence.normal_wishart import draw_parameters, log_marginal
+from pm_match.hinge import fourier_values
+from pm_match.steps.base import PartitionStep, PartitionStepState
+from pm_match.steps.hinge_gibbs import HingePoints
+from pm_match.steps.points import NormalsPoints, Writer
+from pm_match.structure import HingeModel, Normals, Structure, read
+
+# Steps of proposals (1 is a draw from the prior), and what statistics call them.
+_STEPS = {"prior": 1.0, "wide": 0.5, "narrow": 0.2}
+# Standard deviations, on the log scale, of proposed changes of v and of frequencies' scales.
+_PRECISION_WIDTHS = (0.2, 1.0)
+_SCALE_WIDTHS = (0.02, 0.1, 0.4)
+# For Hamiltonian Monte Carlo.
+_AIM, _N_LEAPFROG = 0.8, 10
+
+
+@dataclass_state
+class FrequencyState(PartitionStepState):
+    """What a chain changes in the step: how it moves given the coefficients, while tuning."""
+
+    log_step_size: float
+    n_tuned: int
+    tune: bool
+
+
+class FrequencyMetropolis(PartitionStep):
+    r"""Draw the frequencies of Fourier features of a hinge, coefficients integrated out.
+
+    One step, given latent vectors, the frequencies' prior (their clusters' means and covariances,
+    where these are a mixture) and C:
+
+    - scales of the labels are drawn given the coefficients (see `HingeGibbs`); given them, the
+      coefficients integrate out of all that follows;
+    - two scale moves, of all axes of the frequencies and of some. If they are a mixture with
+      conjugate priors, its means and precisions are integrated out, and then drawn anew;
+    - every frequency moves in turn, by a draw from its prior or by preconditioned Crank-Nicolson,
+      :math:`\omega' = \mu + \sqrt{1 - \rho^2} (\omega - \mu) + \rho L \xi` (ρ is 1, .5 or .2, at
+      random), accepted by what it and its candidate say of the labels (`evidence.frequencies`);
+    - the precision of the coefficients' prior moves, by Metropolis on its log, where it is ours;
+    - the coefficients are drawn, and leave a complete point.
+
+    Given coefficients, frequencies do not move: these know all about the features that they belong
+    to. Classes that have scores of their own add what they say.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        The frequencies.
+    n_sweeps : int, default 1
+        Times that every frequency moves in a step.
+    method : {"integrated", "hmc"}, default "integrated"
+        "hmc" moves all frequencies by Hamiltonian Monte Carlo given the coefficients, as the paper
+        does (Du et al. 2018), and nothing else. It is there to be compared with.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not frequencies that the step can serve.
+    ValueError
+        If `n_sweeps` is less than 1, or `method` is neither.
+
+    Notes
+    -----
+    Sampler statistics: `accepted_prior`, `accepted_wide` and `accepted_narrow`, the fractions of
+    frequencies that moved of those with ρ = 1, .5 and .2 (NaN if there were none);
+    `accepted_scale` and `accepted_precision`; and `spread`, the root mean square of
+    :math:`\omega^T h`: features of angles far below 1 are linear, far above it noise. With "hmc",
+    `accepted_prior` is the probability of acceptance, and the others are NaN.
+    """
+
+    name = "frequency_metropolis"
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        "accepted_prior": (np.float64, []),
+        "accepted_wide": (np.float64, []),
+        "accepted_narrow": (np.float64, []),
+        "accepted_scale": (np.float64, []),
+        "accepted_precision": (np.float64, []),
+        "spread": (np.float64, []),
+    }
+    _state_class = FrequencyState
+
+    def __init__(self, vars, n_sweeps: int = 1, method: str = "integrated", **kwargs):
+        if n_sweeps < 1:
+            raise ValueError(f"FrequencyMetropolis: n_sweeps must be at least 1, found {n_sweeps}.")
+        if method not in ("integrated", "hmc"):
+            raise ValueError(
+                f"FrequencyMetropolis: method must be 'integrated' or 'hmc', found {method!r}."
+            )
+        self.n_sweeps = n_sweeps
+        self.method = method
+        self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, True
+        super().__init__(vars, **kwargs)
+
+    def settings(self):
+        """Return the arguments of the constructor."""
+        return {"n_sweeps": self.n_sweeps, "method": self.method}
+
+    @classmethod
+    def parts(cls, structure: Structure) -> list[HingeModel]:
+        """Return the hinges whose frequencies may be drawn."""
+        return [p for p in structure.parts if isinstance(p, HingeModel) and p.adapts]
+
+    @classmethod
+    def served(cls, part: Any) -> list[str]:
+        """Names of the variables that the step serves."""
+        return [part.frequencies]
+
+    def _prepare(self) -> None:
+        self._points = HingePoints(self.model, self.part)
+        self._writer = Writer(self.model, [self.part.frequencies])
+        self._mixture = _mixture(read(self.model), self.part.frequencies)
+        if self._mixture:
+            self._mixture_points = NormalsPoints(self.model, self._mixture)
+
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        """Start a chain."""
+        super().setup_chain(rng, tune, draws)
+        self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, tune > 0
+
+    def stop_tuning(self) -> None:
+        """Keep the step size from now on."""
+        self.tune = False
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        new = dict(point)
+        stats = dict.fromkeys(self.stats_dtypes_shapes, np.nan)
+        if self.method == "hmc":
+            self._move_given_coefficients(new, stats)
+        else:
+            self._move(new, stats)
+        latent, frequencies = self.part.fourier(new)
+        angles = latent @ frequencies.T
+        stats["spread"] = np.sqrt(np.vdot(angles, angles) / angles.size)
+        return new, [stats]
+
+    def _move(self, new, stats) -> None:
+        """Move with the coefficients integrated out."""
+        part, rng, points = self.part, self.rng, self._points
+        latent, frequencies = part.fourier(new)
+        latent = latent[points.rows]
+        scores = fourier_values(latent, frequencies) @ points.coefficients(new)
+        weights, pulls = observe(rng, scores, points.labels, part.C(new))
+        evidence = FrequencyEvidence(latent, frequencies, weights, pulls, part.prior_precision(new))
+        evidence = self._rescale(new, evidence, stats)
+        means, factors = part.frequency_prior(new)
+        sizes = np.array([*_STEPS.values()])
+        tried, moved = np.zeros(len(sizes)), np.zeros(len(sizes))
+        for _ in range(self.n_sweeps):
+            kinds = rng.integers(len(sizes), size=len(frequencies))
+            candidates = pcn(rng, evidence.frequencies, means, factors, sizes[kinds])
+            accepted = evidence.sweep(candidates, -rng.standard_exponential(len(frequencies)))
+            tried += np.bincount(kinds, minlength=len(sizes))
+            moved += np.bincount(kinds[accepted], minlength=len(sizes))
+        for kind, n_tried, n_moved in zip(_STEPS, tried, moved, strict=True):
+            stats[f"accepted_{kind}"] = n_moved / n_tried if n_tried else np.nan
+        self._writer.write(new, {part.frequencies: evidence.frequencies})
+        if part.precision:
+            self._move_precision(new, evidence, stats)
+        drawn = [draw_coefficients(rng, *own) for own in evidence.coefficients()]
+        points.write_coefficients(new, np.stack(drawn, axis=1))
+
+    # -- scales ------------------------------------------------------------------------------------
+
+    def _rescale(self, new, evidence: FrequencyEvidence, stats) -> FrequencyEvidence:
+        """Multiply the frequencies' axes by common factors: all axes, then some of them.
+
+        The Jacobian of the map is the product of the factors, over all numbers that it multiplies.
+        """
+        rng, part = self.rng, self.part
+        n, m = evidence.frequencies.shape
+        log_prior = self._frequency_log_prior(new)
+        prior = log_prior(evidence.frequencies)
+        accepted = 0
+        for axes in (np.ones(m, bool), rng.random(m) < 0.5):
+            shift = rng.choice(_SCALE_WIDTHS) * rng.standard_normal()
+            candidate = evidence.at(evidence.frequencies * np.exp(shift * axes))
+            other = log_prior(candidate.frequencies)
+            gain = candidate.log_evidence + other - evidence.log_evidence - prior
+            if gain + n * axes.sum() * shift > -rng.standard_exponential():
+                evidence, prior = candidate, other
+                accepted += 1
+        stats["accepted_scale"] = accepted / 2
+        if self._mixture:
+            # Integrated out: drawn given the frequencies as they are now.
+            self._writer.write(new, {part.frequencies: evidence.frequencies})
+            self._draw_mixture(new)
+        return evidence
+
+    def _frequency_log_prior(self, point):
+        """Make the frequencies' log prior, with a mixture's parameters integrated out."""
+        if self._mixture:
+            prior, labels = self._mixture.prior(point), self._labels(point)
+            return lambda frequencies: log_marginal(frequencies, labels, prior)
+        means, factors = self.part.frequency_prior(point)
+
+        def log_prior(frequencies) -> float:
+            away = np.linalg.solve(factors, (frequencies - means)[:, :, None])
+            return -0.5 * float(np.vdot(away, away))
+
+        return log_prior
+
+    def _labels(self, point):
+        """Read the clusters of the frequencies."""
+        (values,) = self._mixture.values
+        assignment = self.model.rvs_to_values[self.model[values.assignment]].name
+        return np.asarray(point[assignment])[values.objects]
+
+    def _draw_mixture(self, new) -> None:
+        """Draw the means and precisions of the mixture."""
+        mixture = self._mixture
+        drawn = draw_parameters(
+            self.rng,
+            mixture.vectors(new),
+            self._labels(new),
+            mixture.truncation,
+            mixture.prior(new),
+        )
+        self._mixture_points.write_parameters(new, *drawn)
+
+    # -- the coefficients' prior -------------------------------------------------------------------
+
+    def _move_precision(self, new, evidence: FrequencyEvidence, stats) -> None:
+        """Move v, by Metropolis on its log."""
+        rng = self.rng
+        shape, rate = self.part.precision_prior(new)
+        accepted = 0
+        for width in _PRECISION_WIDTHS:
+            old = evidence.precision
+            other = old * np.exp(width * rng.standard_normal())
+            found, factors = evidence.try_precision(other)
+            # The density of log v: v times that of v.
+            gain = shape * np.log(other / old) - rate * (other - old)
+            if gain + found - evidence.log_evidence > -rng.standard_exponential():
+                evidence.set_precision(other, found, factors)
+                accepted += 1
+        stats["accepted_precision"] = accepted / len(_PRECISION_WIDTHS)
+        self._points.write_precision(new, evidence.precision)
+
+    # -- given the coefficients --------------------------------------------------------------------
+
+    def _move_given_coefficients(self, new, stats) -> None:
+        """Move all frequencies by Hamiltonian Monte Carlo; its step size adapts in tuning."""
+        part, points = self.part, self._points
+        latent, frequencies = part.fourier(new)
+        target = FrequencyTarget(
+            latent[points.rows],
+            points.labels,
+            part.C(new),
+            points.coefficients(new),
+            *part.frequency_prior(new),
+        )
+        size = np.exp(self.log_step_size) * self.rng.uniform(0.8, 1.2)
+        z, probability = leapfrog_move(
+            self.rng, target, target.coordinates(frequencies), size, _N_LEAPFROG
+        )
+        if self.tune:
+            self.n_tuned += 1
+            self.log_step_size += (probability - _AIM) * self.n_tuned**-0.6
+        stats["accepted_prior"] = probability
+        self._writer.write(new, {part.frequencies: target.frequencies(z)})
+
+
+def _mixture(structure: Structure, name: str) -> Normals | None:
+    """Find the clusters that are made of the frequencies alone, with precisions of their own."""
+    for component in structure.components:
+        for own in component.normals:
+            for normals in own:
+                if [values.name for values in normals.values] == [name] and not normals.shared:
+                    return normals
+    return None
