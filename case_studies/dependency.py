@@ -17,8 +17,10 @@ Two views of the same objects; what is wanted is what they share, and not what v
 - ``toys``: the paper's figure 4.
 
 The paper does not say whether the clusters of its mixture with full covariance share it. Here are
-both: a covariance of its own for every cluster (scikit-learn's mixture), and one for all. ``yeast`` and ``digits`` need a folder with
-the files that `pm_match.datasets` describes. What is missing is skipped, and said so.
+both: a covariance of its own for every cluster (scikit-learn's mixture), and one for all.
+
+``yeast`` and ``digits`` need a folder with the files that `pm_match.datasets` describes. What is
+missing is skipped, and said so.
 
 Run ``python -m case_studies.dependency FOLDER --out dependency``.
 """

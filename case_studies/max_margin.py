@@ -10,8 +10,9 @@ by cross-validation within these. Printed are means ± standard errors over fold
 - ``log loss``: minus the logarithm of the true class's probability, mean over objects;
 - ``Brier``: half the squared distance of the classes' probabilities from the truth.
 
-The other classifiers see all views' features side by side. Two numbers of support vector machines
-are Platt's: their own scores are no probabilities.
+``pm_match`` is the model with the kernel that it learns; ``frozen`` the same with frequencies that
+stay where they start. Both take one chain. The other classifiers see all views' features side by
+side. Two numbers of support vector machines are Platt's: their own scores are no probabilities.
 
 Web pages and sets of features need a folder with the files that `pm_match.datasets` describes. What
 is missing is skipped, and said so. scikit-learn is needed.
@@ -24,11 +25,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from case_studies import adaptive_kernel
+from case_studies.adaptive_kernel import Settings
 from case_studies.peers.classifiers import CLASSIFIERS, Prediction
 from case_studies.view_data import ROWS, Fold, folds, side_by_side
 
@@ -37,15 +41,19 @@ SCORES = ("accuracy", "log loss", "Brier")
 _LEAST = 1e-6
 
 
-def beside(classify: Callable[..., Prediction]) -> Callable[[Fold, int], Prediction]:
+def beside(
+    classify: Callable[..., Prediction],
+) -> Callable[[Fold, Settings, int], Prediction]:
     """Let a classifier of one table predict a fold from all views side by side."""
-    return lambda fold, seed: classify(
+    return lambda fold, settings, seed: classify(
         side_by_side(fold.train), fold.train_labels, side_by_side(fold.test), seed
     )
 
 
-METHODS: dict[str, Callable[[Fold, int], Prediction]] = {
-    name: beside(classify) for name, classify in CLASSIFIERS.items()
+METHODS: dict[str, Callable[[Fold, Settings, int], Prediction]] = {
+    "pm_match": adaptive_kernel.predict,
+    "frozen": partial(adaptive_kernel.predict, frozen=True),
+    **{name: beside(classify) for name, classify in CLASSIFIERS.items()},
 }
 
 
@@ -123,6 +131,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     found: list[dict] = []
     for name in options.only or ROWS:
         row = ROWS[name]
+        settings = Settings(
+            **row.model, costs=tuple(options.costs), draws=options.draws, tune=options.draws
+        )
         for seed in range(options.first, options.first + options.sets):
             try:
                 data = row.make(options.folder, seed)
@@ -134,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     break
                 for method in options.methods:
                     began = time.process_time()
-                    said = METHODS[method](fold, seed)
+                    said = METHODS[method](fold, settings, seed)
                     found.append(
                         {"data": name, "method": method, "seed": seed, "fold": number}
                         | scores(said, fold.test_labels)
@@ -168,6 +179,11 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="METHOD",
         help=", ".join(METHODS),
     )  # fmt: skip
+    parser.add_argument(
+        "--costs", nargs="+", type=float, default=[0.3, 1.0, 3.0], metavar="C",
+        help="weights of labels that pm_match chooses from within the objects to learn from",
+    )  # fmt: skip
+    parser.add_argument("--draws", type=int, default=300, help="of pm_match, after as many to tune")
     parser.add_argument("--folds", type=int, default=10, help="parts that objects are cut into")
     parser.add_argument("--up-to", type=int, metavar="N", help="predict only the first N folds")
     parser.add_argument("--sets", type=int, default=1, help="sets, or cuts, of each kind of data")
