@@ -87,7 +87,8 @@ def plot_margin(
     latent, omega = point["latent"].to_numpy(), point["frequencies"].to_numpy()
     if latent.shape[1] < 2:
         raise ValueError("expected two factors or more to draw a plane; found one")
-    beta, y = _one_score(point["coefficients"], idata["observed_data"][label], one_class)
+    labels = idata["observed_data"].to_dataset()[label]
+    beta, y = _one_score(point["coefficients"], labels, one_class)
 
     centre = latent.mean(axis=0)
     plane = active_plane(latent, omega, beta)
@@ -103,17 +104,17 @@ def plot_margin(
     )
     grid = np.stack(np.meshgrid(x, y_axis), axis=-1).reshape(-1, 2)
     behind = (fourier_values(centre + grid @ plane.T, omega) @ beta).reshape(len(y_axis), len(x))
-    colours = {"cmap": "PuOr", "vmin": -_MOST, "vmax": _MOST}
+    colours: dict[str, Any] = {"cmap": "PuOr", "vmin": -_MOST, "vmax": _MOST}
     shown = ax.pcolormesh(x, y_axis, behind, alpha=0.55, rasterized=True, **colours)
     if behind.min() < 0 < behind.max():
         ax.contour(x, y_axis, behind, levels=[0.0], colors="black", linewidths=1.0)
     score = fourier_values(latent, omega) @ beta
     for (name, marker), own in zip(_MARKERS, (y < 0, y > 0, np.isnan(y)), strict=True):
         if own.any():
-            edges = np.where(y[own] * score[own] < 1, "black", "0.6")
+            edges = ["black" if margin < 1 else "0.6" for margin in y[own] * score[own]]
             ax.scatter(
-                *places[own].T, c=score[own], s=22, marker=marker, edgecolors=edges, lw=0.7,
-                label=name, **colours,
+                places[own, 0], places[own, 1], c=score[own], s=22, marker=marker,
+                edgecolors=edges, lw=0.7, label=name, **colours,
             )  # fmt: skip
     figure.colorbar(shown, ax=ax, label="score", extend="both")
     ax.set(xlabel="where the score changes most", ylabel="and next", label="margin")
