@@ -125,7 +125,7 @@ def _given(folder: Path | None) -> Path:
     return folder
 
 
-# Two numbers tell drawn classes, but the model does not know that; digits vary within a half in many
+# Two numbers tell drawn classes, which the model does not know; digits vary within a half in many
 # ways of their own.
 _DRAWN = {"n_factors": 8, "n_frequencies": 50}
 _DIGITS = {"n_factors": 20, "n_private": 5}
