@@ -13,6 +13,8 @@ from pm_match.paired_views import as_paired_views
 __all__ = ["dependency_hierarchy"]
 
 _DERIVED = (
+    "{}",
+    "{}_feature",
     "{}_object",
     "{}_cluster",
     "link_{}",

@@ -12,9 +12,11 @@ from pm_match.plots.calibration import plot_calibration
 from pm_match.plots.clusters import plot_clusters
 from pm_match.plots.confusion import plot_confusion
 from pm_match.plots.gallery import plot_gallery
+from pm_match.plots.kernel import plot_kernel
 from pm_match.plots.latent import plot_latent
 from pm_match.plots.log_joint import plot_log_joint
 from pm_match.plots.mapped_images import plot_mapped_images
+from pm_match.plots.margin import plot_margin
 from pm_match.plots.match_matrix import plot_match_matrix
 from pm_match.plots.matched_data import plot_matched_data
 from pm_match.plots.networks import plot_networks
@@ -26,9 +28,11 @@ __all__ = [
     "plot_clusters",
     "plot_confusion",
     "plot_gallery",
+    "plot_kernel",
     "plot_latent",
     "plot_log_joint",
     "plot_mapped_images",
+    "plot_margin",
     "plot_match_matrix",
     "plot_matched_data",
     "plot_networks",

@@ -1,0 +1,144 @@
+"""Objects seen in several views, with known classes, cut into folds and scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from pm_match import datasets
+from pm_match.datasets import PairedViews
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kind of data.
+
+    Attributes
+    ----------
+    make : callable
+        From the folder with files and a seed to labelled views.
+    needs_folder : bool
+        Whether the data are in a file that is not part of this project.
+    unit_rows : tuple of str
+        Views whose objects are scaled to unit length: counts of words, whose number says more of a
+        page's length than of what it is about.
+    model : mapping of str to int
+        Sizes of the max-margin model where they are not its own choice.
+    """
+
+    make: Callable[[Path | None, int], PairedViews]
+    needs_folder: bool = False
+    unit_rows: tuple[str, ...] = ()
+    model: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A part of the objects to learn from, and the rest to predict.
+
+    Attributes
+    ----------
+    train, test : dict of str to DataArray, shape (n_objects, n_features)
+        Scaled by what is known of the objects to learn from.
+    train_labels, test_labels : ndarray of int, shape (n_objects,)
+    """
+
+    train: dict[str, xr.DataArray]
+    train_labels: np.ndarray
+    test: dict[str, xr.DataArray]
+    test_labels: np.ndarray
+
+
+def folds(
+    data: PairedViews, unit_rows: tuple[str, ...] = (), n_folds: int = 10, seed: int = 0
+) -> Iterator[Fold]:
+    """Cut objects into folds with the classes in equal shares, fixed by the seed.
+
+    Features are centred. Those of a view in `unit_rows` are divided by one number, so that rare
+    words stay rare; the others each by its own standard deviation. Both are those of the objects
+    to learn from; features that do not vary there are left out.
+
+    Parameters
+    ----------
+    data : PairedViews
+    unit_rows : tuple of str
+        Views whose objects are scaled to unit length at first.
+    n_folds : int
+    seed : int
+
+    Yields
+    ------
+    Fold
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    cut = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    for train, test in cut.split(data.labels, data.labels):
+        scaled = {
+            name: _scaled(view, train, name in unit_rows) for name, view in data.views.items()
+        }
+        yield Fold(
+            {name: view[train] for name, view in scaled.items()},
+            data.labels[train],
+            {name: view[test] for name, view in scaled.items()},
+            data.labels[test],
+        )
+
+
+def side_by_side(views: Mapping[str, xr.DataArray]) -> np.ndarray:
+    """Put the features of all views beside each other, shape (n_objects, n_features)."""
+    return np.hstack([view.to_numpy() for view in views.values()])
+
+
+def _scaled(view: xr.DataArray, train: np.ndarray, unit_rows: bool) -> xr.DataArray:
+    x = view.to_numpy()
+    if unit_rows:
+        x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    x = x - x[train].mean(axis=0)
+    spread = x[train].std(axis=0)
+    varies = spread > 1e-12
+    scale = np.sqrt(np.mean(spread[varies] ** 2)) if unit_rows else spread[varies]
+    return view[:, varies].copy(data=x[:, varies] / scale)
+
+
+def _even_digits(folder: Path | None, seed: int) -> PairedViews:
+    data = datasets.digit_halves()
+    return PairedViews(data.views, (data.labels % 2 == 0).astype(np.int64), ("odd", "even"))
+
+
+def _webkb(university: str, folder: Path | None, seed: int) -> PairedViews:
+    return datasets.load_webkb(_given(folder), university)
+
+
+def _features(names: tuple[str, ...], folder: Path | None, seed: int) -> PairedViews:
+    return datasets.load_multiple_features(_given(folder), names)
+
+
+def _given(folder: Path | None) -> Path:
+    if folder is None:
+        raise FileNotFoundError("its file is in no FOLDER that was given")
+    return folder
+
+
+# Two numbers tell drawn classes, which the model does not know; digits vary within a half in many
+# ways of their own.
+_DRAWN = {"n_factors": 8, "n_frequencies": 50}
+_DIGITS = {"n_factors": 20, "n_private": 5}
+
+ROWS: dict[str, Row] = {
+    "xor": Row(lambda folder, seed: datasets.xor_views(random_seed=seed), model=_DRAWN),
+    "rings": Row(lambda folder, seed: datasets.ring_views(random_seed=seed), model=_DRAWN),
+    **{
+        name: Row(partial(_webkb, name), needs_folder=True, unit_rows=("content", "links"))
+        for name in ("cornell", "washington", "wisconsin", "texas")
+    },
+    "even-digits": Row(_even_digits, model=_DIGITS),
+    "ten-digits": Row(lambda folder, seed: datasets.digit_halves(), model=_DIGITS),
+    "kar-zer": Row(partial(_features, ("kar", "zer")), needs_folder=True, model=_DIGITS),
+    "fou-mor": Row(partial(_features, ("fou", "mor")), needs_folder=True, model=_DIGITS),
+}

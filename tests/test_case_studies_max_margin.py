@@ -1,0 +1,100 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("sklearn")
+from case_studies import max_margin, view_data
+from case_studies.peers import classifiers
+from case_studies.peers.classifiers import Prediction
+from pm_match import datasets
+
+
+@pytest.mark.parametrize("unit_rows", [(), ("a",)])
+def test_folds_are_scaled_by_what_is_learned_from(unit_rows):
+    data = datasets.xor_views(60, n_features=4, random_seed=1)
+    data.views["b"][:, 2] = 1.0
+    parts = list(view_data.folds(data, unit_rows, n_folds=5, seed=3))
+    assert len(parts) == 5
+    held = np.concatenate([part.test["a"]["object"].to_numpy() for part in parts])
+    assert sorted(held) == list(range(60))
+    for part in parts:
+        assert part.train["b"].shape == (48, 3)  # a constant tells nothing
+        for name in ("a", "b"):
+            x = part.train[name].to_numpy()
+            np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-12)
+            assert np.mean(x**2) == pytest.approx(1.0)
+            alike = np.allclose(x.std(axis=0), 1)
+            assert alike == (name not in unit_rows)
+        whole = data.views["b"].sel(object=part.test["b"]["object"])[:, [0, 1, 3]].to_numpy()
+        own = data.views["b"].sel(object=part.train["b"]["object"])[:, [0, 1, 3]].to_numpy()
+        expected = (whole - own.mean(axis=0)) / own.std(axis=0)
+        np.testing.assert_allclose(part.test["b"], expected)
+        np.testing.assert_array_equal(part.test_labels, data.labels[part.test["a"]["object"]])
+    again = next(view_data.folds(data, unit_rows, n_folds=5, seed=3))
+    assert again.test["a"].identical(parts[0].test["a"])
+
+
+def test_scores():
+    labels = np.array([0, 1, 1])
+    said = Prediction(np.array([0, 1, 0]), np.array([[0.8, 0.2], [0.4, 0.6], [0.5, 0.5]]))
+    found = max_margin.scores(said, labels)
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert found["log loss"] == pytest.approx(-np.log([0.8, 0.6, 0.5]).mean())
+    assert found["Brier"] == pytest.approx(np.mean([0.2**2, 0.4**2, 0.5**2]))
+    sure = Prediction(np.array([1, 1, 1]), np.tile([0.0, 1.0], (3, 1)))
+    assert max_margin.scores(sure, labels)["log loss"] == pytest.approx(-np.log(1e-6) / 3, rel=1e-3)
+
+
+@pytest.mark.parametrize("classify", classifiers.CLASSIFIERS.values())
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classifiers_tell_plain_classes(classify, n_classes):
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(n_classes), 30)
+    x = 3.0 * np.eye(4)[labels] + rng.normal(size=(len(labels), 4))
+    said = classify(x, labels, 3.0 * np.eye(4)[:n_classes], 0)
+    np.testing.assert_array_equal(said.labels, np.arange(n_classes))
+    np.testing.assert_allclose(said.probability.sum(axis=1), 1)
+    assert (said.probability.argmax(axis=1) == np.arange(n_classes)).all()
+
+
+def test_main_prints_writes_and_skips(tmp_path, capsys):
+    options = ["--only", "xor", "cornell", "--methods", "RBF SVM", "logistic", "--folds", "3"]
+    max_margin.main([*options, "--up-to", "2", "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "cornell: skipped" in printed
+    assert "xor, seed 0: RBF SVM" in printed
+    found = pd.read_csv(tmp_path / "folds.csv")
+    assert len(found) == 4
+    mean = found.groupby("method")["accuracy"].mean()
+    # No linear function tells the classes.
+    assert mean["RBF SVM"] > 0.7 > mean["logistic"]
+
+
+def test_summary():
+    found = pd.DataFrame(
+        [
+            {"data": "d", "method": "m", "seed": 0, "fold": k, "accuracy": a}
+            | {"log loss": 0.1, "Brier": 0.2, "seconds": 4.0}
+            for k, a in enumerate([0.7, 0.9])
+        ]
+    )
+    table = max_margin.summary(found)
+    assert table.loc[("d", "m"), ("accuracy", "mean")] == pytest.approx(0.8)
+    assert table.loc[("d", "m"), ("accuracy", "s.e.")] == pytest.approx(0.1)
+    assert table.loc[("d", "m"), ("folds", "")] == 2
+    assert "0.800 ± 0.100" in max_margin.readable(table)
+
+
+@pytest.mark.slow
+def test_model_learns_what_no_line_tells(tmp_path):
+    from dataclasses import replace
+
+    from case_studies.adaptive_kernel import Settings, predict
+
+    fold = next(view_data.folds(datasets.xor_views(noise=0.2, n_private=0, random_seed=0)))
+    settings = Settings(n_factors=2, n_frequencies=20, draws=100, tune=150)
+    said = predict(fold, settings, 0)
+    assert np.mean(said.labels == fold.test_labels) > 0.8
+    chosen = predict(fold, replace(settings, costs=(1e-6, 1.0), inner_folds=2), 0)
+    assert np.mean(chosen.labels == fold.test_labels) > 0.8
+    assert np.mean(predict(fold, settings, 0, frozen=True).labels == fold.test_labels) > 0.6
