@@ -123,7 +123,10 @@ N_DRAWS = 60_000
 QUICK = ("plain", "empty labels", "bipartite", "undirected")
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize(
+    "move",
+    ["everything", *(pytest.param(m, marks=pytest.mark.slow) for m in MOVES if m != "everything")],
+)
 @pytest.mark.parametrize(
     "case", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
 )

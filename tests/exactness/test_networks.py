@@ -53,6 +53,13 @@ CASES = {
     },
 }
 N_MOVES = 10_000
+# One of each kind of kernel; the others take long to compile and are run with the long tests.
+QUICK = ("bipartite", "linked", "poisson", "directed", "undirected", "features")
+
+
+def quick_or_slow(cases):
+    """Parameters of which all but the quick ones are marked slow."""
+    return [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in cases]
 
 
 def move_about(partition, terms, units, labels):
@@ -80,7 +87,7 @@ def labels_of(step):
     ]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", quick_or_slow(CASES))
 def test_state_and_scores_after_random_moves(case):
     step, point = loaded(network_model(**CASES[case], truncation=3))
     collapsed = step._collapsed
@@ -154,7 +161,7 @@ ENUMERATED = {
 }
 
 
-@pytest.mark.parametrize("case", ENUMERATED)
+@pytest.mark.parametrize("case", quick_or_slow(ENUMERATED))
 def test_law_of_assignment_and_relevance(case):
     options = ENUMERATED[case]
     data = network_data(

@@ -33,6 +33,10 @@ MODELS = {
     "with features": {"features": "rows", "relevance": False},
 }
 
+# These kernels take longest to compile.
+LONG = ("three-way", "shared clusters", "with features")
+NAMES = [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in MODELS]
+
 
 def chain_of(model, seed=0):
     rng = np.random.default_rng(seed)
@@ -47,7 +51,7 @@ def options(name):
     return {"truncation": 3} | given
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_move_is_worth_the_difference_of_the_log_joint(name):
     model = network_model(**options(name))
     step = cluster_step(model)
@@ -71,7 +75,7 @@ def test_every_move_is_worth_the_difference_of_the_log_joint(name):
     assert n_scored > 30
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_climbs_rise_by_what_they_say_and_keep_links(name):
     model = network_model(**options(name))
     rose = 0

@@ -147,10 +147,13 @@ def test_the_mode_is_no_lower_than_the_truths(drawn, model, found):
     [
         lambda: tiny_model(linked=True),
         lambda: tiny_model(projection="map", missing=True),
-        lambda: network_model(
-            relevance=False,
-            truncation=3,
-            features={"a": np.random.default_rng(0).normal(size=(3, 2))},
+        pytest.param(
+            lambda: network_model(
+                relevance=False,
+                truncation=3,
+                features={"a": np.random.default_rng(0).normal(size=(3, 2))},
+            ),
+            marks=pytest.mark.slow,
         ),
         lambda: network_model("undirected", hyperpriors=True),
     ],
