@@ -1,6 +1,6 @@
 """Speed of sweeps over normal clusters, beside the naive formula and PyMC's own sampler.
 
-Run from the repository: `python -m benchmarks.normal_speed [--pymc]`.
+CPU time, which other work on the machine changes least. Run from the repository: `python -m benchmarks.normal_speed [--pymc]`.
 """
 
 import sys
@@ -40,27 +40,27 @@ def sweeps(kind, n, d, n_sweeps=200):
     evidence.load(x, slots, prior)
     sweep(rng, a, b, state, (evidence.term,))
     n_sweeps = max(n_sweeps * 100 // n, 5)
-    begin = time.perf_counter()
+    begin = time.process_time()
     for _ in range(n_sweeps):
         sweep(rng, a, b, state, (evidence.term,))
-    swept = (time.perf_counter() - begin) / n_sweeps / n
-    begin = time.perf_counter()
+    swept = (time.process_time() - begin) / n_sweeps / n
+    begin = time.process_time()
     for _ in range(n_sweeps):
         evidence.load(x, state.slot.astype(np.int64), prior)
-    return 1e6 * swept, 1e6 * (time.perf_counter() - begin) / n_sweeps / n
+    return 1e6 * swept, 1e6 * (time.process_time() - begin) / n_sweeps / n
 
 
 def naive(n, d):
     """Microseconds an object of a sweep that asks the plain formula for every cluster."""
     x, labels = data(n, d)
     prior = NormalWishartPrior(np.zeros(d), 0.1, d + 2.0, np.eye(d))
-    begin, n_objects = time.perf_counter(), 5
+    begin, n_objects = time.process_time(), 5
     for unit in range(n_objects):
         for label in range(TRUNCATION):
             moved = labels.copy()
             moved[unit] = label
             log_marginal(x, moved, prior)
-    return 1e6 * (time.perf_counter() - begin) / n_objects
+    return 1e6 * (time.process_time() - begin) / n_objects
 
 
 def whole_step(n, d):
@@ -71,10 +71,10 @@ def whole_step(n, d):
     point = model.initial_point(0)
     for _ in range(20):
         point, _ = step.step(point)
-    begin, n_steps = time.perf_counter(), 50
+    begin, n_steps = time.process_time(), 50
     for _ in range(n_steps):
         point, _ = step.step(point)
-    return 1e3 * (time.perf_counter() - begin) / n_steps
+    return 1e3 * (time.process_time() - begin) / n_steps
 
 
 def pymc(n, d, draws=20):
@@ -86,12 +86,12 @@ def pymc(n, d, draws=20):
             pm.NUTS([model[v] for v in ("weights", "mean_x", "precision_x")]),
             pm.CategoricalGibbsMetropolis([model["cluster_object"]]),
         ]
-        begin = time.perf_counter()
+        begin = time.process_time()
         pm.sample(1, tune=0, chains=1, step=steps, progressbar=False, random_seed=0)
-        start = time.perf_counter() - begin
-        begin = time.perf_counter()
+        start = time.process_time() - begin
+        begin = time.process_time()
         pm.sample(draws, tune=draws, chains=1, step=steps, progressbar=False, random_seed=0)
-    return 1e3 * (time.perf_counter() - begin - start) / (2 * draws)
+    return 1e3 * (time.process_time() - begin - start) / (2 * draws)
 
 
 def main():
