@@ -14,6 +14,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pm_match as pmm
+from pm_match.hinge import fourier_values
 
 
 def ess(draws) -> float:
@@ -25,11 +26,21 @@ def ess(draws) -> float:
 def against_nuts() -> None:
     """Compare effective draws of 41 coefficients, from 200 objects, scales and NUTS."""
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(200, 41))
-    labels = np.sign(features @ rng.normal(size=41) + 3.0 * rng.normal(size=200))
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, 1.0, shape=41)
-        pmm.Hinge("label", features @ beta, observed=labels)
+    vectors = rng.normal(size=(200, 5))
+    features = fourier_values(vectors, rng.normal(size=(20, 5)) / np.sqrt(5.0))
+    labels = np.sign(vectors[:, 0] * vectors[:, 1] + 0.3 * rng.normal(size=200))
+    for title, declare_v in (
+        ("precision 1", lambda: 1.0),
+        ("a free precision", lambda: pm.Gamma("v", 0.5, 0.5)),
+    ):
+        with pm.Model() as model:
+            beta = pm.Normal("beta", 0.0, tau=declare_v(), shape=41)
+            pmm.Hinge("label", features @ beta, observed=labels)
+        compare(model, f"200 objects, 41 coefficients of Fourier features with {title}")
+
+
+def compare(model, title) -> None:
+    """Run both on one model."""
     step = pmm.HingeGibbs([model["beta"]], model=model)
     list(common.chain([step], model.initial_point(), 200, 1))
     begin = time.process_time()
@@ -60,7 +71,7 @@ def against_nuts() -> None:
         rows.append([name, len(found), f"{effective:.0f}", f"{seconds:.1f}"])
         rows[-1].append(f"{effective / seconds:.0f}")
     common.print_table(
-        "200 objects, 41 coefficients; CPU seconds with warm-up",
+        f"{title}; CPU seconds with warm-up",
         ["", "draws", "least ESS", "seconds", "ESS a second"],
         rows,
     )

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
+from scipy.special import gamma
 
 from pm_match.evidence.frequencies import FrequencyEvidence, pcn
-from pm_match.evidence.frequency_hmc import FrequencyTarget
+from pm_match.evidence.frequency_hmc import FrequencyTarget, leapfrog_move
 from pm_match.evidence.hinge import (
     draw_coefficients,
     draw_precision,
@@ -168,7 +169,11 @@ def test_another_precision():
     _, evidence = problem(n_columns=2)
     found, factors = evidence.try_precision(0.4)
     evidence.set_precision(0.4, found, factors)
-    assert evidence.at(evidence.frequencies).log_evidence == pytest.approx(found, abs=1e-10)
+    fresh = evidence.at(evidence.frequencies)
+    assert fresh.log_evidence == pytest.approx(found, abs=1e-10)
+    for own, other in zip(evidence.coefficients(), fresh.coefficients(), strict=True):
+        np.testing.assert_allclose(own[0], other[0], rtol=1e-12)
+        np.testing.assert_allclose(own[1], other[1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("step", [1.0, 0.5, 0.2])
@@ -183,6 +188,22 @@ def test_proposals_leave_the_prior_alone(step):
     np.testing.assert_allclose(np.cov(new.T), factor @ factor.T, atol=0.01)
     together = (now - means).T @ (new - means) / n
     np.testing.assert_allclose(together, np.sqrt(1.0 - step**2) * factor @ factor.T, atol=0.01)
+
+
+def test_hamiltonian_moves_are_corrected():
+    """With steps so large that a move that is always accepted is far off."""
+    rng = np.random.default_rng(12)
+
+    def target(x):
+        return -0.25 * float(np.sum(x**4)), -(x**3)
+
+    x, squares, accepted = np.zeros((1, 2)), [], []
+    for _ in range(20_000):
+        x, probability = leapfrog_move(rng, target, x, rng.uniform(0.7, 1.1), 3)
+        squares.append(np.square(x).mean())
+        accepted.append(probability)
+    assert 0.4 < np.mean(accepted) < 0.97
+    assert np.mean(squares) == pytest.approx(2.0 * gamma(0.75) / gamma(0.25), abs=0.02)
 
 
 def test_gradient_given_the_coefficients():

@@ -71,11 +71,10 @@ class FrequencyEvidence:
     def _products(self, features):
         n = features.shape[1]
         products = np.empty((self._n_columns, n, n))
-        for k, root in enumerate(self._roots.T):
-            # Of the lower triangle in BLAS's order, which is the upper one here.
-            lower = dsyrk(1.0, (features * root[:, None]).T, lower=1)
-            products[k] = lower
-            products[k] += np.tril(lower, -1).T
+        for own, root in zip(products, self._roots.T, strict=True):
+            # In place: the lower triangle in BLAS's order is the upper one here.
+            dsyrk(1.0, (features * root[:, None]).T, c=own.T, overwrite_c=1, lower=1)
+            _mirror(own)
         return products
 
     def _set(self, products, pulls) -> None:
@@ -156,8 +155,10 @@ class FrequencyEvidence:
 def _inverse(lower: NDArray[np.float64]) -> NDArray[np.float64]:
     """Invert the matrix whose Cholesky factor is `lower`; both triangles."""
     inverse, _ = dpotri(lower, lower=1)
-    full = np.ascontiguousarray(inverse)
-    return np.tril(full) + np.tril(full, -1).T
+    # In this order, BLAS's lower triangle is the upper one.
+    inverse = inverse.T
+    _mirror(inverse)
+    return inverse
 
 
 def pcn(rng: np.random.Generator, frequencies, means, factors, steps) -> NDArray[np.float64]:
@@ -178,6 +179,14 @@ def pcn(rng: np.random.Generator, frequencies, means, factors, steps) -> NDArray
     noise = np.einsum("jab,jb->ja", factors, rng.standard_normal(frequencies.shape))
     rest = np.sqrt(1.0 - np.square(steps))[:, None]
     return means + rest * (frequencies - means) + steps[:, None] * noise
+
+
+@entry
+def _mirror(matrix):
+    """Copy the upper triangle of a matrix to the lower one."""
+    for i in range(matrix.shape[0]):
+        for j in range(i):
+            matrix[i, j] = matrix[j, i]
 
 
 @reducing

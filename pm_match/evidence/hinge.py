@@ -74,14 +74,13 @@ def observe(
 
 
 def gram(design: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute F' W F (P, P) of features (N, P) and weights (N,); both triangles, Fortran order."""
+    """Compute the lower triangle of F' W F (P, P), of features (N, P) and weights (N,)."""
     scaled = np.ascontiguousarray(design) * np.sqrt(weights)[:, None]
-    lower = dsyrk(1.0, scaled.T, lower=1)
-    return lower + np.tril(lower, -1).T
+    return dsyrk(1.0, scaled.T, lower=1)
 
 
 def factorise(gram: NDArray[np.float64], precision: float) -> NDArray[np.float64]:
-    """Cholesky-factorise F' W F + v I; lower, Fortran order.
+    """Cholesky-factorise F' W F + v I, of which only the lower triangle is read.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from pymc.step_methods.state import dataclass_state
 from pm_match.evidence.frequencies import FrequencyEvidence, pcn
 from pm_match.evidence.frequency_hmc import FrequencyTarget, leapfrog_move
 from pm_match.evidence.hinge import draw_coefficients, observe
-from pm_match.evidence.normal_wishart import draw_parameters, log_marginal
+from pm_match.evidence.normal_wishart import cluster_posterior, draw_parameters
 from pm_match.hinge import fourier_values
 from pm_match.steps.base import PartitionStep, PartitionStepState
 from pm_match.steps.hinge_gibbs import HingePoints
@@ -212,7 +212,15 @@ class FrequencyMetropolis(PartitionStep):
         """Make the frequencies' log prior, with a mixture's parameters integrated out."""
         if self._mixture:
             prior, labels = self._mixture.prior(point), self._labels(point)
-            return lambda frequencies: log_marginal(frequencies, labels, prior)
+            truncation = self._mixture.truncation
+
+            def log_marginal(frequencies) -> float:
+                # What the labels alone say stays out.
+                counts, _, scales = cluster_posterior(frequencies, labels, truncation, prior)
+                log_dets = np.linalg.slogdet(scales)[1]
+                return -0.5 * float((prior.degrees + counts) @ log_dets)
+
+            return log_marginal
         means, factors = self.part.frequency_prior(point)
 
         def log_prior(frequencies) -> float:
