@@ -1,6 +1,7 @@
 """Speed of sweeps over normal clusters, beside the naive formula and PyMC's own sampler.
 
-CPU time, which other work on the machine changes least. Run from the repository: `python -m benchmarks.normal_speed [--pymc]`.
+CPU time, which other work on the machine changes least. Run from the repository:
+`python -m benchmarks.normal_speed [--pymc]`.
 """
 
 import sys
