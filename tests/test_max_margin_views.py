@@ -168,7 +168,7 @@ def test_a_series_turned_round_keeps_its_labels():
 
 
 def test_compiling_its_density_logs_nothing(caplog):
-    """PyTensor's `local_sumsqr2dot` fails on Wisharts whose scale is a constant, diagonal matrix."""
+    """A rewrite fails, and says so, on Wisharts whose scale is a constant, diagonal matrix."""
     model = declared([1, -1, 1, 1, -1, -1])
     mode = pytensor.compile.mode.Mode(linker="py", optimizer="fast_run")
     pytensor.function(model.value_vars, model.logp(), mode=mode)

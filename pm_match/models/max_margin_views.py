@@ -228,8 +228,9 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
     if isinstance(labels, xr.DataArray) and labels.ndim == 1:
         given = labels.to_series() if labels.dims[0] in labels.coords else labels.to_numpy()
     if isinstance(labels, np.ma.MaskedArray):
-        # (`filled` takes None for its default.)
-        given = np.where(np.ma.getmaskarray(labels), None, labels.data.astype(object))
+        # Not by `filled`, for which None is a default.
+        given = labels.data.astype(object)
+        given[np.ma.getmaskarray(labels)] = None
     if np.ndim(given) != 1 or len(given) != len(objects):
         raise ValueError(
             f"labels: expected one for each of {len(objects)} objects; found shape "
