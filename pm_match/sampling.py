@@ -64,7 +64,7 @@ _STEPS: tuple[Any, ...] = (
 _TURNING = ("projection", "transposed", "normal")
 
 # Sampler statistics that say how a chain does.
-_TOLD = ("log_joint", "n_occupied", "log_likelihood")
+_TOLD = ("log_joint", "n_occupied", "log_likelihood", "spread")
 
 _INITS = ("search", "dispersed")
 

@@ -156,3 +156,20 @@ def test_bad_parameters(given, error, message):
 def test_bad_views(views, error, message):
     with pytest.raises(error, match=message):
         max_margin_views(views, [1, -1] * 3, **SMALL)
+
+
+def test_a_series_turned_round_keeps_its_labels():
+    """A slice of a Series has an index of the same kind as one that was never set."""
+    labels = pd.Series([1, -1, 1, 1, -1, -1])
+    found, turned = (hinge_of(declared(own)).labels for own in (labels, labels[::-1]))
+    np.testing.assert_array_equal(turned, found)
+    with pytest.raises(ValueError, match=r"expected the index.*found \[3, 4, 5\]"):
+        declared(pd.concat([labels, labels], ignore_index=True)[3:9])
+
+
+def test_compiling_its_density_logs_nothing(caplog):
+    """A rewrite fails, and says so, on Wisharts whose scale is a constant, diagonal matrix."""
+    model = declared([1, -1, 1, 1, -1, -1])
+    mode = pytensor.compile.mode.Mode(linker="py", optimizer="fast_run")
+    pytensor.function(model.value_vars, model.logp(), mode=mode)
+    assert "Rewrite failure" not in caplog.text

@@ -120,7 +120,7 @@ class Hinge(pm.Discrete):
     ------
     ValueError
         If C is not positive, `score` has other than one or two dimensions, or labels are neither of
-        the above.
+        the above, or not as many as scores.
     TypeError
         If labels are not numbers or booleans.
 
@@ -193,7 +193,6 @@ def _parameters(where: str, score: Any, C: Any):
 def _codes(where: str, observed: Any, score: Any) -> Any:
     """Turn labels as users give them into codes."""
     classes = score.ndim == 2
-    n_classes = score.type.shape[1] if classes else None
     if isinstance(observed, Variable):
         dtype = getattr(observed.type, "dtype", None)
         if dtype not in ("int8", "int16", "int32", "int64"):
@@ -202,7 +201,7 @@ def _codes(where: str, observed: Any, score: Any) -> Any:
             )
         if isinstance(observed, Constant | SharedVariable):
             held = observed.data if isinstance(observed, Constant) else observed.get_value()
-            _check_codes(where, np.asarray(held), classes, n_classes)
+            _check_codes(where, np.asarray(held), score)
         return observed
     masked = np.ma.getmaskarray(observed) if np.ma.isMaskedArray(observed) else None
     given = np.ma.getdata(observed) if masked is not None else np.asarray(observed)
@@ -211,6 +210,8 @@ def _codes(where: str, observed: Any, score: Any) -> Any:
         codes = given.astype(np.int64) if classes else 2 * given.astype(np.int64) - 1
     else:
         try:
+            if any(isinstance(label, str | bytes) for label in given.flat):
+                raise TypeError("strings")
             values = given.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise TypeError(
@@ -234,16 +235,21 @@ def _codes(where: str, observed: Any, score: Any) -> Any:
         codes = np.where(missing, unlabelled, values).astype(np.int64)
     if masked is not None:
         codes = np.where(masked, unlabelled, codes)
-    _check_codes(where, codes, classes, n_classes)
+    _check_codes(where, codes, score)
     return codes
 
 
-def _check_codes(where: str, codes: NDArray, classes: bool, n_classes: int | None) -> None:
-    """Refuse codes that are not labels."""
+def _check_codes(where: str, codes: NDArray, score: Any) -> None:
+    """Refuse codes that are not labels, or not one for each score."""
     if codes.ndim != 1:
         raise ValueError(
             f"{where}: expected one label for each object, found an array of shape {codes.shape}."
         )
+    n_scores = score.type.shape[0]
+    if n_scores is not None and n_scores != len(codes):
+        raise ValueError(f"{where}: expected {n_scores} labels, one a score; found {len(codes)}.")
+    classes = score.ndim == 2
+    n_classes = score.type.shape[1] if classes else None
     if classes:
         wrong = (codes < -1) | (codes >= (np.inf if n_classes is None else n_classes))
         expected = f"0 to {n_classes - 1}" if n_classes else "whole numbers from 0"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
@@ -175,10 +176,12 @@ def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentr
     )
     component = pm.Categorical("component", p=weights, dims="frequency")
     # Inverse-Wishart covariances with mean I / m; means spread as far as what is around them.
+    # Shared, as of a constant that is diagonal PyTensor logs that a rewrite fails.
+    scale = pytensor.shared(m * np.eye(m), name="component_scale")
     precision = pm.Wishart(
         "component_precision",
         nu=m + 2,
-        V=m * np.eye(m),
+        V=scale,
         shape=(n_components, m, m),
         initval=np.tile(m * np.eye(m), (n_components, 1, 1)),
     )
@@ -225,15 +228,17 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
     if isinstance(labels, xr.DataArray) and labels.ndim == 1:
         given = labels.to_series() if labels.dims[0] in labels.coords else labels.to_numpy()
     if isinstance(labels, np.ma.MaskedArray):
-        given = np.ma.filled(labels.astype(object), None)
+        # Not by `filled`, for which None is a default.
+        given = labels.data.astype(object)
+        given[np.ma.getmaskarray(labels)] = None
     if np.ndim(given) != 1 or len(given) != len(objects):
         raise ValueError(
             f"labels: expected one for each of {len(objects)} objects; found shape "
             f"{np.shape(given)}"
         )
     series = given if isinstance(given, pd.Series) else pd.Series(list(given), dtype=object)
-    plain = isinstance(series.index, pd.RangeIndex)
-    if not plain:
+    # Rows 0, 1, ... of what has no labels of its own.
+    if not series.index.equals(pd.RangeIndex(len(series))):
         index = series.index.astype(objects.dtype) if objects.dtype.kind == "U" else series.index
         if not index.is_unique or set(index) != set(objects.tolist()):
             raise ValueError(

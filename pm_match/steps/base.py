@@ -6,7 +6,12 @@ from dataclasses import fields
 from typing import Any
 
 from pymc.model.core import Model, modelcontext
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.compound import (
+    BlockedStep,
+    Competence,
+    CompoundStep,
+    StepMethodState,
+)
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.graph.traversal import ancestors
@@ -34,6 +39,27 @@ class PartitionStep(BlockedStep):
     # Whether the variables of a part may have different steps.
     one_by_one = False
     default_blocked = True
+
+    def __new__(cls, vars, *args, **kwargs):
+        """Make a step; of variables of several parts, a compound of one step for each part.
+
+        PyMC gives a step that it chooses itself all variables that it is competent for.
+        """
+        model = modelcontext(kwargs.get("model"))
+        number_of = {
+            name: number
+            for number, part in enumerate(cls.parts(read(model)))
+            for name in cls.served(part)
+        }
+        groups: dict[int | None, list[Any]] = {}
+        for var in vars if isinstance(vars, tuple | list) else [vars]:
+            name = getattr(model.values_to_rvs.get(var, var), "name", None)
+            groups.setdefault(number_of.get(name), []).append(var)
+        if len(groups) < 2 or None in groups:
+            return super().__new__(cls, vars, *args, **kwargs)
+        rngs = get_random_generator(kwargs.pop("rng", None)).spawn(len(groups))
+        own = zip(groups.values(), rngs, strict=True)
+        return CompoundStep([cls(group, *args, rng=rng, **kwargs) for group, rng in own])
 
     def __init__(
         self,

@@ -4,11 +4,12 @@ That a score is affine in a variable, and that it is random Fourier features of 
 checked numerically on the declared expression.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from pm_match.structure.context import Context
 from pm_match.structure.densities import log_normal, same
 from pm_match.structure.functions import (
     PLAIN,
+    evaluate,
     log_densities,
     natural_function,
     point_function,
@@ -32,6 +34,10 @@ from pm_match.structure.functions import (
 from pm_match.structure.parts import Part, Point
 
 _TESTS = 3
+# Values of discrete variables that scores are looked at.
+_DISCRETE_TESTS = 20
+# Sizes of coefficients that scores are looked at.
+_SIZES = (1.0, 1e-4, 1e4, 1e8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +92,11 @@ class HingeModel:
         precision = [self.precision] if self.precision else []
         frequencies = [self.frequencies] if self.adapts and self.frequencies else []
         return [self.coefficients, *precision, *frequencies]
+
+    @property
+    def turning(self) -> list[str]:
+        """Variables of which waves in another order, or the other way round, say the same."""
+        return [self.coefficients, self.frequencies] if self.frequencies else []
 
     def C(self, point: Point) -> float:
         """Evaluate C at a `point` of value variables."""
@@ -174,7 +185,9 @@ def _read(context: Context, rv: RV, declared: HingeParts):
     for parent in parents:
         context.must_be_free(parent)
     score = _Score(context, declared.score, parents)
-    labels = _labels(context, rv, declared, score.n_columns)
+    labels = _labels(context, rv, declared, score.shape[1])
+    if len(labels) != score.shape[0]:
+        raise Refusal(f"it has {len(labels)} labels and {score.shape[0]} scores")
     parts: list[HingeModel] = []
     reasons: list[str] = []
     refused: dict[str, str] = {}
@@ -201,13 +214,8 @@ def _same_columns(candidate: RV, score: RV) -> bool:
 
 def _labels(context: Context, rv: RV, declared: HingeParts, n_columns: int) -> NDArray[np.float64]:
     """Read the labels (N, K)."""
-    value = context.model.rvs_to_values[rv]
-    if isinstance(value, Constant):
-        codes = np.asarray(value.data)
-    elif isinstance(value, SharedVariable):
-        codes = np.asarray(value.get_value())
-    else:
-        raise Refusal(f"the labels of {rv.name!r} are computed; expected data")
+    # A `pm.Data`, which PyMC holds in 32 bits, is cast.
+    codes = np.asarray(evaluate(context.model.rvs_to_values[rv]))
     if not declared.classes:
         return codes[:, None].astype(np.float64)
     labels = np.where(codes[:, None] == np.arange(n_columns), 1.0, -1.0)
@@ -223,24 +231,42 @@ class _Score:
         inputs = [parent.type() for parent in parents]
         (output,) = graph_replace([score], list(zip(parents, inputs, strict=True)), strict=False)
         self._function = pytensor.function(inputs, output, mode=PLAIN, on_unused_input="ignore")
-        self._shapes = context.shapes
-        natural = natural_function(context.model, [parent.name for parent in parents])
-        self._start = dict(zip(parents, natural(context.start), strict=True))
-        self.n_columns = self(self._start).shape[1]
+        self._natural = natural_function(context.model, [parent.name for parent in parents])
+        self._start = context.start
+        self._codes = _codes(context.model, [p for p in parents if not p.dtype.startswith("float")])
+        start = self(dict(zip(parents, self._natural(context.start), strict=True)))
+        self.shape = start.shape
 
-    def draw(self, rng: np.random.Generator) -> dict[RV, NDArray]:
-        """Draw values of the variables, with nothing special about them."""
-        return {
-            parent: rng.normal(0.0, 0.7, self._shapes[parent.name])
-            if parent.dtype.startswith("float")
-            else np.asarray(self._start[parent])
-            for parent in self.parents
-        }
+    def draws(self, rng: np.random.Generator, spreads: Sequence[float]):
+        """Draw values of the variables, with nothing special about them, as far from the start."""
+        for number in range(max(len(spreads), *(len(own) for own in self._codes.values()), 0)):
+            spread = spreads[number % len(spreads)]
+            point = {
+                name: value + rng.normal(0.0, spread, value.shape)
+                if value.dtype.kind == "f"
+                else value
+                for name, value in self._start.items()
+            }
+            values = dict(zip(self.parents, self._natural(point), strict=True))
+            yield values | {rv: own[number % len(own)] for rv, own in self._codes.items()}
 
     def __call__(self, values: dict[RV, NDArray]) -> NDArray[np.float64]:
         """Evaluate the scores (N, K)."""
         found = self._function(*[values[parent] for parent in self.parents])
         return found[:, None] if found.ndim == 1 else found
+
+
+def _codes(model, variables: list[RV]) -> dict[RV, NDArray]:
+    """Draw values of discrete variables from their priors."""
+    if not variables:
+        return {}
+    try:
+        drawn = pm.draw(variables, _DISCRETE_TESTS, random_seed=20171130)
+    except NotImplementedError as error:
+        raise Refusal(
+            f"the score depends on {names(variables)}, which cannot be drawn: {error}"
+        ) from error
+    return dict(zip(variables, drawn, strict=True))
 
 
 def _check_coefficients(context, rv, declared, candidate, score) -> None:
@@ -261,31 +287,33 @@ def _check_coefficients(context, rv, declared, candidate, score) -> None:
             raise Refusal(f"{name!r} has more than one prior precision")
     rng = np.random.default_rng(20181007)
     shape = context.shapes[name]
-    for _ in range(_TESTS):
-        values = score.draw(rng)
+    for number, values in enumerate(score.draws(rng, (0.7,) * len(_SIZES))):
 
         def at(beta, values=values):
             return score(values | {candidate: beta})
 
         base = at(np.zeros(shape))
-        one, other = rng.normal(size=(2, *shape))
+        # What is clipped, or a threshold, is affine at some sizes only.
+        one, other = _SIZES[number % len(_SIZES)] * rng.normal(size=(2, *shape))
         first, second = at(one) - base, at(other) - base
         together = at(2.0 * one - 3.0 * other) - base
-        if not _close(together, 2.0 * first - 3.0 * second):
+        if not _close(together, 2.0 * first - 3.0 * second, base):
             raise Refusal(f"the score is not affine in {name!r}")
         if len(shape) == 2:
             # Every column of scores has its own column of coefficients, and all the same features.
             alike = at(np.repeat(one[:, :1], shape[1], axis=1)) - base
             if not (
                 np.shape(alike)[1] == shape[1]
-                and _close(alike, np.repeat(alike[:, :1], shape[1], axis=1))
-                and _close(alike[:, 0], first[:, 0])
+                and _close(alike, np.repeat(alike[:, :1], shape[1], axis=1), base)
+                and _close(alike[:, 0], first[:, 0], base)
             ):
                 raise Refusal(f"columns of {name!r} enter more than their own column of the score")
 
 
-def _close(found, expected) -> bool:
-    return bool(np.allclose(found, expected, rtol=1e-7, atol=1e-7))
+def _close(found, expected, base=0.0) -> bool:
+    """Whether scores agree, but for rounding and for that of the `base` subtracted from them."""
+    tolerance = 1e-7 * np.abs(expected).max(initial=0.0) + 1e-12 * np.max(np.abs(base), initial=0.0)
+    return bool((np.abs(found - expected) <= tolerance).all())
 
 
 def _points(context: Context):
@@ -309,7 +337,7 @@ def _hinge_model(context, rv, declared, labels, candidate, score):
     frequency_prior, refused = None, {}
     if frequencies is not None:
         try:
-            frequency_prior = _frequency_prior(context, rv, frequencies)
+            frequency_prior = _frequency_prior(context, rv, declared, frequencies)
         except Refusal as refusal:
             refused[frequencies.name] = str(refusal)
     scores = None
@@ -417,8 +445,7 @@ def _reader(vectors: str | NDArray, key: str):
 
 def _is_fourier(score: _Score, candidate: RV, frequencies: RV, latent_of) -> bool:
     rng = np.random.default_rng(20070312)
-    for _ in range(_TESTS):
-        values = score.draw(rng)
+    for values in score.draws(rng, (0.7, 0.07, 7.0)):
         found = score(values)
         features = fourier_values(np.asarray(latent_of(values)), values[frequencies])
         if len(features) != len(found):
@@ -442,7 +469,7 @@ def _constant_matrices(score: RV, n_columns: int):
             yield np.ascontiguousarray(held, np.float64)
 
 
-def _frequency_prior(context: Context, rv: RV, frequencies: RV):
+def _frequency_prior(context: Context, rv: RV, declared: HingeParts, frequencies: RV):
     """Make a function of a point: means and Cholesky factors of the frequencies' normal prior."""
     op = frequencies.owner.op
     if not isinstance(op, NormalRV | MvNormalRV):
@@ -452,6 +479,8 @@ def _frequency_prior(context: Context, rv: RV, frequencies: RV):
         )
     if frequencies.dtype != "float64":
         raise Refusal(f"{frequencies.name!r} is {frequencies.dtype}; expected float64")
+    if frequencies in context.ancestry.of([declared.C]):
+        raise Refusal(f"C depends on the frequencies {frequencies.name!r}")
     others = [v for v in context.ancestry.children(frequencies) if v is not rv]
     if others:
         raise Refusal(f"{names(others)} depends on the frequencies {frequencies.name!r} too")

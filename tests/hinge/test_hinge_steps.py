@@ -150,3 +150,22 @@ def test_bad_settings(model):
         pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="nuts")
     with pytest.raises(pmm.UnservedModelError, match="frequencies"):
         pmm.HingeGibbs([model["frequencies"]], model=model)
+
+
+def test_two_hinges_under_plain_pymc():
+    """PyMC hands a step that it chooses all variables that it may serve, of both."""
+    with pm.Model() as model:
+        v = pm.Gamma("v", 1.0, 1.0)
+        for name, sign in (("one", 1.0), ("other", -1.0)):
+            w = pm.Normal(f"w_{name}", 0.0, tau=v if sign > 0 else 1.0, shape=2)
+            pmm.Hinge(name, X @ w, observed=sign * Y)
+        steps = pmm.HingeGibbs(model.free_RVs, model=model)
+        idata = pm.sample(
+            3, tune=2, chains=1, random_seed=1, progressbar=False, compute_convergence_checks=False
+        )
+    assert [[own.name for own in step.vars] for step in steps.methods] == [
+        ["w_one", "v_log__"],
+        ["w_other"],
+    ]
+    for name in ("v", "w_one", "w_other"):
+        assert (idata.posterior[name].diff("draw") != 0.0).all()

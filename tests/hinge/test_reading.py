@@ -261,3 +261,69 @@ def test_a_density_that_is_not_that_of_the_parameters(monkeypatch):
     structure = read(mixture())
     assert "declare chol=, not cov=" in structure.refusals["omega"]
     assert not structure.parts[0].adapts
+
+
+def clipped(w):
+    return pt.clip(X @ w, -50.0, 50.0)
+
+
+def switched(w):
+    return pt.switch(pm.Bernoulli("z", 0.3), X @ w, (X @ w) ** 2)
+
+
+def switched_the_other_way(w):
+    return pt.switch(pm.Bernoulli("z", 0.7), (X @ w) ** 2, X @ w)
+
+
+def in_small_units(w):
+    return pt.tanh(1e-8 * (X @ w))
+
+
+@pytest.mark.parametrize("score", [clipped, switched, switched_the_other_way, in_small_units])
+def test_scores_that_are_affine_in_places_only(score):
+    assert "not affine in 'w'" in read(declare(score)).refusals["label"]
+
+
+def test_an_offset_may_be_large():
+    part = only(declare(lambda w: X @ w + 1e9))
+    design, offset = part.design({})
+    np.testing.assert_allclose(design, X, atol=1e-6)
+    np.testing.assert_array_equal(offset, np.full((N, 1), 1e9))
+
+
+def test_a_positive_variable_in_the_score():
+    model = declare(lambda w: (X @ w) * pt.sqrt(pm.HalfNormal("b")))
+    np.testing.assert_allclose(only(model).design({"b_log__": np.array(0.6)})[0], X * np.exp(0.3))
+
+
+def test_labels_in_a_data_container():
+    with pm.Model() as model:
+        labels = pm.Data("labels", np.nan_to_num(Y).astype(int))
+        pmm.Hinge("label", X @ pm.Normal("w", shape=D), observed=labels)
+    np.testing.assert_array_equal(only(model).labels[:, 0], np.nan_to_num(Y))
+    with model:
+        pm.set_data({"labels": np.ones(N, int)})
+    np.testing.assert_array_equal(only(model).labels, np.ones((N, 1)))
+
+
+def test_a_score_for_all_labels():
+    with pm.Model() as model:
+        w = pm.Normal("w", shape=pt.as_tensor(np.array([1])))
+        pmm.Hinge("label", pt.specify_broadcastable(w)[pt.arange(w.shape[0])], observed=Y)
+    assert "7 labels and 1 scores" in read(model).refusals["label"]
+
+
+def test_frequencies_that_c_depends_on():
+    with pm.Model() as model:
+        omega = pm.Normal("omega", shape=(M, D))
+        beta = pm.Normal("beta", shape=2 * M + 1)
+        score = pmm.fourier_features(X, omega) @ beta
+        pmm.Hinge("label", score, pt.exp(omega[0, 0]), observed=Y)
+    structure = read(model)
+    assert structure.refusals == {"omega": "C depends on the frequencies 'omega'"}
+    assert structure.parts[0].names == ["beta"]
+
+
+def test_what_waves_in_another_order_change_is_not_judged_by_itself():
+    assert only(fourier(X)).turning == ["beta", "omega"]
+    assert only(declare()).turning == []
