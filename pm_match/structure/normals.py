@@ -186,7 +186,8 @@ def _prior_function(context: Context, candidate: NormalsCandidate):
     model, centers, precision = context.model, candidate.mean, candidate.precision
     n, d = context.shapes[centers.name]
     degrees, root = precision.owner.op.dist_params(precision.owner)
-    identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
+    shape = context.shapes[precision.name]
+    identity = np.broadcast_to(np.eye(d), shape)
     # With precision 1, the covariance of the means is 1 over their strength.
     of_means = point_function(model, [mean(centers), scale(centers)], {precision: identity})
     of_precision = point_function(model, [degrees, root], {})
@@ -195,9 +196,8 @@ def _prior_function(context: Context, candidate: NormalsCandidate):
         center, covariance = of_means(point)
         nu, lower = of_precision(point)
         center = np.broadcast_to(center, (n, d))[0]
-        lower = np.broadcast_to(lower, (*context.shapes[precision.name][:-2], d, d)).reshape(
-            -1, d, d
-        )[0]
+        # Of the context, only this: what is read must not keep its model.
+        lower = np.broadcast_to(lower, shape).reshape(-1, d, d)[0]
         inverse = np.linalg.inv(lower)
         strength = 1.0 / np.broadcast_to(covariance, (n, d, d))[0, 0, 0]
         return NormalWishartPrior(
@@ -233,7 +233,8 @@ def _objects(
     labels = pt.vector(dtype=assignment.dtype)
     numbered = np.repeat(np.arange(n_clusters, dtype=float)[:, None], d, axis=1)
     # PyMC may give the mean the shape of the covariance, and with it a dependence on that.
-    identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
+    shape = context.shapes[precision.name]
+    identity = np.broadcast_to(np.eye(d), shape)
     replaced = {
         assignment: labels,
         centers: pt.constant(numbered),
