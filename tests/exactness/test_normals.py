@@ -188,6 +188,43 @@ def test_scores_far_from_the_centre(kind):
         assert difference == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_given_the_labels(kind):
+    # Vectors are of objects in any order: each cluster's parameters follow those of its own.
+    own, evidence, values, prior = medium(kind, d=2, truncation=4)
+    rng = np.random.default_rng(8)
+    labels = rng.integers(3, size=len(own.size))[own.of_object]
+    evidence.load(values, np.ones(len(own.size), np.int64), prior)
+    n_draws, d = 4_000, 2
+    drawn = [evidence.draw(rng, labels) for _ in range(n_draws)]
+    means, precisions = (np.array(part) for part in zip(*drawn, strict=True))
+    inverse_scales = []
+    for j in range(4):
+        members = [n for n, i in enumerate(evidence.rows.object) if labels[i] == j]
+        x = np.concatenate([np.tile(prior.center, (1, 1)), values[members]])
+        w = np.array([prior.strength] + [1.0] * len(members))
+        middle = w @ x / w.sum()
+        error = means[:, j].std(axis=0) / np.sqrt(n_draws)
+        assert (np.abs(means[:, j].mean(axis=0) - middle) < 4.5 * error).all()
+        away = x - middle
+        inverse_scales.append((len(members), prior.inverse_scale + (away.T * w) @ away))
+    if kind == "shared":
+        total = sum(psi - prior.inverse_scale for _, psi in inverse_scales)
+        inverse_scales = [(len(values), prior.inverse_scale + total)]
+        precisions = precisions[:, None]
+    for j, (n, psi) in enumerate(inverse_scales):
+        known = stats.wishart(prior.degrees + n, np.linalg.inv(psi))
+        error = np.sqrt(known.var() / n_draws)
+        assert (np.abs(precisions[:, j].mean(axis=0) - known.mean()) < 4.5 * error).all()
+    # Away from their centres the means vary as the precisions say.
+    chosen = precisions if kind == "own" else np.repeat(precisions, 4, axis=1)
+    for j in range(4):
+        members = sum(labels[i] == j for i in evidence.rows.object)
+        away = means[:, j] - means[:, j].mean(axis=0)
+        squares = np.einsum("ni,nij,nj->n", away, chosen[:, j], away) * (prior.strength + members)
+        assert squares.mean() == pytest.approx(d, abs=5.0 * np.sqrt(2.0 * d / n_draws))
+
+
 # -- the law ---------------------------------------------------------------------------------------
 
 
