@@ -54,7 +54,7 @@ class SharedFactorsSimulator(FactorSimulator):
         return {name: float(value) for name, value in found.items()}
 
 
-N_SIMULATIONS, N_DRAWS, THIN = 200, 39, 8
+N_SIMULATIONS, N_DRAWS, THIN = 150, 39, 6
 
 
 @pytest.mark.slow
