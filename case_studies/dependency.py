@@ -17,7 +17,8 @@ Two views of the same objects; what is wanted is what they share, and not what v
 - ``correlated-free``, ``yeast-free``, ``digits-free``: the same three with the number of clusters
   free: posteriors under stick-breaking weights, by Gibbs sampling, and the partition nearest to
   their draws. More clusters are purer whatever they mean: see also their number, and the adjusted
-  Rand index to the classes.
+  Rand index to the classes. Where clusters of one covariance are not normal, as those of genes,
+  they fill any truncation (a warning says so), and the partition may have a few clusters more.
 - ``toys``: the paper's figure 4.
 
 The paper does not say whether the clusters of its mixture with full covariance share it. Here are
