@@ -217,6 +217,7 @@ def _clusters(model: Model, component: Component, settings: _Settings) -> _Fitte
     (clustering,) = component.clusterings
     if len(clustering.links):
         raise Refusal(f"objects of {clustering.assignments[0].name!r} are linked")
+    _must_have_free_weights(clustering)
     (features,), (normals,) = component.features, component.normals
     if features is not None and not normals:
         return _projected_clusters(model, clustering, features, settings)
@@ -330,7 +331,16 @@ def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -
     return _Fitted(fit, values, list(tables))
 
 
+def _must_have_free_weights(clustering: Clustering) -> None:
+    if not clustering.weights:
+        raise Refusal(
+            f"the weights of {clustering.assignments[0].name!r} are constants, which EM would "
+            "estimate"
+        )
+
+
 def _dependency_hierarchy(part: Hierarchy, settings: _Settings) -> _Fitted:
+    _must_have_free_weights(part.clustering)
     n = part.clustering.n_objects
     tables = {
         view.normals.values[0].name: _table(n, view.objects, view.values) for view in part.views
@@ -415,7 +425,7 @@ def _clustering_values(clustering: Clustering, weights, labels) -> dict[str, Any
     if clustering.sticks:
         left = weights[::-1].cumsum()[::-1][:-1]
         values[clustering.weights] = np.minimum(weights[:-1] / left, 1.0 - 1e-16)
-    elif clustering.weights:
+    else:
         values[clustering.weights] = weights
     return values
 

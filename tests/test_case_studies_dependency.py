@@ -78,6 +78,35 @@ def test_compare():
     assert table.loc["a", "mean"] == pytest.approx(0.2)
 
 
+def test_a_free_number_of_clusters(tmp_path, monkeypatch):
+    monkeypatch.setattr(dependency, "_FLAT", (dependency.CLUSTERS,))
+    monkeypatch.setattr(dependency, "DRAWS", 30)
+    monkeypatch.setattr(dependency, "TUNE", 30)
+    dependency.main(["--only", "correlated-free", "--sets", "1", "--out", str(tmp_path)])
+    (row,) = pd.read_csv(tmp_path / "correlated-free_sets.csv").to_dict("records")
+    # There are no true clusters, but what depends takes several.
+    assert 3 <= row["clusters"] <= dependency.MOST
+    assert row["spread"] > 0.3
+    table = pd.read_csv(tmp_path / "correlated-free.csv", index_col=["score", "method"])
+    assert set(table.index.get_level_values("score")) == {"spread", "clusters"}
+
+
+def test_what_a_free_number_of_clusters_is_measured_by(monkeypatch):
+    """Every model is asked, and purity does not hide that one cluster is found for each object."""
+    classes = np.repeat([0, 1], 3)
+    found = dict(
+        zip(dependency.MODELS, ([0] * 6, [0] * 3 + [1] * 3, range(6), classes), strict=True)
+    )
+    monkeypatch.setattr(
+        dependency, "free_clusters", lambda views, name, seed: np.array(found[name])
+    )
+    rows = dependency._free_rows([], classes, dependency.MODELS, 0)
+    assert [row["method"] for row in rows] == list(dependency.METHODS)
+    assert [row["clusters"] for row in rows] == [1, 2, 6, 2]
+    assert [row["purity"] for row in rows] == [0.5, 1.0, 1.0, 1.0]
+    assert [row["adjusted Rand"] for row in rows] == [0.0, 1.0, 0.0, 1.0]
+
+
 def test_main_prints_writes_and_skips(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dependency, "STARTS", 2)
     only = ["correlated", "yeast", "digits"]
@@ -94,12 +123,17 @@ def test_main_prints_writes_and_skips(tmp_path, capsys, monkeypatch):
 @pytest.mark.slow
 def test_other_studies(tmp_path, capsys):
     folder = [os.environ["PM_MATCH_DATA"]] if os.environ.get("PM_MATCH_DATA") else []
-    only = ["cca", "rank", "toys", *(["yeast", "digits"] if folder else [])]
+    only = ["cca", "rank", "toys", "correlated-free"]
+    only += ["yeast", "digits", "digits-free"] if folder else []
     dependency.main([*folder, "--only", *only, "--sets", "1", "--out", str(tmp_path)])
     assert pd.read_csv(tmp_path / "cca_sets.csv")["apart"].max() < 1e-3
     rank = pd.read_csv(tmp_path / "rank.csv", index_col="shared")
     assert (rank["0"] < 0.5 * rank["6"]).all()
     assert {path.name for path in Path(tmp_path).glob("*.png")} == {"rank.png", "toys.png"}
+    free = pd.read_csv(tmp_path / "correlated-free.csv", index_col=["score", "method"])["mean"]
+    # What is normal in all is one cluster, of which the views share nothing.
+    assert free["clusters", dependency.MIXTURE] == 1
+    assert free["spread", dependency.CLUSTERS] > 0.3
     if folder:
         purity = pd.read_csv(tmp_path / "digits.csv", index_col=["score", "method"])["mean"]
         assert purity["purity", dependency.HIERARCHY] > purity["purity", dependency.CLUSTERS]

@@ -153,7 +153,48 @@ def test_precisions_of_columns():
     assert "r" not in part_of(with_mean).names
 
 
+def test_a_precision_that_is_cut_off_is_left_to_other_steps():
+    model = declare(noise=lambda: {"tau": pt.maximum(pm.Gamma("noise", 2.0, 1.0), 0.01)})
+    assert "noise" not in part_of(model).names
+
+
+def noise_of(name):
+    """Make noise that depends on the first entry of a variable."""
+    return {"sigma": pt.exp(pm.modelcontext(None)[name].flatten()[0])}
+
+
+def test_noise_that_depends_on_latents_of_another_view_is_refused():
+    def extra(model):
+        w = pm.Normal("w", 0.0, 1.0, shape=(2, M))
+        other = pm.Normal("other", 0.0, 1.0, shape=(N, M))
+        pm.Normal("y", other @ w.T, **noise_of("latent"), observed=np.ones((N, 2)))
+
+    structure = read(declare(extra=extra))
+    assert not structure.parts
+    assert "the noise of 'y' depends on 'latent'" in structure.refusals["y"]
+
+
 REFUSED = {
+    "noise that depends on latents": (
+        {"noise": lambda: noise_of("latent")},
+        "the noise of 'x' depends on 'latent'",
+    ),
+    "noise that depends on loadings": (
+        {"noise": lambda: noise_of("loading")},
+        "the noise of 'x' depends on 'loading'",
+    ),
+    "noise that depends on the intercept": (
+        {"noise": lambda: noise_of("intercept")},
+        "the noise of 'x' depends on 'intercept'",
+    ),
+    "latents that are cut off": (
+        {"mean": lambda z, w, a: z.clip(-9.0, 9.0) @ w.T + a},
+        "is not the sum of products",
+    ),
+    "a mean that is cut off": (
+        {"mean": lambda z, w, a: (z @ w.T + a).clip(-99.0, 99.0)},
+        "is not the sum of products",
+    ),
     "three factors": (
         {
             "intercept": lambda: pm.Normal("scale", 1.0, 1.0, shape=M),

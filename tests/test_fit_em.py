@@ -9,6 +9,7 @@ from pm_match.em import DependencyClusters, DependencyHierarchy, SharedFactors
 from tests.em.test_mixtures import made_up, plain_clusters, plain_hierarchy
 from tests.em.test_shared_factors import made_up as made_up_factors
 from tests.em.test_shared_factors import plain as plain_factors
+from tests.test_hierarchies import declared as hierarchy_of
 
 
 def fitted(model, **options):
@@ -126,6 +127,11 @@ def test_what_is_not_served_is_refused():
     refused(own, "precisions of their own")
     unpaired = pmm.models.dependency_clusters({"x": x, "y": y}, 3, paired=False)
     refused(unpaired, "not paired")
+    for uniform in (
+        pmm.models.dependency_clusters({"x": x, "y": y}, 3, weights="uniform"),
+        hierarchy_of(weights=lambda: np.array([0.2, 0.3, 0.5])),
+    ):
+        refused(uniform, "the weights of '.*' are constants, which EM would estimate")
     network = pmm.models.relational_clusters({"a": np.eye(6, dtype=int)})
     refused(network, "networks are not fitted by EM")
     isometric = pmm.models.projected_clusters({"x": x, "y": y}, 2, 3, projection="isometric")

@@ -23,12 +23,15 @@ def declared(
     temper=1.0,
     weights=None,
     observed=X,
+    n_clusters=3,
 ):
     """Declare one view of six or eight objects by hand, with something changed."""
     with pm.Model() as model:
         p = pm.Dirichlet("w", np.ones(3)) if weights is None else weights()
         z = pm.Categorical("z", p=p, shape=8)
-        link = pm.Dirichlet("t", np.ones(4) if link_prior is None else link_prior, shape=(3, 4))
+        link = pm.Dirichlet(
+            "t", np.ones(4) if link_prior is None else link_prior, shape=(n_clusters, 4)
+        )
         own = z if seen is None else z[seen]
         rows = link[own]
         if temper != 1.0:
@@ -105,6 +108,14 @@ REFUSED = {
         "'u'",
     ),
     "two sets of rows": ({"extra": two_rows}, "'u' has"),
+    "one cluster": (
+        {
+            "weights": lambda: pm.Dirichlet("w", np.ones(1)),
+            "link_prior": np.ones((1, 4)),
+            "n_clusters": 1,
+        },
+        r"'t' has shape \(1, 4\); expected several clusters",
+    ),
 }
 
 

@@ -142,6 +142,10 @@ REFUSED = {
         {"x": lambda m, c, p: pm.MvNormal("x", m[c] + 1.0, tau=p, observed=DATA)},
         "the mean of 'x' is not 'mean' of the clusters",
     ),
+    "means that are cut off": (
+        {"x": lambda m, c, p: pm.MvNormal("x", m.clip(-50.0, 50.0)[c], tau=p, observed=DATA)},
+        "the mean of 'x' is not 'mean' of the clusters",
+    ),
     "another parent": (
         {"x": lambda m, c, p: pm.MvNormal("x", m[c] + pm.Normal("shift"), tau=p, observed=DATA)},
         "'x' depends on 'shift' too",
@@ -176,6 +180,15 @@ def test_other_children_are_refused():
         pm.Normal("y", cluster[0], observed=1.0)
 
     assert "'y'" in read(declared(change)).refusals["cluster_a"]
+
+
+def test_one_cluster_is_refused():
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster_a", p=pm.Dirichlet("weights", np.ones(1)), shape=N)
+        precision = pm.Wishart("precision", nu=D + 2, V=np.eye(D))
+        mean = pm.MvNormal("mean", np.zeros(D), tau=precision, shape=(1, D))
+        pm.MvNormal("x", mean[cluster], tau=precision, observed=DATA)
+    assert "'mean' has one mean" in read(model).refusals["cluster_a"]
 
 
 def test_infinite_data_are_refused():

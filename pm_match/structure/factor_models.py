@@ -8,7 +8,7 @@ are held against these parts, entry by entry.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ from pm_match.structure.densities import DensityCheck, log_normal, same
 from pm_match.structure.factor_starts import factor_start
 from pm_match.structure.functions import PLAIN, evaluate, natural_function, point_function
 from pm_match.structure.parts import Part, Point
+
+# How far from zero means and precisions are looked at too.
+_FAR = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,10 +345,15 @@ def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
             f"not served; expected a sum of products latent @ loading.T of free variables, and at "
             "most one intercept"
         )
-    total = sum(_product(pair, some) for pair in pairs)
-    total = total + sum((some[rv].reshape(-1) for rv in intercepts), start=np.zeros(n_features))
-    if not same(see(some), total):
-        raise Refusal(f"the mean of {name!r} is not the sum of products of {names(placed)}")
+    # At two scales: what is cut off far from zero is linear near it.
+    for values in (some, {rv: _FAR * value for rv, value in some.items()}):
+        total = sum(_product(pair, values) for pair in pairs)
+        total = total + sum((values[rv].reshape(-1) for rv in intercepts), np.zeros(n_features))
+        if not same(see(values), total):
+            raise Refusal(f"the mean of {name!r} is not the sum of products of {names(placed)}")
+    in_noise = context.ancestry.of([scale(rv) for rv in rvs]) & {*placed, *intercepts}
+    if in_noise:
+        raise Refusal(f"the noise of {name!r} depends on {names(in_noise)}, as its mean does")
     for rv in [*(pair[2] for pair in pairs), *intercepts]:
         _check_normal(context, rv)
         others = [v for v in context.ancestry.children(rv) if v not in rvs]
@@ -430,6 +438,9 @@ def _model(context: Context, candidates: list[_Candidate]) -> FactorModel:
     latents: list[tuple[RV, bool]] = []
     for candidate in candidates:
         for rv, flip, _, _ in candidate.pairs:
+            in_noise = [c.name for c in candidates if rv in context.ancestry.of([scale(c.rvs[0])])]
+            if in_noise:
+                raise Refusal(f"the noise of {in_noise[0]!r} depends on {rv.name!r}")
             if (rv, flip) not in latents:
                 if rv in [other for other, _ in latents]:
                     raise Refusal(f"{rv.name!r} is used both as it is and transposed")
@@ -672,8 +683,8 @@ def _proportional(context, check: DensityCheck, rv: RV, aligned, read, shape) ->
     key = context.model.rvs_to_values[rv].name
     log_scale = context.model.rvs_to_transforms.get(rv) is not None
     rng = np.random.default_rng(7)
-    for point in check.points:
-        factor = np.exp(rng.normal(size=context.shapes[rv.name]))
+    for point, far in product(check.points, (1.0, _FAR, 1.0 / _FAR)):
+        factor = far * np.exp(rng.normal(size=context.shapes[rv.name]))
         moved = np.asarray(point[key] + np.log(factor) if log_scale else point[key] * factor)
         before, after = read(point), read({**point, key: moved})
         if not np.allclose(after, before * factor.reshape(aligned), rtol=1e-8, atol=0.0):

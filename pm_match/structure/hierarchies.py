@@ -192,6 +192,11 @@ def _link(context: Context, top: RV, rv: RV) -> RV:
         raise Refusal(
             f"{link.name!r} has shape {context.shapes[link.name]}; expected a row for each cluster"
         )
+    if min(context.shapes[link.name]) < 2:
+        raise Refusal(
+            f"{link.name!r} has shape {context.shapes[link.name]}; expected several clusters of "
+            "objects and of the view"
+        )
     return link
 
 

@@ -23,6 +23,9 @@ from pm_match.structure.densities import DensityCheck
 from pm_match.structure.functions import PLAIN, evaluate, natural_function, point_function
 from pm_match.structure.parts import Normals, NormalValues
 
+# How far from each other means are put to see which objects they are of.
+_FAR = 1e6
+
 
 @dataclass(frozen=True, eq=False)
 class NormalsCandidate:
@@ -231,7 +234,10 @@ def _objects(
     n_objects = context.shapes[assignment.name][0]
     n_clusters, d = context.shapes[centers.name]
     labels = pt.vector(dtype=assignment.dtype)
-    numbered = np.repeat(np.arange(n_clusters, dtype=float)[:, None], d, axis=1)
+    if n_clusters < 2:
+        raise Refusal(f"{centers.name!r} has one mean; expected several clusters")
+    # Far apart, so that means which are cut off do not look like means.
+    numbered = np.repeat(_FAR * np.arange(n_clusters)[:, None], d, axis=1)
     # PyMC may give the mean the shape of the covariance, and with it a dependence on that.
     shape = context.shapes[precision.name]
     identity = np.broadcast_to(np.eye(d), shape)
@@ -246,12 +252,12 @@ def _objects(
     found: NDArray | None = None
     for place in range(max(int(n_objects - 1).bit_length(), 1)):
         digits = np.asarray(digit_of(((number >> place) & 1).astype(assignment.dtype)))
-        if digits.ndim != 2 or not np.isin(digits, (0.0, 1.0)).all():
+        if digits.ndim != 2 or not np.isin(digits, (0.0, _FAR)).all():
             raise Refusal(
                 f"the mean of {rv.name!r} is not {centers.name!r} of the clusters of some of the "
                 f"objects of {assignment.name!r}"
             )
-        ours = digits[:, 0].astype(np.int64) << place
+        ours = (digits[:, 0] > 0.0).astype(np.int64) << place
         found = ours if found is None else found + ours
     assert found is not None
     if found.max(initial=0) >= n_objects:
