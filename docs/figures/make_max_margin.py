@@ -1,6 +1,6 @@
 """Make max_margin_{kernel,latent,effects}.png: what the max-margin model of views learns.
 
-Run ``python docs/figures/make_max_margin.py``. It prints the numbers, and takes some twenty minutes.
+Run ``python docs/figures/make_max_margin.py``. It prints the numbers; it takes twenty minutes.
 """
 
 import sys
