@@ -1,5 +1,7 @@
 """What is recognised, however it is written, and what is refused, by name."""
 
+import gc
+import weakref
 from importlib import import_module
 
 import numpy as np
@@ -417,3 +419,26 @@ def test_a_model_read_before_it_was_finished_is_read_again():
     with model:
         pm.Potential("late", model["precision"])
     assert not read(model).components
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda x: pmm.models.shared_factors(x, 2, 1),
+        lambda x: pmm.models.max_margin_views(x, [0, 1] * 6, 2, 3),
+        lambda x: pmm.models.dependency_clusters(x, 3),
+        lambda x: pmm.models.dependency_hierarchy(x, 3, 3),
+    ],
+    ids=["factors", "hinge", "clusters", "hierarchy"],
+)
+def test_what_is_read_of_views_does_not_keep_the_model(declare):
+    rng = np.random.default_rng(0)
+    model = declare({"a": rng.normal(size=(12, 4)), "b": rng.normal(size=(12, 3))})
+    kept = weakref.ref(model)
+    pmm.steps(model)
+    before = kept() is not None
+    del model
+    for _ in range(4):
+        gc.collect()
+    after = kept() is not None
+    assert (before, after) == (True, False)

@@ -96,13 +96,13 @@ def plot_kernel(
         ):
             low, high = np.quantile(curves, levels, axis=0)
             axis.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-            label = f"axis of the {name} spread"
+            label = f"{name} spread"
             axis.plot(x, curves.mean(axis=0), color=colour, ls=line, lw=1.4, label=label)
     axes[1].axhline(0.0, color="0.8", lw=0.8, zorder=0)
     axes[0].set(xlabel="frequency", ylabel="spectral density", label="spectral density")
     axes[1].set(xlabel="distance in the latent space", ylabel="kernel", label="kernel")
     axes[0].set_ylim(bottom=0)
-    axes[1].legend(frameon=False, fontsize=SMALL)
+    axes[0].legend(frameon=False, fontsize=SMALL, loc="upper left")
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
     return figure
