@@ -173,3 +173,12 @@ def test_compiling_its_density_logs_nothing(caplog):
     mode = pytensor.compile.mode.Mode(linker="py", optimizer="fast_run")
     pytensor.function(model.value_vars, model.logp(), mode=mode)
     assert "Rewrite failure" not in caplog.text
+
+
+@pytest.mark.parametrize("n_objects", [100, 111])
+def test_many_factors_are_served(n_objects):
+    """With precisions of twenty rows, what is declared is still told from what is not."""
+    rng = np.random.default_rng(0)
+    views = {"a": rng.normal(size=(n_objects, 7)), "b": rng.normal(size=(n_objects, 5))}
+    model = pmm.models.max_margin_views(views, np.arange(n_objects) % 2, 20, 40)
+    assert not read(model).refusals

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.distributions.transforms import CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
@@ -11,6 +12,7 @@ from pm_match.structure.ancestry import RV, Refusal, names
 from pm_match.structure.functions import log_densities
 
 _TEST_POINTS = 3
+_WIDTH = 0.7
 
 
 class DensityCheck:
@@ -38,7 +40,8 @@ class DensityCheck:
         rng = np.random.default_rng(20160401)
         start = model.initial_point(0)
         n_labels = {model.rvs_to_values[rv].name: n for rv, n in labels.items()}
-        self.points = [_random_point(rng, start, n_labels) for _ in range(_TEST_POINTS)]
+        widths = _widths(model, start)
+        self.points = [_random_point(rng, start, n_labels, widths) for _ in range(_TEST_POINTS)]
         try:
             self._declared = [declared(point) for point in self.points]
         except ParameterValueError as error:
@@ -62,7 +65,21 @@ class DensityCheck:
         return all(same(f, e) for f, e in zip(found, expected, strict=True))
 
 
-def _random_point(rng, start, n_labels) -> dict[str, NDArray]:
+def _widths(model: Model, start) -> dict[str, float]:
+    """Return standard deviations to draw Cholesky factors with, by their value variables' names.
+
+    Of entries of order one, a triangular matrix of twenty rows is as good as singular, and no two
+    ways of computing a density would agree.
+    """
+    found = {}
+    for rv, transform in model.rvs_to_transforms.items():
+        if isinstance(transform, CholeskyCovTransform):
+            name = model.rvs_to_values[rv].name
+            found[name] = _WIDTH / np.sqrt(max(1.0, np.shape(start[name])[-1]) ** 0.5)
+    return found
+
+
+def _random_point(rng, start, n_labels, widths) -> dict[str, NDArray]:
     """Draw a point of the value variables, with nothing special about it."""
     point = {}
     for name, value in start.items():
@@ -70,7 +87,7 @@ def _random_point(rng, start, n_labels) -> dict[str, NDArray]:
         if name in n_labels:
             drawn = rng.integers(n_labels[name], size=value.shape)
         elif value.dtype.kind == "f":
-            drawn = rng.normal(0.0, 0.7, size=value.shape)
+            drawn = rng.normal(0.0, widths.get(name, _WIDTH), size=value.shape)
         else:
             drawn = value
         point[name] = np.asarray(drawn, dtype=value.dtype)
