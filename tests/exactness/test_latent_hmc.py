@@ -106,7 +106,7 @@ def test_a_wrong_term_is_seen(monkeypatch):
     expected = on_grid(model, point)
     right = latent_hmc.HingeTerm
     monkeypatch.setattr(
-        latent_hmc, "HingeTerm", lambda w, b, y, penalty: right(w, b, y, 1.5 * penalty)
+        latent_hmc, "HingeTerm", lambda w, b, y, penalty: right(w, b, y, 2.5 * penalty)
     )
     found = chain_scores(model, point, expected, 1500)
     # Objects 1, 2 and 4 to 5 are labelled, the third is not.
