@@ -18,7 +18,9 @@ from numba.core.caching import IndexDataCacheFile
 
 _ROOT = Path(__file__).parent
 _KERNELS = (
-    "*.py",
+    "kernels.py",
+    "log_gamma.py",
+    "sines.py",
     "partition/*.py",
     "evidence/*.py",
     "matching/pooled.py",

@@ -136,6 +136,11 @@ def test_bad_labels(labels, error, message):
         ({"n_private": {"x": 1}}, ValueError, "n_private must have an entry for each"),
         ({"column_prior": 1.0}, ValueError, "column_prior must be \\(shape, rate\\)"),
         ({"private_precision": 0}, ValueError, "private_precision must be a positive number"),
+        (
+            {"coefficient_prior": (1.0, 0.0)},
+            ValueError,
+            "coefficient_prior must be \\(shape, rate\\)",
+        ),
         ({"intercept": "yes"}, TypeError, "intercept must be True or False"),
     ],
 )

@@ -34,6 +34,7 @@ def max_margin_views(
     column_prior: tuple[float, float] = (1.0, 1.0),
     private_precision: float = 1.0,
     precision_prior: tuple[float, float] = (1.0, 1.0),
+    coefficient_prior: tuple[float, float] = (0.5, 0.5),
     intercept: bool = True,
 ) -> pm.Model:
     r"""Declare the adaptive kernel classifier of Du, He, Du, Zhuang, He & Long (2018).
@@ -49,7 +50,7 @@ def max_margin_views(
         W_{i \cdot j} \sim N(0, r_{ij}^{-1} I), \quad V_i \sim N(0, \eta^{-1} I), \quad
         r_{ij}, \tau_i \sim \mathrm{Gamma} \\
         c_k \sim \mathrm{GEM}(\alpha), \quad \omega_k \sim N(\mu_{c_k}, \Sigma_{c_k}), \quad
-        \beta \sim N(0, v^{-1} I), \quad v \sim \mathrm{Gamma}(1/2, 1/2) \\
+        \beta \sim N(0, v^{-1} I), \quad v \sim \mathrm{Gamma} \\
         p(y_n \mid h_n) \propto \exp\{-2C \max(0, 1 - y_n \beta^\top \phi(h_n))\}
 
     Components have a normal-inverse-Wishart prior under which frequencies have variances of order
@@ -87,6 +88,10 @@ def max_margin_views(
         :math:`\eta u_i^2`.
     precision_prior : (float, float), default (1.0, 1.0)
         Shape and rate of :math:`\tau_i u_i^2`.
+    coefficient_prior : (float, float), default (0.5, 0.5)
+        Shape and rate of v. The default lets the data say how large scores are; where classes can
+        be told apart in training they then grow, :math:`v \ll 1`, until hardly a label violates
+        its margin, whatever C. A prior that holds v near 1, as (50, 50), leaves that to C.
     intercept : bool, default True
         Whether views have intercepts :math:`a_i`, normal around the columns' means with standard
         deviation :math:`u_i`. Without, they are to be centred.
@@ -121,6 +126,7 @@ def max_margin_views(
     check_positive("private_precision", private_precision)
     check_pair("column_prior", column_prior, ("shape", "rate"))
     check_pair("precision_prior", precision_prior, ("shape", "rate"))
+    check_pair("coefficient_prior", coefficient_prior, ("shape", "rate"))
     if not isinstance(intercept, bool | np.bool_):
         raise TypeError(f"intercept must be True or False, found {intercept!r}.")
     private = _private(n_private, tables)
@@ -149,7 +155,7 @@ def max_margin_views(
                 intercept=bool(intercept),
             )
         frequencies = _declare_frequencies(n_frequencies, n_factors, n_components, concentration)
-        v = pm.Gamma("coefficient_precision", _F(0.5), _F(0.5))
+        v = pm.Gamma("coefficient_precision", *map(_F, coefficient_prior))
         dims = ("fourier",) if len(classes) == 2 else ("fourier", "class")
         coefficients = pm.Normal("coefficients", 0.0, tau=v, dims=dims)
         score = fourier_features(latent, frequencies) @ coefficients
