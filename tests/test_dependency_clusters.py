@@ -167,8 +167,8 @@ BAD = {
         {},
         "row '3' is not seen in any view",
     ),
-    "infinite": (lambda t: {"x": np.full((20, 2), np.inf)}, {}, "infinite"),
-    "constant": (lambda t: {"x": np.ones((20, 2))}, {}, "constant"),
+    "infinite": (lambda t: {"x": np.full((20, 2), np.inf)}, {}, "view 'x'.*infinite"),
+    "constant": (lambda t: {"x": np.ones((20, 2))}, {}, "view 'x': column 0 has one constant"),
     "one seen": (
         lambda t: {"x": t["x"], "y": np.where(np.arange(20)[:, None] == 3, t["y"], np.nan)},
         {},
@@ -176,6 +176,9 @@ BAD = {
     ),
     "name": (lambda t: {"object": t["x"]}, {}, "second 'object'"),
     "names": (lambda t: {"x": t["x"], "mean_x": t["y"]}, {}, "second 'mean_x'"),
+    "name of the model": (lambda t: {"weights": t["x"]}, {}, "^view 'weights': the model uses"),
+    "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': a view's name"),
+    "none": (lambda t: {}, {}, "^views: expected at least one view"),
     "links": (lambda t: t, {"links": {"x": [0], "y": [1]}}, "not paired"),
     "strange link": (lambda t: t, {"links": {"x": [0], "z": [1]}, "paired": False}, "no view 'z'"),
     "n_clusters": (lambda t: t, {"n_clusters": 1}, "n_clusters must be"),
@@ -196,5 +199,5 @@ def test_bad_input(case):
 def test_bad_types():
     with pytest.raises(TypeError, match="paired must be"):
         declare(views(20)[1], paired="yes")
-    with pytest.raises(TypeError, match="mapping"):
+    with pytest.raises(TypeError, match="^views: expected a mapping from a view's name"):
         declare(views(20)[1]["x"])
