@@ -199,5 +199,5 @@ def test_bad_input(case):
 def test_bad_types():
     with pytest.raises(TypeError, match="paired must be"):
         declare(views(20)[1], paired="yes")
-    with pytest.raises(TypeError, match="^views: expected a mapping from a view's name"):
+    with pytest.raises(TypeError, match=r"^views: expected a mapping from a view's name"):
         declare(views(20)[1]["x"])
