@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 import pm_match as pmm
+from pm_match.k_means import k_means
 from pm_match.metrics import adjusted_rand_index
-from pm_match.search.normals import k_means, numbers_of
+from pm_match.search.normals import numbers_of
 from pm_match.structure import read
 
 declare = pmm.models.dependency_clusters
@@ -138,7 +139,7 @@ def test_k_means_over_what_is_seen():
     seen = np.ones((40, 2), bool)
     seen[::3, 0], seen[1::3, 1] = False, False
     points = np.where(seen, points, 1e6)
-    found = k_means(rng, np.where(seen, points, 0.0), seen, 2)
+    found = k_means(rng, np.where(seen, points, 0.0), 2, seen)
     assert len(set(found[:20])) == len(set(found[20:])) == 1
     assert found[0] != found[-1]
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.em.climb import Fit, best_of, check_climb
-from pm_match.em.views import Seen, k_means, log_normals, named, normal_step, see, side_by_side
+from pm_match.em.views import Seen, log_normals, named, normal_step, see, side_by_side
+from pm_match.k_means import k_means
 
 Array = NDArray[np.float64]
 

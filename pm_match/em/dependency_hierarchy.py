@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from pm_match.em.climb import Fit, best_of, check_climb, climb
 from pm_match.em.views import (
     Seen,
-    k_means,
     log_normals,
     named,
     normal_step,
@@ -27,6 +26,7 @@ from pm_match.em.views import (
     side_by_side,
     whitened,
 )
+from pm_match.k_means import k_means
 
 Array = NDArray[np.float64]
 # Probabilities are kept above this, so that no sample is impossible in every cluster.

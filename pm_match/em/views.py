@@ -130,32 +130,6 @@ def whitened(view: Seen) -> Array:
     return solve_triangular(factor, view.values.T, lower=True).T
 
 
-def k_means(rng: np.random.Generator, x: Array, n_clusters: int, n_rounds: int = 10) -> Any:
-    """Cluster vectors (N, D) around spread-out seeds; return labels (N,).
-
-    Seeds are k-means++'s (Arthur & Vassilvitskii 2007), followed by a few of Lloyd's rounds.
-    """
-    squares = np.einsum("ij,ij->i", x, x)
-    centres = np.empty((n_clusters, x.shape[1]))
-    nearest = np.full(len(x), np.inf)
-    chosen = int(rng.integers(len(x)))
-    for t in range(n_clusters):
-        centres[t] = x[chosen]
-        distance = squares - 2.0 * (x @ centres[t]) + centres[t] @ centres[t]
-        nearest = np.minimum(nearest, np.maximum(distance, 0.0))
-        total = nearest.sum()
-        if total > 0.0:
-            chosen = int(rng.choice(len(x), p=nearest / total))
-    labels = np.zeros(len(x), np.int64)
-    for _ in range(n_rounds):
-        labels = (x @ centres.T - 0.5 * np.einsum("ij,ij->i", centres, centres)).argmax(axis=1)
-        indicator = np.eye(n_clusters)[labels]
-        counts = indicator.sum(axis=0)
-        held = counts > 0
-        centres[held] = (indicator.T @ x)[held] / counts[held, None]
-    return labels
-
-
 def side_by_side(seen: Sequence[Seen], n: int) -> Array:
     """All views whitened, in one table (N, sum of D_v); what was not seen is at the mean."""
     parts = []
