@@ -1,4 +1,4 @@
-"""Views of the same samples, for mixtures whose clusters share one covariance a view."""
+"""What EMs of mixtures share: views of the same samples, one covariance a view, and shares."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -54,8 +54,8 @@ def named(views: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
     return found
 
 
-def see(views: Mapping[str, Any] | Sequence[Any]) -> list[Seen]:
-    """Read views (N, D_v); a row of NaN is a sample that the view has not seen."""
+def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[Seen], int]:
+    """Read views (N, D_v), and N; a row of NaN is a sample that the view has not seen."""
     found = []
     arrays = named(views)
     everywhere = np.zeros(len(next(iter(arrays.values()))), bool)
@@ -89,7 +89,7 @@ def see(views: Mapping[str, Any] | Sequence[Any]) -> list[Seen]:
     if not everywhere.all():
         row = int(np.flatnonzero(~everywhere)[0])
         raise ValueError(f"sample {row} is not seen by any view.")
-    return found
+    return found, len(everywhere)
 
 
 def log_normals(values: Array, means: Array, covariance: Array, name: str = "") -> Array:
@@ -108,6 +108,44 @@ def log_normals(values: Array, means: Array, covariance: Array, name: str = "") 
     found -= 0.5 * np.einsum("ij,ij->i", x, x)[:, None]
     found -= np.log(np.diag(factor)).sum() + 0.5 * values.shape[1] * np.log(2.0 * np.pi)
     return found
+
+
+def log_normals_of_views(
+    views: Mapping[str, Any] | Sequence[Any],
+    all_means: Sequence[Array],
+    all_covariances: Sequence[Array],
+) -> list[Array]:
+    """Log densities (N, T_v) of every view's values under its normals; 0 where it is not seen."""
+    found = []
+    for (name, x), means, covariance in zip(
+        named(views).items(), all_means, all_covariances, strict=True
+    ):
+        held = ~np.isnan(x).any(axis=1)
+        own = np.zeros((len(x), len(means)))
+        centre = means.mean(axis=0)
+        own[held] = log_normals(x[held] - centre, means - centre, covariance, name)
+        found.append(own)
+    return found
+
+
+def normalised(logs: Array) -> tuple[float, Array]:
+    """Sum of the logs of rows' sums of exponentials, and the rows' shares."""
+    top = logs.max(axis=1, keepdims=True)
+    shares = np.exp(logs - top)
+    sums = shares.sum(axis=1, keepdims=True)
+    shares /= sums
+    return float((top + np.log(sums)).sum()), shares
+
+
+def softened(labels: NDArray[np.integer], n_clusters: int) -> Array:
+    """Probabilities (N, T) to start from: not quite hard, so that samples can leave a cluster."""
+    return 0.9 * np.eye(n_clusters)[labels] + 0.1 / n_clusters
+
+
+def uncentred(parameters: Any, seen: Sequence[Seen]) -> Any:
+    """Parameters with the `means` of the values that were given, not of those about centres."""
+    means = tuple(own + view.centre for own, view in zip(parameters.means, seen, strict=True))
+    return parameters._replace(means=means)
 
 
 def normal_step(view: Seen, probabilities: Array, means: Array) -> tuple[Array, Array]:

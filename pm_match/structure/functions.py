@@ -160,13 +160,13 @@ def chosen_objects(
     replaced = {assignment: labels} | {rv: pt.constant(value) for rv, value in givens.items()}
     graphs = graph_replace([pt.as_tensor(chosen)], replaced, strict=False)
     digit_of = pytensor.function([labels], graphs[0], mode=PLAIN)
-    number, found = np.arange(n_objects), np.int64(0)
+    number, found = np.arange(n_objects), np.zeros((), np.int64)
     for place in range(max(int(n_objects - 1).bit_length(), 1)):
         digits = np.asarray(digit_of(((number >> place) & 1).astype(assignment.dtype)))
         if digits.ndim != 2 or not np.isin(digits, (0.0, unit)).all():
             return None
         found = found + ((digits[:, 0] > 0.0).astype(np.int64) << place)
-    return np.asarray(found)
+    return found
 
 
 def _compiled(model, outputs, first=()):
