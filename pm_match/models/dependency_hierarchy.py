@@ -197,5 +197,6 @@ def _seen(table) -> Any:
             f"{len(rows)}."
         )
     constant = ~(values.std(axis=0) > 0.0)
-    refuse_lines(f"view {table.name!r}", "column", table.features, constant, "one constant value")
+    what = "one constant value where objects are seen; drop it"
+    refuse_lines(f"view {table.name!r}", "column", table.features, constant, what)
     return rows
