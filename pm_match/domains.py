@@ -75,7 +75,9 @@ class Domain:
         return np.ma.getmaskarray(self.values)
 
 
-def as_domains(domains: Mapping[str, Any], *, unseen: bool = False) -> dict[str, Domain]:
+def as_domains(
+    domains: Mapping[str, Any], *, unseen: bool = False, kind: str = "domain"
+) -> dict[str, Domain]:
     """Check the user's tables and bring them into one form.
 
     Parameters
@@ -87,6 +89,8 @@ def as_domains(domains: Mapping[str, Any], *, unseen: bool = False) -> dict[str,
         and features are numbered from 0. `Domain` objects pass through.
     unseen : bool, default False
         Whether a row may be all missing.
+    kind : str, default "domain"
+        What messages call one.
 
     Returns
     -------
@@ -105,43 +109,43 @@ def as_domains(domains: Mapping[str, Any], *, unseen: bool = False) -> dict[str,
     """
     if not isinstance(domains, Mapping):
         raise TypeError(
-            "domains: expected a mapping from a domain's name to its table, "
+            f"{kind}s: expected a mapping from a {kind}'s name to its table, "
             f"such as {{'a': table_a, 'b': table_b}}; found {_type_name(domains)}"
         )
     if not domains:
-        raise ValueError("domains: expected at least one domain; found none")
-    _check_names(domains)
+        raise ValueError(f"{kind}s: expected at least one {kind}; found none")
+    _check_names(domains, kind)
     return {
         name: replace(table, name=name)
         if isinstance(table, Domain)
-        else _as_domain(name, table, unseen)
+        else _as_domain(name, table, unseen, kind)
         for name, table in domains.items()
     }
 
 
-def _check_names(names: Iterable[Any]) -> None:
+def _check_names(names: Iterable[Any], kind: str) -> None:
     owner: dict[str, str] = {}
     for name in names:
         if not isinstance(name, str):
             raise TypeError(
-                f"domain {name!r}: expected a string as a domain's name; found {_type_name(name)}"
+                f"{kind} {name!r}: expected a string as a {kind}'s name; found {_type_name(name)}"
             )
         if not name.isidentifier():
             raise ValueError(
-                f"domain {name!r}: a domain's name becomes part of variable names, so it must be "
+                f"{kind} {name!r}: a {kind}'s name becomes part of variable names, so it must be "
                 "an identifier (letters, digits and underscores, not starting with a digit)"
             )
         for pattern in _DERIVED:
             derived = pattern.format(name)
             if derived in _RESERVED or _LINKS.fullmatch(derived):
                 raise ValueError(
-                    f"domain {name!r}: the model uses the name {derived!r} itself; "
+                    f"{kind} {name!r}: the model uses the name {derived!r} itself; "
                     "choose another name"
                 )
             if derived in owner:
                 raise ValueError(
-                    f"domain {name!r}: it would give the model a second {derived!r} beside that "
-                    f"of domain {owner[derived]!r}; choose another name"
+                    f"{kind} {name!r}: it would give the model a second {derived!r} beside that "
+                    f"of {kind} {owner[derived]!r}; choose another name"
                 )
             owner[derived] = name
 
@@ -189,8 +193,8 @@ def as_new_objects(
     return Domain(name, values, objects, expected)
 
 
-def _as_domain(name: str, table: Any, unseen: bool) -> Domain:
-    where = f"domain {name!r}"
+def _as_domain(name: str, table: Any, unseen: bool, kind: str) -> Domain:
+    where = f"{kind} {name!r}"
     data, objects, features, _ = read_table(where, table)
     if len(objects) == 1:
         raise ValueError(

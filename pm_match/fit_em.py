@@ -129,6 +129,8 @@ def fit_em(
     ------
     UnservedModelError
         If the model is none of these; the message says why.
+    TypeError
+        If `model` is no model.
     ValueError
         If a setting is none, or the likelihood has no maximum.
 

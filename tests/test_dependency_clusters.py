@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 import pm_match as pmm
+from pm_match.k_means import k_means
 from pm_match.metrics import adjusted_rand_index
-from pm_match.search.normals import k_means, numbers_of
+from pm_match.search.normals import numbers_of
 from pm_match.structure import read
 
 declare = pmm.models.dependency_clusters
@@ -138,7 +139,7 @@ def test_k_means_over_what_is_seen():
     seen = np.ones((40, 2), bool)
     seen[::3, 0], seen[1::3, 1] = False, False
     points = np.where(seen, points, 1e6)
-    found = k_means(rng, np.where(seen, points, 0.0), seen, 2)
+    found = k_means(rng, np.where(seen, points, 0.0), 2, seen)
     assert len(set(found[:20])) == len(set(found[20:])) == 1
     assert found[0] != found[-1]
 
@@ -167,8 +168,8 @@ BAD = {
         {},
         "row '3' is not seen in any view",
     ),
-    "infinite": (lambda t: {"x": np.full((20, 2), np.inf)}, {}, "infinite"),
-    "constant": (lambda t: {"x": np.ones((20, 2))}, {}, "constant"),
+    "infinite": (lambda t: {"x": np.full((20, 2), np.inf)}, {}, "view 'x'.*infinite"),
+    "constant": (lambda t: {"x": np.ones((20, 2))}, {}, "view 'x': column 0 has one constant"),
     "one seen": (
         lambda t: {"x": t["x"], "y": np.where(np.arange(20)[:, None] == 3, t["y"], np.nan)},
         {},
@@ -176,6 +177,9 @@ BAD = {
     ),
     "name": (lambda t: {"object": t["x"]}, {}, "second 'object'"),
     "names": (lambda t: {"x": t["x"], "mean_x": t["y"]}, {}, "second 'mean_x'"),
+    "name of the model": (lambda t: {"weights": t["x"]}, {}, "^view 'weights': the model uses"),
+    "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': a view's name"),
+    "none": (lambda t: {}, {}, "^views: expected at least one view"),
     "links": (lambda t: t, {"links": {"x": [0], "y": [1]}}, "not paired"),
     "strange link": (lambda t: t, {"links": {"x": [0], "z": [1]}, "paired": False}, "no view 'z'"),
     "n_clusters": (lambda t: t, {"n_clusters": 1}, "n_clusters must be"),
@@ -196,5 +200,5 @@ def test_bad_input(case):
 def test_bad_types():
     with pytest.raises(TypeError, match="paired must be"):
         declare(views(20)[1], paired="yes")
-    with pytest.raises(TypeError, match="mapping"):
+    with pytest.raises(TypeError, match=r"^views: expected a mapping from a view's name"):
         declare(views(20)[1]["x"])

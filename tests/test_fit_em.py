@@ -141,6 +141,8 @@ def test_what_is_not_served_is_refused():
 def test_settings_are_checked_and_a_short_climb_is_told():
     _, views = made_up()
     model = pmm.models.dependency_clusters(views, 3)
+    with pytest.raises(TypeError, match=r"model must be a pm\.Model, found an object of type int"):
+        pmm.fit_em(3)
     with pytest.raises(ValueError, match="starts must be a whole number"):
         pmm.fit_em(model, starts=0)
     with pytest.raises(ValueError, match="max_iterations must be a whole number"):

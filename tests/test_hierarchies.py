@@ -2,6 +2,7 @@
 
 import cloudpickle
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -179,8 +180,10 @@ def test_bad_input():
         model({"a": X, "b": Y}, 1)
     with pytest.raises(ValueError, match="within must be a positive number"):
         model({"a": X, "b": Y}, within=0.0)
-    with pytest.raises(ValueError, match="view 'b' has features that do not vary"):
-        model({"a": X, "b": np.concatenate([Y, np.ones((8, 1))], axis=1)})
+    with pytest.raises(ValueError, match="view 'b': column 'loud' has one constant value"):
+        model({"a": X, "b": pd.DataFrame({"high": Y[:, 0], "loud": np.ones(8)})})
+    with pytest.raises(ValueError, match="view 'b': expected at least two objects"):
+        model({"a": X, "b": np.where(np.arange(8)[:, None] == 3, Y, np.nan)})
     with pytest.raises(ValueError, match="the model uses the name"):
         model({"object": X, "b": Y})
     with pytest.raises(ValueError, match="weights must be"):

@@ -1,6 +1,6 @@
 """What every EM does: steps that cannot lower the log likelihood, from several starts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -56,28 +56,33 @@ def climb(step: Step, start: Any, tolerance: float, max_iterations: int) -> Fit:
 
 def best_of(
     step: Step,
-    starts: Iterable[Any],
+    start: Callable[[np.random.Generator, int], Any],
+    starts: int,
     tolerance: float,
     max_iterations: int,
+    random_seed: Any = None,
     advance: Callable[[float], None] | None = None,
 ) -> Fit:
-    """Climb from every start; return the best end.
+    """Climb from several starts; return the best end.
 
     Parameters
     ----------
     step : callable
         From parameters to their log likelihood, and to better parameters.
-    starts : iterable of parameters
+    start : callable
+        From a generator and the number of a start to its parameters.
+    starts : int
     tolerance : float
         In nats, of the whole log likelihood.
     max_iterations : int
+    random_seed : optional
     advance : callable, optional
         Told the best log likelihood so far after every start.
     """
     best: Fit | None = None
     ends: list[float] = []
-    for start in starts:
-        found = climb(step, start, max(tolerance, _COARSE), max_iterations)
+    for number, rng in enumerate(np.random.default_rng(random_seed).spawn(starts)):
+        found = climb(step, start(rng, number), max(tolerance, _COARSE), max_iterations)
         ends.append(found.log_likelihood)
         if best is None or found.log_likelihood > best.log_likelihood:
             best = found

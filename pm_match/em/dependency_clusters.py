@@ -15,7 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.em.climb import Fit, best_of, check_climb
-from pm_match.em.views import Seen, k_means, log_normals, named, normal_step, see, side_by_side
+from pm_match.em.views import (
+    Seen,
+    log_normals,
+    log_normals_of_views,
+    normal_step,
+    normalised,
+    see,
+    side_by_side,
+    softened,
+    uncentred,
+)
+from pm_match.k_means import k_means
 
 Array = NDArray[np.float64]
 
@@ -73,20 +84,21 @@ def fit_dependency_clusters(
         If views are not tables of the same samples, a sample has some of a view's values only, the
         likelihood has no maximum, or a setting is none.
     """
-    seen, n = see(views), len(next(iter(named(views).values())))
+    seen, n = see(views)
     check_climb(starts, tolerance, max_iterations)
     if not 1 <= n_clusters <= n:
         raise ValueError(f"n_clusters must be from 1 to the {n} samples, found {n_clusters!r}.")
     joint = side_by_side(seen, n)
-    rngs = np.random.default_rng(random_seed).spawn(starts)
     found = best_of(
         lambda parameters: _step(seen, n, parameters),
-        (_start(rng, seen, joint, n_clusters) for rng in rngs),
+        lambda rng, number: _start(rng, seen, joint, n_clusters),
+        starts,
         tolerance,
         max_iterations,
+        random_seed,
         advance,
     )
-    return found._replace(parameters=_shifted(found.parameters, seen, 1.0))
+    return found._replace(parameters=uncentred(found.parameters, seen))
 
 
 def responsibilities(
@@ -97,23 +109,15 @@ def responsibilities(
     Rows of NaN are views that have not seen a sample, which may be all but one.
     """
     logs = np.log(np.maximum(parameters.weights, 1e-300))
-    for (name, x), means, covariance in zip(
-        named(views).items(), parameters.means, parameters.covariances, strict=True
-    ):
-        held = ~np.isnan(x).any(axis=1)
-        own = np.zeros((len(x), len(means)))
-        centre = means.mean(axis=0)
-        own[held] = log_normals(x[held] - centre, means - centre, covariance, name)
+    for own in log_normals_of_views(views, parameters.means, parameters.covariances):
         logs = logs + own
-    return _normalised(logs)[1]
+    return normalised(logs)[1]
 
 
 def _start(rng, seen: list[Seen], joint: Array, n_clusters: int) -> DependencyClusters:
-    labels = k_means(rng, joint, n_clusters)
-    # Not quite hard, so that no cluster starts empty and samples can leave.
-    soft = 0.9 * np.eye(n_clusters)[labels] + 0.1 / n_clusters
+    shares = softened(k_means(rng, joint, n_clusters), n_clusters)
     return _maximise(
-        seen, soft, tuple(np.zeros((n_clusters, view.values.shape[1])) for view in seen)
+        seen, shares, tuple(np.zeros((n_clusters, view.values.shape[1])) for view in seen)
     )
 
 
@@ -121,7 +125,7 @@ def _step(seen: list[Seen], n: int, parameters: DependencyClusters):
     logs = np.tile(np.log(np.maximum(parameters.weights, 1e-300)), (n, 1))
     for view, means, covariance in zip(seen, parameters.means, parameters.covariances, strict=True):
         logs[view.rows] += log_normals(view.values, means, covariance, view.name)
-    log_likelihood, probabilities = _normalised(logs)
+    log_likelihood, probabilities = normalised(logs)
     return log_likelihood, _maximise(seen, probabilities, parameters.means)
 
 
@@ -135,19 +139,3 @@ def _maximise(seen: list[Seen], probabilities: Array, means) -> DependencyCluste
         tuple(own for own, _ in found),
         tuple(covariance for _, covariance in found),
     )
-
-
-def _normalised(logs: Array) -> tuple[float, Array]:
-    """Sum of the logs of rows' sums of exponentials, and the rows' shares."""
-    top = logs.max(axis=1, keepdims=True)
-    shares = np.exp(logs - top)
-    sums = shares.sum(axis=1, keepdims=True)
-    shares /= sums
-    return float((top + np.log(sums)).sum()), shares
-
-
-def _shifted(parameters: DependencyClusters, seen: list[Seen], sign: float) -> DependencyClusters:
-    means = tuple(
-        own + sign * view.centre for own, view in zip(parameters.means, seen, strict=True)
-    )
-    return parameters._replace(means=means)

@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 from pm_match.em.climb import Fit, best_of, check_climb, climb
 from pm_match.em.views import (
     Seen,
-    k_means,
     log_normals,
-    named,
+    log_normals_of_views,
     normal_step,
+    normalised,
     see,
     side_by_side,
+    softened,
+    uncentred,
     whitened,
 )
+from pm_match.k_means import k_means
 
 Array = NDArray[np.float64]
 # Probabilities are kept above this, so that no sample is impossible in every cluster.
@@ -95,7 +98,7 @@ def fit_dependency_hierarchy(
         If views are not tables of the same samples, a sample has some of a view's values only, the
         likelihood has no maximum, or a setting is none.
     """
-    seen, n = see(views), len(next(iter(named(views).values())))
+    seen, n = see(views)
     check_climb(starts, tolerance, max_iterations)
     marginal = (
         [int(n_marginal_clusters)] * len(seen)
@@ -114,18 +117,16 @@ def fit_dependency_hierarchy(
         if not 1 <= count <= most:
             raise ValueError(f"{name} must be from 1 to the {most} samples, found {count!r}.")
     joint = side_by_side(seen, n)
-    rngs = np.random.default_rng(random_seed).spawn(starts)
     found = best_of(
         lambda parameters: _step(seen, n, parameters),
-        (
-            _start(rng, seen, joint, n_clusters, marginal, number % 2 == 0)
-            for number, rng in enumerate(rngs)
-        ),
+        lambda rng, number: _start(rng, seen, joint, n_clusters, marginal, number % 2 == 0),
+        starts,
         tolerance,
         max_iterations,
+        random_seed,
         advance,
     )
-    return found._replace(parameters=_uncentred(found.parameters, seen))
+    return found._replace(parameters=uncentred(found.parameters, seen))
 
 
 def responsibilities(
@@ -136,22 +137,16 @@ def responsibilities(
     Rows of NaN are views that have not seen a sample; there, its clusters' probabilities are those
     given z.
     """
-    expected, shares = [], []
-    arrays = named(views)
-    for (name, x), means, covariance in zip(
-        arrays.items(), parameters.means, parameters.covariances, strict=True
-    ):
-        held = ~np.isnan(x).any(axis=1)
-        logs = np.zeros((len(x), len(means)))
-        centre = means.mean(axis=0)
-        logs[held] = log_normals(x[held] - centre, means - centre, covariance, name)
-        shares.append(np.exp(logs - logs.max(axis=1, keepdims=True)))
+    shares = [
+        np.exp(own - own.max(axis=1, keepdims=True))
+        for own in log_normals_of_views(views, parameters.means, parameters.covariances)
+    ]
+    expected = []
     logs = np.tile(np.log(np.maximum(parameters.weights, _LEAST)), (len(shares[0]), 1))
     for share, link in zip(shares, parameters.links, strict=True):
         expected.append(np.maximum(share @ link.T, _LEAST))
         logs += np.log(expected[-1])
-    z = np.exp(logs - logs.max(axis=1, keepdims=True))
-    z /= z.sum(axis=1, keepdims=True)
+    z = normalised(logs)[1]
     w = [
         share * ((z / mean) @ link)
         for share, mean, link in zip(shares, expected, parameters.links, strict=True)
@@ -184,11 +179,11 @@ def start_labels(
     ValueError
         If the likelihood of the views has no maximum.
     """
-    seen, n = see(views), len(views[0])
+    seen, n = see(views)
     joint = side_by_side(seen, n)
     start = _start(rng, seen, joint, n_clusters, list(n_marginal), bool(rng.integers(2)))
     found = climb(lambda parameters: _step(seen, n, parameters), start, _START_TOLERANCE, 500)
-    fitted = _uncentred(found.parameters, seen)
+    fitted = uncentred(found.parameters, seen)
     z, w = responsibilities(views, fitted)
     labels = [_draw(rng, p[view.rows]) for p, view in zip(w, seen, strict=True)]
     return _draw(rng, z), labels, [np.linalg.inv(c) for c in fitted.covariances]
@@ -201,11 +196,6 @@ def _draw(rng: np.random.Generator, probabilities: Array) -> NDArray[np.int64]:
     return np.minimum((cumulative < uniform[:, None]).sum(axis=1), cumulative.shape[1] - 1)
 
 
-def _uncentred(parameters: DependencyHierarchy, seen: Sequence[Seen]) -> DependencyHierarchy:
-    means = tuple(m + view.centre for m, view in zip(parameters.means, seen, strict=True))
-    return parameters._replace(means=means)
-
-
 def _start(rng, seen: list[Seen], joint, n_clusters, marginal, by_k_means) -> DependencyHierarchy:
     n = len(joint)
     links, means, covariances = [], [], []
@@ -213,8 +203,8 @@ def _start(rng, seen: list[Seen], joint, n_clusters, marginal, by_k_means) -> De
     shared = np.eye(n_clusters)[z]
     for view, t in zip(seen, marginal, strict=True):
         labels = k_means(rng, whitened(view), t)
-        soft = 0.9 * np.eye(t)[labels] + 0.1 / t
-        own, covariance = normal_step(view, soft, np.zeros((t, view.values.shape[1])))
+        start = np.zeros((t, view.values.shape[1]))
+        own, covariance = normal_step(view, softened(labels, t), start)
         if by_k_means:
             link = shared[view.rows].T @ np.eye(t)[labels] + 0.5
         else:
@@ -242,11 +232,8 @@ def _step(seen: list[Seen], n: int, parameters: DependencyHierarchy):
         total += float(top.sum())
         shares.append(share)
         expected.append(mean)
-    top = logs.max(axis=1, keepdims=True)
-    z = np.exp(logs - top)
-    sums = z.sum(axis=1, keepdims=True)
-    z /= sums
-    total += float((top + np.log(sums)).sum())
+    own_total, z = normalised(logs)
+    total += own_total
     links, found = [], []
     for view, share, mean, link, means in zip(
         seen, shares, expected, parameters.links, parameters.means, strict=True

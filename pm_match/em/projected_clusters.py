@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.em.climb import Fit, best_of, check_climb
+from pm_match.em.views import normalised, softened
 
 Array = NDArray[np.float64]
 # Least squares in turn, an iteration.
@@ -99,15 +100,13 @@ def fit_projected_clusters(
                 f"starts must have a label for every object, {[len(x) for x in tables]}; found "
                 f"{sizes}."
             )
-    rngs = np.random.default_rng(random_seed).spawn(len(starts))
     return best_of(
         lambda parameters: _step(tables, parameters),
-        (
-            _start(rng, tables, labels, n_clusters, n_factors)
-            for rng, labels in zip(rngs, starts, strict=True)
-        ),
+        lambda rng, number: _start(rng, tables, starts[number], n_clusters, n_factors),
+        len(starts),
         tolerance,
         max_iterations,
+        random_seed,
         advance,
     )
 
@@ -132,11 +131,8 @@ def _expected(tables, parameters: ProjectedClusters) -> tuple[float, list[Array]
         squares = np.einsum("ij,ij->i", x, x)[:, None] - 2.0 * (x @ means.T)
         squares += np.einsum("ij,ij->i", means, means)
         logs = np.log(np.maximum(parameters.weights, _LEAST)) - 0.5 * parameters.precision * squares
-        top = logs.max(axis=1, keepdims=True)
-        shares = np.exp(logs - top)
-        sums = shares.sum(axis=1, keepdims=True)
-        shares /= sums
-        total += float((top + np.log(sums)).sum())
+        log_likelihood, shares = normalised(logs)
+        total += log_likelihood
         total += 0.5 * x.size * np.log(parameters.precision / (2.0 * np.pi))
         found.append(shares)
     return total, found
@@ -183,8 +179,7 @@ def _solve_rows(gram: Array, linear: Array) -> Array:
 
 
 def _start(rng, tables, labels, n_clusters: int, n_factors: int) -> ProjectedClusters:
-    # Not quite hard, so that objects can leave.
-    shares = [0.9 * np.eye(n_clusters)[own] + 0.1 / n_clusters for own in labels]
+    shares = [softened(own, n_clusters) for own in labels]
     projections = tuple(rng.standard_normal((x.shape[1], n_factors)) for x in tables)
     found = None
     for _ in range(10):

@@ -149,15 +149,15 @@ def fit_shared_factors(
     """
     data = _read(views, n_shared, n_private, intercept)
     check_climb(starts, tolerance, max_iterations)
-    rngs = np.random.default_rng(random_seed).spawn(starts)
     found = best_of(
         lambda state: _step(data, state),
-        (
+        lambda rng, number: (
             _canonical_start(data, n_shared) if number == 0 else _start(rng, data, n_shared)
-            for number, rng in enumerate(rngs)
         ),
+        starts,
         tolerance,
         max_iterations,
+        random_seed,
         advance,
     )
     return found._replace(parameters=_parameters(data, found.parameters))

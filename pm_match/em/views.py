@@ -1,4 +1,4 @@
-"""Views of the same samples, for mixtures whose clusters share one covariance a view."""
+"""What EMs of mixtures share: views of the same samples, one covariance a view, and shares."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -54,8 +54,8 @@ def named(views: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
     return found
 
 
-def see(views: Mapping[str, Any] | Sequence[Any]) -> list[Seen]:
-    """Read views (N, D_v); a row of NaN is a sample that the view has not seen."""
+def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[Seen], int]:
+    """Read views (N, D_v), and N; a row of NaN is a sample that the view has not seen."""
     found = []
     arrays = named(views)
     everywhere = np.zeros(len(next(iter(arrays.values()))), bool)
@@ -89,7 +89,7 @@ def see(views: Mapping[str, Any] | Sequence[Any]) -> list[Seen]:
     if not everywhere.all():
         row = int(np.flatnonzero(~everywhere)[0])
         raise ValueError(f"sample {row} is not seen by any view.")
-    return found
+    return found, len(everywhere)
 
 
 def log_normals(values: Array, means: Array, covariance: Array, name: str = "") -> Array:
@@ -110,6 +110,44 @@ def log_normals(values: Array, means: Array, covariance: Array, name: str = "") 
     return found
 
 
+def log_normals_of_views(
+    views: Mapping[str, Any] | Sequence[Any],
+    all_means: Sequence[Array],
+    all_covariances: Sequence[Array],
+) -> list[Array]:
+    """Log densities (N, T_v) of every view's values under its normals; 0 where it is not seen."""
+    found = []
+    for (name, x), means, covariance in zip(
+        named(views).items(), all_means, all_covariances, strict=True
+    ):
+        held = ~np.isnan(x).any(axis=1)
+        own = np.zeros((len(x), len(means)))
+        centre = means.mean(axis=0)
+        own[held] = log_normals(x[held] - centre, means - centre, covariance, name)
+        found.append(own)
+    return found
+
+
+def normalised(logs: Array) -> tuple[float, Array]:
+    """Sum of the logs of rows' sums of exponentials, and the rows' shares."""
+    top = logs.max(axis=1, keepdims=True)
+    shares = np.exp(logs - top)
+    sums = shares.sum(axis=1, keepdims=True)
+    shares /= sums
+    return float((top + np.log(sums)).sum()), shares
+
+
+def softened(labels: NDArray[np.integer], n_clusters: int) -> Array:
+    """Probabilities (N, T) to start from: not quite hard, so that samples can leave a cluster."""
+    return 0.9 * np.eye(n_clusters)[labels] + 0.1 / n_clusters
+
+
+def uncentred(parameters: Any, seen: Sequence[Seen]) -> Any:
+    """Parameters with the `means` of the values that were given, not of those about centres."""
+    means = tuple(own + view.centre for own, view in zip(parameters.means, seen, strict=True))
+    return parameters._replace(means=means)
+
+
 def normal_step(view: Seen, probabilities: Array, means: Array) -> tuple[Array, Array]:
     """Means (T, D) and their shared covariance (D, D) given the probabilities (N_v, T) of clusters.
 
@@ -128,32 +166,6 @@ def whitened(view: Seen) -> Array:
     """Values (N_v, D) with unit covariance."""
     factor = cholesky(view.scatter / len(view.values), lower=True)
     return solve_triangular(factor, view.values.T, lower=True).T
-
-
-def k_means(rng: np.random.Generator, x: Array, n_clusters: int, n_rounds: int = 10) -> Any:
-    """Cluster vectors (N, D) around spread-out seeds; return labels (N,).
-
-    Seeds are k-means++'s (Arthur & Vassilvitskii 2007), followed by a few of Lloyd's rounds.
-    """
-    squares = np.einsum("ij,ij->i", x, x)
-    centres = np.empty((n_clusters, x.shape[1]))
-    nearest = np.full(len(x), np.inf)
-    chosen = int(rng.integers(len(x)))
-    for t in range(n_clusters):
-        centres[t] = x[chosen]
-        distance = squares - 2.0 * (x @ centres[t]) + centres[t] @ centres[t]
-        nearest = np.minimum(nearest, np.maximum(distance, 0.0))
-        total = nearest.sum()
-        if total > 0.0:
-            chosen = int(rng.choice(len(x), p=nearest / total))
-    labels = np.zeros(len(x), np.int64)
-    for _ in range(n_rounds):
-        labels = (x @ centres.T - 0.5 * np.einsum("ij,ij->i", centres, centres)).argmax(axis=1)
-        indicator = np.eye(n_clusters)[labels]
-        counts = indicator.sum(axis=0)
-        held = counts > 0
-        centres[held] = (indicator.T @ x)[held] / counts[held, None]
-    return labels
 
 
 def side_by_side(seen: Sequence[Seen], n: int) -> Array:

@@ -30,8 +30,6 @@ class HingeTerm:
         -1 or 1; 0 for what is not labelled.
     penalty : float
         C.
-    offset : (N, S) array or float, default 0.0
-        What is added to the scores.
 
     Attributes
     ----------
@@ -39,12 +37,11 @@ class HingeTerm:
         The objects that it says anything about.
     """
 
-    def __init__(self, frequencies, coefficients, labels, penalty: float, offset=0.0):
+    def __init__(self, frequencies, coefficients, labels, penalty: float):
         n_frequencies = len(frequencies)
         self.labels = np.asarray(labels, np.float64)
         self.labelled = (self.labels != 0.0).any(axis=1)
         self._penalty = 2.0 * float(penalty)
-        self._offset = np.broadcast_to(np.asarray(offset, np.float64), self.labels.shape)
         self._frequencies = np.ascontiguousarray(frequencies, np.float64)
         scaled = np.asarray(coefficients, np.float64) / np.sqrt(n_frequencies)
         self._cosines = np.ascontiguousarray(scaled[:n_frequencies])
@@ -52,7 +49,7 @@ class HingeTerm:
         self._constant = np.asarray(coefficients, np.float64)[-1]
 
     def scores(self, latent: NDArray) -> NDArray[np.float64]:
-        """Scores (n, S) of latent vectors (n, m), without the offset."""
+        """Scores (n, S) of latent vectors (n, m)."""
         return self._scores(*self._features(latent))
 
     def __call__(
@@ -73,7 +70,7 @@ class HingeTerm:
         """
         cosine, sine = self._features(latent)
         labels = self.labels[rows]
-        short = 1.0 - labels * (self._scores(cosine, sine) + self._offset[rows])
+        short = 1.0 - labels * self._scores(cosine, sine)
         # At labels of 0 it is 1, and counts neither here nor in the slopes.
         short[labels == 0.0] = 0.0
         np.maximum(short, 0.0, out=short)

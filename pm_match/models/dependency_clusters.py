@@ -93,7 +93,7 @@ def dependency_clusters(
     """
     if not isinstance(paired, bool | np.bool_):
         raise TypeError(f"paired must be True or False, found {paired!r}.")
-    tables = as_domains(views, unseen=bool(paired))
+    tables = as_domains(views, unseen=bool(paired), kind="view")
     check_count("n_clusters", n_clusters, 2)
     check_positive("concentration", concentration)
     check_positive("mean_strength", mean_strength)

@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from pm_match.domains import refuse_lines
 from pm_match.models.checks import check_count, check_option, check_positive
 from pm_match.paired_views import as_paired_views
 
@@ -190,8 +191,12 @@ def _seen(table) -> Any:
         )
     rows = np.flatnonzero(~absent)
     values = np.asarray(table.values)[rows]
-    if len(rows) < 2 or not (values.std(axis=0) > 0.0).all():
+    if len(rows) < 2:
         raise ValueError(
-            f"view {table.name!r} has features that do not vary; expected features that do."
+            f"view {table.name!r}: expected at least two objects that are seen in it, found "
+            f"{len(rows)}."
         )
+    constant = ~(values.std(axis=0) > 0.0)
+    what = "one constant value where objects are seen; drop it"
+    refuse_lines(f"view {table.name!r}", "column", table.features, constant, what)
     return rows

@@ -191,14 +191,13 @@ def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentr
         shape=(n_components, m, m),
         initval=np.tile(m * np.eye(m), (n_components, 1, 1)),
     )
-    covariance: Any = pt.linalg.inv(precision)
     # Of an array of matrices, PyMC misreads the inverse itself given as a covariance.
-    lower = pt.linalg.cholesky(covariance)
+    lower: Any = pt.linalg.cholesky(pt.linalg.inv(precision))
     mean = pm.MvNormal("component_mean", np.zeros(m), chol=lower, shape=(n_components, m))
     return pm.MvNormal(
         "frequencies",
         mu=mean[component],
-        cov=covariance[component],
+        chol=lower[component],
         dims=("frequency", "factor"),
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.evidence.normal_rows import NormalRows
+from pm_match.k_means import k_means
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import LEAST, ascend, coarse_climb, polish, settled, shake
 
@@ -26,7 +27,7 @@ _SHAKES = 10
 _NUMBERS = (2, 4, 8, 16, 32)
 # Objects there are at least for each cluster to begin with.
 _LEAST_OBJECTS = 3
-_MOST_ITERATIONS = 30
+_MOST_ROUNDS = 30
 
 
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
@@ -51,7 +52,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
             for points, seen in spaces:
                 for _ in range(_STARTS):
                     labels = state.found()
-                    own = k_means(rng, points, seen, n)
+                    own = k_means(rng, points, n, seen, _MOST_ROUNDS)
                     labels[place] = own[state.units[place].of_object]
                     state.load(chain.point, labels)
                     ascend(state)
@@ -113,49 +114,3 @@ def _unit_means(rows: NormalRows, values: NDArray) -> NDArray[np.float64]:
     found = np.zeros((len(rows.size), values.shape[1]))
     np.add.at(found, rows.unit, values)
     return found / np.maximum(rows.size, 1.0)[:, None]
-
-
-def k_means(
-    rng: np.random.Generator, points: NDArray, seen: NDArray[np.bool_], n: int
-) -> NDArray[np.int64]:
-    """Cluster points (U, K) by k-means, begun far apart, over the coordinates that each has.
-
-    Returns
-    -------
-    (U,) integer array
-        Labels in 0 ... n - 1.
-    """
-    weight = seen.astype(float)
-    total = np.maximum(weight.sum(axis=0), 1.0)
-    usual = (points * weight).sum(axis=0) / total
-    # Centres are points themselves (k-means++): complete ones, or else with usual values.
-    filled = np.where(seen, points, usual)
-    fit = seen.sum(axis=1) == seen.sum(axis=1).max()
-    centres = filled[[int(rng.choice(np.flatnonzero(fit)))]]
-    nearest = _distances(points, weight, centres)[:, 0]
-    for _ in range(n - 1):
-        cumulative = np.cumsum(nearest * fit)
-        if not cumulative[-1] > 0.0:
-            break
-        chosen = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
-        centres = np.concatenate([centres, filled[[min(chosen, len(points) - 1)]]])
-        nearest = np.minimum(nearest, _distances(points, weight, centres[-1:])[:, 0])
-    labels = np.full(len(points), -1)
-    for _ in range(_MOST_ITERATIONS):
-        new = _distances(points, weight, centres).argmin(axis=1)
-        if np.array_equal(new, labels):
-            break
-        labels = new
-        belongs = (labels[:, None] == np.arange(len(centres))).astype(float)
-        counts = belongs.T @ weight
-        sums = belongs.T @ (points * weight)
-        centres = np.where(counts > 0.0, sums / np.maximum(counts, 1.0), centres)
-    return labels
-
-
-def _distances(points, weight, centres) -> NDArray[np.float64]:
-    """Mean squared distances (U, J) over the coordinates that each point has."""
-    there = points * weight
-    squares = np.square(there).sum(axis=1)[:, None] - 2.0 * there @ centres.T
-    squares += weight @ np.square(centres).T
-    return np.maximum(squares, 0.0) / np.maximum(weight.sum(axis=1), 1.0)[:, None]

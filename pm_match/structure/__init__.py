@@ -78,7 +78,17 @@ def read(model: Model) -> Structure:
     Returns
     -------
     Structure
+
+    Raises
+    ------
+    TypeError
+        If `model` is none.
     """
+    # PyMC's `modelcontext` lets everything through.
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"model must be a pm.Model, found an object of type {type(model).__name__}."
+        )
     variables = [*model.basic_RVs, *model.potentials]
     known = _CACHE.get(model)
     if (

@@ -1,4 +1,4 @@
-"""Small functions compiled from a model's graph: what is read from points."""
+"""Small functions compiled from a model's graph: what is read from points, and by probing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pymc.logprob.transforms import LogTransform
 from pymc.model.core import Model
 from pytensor.compile.mode import Mode
@@ -129,6 +130,43 @@ def prior_draw_function(model: Model, name: str):
         return forward(drawn, *[point[name] for name in names])[0]
 
     return draw
+
+
+def chosen_objects(
+    chosen: RV, assignment: RV, givens: Mapping[RV, Any], n_objects: int, unit: float
+) -> NDArray[np.int64] | None:
+    """Find which object each row of a table is of, by what the objects' labels choose.
+
+    Every object's number is written in binary digits, and each digit used as a label.
+
+    Parameters
+    ----------
+    chosen : variable
+        The table (R, D): rows that the labels of some objects choose.
+    assignment : variable
+        These labels.
+    givens : mapping of variable to array
+        Constants for other variables, among them what rows are chosen from: row j is to hold
+        `unit` times j.
+    n_objects : int
+    unit : float
+
+    Returns
+    -------
+    (R,) integer array, or None
+        None if rows are something else; numbers of `n_objects` or more if they are of no object.
+    """
+    labels = pt.vector(dtype=assignment.dtype)
+    replaced = {assignment: labels} | {rv: pt.constant(value) for rv, value in givens.items()}
+    graphs = graph_replace([pt.as_tensor(chosen)], replaced, strict=False)
+    digit_of = pytensor.function([labels], graphs[0], mode=PLAIN)
+    number, found = np.arange(n_objects), np.zeros((), np.int64)
+    for place in range(max(int(n_objects - 1).bit_length(), 1)):
+        digits = np.asarray(digit_of(((number >> place) & 1).astype(assignment.dtype)))
+        if digits.ndim != 2 or not np.isin(digits, (0.0, unit)).all():
+            return None
+        found = found + ((digits[:, 0] > 0.0).astype(np.int64) << place)
+    return found
 
 
 def _compiled(model, outputs, first=()):

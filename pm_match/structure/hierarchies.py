@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.logprob.transforms import SimplexTransform
-from pytensor.graph.replace import graph_replace
 from pytensor.tensor.random.basic import CategoricalRV, DirichletRV
 
 from pm_match.evidence.normal_rows import NormalWishartPrior
@@ -21,7 +18,7 @@ from pm_match.structure.clusterings import (
 )
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
-from pm_match.structure.functions import PLAIN, natural_function, point_function
+from pm_match.structure.functions import chosen_objects, natural_function, point_function
 from pm_match.structure.normals import normals_candidates, verified_normals
 from pm_match.structure.parts import Clustering, Normals, Part, Point
 
@@ -248,28 +245,17 @@ def _view(
 
 
 def _objects(context: Context, z: RV, w: RV, link: RV) -> NDArray[np.int64]:
-    """Find which object each label of a view is of, by the row of the link that it chooses.
-
-    Every object's number is written in binary digits, and each digit used as a label.
-    """
+    """Find which object each label of a view is of, by the row of the link that it chooses."""
     n_objects, n_labels = context.shapes[z.name][0], context.shapes[w.name][0]
-    labels = pt.vector(dtype=z.dtype)
-    numbered = np.zeros(context.shapes[link.name])
-    numbered += np.arange(len(numbered))[:, None]
-    (graph,) = graph_replace(
-        [w.owner.op.dist_params(w.owner)[0]], {z: labels, link: pt.constant(numbered)}, strict=False
-    )
-    digit_of = pytensor.function([labels], graph, mode=PLAIN)
-    found = np.zeros(n_labels, np.int64)
-    number = np.arange(n_objects)
-    for place in range(max(int(n_objects - 1).bit_length(), 1)):
-        digits = np.asarray(digit_of(((number >> place) & 1).astype(z.dtype)))
-        if digits.shape != (n_labels, numbered.shape[1]) or not np.isin(digits, (0.0, 1.0)).all():
-            raise Refusal(
-                f"the probabilities of {w.name!r} are not rows of {link.name!r}, chosen by the "
-                f"labels {z.name!r} of some of its objects"
-            )
-        found += digits[:, 0].astype(np.int64) << place
+    n_clusters, n_marginal = context.shapes[link.name]
+    numbered = np.repeat(np.arange(float(n_clusters))[:, None], n_marginal, axis=1)
+    (probabilities,) = w.owner.op.dist_params(w.owner)
+    found = chosen_objects(probabilities, z, {link: numbered}, n_objects, 1.0)
+    if found is None or len(found) != n_labels:
+        raise Refusal(
+            f"the probabilities of {w.name!r} are not rows of {link.name!r}, chosen by the "
+            f"labels {z.name!r} of some of its objects"
+        )
     if found.max(initial=0) >= n_objects or len(np.unique(found)) < len(found):
         raise Refusal(
             f"several labels of {w.name!r} are of one object of {z.name!r}; expected at most one"

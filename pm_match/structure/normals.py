@@ -7,12 +7,9 @@ share one. What varies around the means may be observed or a free variable.
 from dataclasses import dataclass
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import WishartRV
 from pymc.distributions.transforms import CholeskyCovTransform
-from pytensor.graph.replace import graph_replace
 from pytensor.tensor.random.basic import MvNormalRV
 
 from pm_match.evidence.normal_rows import NormalWishartPrior
@@ -20,10 +17,16 @@ from pm_match.structure.ancestry import RV, Refusal, mean, names, scale
 from pm_match.structure.clusterings import ClusteringCandidate
 from pm_match.structure.context import Context
 from pm_match.structure.densities import DensityCheck
-from pm_match.structure.functions import PLAIN, evaluate, natural_function, point_function
+from pm_match.structure.functions import (
+    chosen_objects,
+    evaluate,
+    natural_function,
+    point_function,
+)
 from pm_match.structure.parts import Normals, NormalValues
 
-# How far from each other means are put to see which objects they are of.
+# How far from each other means are put to see which objects they are of: means that are cut off
+# do not look like means then.
 _FAR = 1e6
 
 
@@ -226,40 +229,22 @@ def _prior_function(context: Context, candidate: NormalsCandidate):
 def _objects(
     context: Context, rv: RV, assignment: RV, candidate: NormalsCandidate
 ) -> NDArray[np.int64]:
-    """Find which object each row of a variable is of, by the means that objects' labels choose.
-
-    Every object's number is written in binary digits, and each digit used as a label.
-    """
+    """Find which object each row of a variable is of, by the means that objects' labels choose."""
     centers, precision = candidate.mean, candidate.precision
     n_objects = context.shapes[assignment.name][0]
     n_clusters, d = context.shapes[centers.name]
-    labels = pt.vector(dtype=assignment.dtype)
     if n_clusters < 2:
         raise Refusal(f"{centers.name!r} has one mean; expected several clusters")
-    # Far apart, so that means which are cut off do not look like means.
-    numbered = np.repeat(_FAR * np.arange(n_clusters)[:, None], d, axis=1)
     # PyMC may give the mean the shape of the covariance, and with it a dependence on that.
-    shape = context.shapes[precision.name]
-    identity = np.broadcast_to(np.eye(d), shape)
-    replaced = {
-        assignment: labels,
-        centers: pt.constant(numbered),
-        precision: pt.constant(identity),
-    }
-    chosen = graph_replace([pt.as_tensor(mean(rv))], replaced, strict=False)
-    digit_of = pytensor.function([labels], chosen[0], mode=PLAIN)
-    number = np.arange(n_objects)
-    found: NDArray | None = None
-    for place in range(max(int(n_objects - 1).bit_length(), 1)):
-        digits = np.asarray(digit_of(((number >> place) & 1).astype(assignment.dtype)))
-        if digits.ndim != 2 or not np.isin(digits, (0.0, _FAR)).all():
-            raise Refusal(
-                f"the mean of {rv.name!r} is not {centers.name!r} of the clusters of some of the "
-                f"objects of {assignment.name!r}"
-            )
-        ours = (digits[:, 0] > 0.0).astype(np.int64) << place
-        found = ours if found is None else found + ours
-    assert found is not None
+    identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
+    numbered = np.repeat(_FAR * np.arange(n_clusters)[:, None], d, axis=1)
+    givens = {centers: numbered, precision: identity}
+    found = chosen_objects(mean(rv), assignment, givens, n_objects, _FAR)
+    if found is None:
+        raise Refusal(
+            f"the mean of {rv.name!r} is not {centers.name!r} of the clusters of some of the "
+            f"objects of {assignment.name!r}"
+        )
     if found.max(initial=0) >= n_objects:
         raise Refusal(f"the mean of {rv.name!r} is not made of rows of {centers.name!r}")
     return found
