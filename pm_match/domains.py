@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -52,12 +52,15 @@ class Domain:
         Unique labels of the rows.
     features : ndarray, shape (n_features,)
         Unique labels of the columns.
+    labelled : bool, default True
+        Whether the table had labels on its rows; otherwise `objects` are their numbers.
     """
 
     name: str
     values: np.ndarray | np.ma.MaskedArray
     objects: np.ndarray
     features: np.ndarray
+    labelled: bool = True
 
     @property
     def n_objects(self) -> int:
@@ -178,11 +181,11 @@ def as_new_objects(
         If the table is not one of finite real numbers, or its features are not the domain's.
     """
     where = f"new objects of {kind} {name!r}"
-    values, objects, own, labelled = read_table(where, table)
+    values, objects, own, labelled, labelled_columns = read_table(where, table)
     expected = own if features is None else np.asarray(features)
     if len(own) != len(expected):
         raise ValueError(f"{where}: expected {len(expected)} features; found {len(own)}")
-    if labelled and features is not None:
+    if labelled_columns and features is not None:
         order = pd.Index(own).get_indexer(pd.Index(expected))
         if (order < 0).any():
             raise ValueError(
@@ -190,12 +193,12 @@ def as_new_objects(
                 f"{_plain(expected[np.argmax(order < 0)])!r}"
             )
         values = values[:, order]
-    return Domain(name, values, objects, expected)
+    return Domain(name, values, objects, expected, labelled)
 
 
 def _as_domain(name: str, table: Any, unseen: bool, kind: str) -> Domain:
     where = f"{kind} {name!r}"
-    data, objects, features, _ = read_table(where, table)
+    data, objects, features, labelled, _ = read_table(where, table)
     if len(objects) == 1:
         raise ValueError(
             f"{where}: expected at least two objects (rows); found one. One row is one object"
@@ -217,11 +220,33 @@ def _as_domain(name: str, table: Any, unseen: bool, kind: str) -> Domain:
             constant,
             f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
         )
-    return Domain(name, np.ma.MaskedArray(data, mask) if mask.any() else data, objects, features)
+    values = np.ma.MaskedArray(data, mask) if mask.any() else data
+    return Domain(name, values, objects, features, labelled)
 
 
-def read_table(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Return values with NaN for missing ones, labels of rows and columns, and if columns had."""
+class TableParts(NamedTuple):
+    """What `read_table` finds.
+
+    Attributes
+    ----------
+    values : (N, D) array
+        NaN for missing ones.
+    objects : (N,) array
+    features : (D,) array
+        Labels, or numbers where there are none.
+    labelled, labelled_columns : bool
+        Whether the table had labels on its rows, and on its columns.
+    """
+
+    values: np.ndarray
+    objects: np.ndarray
+    features: np.ndarray
+    labelled: bool
+    labelled_columns: bool
+
+
+def read_table(where: str, table: Any) -> TableParts:
+    """Check one table, named `where` in messages, and take it apart."""
     values, objects, features = _unpack(where, table)
 
     n_objects, n_features = values.shape
@@ -230,7 +255,7 @@ def read_table(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarr
             f"{where}: the table is empty: {n_objects} objects (rows) by "
             f"{n_features} features (columns)"
         )
-    labelled = features is not None
+    labelled, labelled_columns = objects is not None, features is not None
     objects = _labels(where, "row", range(n_objects) if objects is None else objects)
     features = _labels(where, "column", range(n_features) if features is None else features)
 
@@ -256,7 +281,7 @@ def read_table(where: str, table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarr
             "the mask of a masked array must cover every missing value (np.ma.masked_invalid does)",
         )
     data[mask] = np.nan
-    return data, objects, features, labelled
+    return TableParts(data, objects, features, labelled, labelled_columns)
 
 
 def _unpack(where: str, table: Any) -> tuple[np.ndarray, Any, Any]:

@@ -47,12 +47,15 @@ class PairedView:
         Labels of the rows, the same in all views.
     features : ndarray, shape (n_features,)
         Labels of the columns.
+    labelled : bool
+        Whether the table had labels on its rows.
     """
 
     name: str
     values: np.ndarray | np.ma.MaskedArray
     objects: np.ndarray
     features: np.ndarray
+    labelled: bool
 
     @property
     def n_features(self) -> int:
@@ -148,17 +151,24 @@ def _check_names(names: Iterable[Any], derived_from: list[str], reserved) -> Non
 
 def _table(name: str, table: Any) -> PairedView:
     where = f"view {name!r}"
-    values, objects, features, _ = read_table(where, table)
+    values, objects, features, labelled, _ = read_table(where, table)
     missing = np.isnan(values)
     refuse_lines(where, "column", features, missing.all(axis=0), "no observed value")
     masked = np.ma.MaskedArray(values, missing) if missing.any() else values
-    return PairedView(name, masked, objects, features)
+    return PairedView(name, masked, objects, features, labelled)
 
 
 def same_objects(tables: Mapping[str, Any]) -> np.ndarray:
-    """Return the labels that the rows of all tables have: numbers, if none has any others."""
+    """Return the labels that the rows of all tables have: numbers, if none has any others.
+
+    Rows of plain arrays have no labels. An index 0, 1, ... is taken for one that nobody set if
+    another table has names; not if that has numbers, which can be the same index with rows
+    dropped or moved.
+    """
     first = next(iter(tables.values()))
     n_objects = len(first.values)
+    labelled = [table for table in tables.values() if table.labelled]
+    named = [table for table in labelled if table.objects.dtype.kind not in "iuf"]
     known: Any = None
     for name, table in tables.items():
         if len(table.values) != n_objects:
@@ -166,8 +176,8 @@ def same_objects(tables: Mapping[str, Any]) -> np.ndarray:
                 f"view {name!r}: expected {n_objects} objects (rows), as in view {first.name!r}; "
                 f"found {len(table.values)}"
             )
-        if np.array_equal(table.objects, np.arange(n_objects)):
-            # Numbered because nobody labelled them.
+        unset = named and np.array_equal(table.objects, np.arange(n_objects))
+        if unset or not table.labelled:
             continue
         if known is None:
             known = table

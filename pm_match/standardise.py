@@ -39,10 +39,10 @@ def standardise(
     Returns
     -------
     dict of str to DataArray, shape (objects, features)
-        With the objects' labels, and the features' or (0, 1, ...) the components'. Every column has
-        mean 0. Columns have variance 1; or with `n_components`, all columns of the table before its
-        reduction have on average. With `like` this holds for its tables, not for these. Missing
-        values stay missing.
+        With the objects' labels, if they have any, and the features' or (0, 1, ...) the
+        components'. Every column has mean 0. Columns have variance 1; or with `n_components`, all
+        columns of the table before its reduction have on average. With `like` this holds for its
+        tables, not for these. Missing values stay missing.
 
     Raises
     ------
@@ -63,11 +63,10 @@ def standardise(
         table = reference[name]
         values = np.ma.filled(np.ma.asarray(table.values, dtype=float), np.nan)
         middle, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-        objects, features, own = table.objects, table.features, values
+        given, features, own = table, table.features, values
         if like is not None:
-            new = as_new_objects(name, domains[name], table.features)
-            objects = new.objects
-            own = np.ma.filled(np.ma.asarray(new.values, dtype=float), np.nan)
+            given = as_new_objects(name, domains[name], table.features)
+            own = np.ma.filled(np.ma.asarray(given.values, dtype=float), np.nan)
         if n_components is None:
             scaled = (own - middle) / spread  # no column is constant: `as_domains` refuses those
         else:
@@ -80,10 +79,12 @@ def standardise(
                 _refuse_missing(name, own)
                 scaled = ((own - middle) / unit) @ axes[:kept].T
             features = np.arange(kept)
+        coords = {f"{name}_feature": features}
+        if given.labelled:
+            # Rows of a plain array stay without labels: as numbers they would count as its own.
+            coords[f"{name}_object"] = given.objects
         found[name] = xr.DataArray(
-            scaled,
-            dims=(f"{name}_object", f"{name}_feature"),
-            coords={f"{name}_object": objects, f"{name}_feature": features},
+            scaled, dims=(f"{name}_object", f"{name}_feature"), coords=coords
         )
     return found
 

@@ -84,6 +84,20 @@ def test_tables_of_other_kinds():
     assert not found["a"].missing.any()
 
 
+@pytest.mark.parametrize("index", [range(6), range(7, 1, -1), list("uvwxyz")])
+def test_rows_without_labels_take_those_of_another_view(index):
+    plain, frame = np.eye(6), pd.DataFrame(np.eye(6), index=index)
+    for views in ({"a": plain, "b": frame}, {"a": frame, "b": plain}):
+        assert list(as_paired_views(views)["a"].objects) == list(index)
+        assert list(as_paired_views(pmm.standardise(views))["a"].objects) == list(index)
+
+
+def test_an_index_that_nobody_set_is_no_label_where_there_are_names():
+    frames = {"a": pd.DataFrame(np.eye(6)), "b": pd.DataFrame(np.eye(6), index=OBJECTS)}
+    for order in ("ab", "ba"):
+        assert list(as_paired_views({k: frames[k] for k in order})["a"].objects) == OBJECTS
+
+
 def test_a_constant_column_is_no_harm():
     views = tables(False)
     views["b"][:, 0] = 2.0
@@ -92,6 +106,11 @@ def test_a_constant_column_is_no_harm():
 
 def with_view(**changes):
     return tables(False) | changes
+
+
+def numbered(change, other=lambda table: table):
+    a, b = (pd.DataFrame(x) for x in np.random.default_rng(2).normal(size=(2, 6, 3)))
+    return {"a": other(a), "b": change(b)}
 
 
 WRONG = {
@@ -114,6 +133,12 @@ WRONG = {
     "order of objects": (
         lambda: {"views": with_view(c=pd.DataFrame(np.eye(6), index=OBJECTS[::-1]))},
         ValueError, "in another order"),
+    "order of numbered objects": (
+        lambda: {"views": numbered(lambda table: table.sample(frac=1.0, random_state=0))},
+        ValueError, "view 'b': its objects .* are those of view 'a' in another order"),
+    "numbered objects left out": (
+        lambda: {"views": numbered(lambda table: table.drop(index=0), lambda table: table[:-1])},
+        ValueError, "expected the objects of view 'a'; found 1 for 0 in row number 0"),
     "text": (
         lambda: {"views": with_view(c=np.array([["x"]] * 6))}, TypeError,
         "view 'c': column 0 holds text"),

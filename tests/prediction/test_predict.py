@@ -167,6 +167,11 @@ def test_features_may_be_in_another_order(model):
         ({"x": NEW["x"][:, :1]}, ValueError, "new objects of view 'x': expected 2 features"),
         ({"x": NEW["x"], "y": NEW["y"][:2]}, ValueError, "view 'y': expected 4 objects"),
         ({"x": np.full((2, 2), np.inf)}, ValueError, "infinite"),
+        (
+            {"x": pd.DataFrame(NEW["x"]), "y": pd.DataFrame(NEW["y"], index=[3, 1, 2, 0])},
+            ValueError,
+            "view 'y': .* in another order",
+        ),
     ],
 )
 def test_bad_views(model, new, error, message):
