@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -108,11 +109,11 @@ class Hinge(pm.Discrete):
         pseudo-likelihood has no normaliser: what a posterior says about C is what these products
         say, which fall with C.
     observed : array, shape (N,), optional
-        With a score: -1 and +1, or booleans (True is +1); NaN or masked entries are unlabelled
-        objects. With a column for each class: whole numbers from 0; -1, NaN or masked entries are
-        unlabelled. Unlabelled objects add nothing to the log probability, and are not imputed. A
-        `pm.Data` has the codes that the variable has: whole numbers, 0 (of classes -1) for the
-        unlabelled.
+        With a score: -1 and +1, or booleans (True is +1); NaN, None, NA or masked entries are
+        unlabelled objects. With a column for each class: whole numbers from 0; -1 and the same
+        entries are unlabelled. Unlabelled objects add nothing to the log probability, and are not
+        imputed. A `pm.Data` has the codes that the variable has: whole numbers, 0 (of classes -1)
+        for the unlabelled.
     dims, ...
         As of any distribution of PyMC.
 
@@ -203,38 +204,41 @@ def _codes(where: str, observed: Any, score: Any) -> Any:
             held = observed.data if isinstance(observed, Constant) else observed.get_value()
             _check_codes(where, np.asarray(held), score)
         return observed
-    masked = np.ma.getmaskarray(observed) if np.ma.isMaskedArray(observed) else None
-    given = np.ma.getdata(observed) if masked is not None else np.asarray(observed)
-    unlabelled = -1 if classes else 0
-    if given.dtype == bool:
-        codes = given.astype(np.int64) if classes else 2 * given.astype(np.int64) - 1
+    masked = np.ma.isMaskedArray(observed)
+    # NumPy makes numbers of a list of booleans and NaN.
+    dtype = None if hasattr(observed, "dtype") else object
+    given = np.ma.getdata(observed) if masked else np.asarray(observed, dtype=dtype)
+    # First what is missing, which makes arrays of objects of the others.
+    missing = np.asarray(pd.isna(given))
+    if masked:
+        missing = missing | np.ma.getmaskarray(observed)
+    held = given[~missing]
+    if held.size and all(isinstance(label, bool | np.bool_) for label in held):
+        known = held.astype(np.int64) if classes else 2 * held.astype(np.int64) - 1
     else:
         try:
-            if any(isinstance(label, str | bytes) for label in given.flat):
+            if any(isinstance(label, str | bytes) for label in held):
                 raise TypeError("strings")
-            values = given.astype(np.float64)
+            values = held.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{where}: expected labels "
                 + ("0, 1, ... (codes of classes)" if classes else "-1 and +1, or booleans")
                 + f", found dtype {given.dtype}."
             ) from error
-        missing = np.isnan(values)
-        if masked is not None:
-            missing |= masked
-        if not classes and (values[~missing] == 0).any():
+        if not classes and (values == 0).any():
             raise ValueError(
                 f"{where}: expected labels -1 and +1, found 0. Pass booleans (y == 1), and NaN for "
                 "objects without a label."
             )
-        wrong = ~missing & ~(np.isfinite(values) & (values == np.round(values)))
+        wrong = ~(np.isfinite(values) & (values == np.round(values)))
         if wrong.any():
             raise ValueError(
-                f"{where}: expected whole numbers, found {values[wrong].flat[0]} as a label."
+                f"{where}: expected whole numbers, found {values[wrong][0]} as a label."
             )
-        codes = np.where(missing, unlabelled, values).astype(np.int64)
-    if masked is not None:
-        codes = np.where(masked, unlabelled, codes)
+        known = values.astype(np.int64)
+    codes = np.full(given.shape, -1 if classes else 0)
+    codes[~missing] = known
     _check_codes(where, codes, score)
     return codes
 

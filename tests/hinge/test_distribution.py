@@ -104,9 +104,15 @@ def test_draws_of_classes():
         pd.Series(Y),
         np.ma.masked_invalid(Y),
         np.ma.MaskedArray(Y == 1, np.isnan(Y)),
+        [None if np.isnan(y) else y == 1 for y in Y],
+        [np.nan if np.isnan(y) else bool(y == 1) for y in Y],
+        [None if np.isnan(y) else int(y) for y in Y],
+        pd.Series(Y, dtype="Int64"),
+        pd.Series([pd.NA if np.isnan(y) else y == 1 for y in Y], dtype="boolean"),
     ],
-    ids=["list", "series", "masked", "masked booleans"],
-)
+    ids=["list", "series", "masked", "masked booleans", "booleans and None", "booleans and NaN",
+         "numbers and None", "numbers and NA", "booleans and NA"],
+)  # fmt: skip
 def test_labels_may_come_in_many_ways(observed):
     model = binary(observed)
     assert [rv.name for rv in model.free_RVs] == ["w"]
@@ -127,9 +133,16 @@ def test_labels_may_be_replaced():
 
 
 def test_unlabelled_classes_as_nan():
-    observed = np.where(CODES < 0, np.nan, CODES)
-    model = classes(observed)
-    np.testing.assert_array_equal(model.rvs_to_values[model["label"]].data, CODES)
+    numbers = np.where(CODES < 0, np.nan, CODES)
+    for observed in (numbers, pd.Series(numbers, dtype="Int64"), [*CODES[:3], None, *CODES[4:]]):
+        model = classes(observed)
+        np.testing.assert_array_equal(model.rvs_to_values[model["label"]].data, CODES)
+
+
+def test_nobody_may_be_labelled():
+    for observed in ([None] * 9, np.full(9, np.nan), np.ma.MaskedArray(np.ones(9), np.ones(9))):
+        model = binary(observed)
+        np.testing.assert_array_equal(model.rvs_to_values[model["label"]].data, np.zeros(9))
 
 
 def test_it_is_read_from_a_copy():
