@@ -85,6 +85,30 @@ def test_labels_are_matched_by_the_index_of_a_series():
     np.testing.assert_array_equal(hinge_of(model).labels[:, 0], labels)
 
 
+def test_numbered_objects_have_the_labels_of_their_numbers():
+    """An index of 0, 1, ... is one of labels, where objects have the same in another order."""
+    views = {"x": pd.DataFrame(X).sample(frac=1.0, random_state=0)}
+    order = views["x"].index.to_numpy()
+    labels = pd.Series([1, -1, 1, 1, -1, -1])
+    assert not np.array_equal(labels[order], labels)
+    signs = hinge_of(max_margin_views(views, labels, **SMALL)).labels[:, 0]
+    np.testing.assert_array_equal(signs, labels[order])
+    # Without an index they are in the order of the views' rows.
+    for plain in (labels.to_numpy(), labels.tolist()):
+        signs = hinge_of(max_margin_views(views, plain, **SMALL)).labels[:, 0]
+        np.testing.assert_array_equal(signs, labels)
+    others = {"x": views["x"].set_axis(range(1, 7))}
+    with pytest.raises(ValueError, match=r"expected the index.*found \[0, 1, 2\].*\[1, 2, 3\]"):
+        max_margin_views(others, labels, **SMALL)
+
+
+def test_labels_that_nobody_numbered_are_in_the_order_of_named_objects():
+    views = {"x": pd.DataFrame(X, index=list("fbdace"))}
+    labels = pd.Series([1, -1, 1, 1, -1, -1])
+    signs = hinge_of(max_margin_views(views, labels, **SMALL)).labels[:, 0]
+    np.testing.assert_array_equal(signs, labels)
+
+
 def test_other_units_say_the_same():
     """A view in other units has the same density, but for its Jacobian."""
     one, other = declared([1, -1] * 3), max_margin_views({"x": 7 * X, "y": Y}, [1, -1] * 3, **SMALL)
@@ -139,7 +163,7 @@ def test_bad_labels(labels, error, message):
         (
             {"coefficient_prior": (1.0, 0.0)},
             ValueError,
-            "coefficient_prior must be \\(shape, rate\\)",
+            "coefficient_prior's rate must be a positive number",
         ),
         ({"intercept": "yes"}, TypeError, "intercept must be True or False"),
     ],

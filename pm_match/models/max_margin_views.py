@@ -66,8 +66,9 @@ def max_margin_views(
         matrices, row k of all being one object. NaN and masked values are missing; an object that a
         view lacks is a row of NaN.
     labels : array, Series or list, length N
-        -1 and +1, booleans, or classes of any kind, numbers or strings; a Series with the objects'
-        labels may be in another order. NaN or None is an object that is not labelled. Two classes
+        -1 and +1, booleans, or classes of any kind, numbers or strings. A Series is matched to the
+        objects by its index, in any order; what has no index, or one that nobody set where objects
+        have names, is in their order. NaN or None is an object that is not labelled. Two classes
         have one score, the second in order being +1; more have a score each, one against the rest.
     n_factors : int, default 20
         m, the dimension of the shared latent vectors.
@@ -241,16 +242,8 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
             f"labels: expected one for each of {len(objects)} objects; found shape "
             f"{np.shape(given)}"
         )
-    series = given if isinstance(given, pd.Series) else pd.Series(list(given), dtype=object)
-    # Rows 0, 1, ... of what has no labels of its own.
-    if not series.index.equals(pd.RangeIndex(len(series))):
-        index = series.index.astype(objects.dtype) if objects.dtype.kind == "U" else series.index
-        if not index.is_unique or set(index) != set(objects.tolist()):
-            raise ValueError(
-                "labels: expected the index of the Series to be the labels of the views' objects; "
-                f"found {index[:3].tolist()}, ... where the views have {objects[:3].tolist()}, ..."
-            )
-        series = series.set_axis(index).loc[objects]
+    plain = not isinstance(given, pd.Series)
+    series = pd.Series(list(given), dtype=object) if plain else _in_order(given, objects)
     codes, classes = _factorised(series)
     if len(classes) < 2:
         raise ValueError(
@@ -260,6 +253,21 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
     if len(classes) == 2:
         return np.where(codes < 0, np.nan, 2.0 * codes - 1.0), classes
     return np.where(codes < 0, np.nan, codes), classes
+
+
+def _in_order(series: pd.Series, objects: NDArray) -> pd.Series:
+    """Bring labels into the order of the objects, by their index."""
+    index = series.index.astype(objects.dtype) if objects.dtype.kind == "U" else series.index
+    if index.is_unique and set(index) == set(pd.Index(objects)):
+        return series.set_axis(index).loc[objects]
+    # An index that nobody set; beside numbered objects it can be what other rows are left of.
+    if series.index.equals(pd.RangeIndex(len(series))) and objects.dtype.kind not in "iuf":
+        return series
+    raise ValueError(
+        "labels: expected the index of the Series to be the labels of the views' objects; "
+        f"found {index[:3].tolist()}, ... where the views have {objects[:3].tolist()}, .... Pass "
+        "an array if the labels are in the objects' order"
+    )
 
 
 def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray[Any]]:
