@@ -7,7 +7,7 @@ rather than by a shape error from inside a compiled kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,14 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-__all__ = ["Domain", "as_domains", "as_new_objects", "read_table", "refuse_lines"]
+__all__ = [
+    "Domain",
+    "as_domains",
+    "as_new_objects",
+    "check_names",
+    "read_table",
+    "refuse_lines",
+]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(
@@ -117,7 +124,7 @@ def as_domains(
         )
     if not domains:
         raise ValueError(f"{kind}s: expected at least one {kind}; found none")
-    _check_names(domains, kind)
+    check_names(domains, kind, _DERIVED, _is_reserved)
     return {
         name: replace(table, name=name)
         if isinstance(table, Domain)
@@ -126,7 +133,26 @@ def as_domains(
     }
 
 
-def _check_names(names: Iterable[Any], kind: str) -> None:
+def _is_reserved(name: str) -> bool:
+    return name in _RESERVED or _LINKS.fullmatch(name) is not None
+
+
+def check_names(
+    names: Iterable[Any], kind: str, derived: Iterable[str], reserved: Callable[[str], bool]
+) -> None:
+    """Refuse names that are no identifiers, or would give a model two variables of one name.
+
+    Parameters
+    ----------
+    names : iterable
+    kind : str
+        What messages call what has a name.
+    derived : iterable of str
+        Formats of the names that each brings into the model.
+    reserved : callable
+        Whether the model uses a name itself.
+    """
+    patterns = list(derived)
     owner: dict[str, str] = {}
     for name in names:
         if not isinstance(name, str):
@@ -138,19 +164,17 @@ def _check_names(names: Iterable[Any], kind: str) -> None:
                 f"{kind} {name!r}: a {kind}'s name becomes part of variable names, so it must be "
                 "an identifier (letters, digits and underscores, not starting with a digit)"
             )
-        for pattern in _DERIVED:
-            derived = pattern.format(name)
-            if derived in _RESERVED or _LINKS.fullmatch(derived):
+        for own in (pattern.format(name) for pattern in patterns):
+            if reserved(own):
                 raise ValueError(
-                    f"{kind} {name!r}: the model uses the name {derived!r} itself; "
-                    "choose another name"
+                    f"{kind} {name!r}: the model uses the name {own!r} itself; choose another name"
                 )
-            if derived in owner:
+            if own in owner:
                 raise ValueError(
-                    f"{kind} {name!r}: it would give the model a second {derived!r} beside that "
-                    f"of {kind} {owner[derived]!r}; choose another name"
+                    f"{kind} {name!r}: it would give the model a second {own!r} beside that "
+                    f"of {kind} {owner[own]!r}; choose another name"
                 )
-            owner[derived] = name
+            owner[own] = name
 
 
 def as_new_objects(

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pm_match.domains import read_table, refuse_lines
+from pm_match.domains import check_names, read_table, refuse_lines
 
-__all__ = ["PairedView", "as_paired_views", "same_objects"]
+__all__ = ["PairedView", "as_paired_views", "refuse_unseen", "same_objects", "seen_rows"]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset((
@@ -114,39 +114,11 @@ def as_paired_views(
         )
     if not views:
         raise ValueError("views: expected at least one view; found none")
-    _check_names(views, list(derived), reserved)
+    check_names(views, "view", derived, reserved.__contains__)
     tables = {name: _table(name, table) for name, table in views.items()}
     objects = same_objects(tables)
-    unseen = np.all([table.missing.all(axis=1) for table in tables.values()], axis=0)
-    refuse_lines("views", "object", objects, unseen, "no observed value in any view")
+    refuse_unseen(tables, objects)
     return {name: replace(table, objects=objects) for name, table in tables.items()}
-
-
-def _check_names(names: Iterable[Any], derived_from: list[str], reserved) -> None:
-    owner: dict[str, str] = {}
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(
-                f"view {name!r}: expected a string as a view's name; found an object of type "
-                f"{type(name).__name__}"
-            )
-        if not name.isidentifier():
-            raise ValueError(
-                f"view {name!r}: a view's name becomes part of variable names, so it must be an "
-                "identifier (letters, digits and underscores, not starting with a digit)"
-            )
-        for derived in (pattern.format(name) for pattern in derived_from):
-            if derived in reserved:
-                raise ValueError(
-                    f"view {name!r}: the model uses the name {derived!r} itself; choose another "
-                    "name"
-                )
-            if derived in owner:
-                raise ValueError(
-                    f"view {name!r}: it would give the model a second {derived!r} beside that of "
-                    f"view {owner[derived]!r}; choose another name"
-                )
-            owner[derived] = name
 
 
 def _table(name: str, table: Any) -> PairedView:
@@ -194,3 +166,30 @@ def same_objects(tables: Mapping[str, Any]) -> np.ndarray:
                 f"{row} (from 0)"
             )
     return first.objects if known is None else known.objects
+
+
+def refuse_unseen(tables: Mapping[str, Any], objects: np.ndarray) -> None:
+    """Refuse objects that no view has seen."""
+    unseen = np.all([table.missing.all(axis=1) for table in tables.values()], axis=0)
+    refuse_lines("views", "object", objects, unseen, "no observed value in any view")
+
+
+def seen_rows(table: Any, objects: np.ndarray) -> np.ndarray:
+    """Find the rows (N_v,) of the objects that a view has seen: of each, all values or none."""
+    where = f"view {table.name!r}"
+    absent = table.missing.all(axis=1)
+    partly = table.missing.any(axis=1) & ~absent
+    if partly.any():
+        raise ValueError(
+            f"{where}: some values of object {objects[partly].tolist()[0]!r} are missing; expected "
+            "all (an object that the view has not seen) or none."
+        )
+    rows = np.flatnonzero(~absent)
+    if len(rows) < 2:
+        raise ValueError(
+            f"{where}: expected at least two objects that are seen in it, found {len(rows)}."
+        )
+    constant = ~(np.ma.getdata(table.values)[rows].var(axis=0) > 0.0)
+    what = "one constant value where objects are seen; drop it"
+    refuse_lines(where, "column", table.features, constant, what)
+    return rows

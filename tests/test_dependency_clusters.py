@@ -64,6 +64,15 @@ def test_every_option_is_served(weights, within):
     assert [one.shared for one in structure.components[0].normals[0]] == [within == "shared"] * 2
 
 
+def test_views_without_labels_have_those_of_the_others():
+    _, tables = views(20)
+    index = [f"o{i}" for i in range(20)]
+    tables["y"][3] = np.nan
+    model = declare(tables | {"x": pd.DataFrame(tables["x"], index=index)}, n_clusters=3)
+    assert list(model.coords["object"]) == index
+    assert list(model.coords["y_object"]) == index[:3] + index[4:]
+
+
 def test_views_that_are_not_paired():
     _, tables = views(20)
     tables["y"] = tables["y"][:12]
@@ -152,21 +161,30 @@ def test_numbers_of_clusters_to_begin_with():
 
 
 BAD = {
-    "rows": (lambda t: {"x": t["x"], "y": t["y"][:10]}, {}, "'y' has 10 rows, and 'x' 20"),
+    "rows": (
+        lambda t: {"x": t["x"], "y": t["y"][:10]},
+        {},
+        "view 'y': expected 20 objects .* found 10; or paired=False",
+    ),
     "labels": (
         lambda t: {"x": pd.DataFrame(t["x"]), "y": pd.DataFrame(t["y"], index=range(1, 21))},
         {},
-        "has row '1' where 'x' has '0'",
+        "view 'y': expected the objects of view 'x'; found 1 for 0 .* or paired=False",
+    ),
+    "order": (
+        lambda t: {"x": pd.DataFrame(t["x"]), "y": pd.DataFrame(t["y"], index=range(19, -1, -1))},
+        {},
+        "in another order; .* or paired=False",
     ),
     "partly missing": (
         lambda t: {"x": np.where(np.eye(20, 2) > 0, np.nan, t["x"])},
         {},
-        "row '0' has missing values",
+        "some values of object 0 are missing",
     ),
     "nowhere": (
         lambda t: {k: np.where(np.arange(20)[:, None] == 3, np.nan, x) for k, x in t.items()},
         {},
-        "row '3' is not seen in any view",
+        "object 3 has no observed value in any view",
     ),
     "infinite": (lambda t: {"x": np.full((20, 2), np.inf)}, {}, "view 'x'.*infinite"),
     "constant": (lambda t: {"x": np.ones((20, 2))}, {}, "view 'x': column 0 has one constant"),
@@ -175,7 +193,7 @@ BAD = {
         {},
         "'y'",
     ),
-    "name": (lambda t: {"object": t["x"]}, {}, "second 'object'"),
+    "name": (lambda t: {"object": t["x"]}, {}, "the model uses the name 'object' itself"),
     "names": (lambda t: {"x": t["x"], "mean_x": t["y"]}, {}, "second 'mean_x'"),
     "name of the model": (lambda t: {"weights": t["x"]}, {}, "^view 'weights': the model uses"),
     "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': a view's name"),

@@ -172,7 +172,7 @@ def test_bad_input():
     model = pmm.models.dependency_hierarchy
     with pytest.raises(ValueError, match="some values of object 1 are missing"):
         model({"a": np.where(np.arange(16).reshape(8, 2) == 3, np.nan, X), "b": Y})
-    with pytest.raises(ValueError, match="must name the views"):
+    with pytest.raises(ValueError, match="n_marginal_clusters: expected a number for view 'b'"):
         model({"a": X, "b": Y}, 3, {"a": 2})
     with pytest.raises(ValueError, match="n_marginal_clusters of view 'b' must be a whole number"):
         model({"a": X, "b": Y}, 3, {"a": 2, "b": 1})

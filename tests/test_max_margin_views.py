@@ -157,7 +157,7 @@ def test_bad_labels(labels, error, message):
         ({"n_components": 1}, ValueError, "n_components .* at least 2"),
         ({"concentration": -1.0}, ValueError, "concentration must be a positive number"),
         ({"n_private": -1}, ValueError, "n_private must be a whole number"),
-        ({"n_private": {"x": 1}}, ValueError, "n_private must have an entry for each"),
+        ({"n_private": {"x": 1}}, ValueError, "n_private: expected a number for view 'y'"),
         ({"column_prior": 1.0}, ValueError, "column_prior must be \\(shape, rate\\)"),
         ({"private_precision": 0}, ValueError, "private_precision must be a positive number"),
         (

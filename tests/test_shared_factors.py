@@ -130,6 +130,9 @@ WRONG = {
     "labels of objects": (
         lambda: {"views": with_view(c=pd.DataFrame(np.eye(6), index=[*OBJECTS[:5], "gus"]))},
         ValueError, "expected the objects of view 'a'; found 'gus' for 'fay' in row number 5"),
+    "numbers for labels": (
+        lambda: {"views": with_view(c=pd.DataFrame(np.eye(6), index=range(2, 8)))},
+        ValueError, "expected the objects of view 'a'; found 2 for 'ann' in row number 0"),
     "order of objects": (
         lambda: {"views": with_view(c=pd.DataFrame(np.eye(6), index=OBJECTS[::-1]))},
         ValueError, "in another order"),

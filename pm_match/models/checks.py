@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["check_count", "check_option", "check_pair", "check_positive", "link_sets"]
+__all__ = [
+    "check_count",
+    "check_option",
+    "check_pair",
+    "check_positive",
+    "counts_by_view",
+    "link_sets",
+]
 
 
 def check_count(name: str, value: Any, least: int) -> None:
     """Refuse what is no whole number of at least `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
+
+
+def counts_by_view(name: str, given: Any, views: Collection[str], least: int) -> dict[str, int]:
+    """Give numbers of at least `least` by view: one for all of them, or one for each."""
+    if not isinstance(given, Mapping):
+        check_count(name, given, least)
+        return dict.fromkeys(views, int(given))
+    for view in given:
+        if view not in views:
+            raise ValueError(f"{name}: no view {view!r}; the views are {list(views)}.")
+    for view in views:
+        if view not in given:
+            raise ValueError(f"{name}: expected a number for view {view!r}, found none.")
+        check_count(f"{name} of view {view!r}", given[view], least)
+    return {view: int(given[view]) for view in views}
 
 
 def check_positive(name: str, value: Any) -> None:

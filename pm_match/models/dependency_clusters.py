@@ -7,14 +7,17 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pm_match.domains import Domain, as_domains
+from pm_match.domains import as_domains, check_names
 from pm_match.links import must_link
 from pm_match.models.checks import check_count, check_option, check_positive, link_sets
+from pm_match.paired_views import refuse_unseen, same_objects, seen_rows
 
 __all__ = ["dependency_clusters"]
 
 # The dim of objects that are seen in several views; their assignment is `cluster_object`.
 _OBJECT = "object"
+# What a view brings into the model.
+_DERIVED = ("{}", "mean_{}", "precision_{}", "{}_object", "{}_feature", "{}_other_feature")
 
 
 def dependency_clusters(
@@ -105,19 +108,23 @@ def dependency_clusters(
             "links are for views that are not paired, found paired=True: row n of every table is "
             "then the same object already."
         )
-    _check_names(tables, bool(paired))
-    seen = _seen(tables)
+    taken = {_OBJECT, f"cluster_{_OBJECT}"} if paired else set()
+    check_names(tables, "view", _DERIVED, taken.__contains__)
+    objects = {name: table.objects for name, table in tables.items()}
     if paired:
-        _check_pairs(tables, seen)
+        objects = dict.fromkeys(tables, _same_objects(tables))
+    seen = {name: seen_rows(table, objects[name]) for name, table in tables.items()}
 
     # PyTensor keeps a Python float that fits in single precision, and computes with it there.
     concentration = np.float64(concentration)
     coords: dict[str, Any] = {"cluster": range(n_clusters)}
     if paired:
-        coords[_OBJECT] = next(iter(tables.values())).objects
+        coords[_OBJECT] = next(iter(objects.values()))
+    # Views that have not seen all of the objects, or have their own.
+    apart = {name for name in tables if not paired or len(seen[name]) < len(objects[name])}
     for name, table in tables.items():
-        if not paired or not seen[name].all():
-            coords[f"{name}_object"] = table.objects[seen[name]]
+        if name in apart:
+            coords[f"{name}_object"] = objects[name][seen[name]]
         coords |= {f"{name}_feature": table.features, f"{name}_other_feature": table.features}
 
     with pm.Model(coords=coords) as model:
@@ -131,15 +138,13 @@ def dependency_clusters(
             prior = pm.Dirichlet("weights", each, dims="cluster")
         common = pm.Categorical(f"cluster_{_OBJECT}", p=prior, dims=_OBJECT) if paired else None
         for name, table in tables.items():
-            objects = _OBJECT if paired and seen[name].all() else f"{name}_object"
+            dim = f"{name}_object" if name in apart else _OBJECT
             if common is None:
-                cluster = pm.Categorical(f"cluster_{name}", p=prior, dims=objects)
-            elif objects == _OBJECT:
-                cluster = common
+                cluster = pm.Categorical(f"cluster_{name}", p=prior, dims=dim)
             else:
-                cluster = common[np.flatnonzero(seen[name])]
+                cluster = common[seen[name]] if name in apart else common
             values = np.ma.getdata(table.values)[seen[name]]
-            _observe(name, values, cluster, within, mean_strength, objects)
+            _observe(name, values, cluster, within, mean_strength, dim)
         for number, own in enumerate(linked):
             strangers = [name for name in own if name not in tables]
             if strangers:
@@ -151,59 +156,14 @@ def dependency_clusters(
     return model
 
 
-def _check_names(tables: Mapping[str, Domain], paired: bool) -> None:
-    """Refuse names of views that would give the model two variables or dims of one name."""
-    owner = dict.fromkeys([_OBJECT, f"cluster_{_OBJECT}"] if paired else [], "the model itself")
-    patterns = ("{}", "mean_{}", "precision_{}", "{}_object", "{}_feature", "{}_other_feature")
-    for name in tables:
-        for derived in (pattern.format(name) for pattern in patterns):
-            if derived in owner:
-                raise ValueError(
-                    f"view {name!r}: it would give the model a second {derived!r} beside that of "
-                    f"{owner[derived]}; choose another name"
-                )
-            owner[derived] = f"view {name!r}"
-
-
-def _seen(tables: Mapping[str, Domain]) -> dict[str, np.ndarray]:
-    """Find which rows each view has, and refuse those of which parts are missing."""
-    seen = {}
-    for name, table in tables.items():
-        seen[name] = ~table.missing.all(axis=1)
-        partly = table.missing.any(axis=1) & seen[name]
-        if partly.any():
-            row = table.objects[np.argmax(partly)]
-            raise ValueError(
-                f"view {name!r}: row {str(row)!r} has missing values; expected rows that are "
-                "complete, or all missing where an object is not seen in the view"
-            )
-        if seen[name].sum() < 2:
-            raise ValueError(f"view {name!r}: expected at least two objects that are seen in it")
-    return seen
-
-
-def _check_pairs(tables: Mapping[str, Domain], seen: Mapping[str, np.ndarray]) -> None:
-    """Refuse views whose rows are not the same objects."""
-    first, *others = tables.values()
-    for other in others:
-        if other.n_objects != first.n_objects:
-            raise ValueError(
-                f"view {other.name!r} has {other.n_objects} rows, and {first.name!r} "
-                f"{first.n_objects}; expected the same objects in all views (rows of NaN where "
-                "one is not seen), or paired=False"
-            )
-        if not np.array_equal(other.objects, first.objects):
-            place = int(np.argmax(other.objects != first.objects))
-            raise ValueError(
-                f"view {other.name!r} has row {str(other.objects[place])!r} where {first.name!r} "
-                f"has {str(first.objects[place])!r}; expected the same objects in the same order, "
-                "or paired=False"
-            )
-    nowhere = ~np.logical_or.reduce(list(seen.values()))
-    if nowhere.any():
-        raise ValueError(
-            f"row {str(first.objects[np.argmax(nowhere)])!r} is not seen in any view; drop it"
-        )
+def _same_objects(tables: Mapping[str, Any]) -> np.ndarray:
+    """Return the labels of the objects that all views are of; each is seen in one of them."""
+    try:
+        objects = same_objects(tables)
+    except ValueError as error:
+        raise ValueError(f"{error}; or paired=False, if views have objects of their own") from None
+    refuse_unseen(tables, objects)
+    return objects
 
 
 def _observe(name, values, cluster, within, mean_strength, objects) -> None:
@@ -211,11 +171,6 @@ def _observe(name, values, cluster, within, mean_strength, objects) -> None:
     d = values.shape[1]
     feature, other = f"{name}_feature", f"{name}_other_feature"
     variance = values.var(axis=0)
-    if not (variance > 0.0).all():
-        raise ValueError(
-            f"view {name!r}: column {int(np.argmin(variance))} (from 0) is constant where objects "
-            "are seen; drop it"
-        )
     # The covariance is inverse Wishart, with a mean of a quarter of the columns' variances.
     nu, scale = d + 4, np.diag(1.0 / (0.75 * variance))
     middle, strength = values.mean(axis=0), np.float64(mean_strength)

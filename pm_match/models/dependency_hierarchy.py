@@ -7,9 +7,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pm_match.domains import refuse_lines
-from pm_match.models.checks import check_count, check_option, check_positive
-from pm_match.paired_views import as_paired_views
+from pm_match.models.checks import check_count, check_option, check_positive, counts_by_view
+from pm_match.paired_views import as_paired_views, seen_rows
 
 __all__ = ["dependency_hierarchy"]
 
@@ -104,7 +103,7 @@ def dependency_hierarchy(
     """
     tables = as_paired_views(views, _DERIVED, _RESERVED)
     check_count("n_clusters", n_clusters, 2)
-    marginal = _marginal_counts(n_marginal_clusters, tables)
+    marginal = counts_by_view("n_marginal_clusters", n_marginal_clusters, tables, 2)
     for name, value in (
         ("concentration", concentration),
         ("link_concentration", link_concentration),
@@ -113,11 +112,11 @@ def dependency_hierarchy(
     ):
         check_positive(name, value)
     check_option("weights", weights, ("stick-breaking", "dirichlet"))
-    seen = {name: _seen(table) for name, table in tables.items()}
 
     # PyTensor keeps a Python float that fits in single precision, and computes with it there.
     concentration, kappa = np.float64(concentration), np.float64(mean_strength)
     objects = next(iter(tables.values())).objects
+    seen = {name: seen_rows(table, objects) for name, table in tables.items()}
     coords: dict[str, Any] = {"object": objects, "cluster": range(n_clusters)}
     for name, table in tables.items():
         coords |= {f"{name}_feature": table.features, f"{name}_cluster": range(marginal[name])}
@@ -164,39 +163,3 @@ def dependency_hierarchy(
                 dims=(dim, f"{name}_feature"),
             )
     return model
-
-
-def _marginal_counts(given: Any, tables: Mapping[str, Any]) -> dict[str, int]:
-    """Give the number of every view's clusters, by name."""
-    if not isinstance(given, Mapping):
-        given = dict.fromkeys(tables, given)
-    if set(given) != set(tables):
-        raise ValueError(
-            f"n_marginal_clusters must name the views {list(tables)}, found {list(given)}."
-        )
-    for name, count in given.items():
-        check_count(f"n_marginal_clusters of view {name!r}", count, 2)
-    return dict(given)
-
-
-def _seen(table) -> Any:
-    """Find the rows (N_v,) of the objects that a view has seen: of each, all values or none."""
-    missing = table.missing
-    absent = missing.all(axis=1)
-    partly = missing.any(axis=1) & ~absent
-    if partly.any():
-        raise ValueError(
-            f"view {table.name!r}: some values of object {table.objects[partly].tolist()[0]!r} are "
-            "missing; expected all (an object that the view has not seen) or none."
-        )
-    rows = np.flatnonzero(~absent)
-    values = np.asarray(table.values)[rows]
-    if len(rows) < 2:
-        raise ValueError(
-            f"view {table.name!r}: expected at least two objects that are seen in it, found "
-            f"{len(rows)}."
-        )
-    constant = ~(values.std(axis=0) > 0.0)
-    what = "one constant value where objects are seen; drop it"
-    refuse_lines(f"view {table.name!r}", "column", table.features, constant, what)
-    return rows

@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.hinge import Hinge, fourier_features
-from pm_match.models.checks import check_count, check_pair, check_positive
+from pm_match.models.checks import check_count, check_pair, check_positive, counts_by_view
 from pm_match.models.shared_factors import declare_views
 from pm_match.paired_views import PairedView, as_paired_views
 
@@ -130,7 +130,7 @@ def max_margin_views(
     check_pair("coefficient_prior", coefficient_prior, ("shape", "rate"))
     if not isinstance(intercept, bool | np.bool_):
         raise TypeError(f"intercept must be True or False, found {intercept!r}.")
-    private = _private(n_private, tables)
+    private = counts_by_view("n_private", n_private, tables, 0)
     objects = next(iter(tables.values())).objects
     codes, classes = _read_labels(labels, objects)
 
@@ -201,21 +201,6 @@ def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentr
         chol=lower[component],
         dims=("frequency", "factor"),
     )
-
-
-def _private(given: Any, tables: Mapping[str, PairedView]) -> dict[str, int]:
-    """Numbers of private factors by view."""
-    if not isinstance(given, Mapping):
-        check_count("n_private", given, 0)
-        return dict.fromkeys(tables, int(given))
-    if set(given) != set(tables):
-        raise ValueError(
-            f"n_private must have an entry for each of the views {sorted(tables)}, found "
-            f"{sorted(map(str, given))}."
-        )
-    for name, number in given.items():
-        check_count(f"n_private[{name!r}]", number, 0)
-    return {name: int(given[name]) for name in tables}
 
 
 def _feature_names(n_frequencies: int) -> list[str]:

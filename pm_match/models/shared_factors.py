@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 from pymc.exceptions import ImputationWarning
 
-from pm_match.models.checks import check_count, check_pair, check_positive
+from pm_match.models.checks import check_count, check_pair, check_positive, counts_by_view
 from pm_match.paired_views import PairedView, as_paired_views
 
 __all__ = ["declare_views", "shared_factors"]
@@ -85,7 +85,9 @@ def shared_factors(
     """
     tables = as_paired_views(views)
     check_count("n_shared", n_shared, 1)
-    counts = _private_counts(n_private, tables)
+    if n_private is None:
+        n_private = {name: min(5, table.n_features // 2) for name, table in tables.items()}
+    counts = counts_by_view("n_private", n_private, tables, 0)
     check_pair("noise_prior", noise_prior, ("shape", "rate"))
     check_pair("projection_prior", projection_prior, ("shape", "rate"))
     check_positive("private_precision", private_precision)
@@ -154,20 +156,3 @@ def declare_views(
             pm.Normal(
                 name, mu=mean, tau=precision, observed=table.values, dims=("object", features)
             )
-
-
-def _private_counts(n_private: Any, tables: Mapping[str, PairedView]) -> dict[str, int]:
-    if n_private is None:
-        return {name: min(5, table.n_features // 2) for name, table in tables.items()}
-    if not isinstance(n_private, Mapping):
-        check_count("n_private", n_private, 0)
-        return {name: int(n_private) for name in tables}
-    strangers = [name for name in n_private if name not in tables]
-    absent = [name for name in tables if name not in n_private]
-    if strangers:
-        raise ValueError(f"n_private: no view {strangers[0]!r}; the views are {list(tables)}.")
-    if absent:
-        raise ValueError(f"n_private: expected a number for view {absent[0]!r}, found none.")
-    for name, count in n_private.items():
-        check_count(f"n_private of view {name!r}", count, 0)
-    return {name: int(n_private[name]) for name in tables}
