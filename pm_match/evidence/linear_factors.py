@@ -26,9 +26,8 @@ from math import log, pi
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
-from pm_match.kernels import entry
+from pm_match.evidence.row_solves import cholesky, row_products, solve_lower, solve_upper
 from pm_match.log_gamma import draw_log_gamma
 
 _LOG_2PI = log(2.0 * pi)
@@ -129,7 +128,7 @@ class CanonicalForm:
         cross = np.ascontiguousarray(self.matrix[:, known[:, None], kept])
         return CanonicalForm(
             np.ascontiguousarray(self.matrix[:, kept[:, None], kept]),
-            self.linear[:, kept] - _row_products(values, cross, self.index),
+            self.linear[:, kept] - row_products(values, cross, self.index),
             self.index,
         )
 
@@ -181,12 +180,12 @@ class CanonicalForm:
     def without(self, gone: NDArray[np.int64]) -> "CanonicalForm":
         """Integrate out the entries `gone`, under whose form they must have a density."""
         kept = self._others(gone)
-        lower = _cholesky(self.matrix[:, gone[:, None], gone])
+        lower = cholesky(self.matrix[:, gone[:, None], gone])
         # With L the factor of A_uu: what is subtracted are squares of L⁻¹ A_uh and L⁻¹ b_u.
         half = np.linalg.solve(lower, self.matrix[:, gone[:, None], kept])
-        whitened = _solve_lower(lower, self.index, self.linear[:, gone])
+        whitened = solve_lower(lower, self.index, self.linear[:, gone])
         matrix = self.matrix[:, kept[:, None], kept] - half.transpose(0, 2, 1) @ half
-        linear = self.linear[:, kept] - _row_products(whitened, half, self.index)
+        linear = self.linear[:, kept] - row_products(whitened, half, self.index)
         constant = self.constant
         if constant is not None:
             logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
@@ -202,16 +201,16 @@ class CanonicalForm:
 
     def draw(self, rng: np.random.Generator) -> Array:
         """Draw the vectors (N, k) from the normal densities that the form is proportional to."""
-        lower = _cholesky(self.matrix)
-        whitened = _solve_lower(lower, self.index, self.linear)
+        lower = cholesky(self.matrix)
+        whitened = solve_lower(lower, self.index, self.linear)
         whitened += rng.standard_normal(whitened.shape)
-        return _solve_upper(lower, self.index, whitened)
+        return solve_upper(lower, self.index, whitened)
 
     @property
     def mean(self) -> Array:
         """Means (N, k) of the normal densities that the form is proportional to."""
-        lower = _cholesky(self.matrix)
-        return _solve_upper(lower, self.index, _solve_lower(lower, self.index, self.linear))
+        lower = cholesky(self.matrix)
+        return solve_upper(lower, self.index, solve_lower(lower, self.index, self.linear))
 
 
 def product(forms: Sequence[CanonicalForm], places: Sequence[NDArray], size: int) -> CanonicalForm:
@@ -391,85 +390,3 @@ def _grams(patterns: NDArray[np.bool_], loadings: Array, noise: Array) -> Array:
 
 def _equal_rows(array: Array) -> bool:
     return bool((array == array[:1]).all())
-
-
-def _cholesky(matrices: Array) -> Array:
-    try:
-        return np.linalg.cholesky(matrices)
-    except np.linalg.LinAlgError as error:
-        raise FloatingPointError(
-            "a precision matrix of latents or loadings is not positive definite: a scale or a "
-            "precision is zero, infinite or too extreme"
-        ) from error
-
-
-# -- one pattern by BLAS, several by a kernel ----------------------------------------------------
-
-
-def _row_products(rows: Array, matrices: Array, index: NDArray[np.int64]) -> Array:
-    """Multiply every row (N, q) with the matrix (q, r) of its pattern: (N, r)."""
-    if len(matrices) == 1:
-        return rows @ matrices[0]
-    found = np.empty((len(rows), matrices.shape[2]))
-    _multiply(np.ascontiguousarray(rows), np.ascontiguousarray(matrices), index, found)
-    return found
-
-
-def _solve_lower(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
-    """Solve L x = b for every row b, with the lower triangular L of its pattern."""
-    if len(lower) == 1:
-        return np.ascontiguousarray(
-            solve_triangular(lower[0], rows.T, lower=True, check_finite=False).T
-        )
-    found = np.array(rows, order="C")
-    _forward(lower, index, found)
-    return found
-
-
-def _solve_upper(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
-    """Solve L' x = b for every row b, with the lower triangular L of its pattern."""
-    if len(lower) == 1:
-        solved = solve_triangular(lower[0], rows.T, lower=True, trans="T", check_finite=False)
-        return np.ascontiguousarray(solved.T)
-    found = np.array(rows, order="C")
-    _backward(lower, index, found)
-    return found
-
-
-@entry
-def _multiply(rows, matrices, index, found):
-    """Multiply row n with the matrix of its pattern, into `found`."""
-    for n in range(rows.shape[0]):
-        p = index[n]
-        for j in range(found.shape[1]):
-            found[n, j] = 0.0
-        for i in range(rows.shape[1]):
-            x = rows[n, i]
-            for j in range(found.shape[1]):
-                found[n, j] += x * matrices[p, i, j]
-
-
-@entry
-def _forward(lower, index, rows):
-    """Solve L x = b in place for every row."""
-    k = rows.shape[1]
-    for n in range(rows.shape[0]):
-        p = index[n]
-        for i in range(k):
-            total = rows[n, i]
-            for j in range(i):
-                total -= lower[p, i, j] * rows[n, j]
-            rows[n, i] = total / lower[p, i, i]
-
-
-@entry
-def _backward(lower, index, rows):
-    """Solve L' x = b in place for every row."""
-    k = rows.shape[1]
-    for n in range(rows.shape[0]):
-        p = index[n]
-        for i in range(k - 1, -1, -1):
-            rows[n, i] /= lower[p, i, i]
-            x = rows[n, i]
-            for j in range(i):
-                rows[n, j] -= lower[p, i, j] * x

@@ -13,11 +13,12 @@ All objects move together, and each accepts or rejects on its own.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+
+from pm_match.evidence.row_solves import cholesky, row_products, solve_lower, solve_upper
 
 # (rows, latent vectors of these) -> (log densities, gradients)
 Term = Callable[[NDArray[np.int64], NDArray], tuple[NDArray, NDArray]]
@@ -33,28 +34,29 @@ class NormalPart:
     Attributes
     ----------
     mean : (N, m) array
-    roots : (P, m, m) array
-        Inverses of the lower Cholesky factors of the precisions.
+    lower : (P, m, m) array
+        Lower Cholesky factors L of the precisions.
     pattern : (N,) integer array
         Which of the P an object has.
     """
 
     mean: NDArray[np.float64]
-    roots: NDArray[np.float64]
+    lower: NDArray[np.float64]
     pattern: NDArray[np.int64]
 
     @classmethod
     def of(cls, precision, linear, pattern) -> "NormalPart":
         """Factorise precisions (P, m, m) of densities with linear terms (N, m)."""
-        identity = np.eye(precision.shape[-1])
-        lower = np.linalg.cholesky(precision)
-        roots = np.array([solve_triangular(one, identity, lower=True) for one in lower])
-        centred = cls(np.zeros(np.shape(linear)), roots, np.asarray(pattern, np.int64))
-        return replace(centred, mean=centred.coloured(centred.pulled(np.asarray(linear))))
+        linear, pattern = np.asarray(linear, np.float64), np.asarray(pattern, np.int64)
+        centred = cls(np.zeros(linear.shape), cholesky(precision), pattern)
+        return replace(centred, mean=centred.coloured(centred.pulled(linear)))
 
     def take(self, rows: NDArray[np.int64]) -> "NormalPart":
         """Return the densities of some objects."""
-        return NormalPart(self.mean[rows], self.roots, self.pattern[rows])
+        pattern = self.pattern[rows]
+        if len(pattern) and (pattern == pattern[0]).all():
+            return NormalPart(self.mean[rows], self.lower[pattern[:1]], np.zeros_like(pattern))
+        return NormalPart(self.mean[rows], self.lower, pattern)
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw a vector of every object from its density."""
@@ -62,36 +64,15 @@ class NormalPart:
 
     def coloured(self, z: NDArray) -> NDArray[np.float64]:
         """Give the vectors (N, m) at which the standard coordinates are `z`."""
-        return self._each(lambda own, root: own @ root, z) + self.mean
+        return solve_upper(self.lower, self.pattern, z) + self.mean
 
     def whitened(self, latent: NDArray) -> NDArray[np.float64]:
         """Give the standard coordinates (N, m) of vectors."""
-        # z = L' (h - mean), from the inverse of L.
-        return self._each(
-            lambda own, root: solve_triangular(root, own.T, lower=True, trans=1).T,
-            latent - self.mean,
-        )
+        return row_products(latent - self.mean, self.lower, self.pattern)
 
     def pulled(self, gradient: NDArray) -> NDArray[np.float64]:
         """Turn gradients (N, m) in the vectors into gradients in their standard coordinates."""
-        return self._each(lambda own, root: own @ root.T, gradient)
-
-    @cached_property
-    def _groups(self) -> list[tuple[NDArray[np.int64] | slice, NDArray[np.float64]]]:
-        """Rows that share a precision, and its root."""
-        pattern = self.pattern
-        if len(pattern) and (pattern == pattern[0]).all():
-            return [(slice(None), self.roots[pattern[0]])]
-        order = np.argsort(pattern, kind="stable")
-        ends = np.flatnonzero(np.diff(pattern[order])) + 1
-        split = np.split(order, ends) if len(order) else []
-        return [(rows, self.roots[pattern[rows[0]]]) for rows in split]
-
-    def _each(self, change, values) -> NDArray[np.float64]:
-        found = np.empty(values.shape)
-        for rows, root in self._groups:
-            found[rows] = change(values[rows], root)
-        return found
+        return solve_lower(self.lower, self.pattern, gradient)
 
 
 def draw_latent(

@@ -4,6 +4,8 @@ Every object is there many times. A pseudo-likelihood is at most 1, so that exac
 by rejection from the normal part.
 """
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -154,6 +156,70 @@ def test_objects_do_not_depend_on_the_others():
     )
     for one, other in zip(whole, alone, strict=True):
         np.testing.assert_allclose(one[:2], other, rtol=1e-10)
+
+
+def scattered(n_patterns):
+    """Twelve hundred objects, dealt out among patterns."""
+    rng = np.random.default_rng(9)
+    roots = rng.normal(size=(n_patterns, 3, 3))
+    precision = roots @ roots.transpose(0, 2, 1) + np.eye(3)
+    linear, pattern = rng.normal(size=(1200, 3)), rng.permutation(1200) % n_patterns
+    return precision, linear, pattern
+
+
+@pytest.mark.parametrize("n_patterns", [1, 7, 1200])
+def test_coordinates_are_those_of_dense_algebra(n_patterns):
+    precision, linear, pattern = scattered(n_patterns)
+    normal = NormalPart.of(precision, linear, pattern)
+    own = precision[pattern]
+    np.testing.assert_allclose(normal.mean, np.linalg.solve(own, linear[..., None])[..., 0])
+    rng = np.random.default_rng(0)
+    latent, gradient = rng.normal(size=(2, 1200, 3))
+    alike = np.flatnonzero(pattern == pattern[5])
+    for rows in (np.arange(1200), alike, np.arange(9), np.arange(0)):
+        some = normal.take(rows)
+        z = some.whitened(latent[rows])
+        away = latent[rows] - normal.mean[rows]
+        expected = np.einsum("ni,nij,nj->n", away, own[rows], away)
+        np.testing.assert_allclose(np.square(z).sum(axis=1), expected)
+        np.testing.assert_allclose(some.coloured(z), latent[rows], atol=1e-12)
+        # The chain rule: a small step in z moves along the gradient alike in both coordinates.
+        step = rng.normal(size=z.shape)
+        moved = some.coloured(z + step) - latent[rows]
+        np.testing.assert_allclose(
+            (some.pulled(gradient[rows]) * step).sum(axis=1), (gradient[rows] * moved).sum(axis=1),
+            atol=1e-10,
+        )  # fmt: skip
+
+
+def test_no_work_in_python_grows_with_the_patterns():
+    """Where cells are missing here and there, nearly every object has a pattern of its own."""
+
+    def n_calls(n_patterns):
+        precision, linear, pattern = scattered(n_patterns)
+        labelled, count = np.ones(len(linear), bool), 0
+
+        def still(rows, latent):
+            return np.zeros(len(latent)), np.zeros_like(latent)
+
+        def called(frame, event, argument):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        def move():
+            rng = np.random.default_rng(1)
+            draw_latent(rng, NormalPart.of(precision, linear, pattern), still, labelled, linear,
+                        0.3, 4)  # fmt: skip
+
+        move()
+        sys.setprofile(called)
+        try:
+            move()
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert n_calls(1200) <= n_calls(3)
 
 
 def test_without_a_term_draws_are_independent():
