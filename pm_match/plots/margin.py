@@ -109,9 +109,10 @@ def plot_margin(
     if behind.min() < 0 < behind.max():
         ax.contour(x, y_axis, behind, levels=[0.0], colors="black", linewidths=1.0)
     score = fourier_values(latent, omega) @ beta
-    for (name, marker), own in zip(_MARKERS, (y < 0, y > 0, np.isnan(y)), strict=True):
+    for (name, marker), own in zip(_MARKERS, (y < 0, y > 0, y == 0), strict=True):
         if own.any():
-            edges = ["black" if margin < 1 else "0.6" for margin in y[own] * score[own]]
+            pulled = (y[own] != 0) & (y[own] * score[own] < 1)
+            edges = np.where(pulled, "black", "0.6").tolist()
             ax.scatter(
                 places[own, 0], places[own, 1], c=score[own], s=22, marker=marker,
                 edgecolors=edges, lw=0.7, label=name, **colours,
@@ -146,13 +147,14 @@ def active_plane(latent: NDArray, omega: NDArray, beta: NDArray) -> NDArray[np.f
 def _one_score(
     coefficients: xr.DataArray, labels: xr.DataArray, one_class: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give coefficients and labels, -1 and +1, of one score."""
+    """Give coefficients and labels of one score: -1, +1, and 0 for what is not labelled."""
     y = labels.to_numpy().astype(float)
+    # As codes of a `Hinge` they are that already; of several classes -1 is not labelled.
     if coefficients.ndim == 1:
         return coefficients.to_numpy(), y
     classes = coefficients[coefficients.dims[1]].to_numpy().tolist()
     if one_class is not None and one_class not in classes:
         raise KeyError(f"one_class: expected one of {classes}; found {one_class!r}")
     number = 0 if one_class is None else classes.index(one_class)
-    one_against_rest = np.where(np.isnan(y), np.nan, np.where(y == number, 1.0, -1.0))
+    one_against_rest = np.where(y < 0, 0.0, np.where(y == number, 1.0, -1.0))
     return coefficients.to_numpy()[:, number], one_against_rest

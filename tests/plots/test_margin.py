@@ -1,10 +1,20 @@
 import numpy as np
+import pymc as pm
 import pytest
 import xarray as xr
 
+import pm_match as pmm
 from pm_match import plots
 from pm_match.hinge import fourier_values
 from pm_match.plots.margin import active_plane
+
+
+def observed(labels, n_scores=None):
+    """What a declared model's observed data hold for labels."""
+    with pm.Model() as model:
+        pmm.Hinge("label", np.zeros((30, n_scores) if n_scores else 30), observed=labels)
+    codes = model.rvs_to_values[model["label"]].data
+    return xr.Dataset({"label": ("object", codes)})
 
 
 @pytest.fixture
@@ -22,8 +32,7 @@ def idata():
     )
     label = np.where(rng.random(30) < 0.5, -1.0, 1.0)
     label[:3] = np.nan
-    observed = xr.Dataset({"label": ("object", label)})
-    return xr.DataTree.from_dict({"posterior": posterior, "observed_data": observed})
+    return xr.DataTree.from_dict({"posterior": posterior, "observed_data": observed(label)})
 
 
 def test_plane_is_where_the_score_changes(idata):
@@ -61,6 +70,8 @@ def test_objects_are_marked_by_label_and_coloured_by_score(idata):
     inside = score[y > 0] < 1
     black = (marks["+1"].get_edgecolors()[:, :3] == 0).all(axis=1)
     np.testing.assert_array_equal(black, inside)
+    # The hinge pulls nothing that has no label.
+    assert (marks["not labelled"].get_edgecolors()[:, :3] > 0).all()
 
 
 def test_one_of_several_classes(idata):
@@ -69,15 +80,17 @@ def test_one_of_several_classes(idata):
     both = xr.concat([posterior["coefficients"], -posterior["coefficients"]], "class")
     both = both.transpose("chain", "draw", "fourier", "class").assign_coords({"class": ["u", "v"]})
     tree["posterior"] = xr.DataTree(posterior.assign(coefficients=both))
-    tree["observed_data"] = xr.DataTree(xr.Dataset({"label": ("object", np.arange(30) % 2.0)}))
+    labels = np.arange(30) % 2.0
+    labels[:4] = np.nan
+    tree["observed_data"] = xr.DataTree(observed(labels, 2))
     first, second = (plots.plot_margin(tree, one_class=name) for name in "uv")
     score = [
         np.concatenate([c.get_array() for c in f.axes[0].collections if c.get_label() == "+1"])
         for f in (first, second)
     ]
-    own = plots.plot_margin(idata)
-    assert len(score[0]) == len(score[1]) == 15
-    assert own.axes
+    assert len(score[0]) == len(score[1]) == 13
+    (unlabelled,) = (c for c in first.axes[0].collections if c.get_label() == "not labelled")
+    assert len(unlabelled.get_offsets()) == 4
     with pytest.raises(KeyError, match="expected one of"):
         plots.plot_margin(tree, one_class="w")
 
