@@ -80,21 +80,23 @@ def test_what_views_say_of_a_given_latent_is_the_dense_density():
     model = factor_kind_model(FactorKind(seen=True, sizes=((3, 2), (2, 1)), noise="features"))
     step, point = started(model)
     part, points = step.part, FactorPoints(model, step.part)
-    form, forms, places = points.shared_form(point, ["latent"], constant=True)
+    form, forms, places = points.shared_form(point, ["latent"])
     h = points.latents(point)[0]
-    found = np.einsum("ni,ni->n", h, form.linear) + form.constant
+    found = np.einsum("ni,ni->n", h, form.linear)
     found -= 0.5 * np.einsum("ni,nij,nj->n", h, form.matrix[form.index], h)
     assert list(places) == [0]
     expected = np.zeros(part.n_objects)
     for view in part.views:
         w, v = np.split(points.loadings(point, view), [1], axis=1)
         covariance = 0.8**2 * v @ v.T + np.diag(1.0 / view.noise(point))
-        centre = h @ w.T + points.intercept(point, view.intercept) + 0.2 * v.sum(axis=1)
+        at_zero = points.intercept(point, view.intercept) + 0.2 * v.sum(axis=1)
         for n, seen in enumerate(view.table.observed):
             if seen.any():
-                expected[n] += stats.multivariate_normal.logpdf(
-                    view.table.values[n, seen], centre[n, seen], covariance[np.ix_(seen, seen)]
-                )
+                values, own = view.table.values[n, seen], covariance[np.ix_(seen, seen)]
+                for sign, centre in ((1.0, at_zero + w @ h[n]), (-1.0, at_zero)):
+                    expected[n] += sign * stats.multivariate_normal.logpdf(
+                        values, centre[seen], own
+                    )
     assert np.allclose(found, expected)
     new = dict(point)
     draws = []

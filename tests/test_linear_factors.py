@@ -55,10 +55,9 @@ def problem(request):
 
 
 def value(form: CanonicalForm, z):
-    """Log density of vectors (N, k)."""
+    """Log density of vectors (N, k), less that of zeros."""
     matrices = form.matrix[form.index]
-    found = np.einsum("ni,ni->n", z, form.linear) - 0.5 * np.einsum("ni,nij,nj->n", z, matrices, z)
-    return found if form.constant is None else found + form.constant
+    return np.einsum("ni,ni->n", z, form.linear) - 0.5 * np.einsum("ni,nij,nj->n", z, matrices, z)
 
 
 def test_patterns_are_the_distinct_rows(problem):
@@ -73,14 +72,13 @@ def test_patterns_are_the_distinct_rows(problem):
 def test_a_view_is_the_density_of_what_is_observed(problem):
     rng, table, observed, loadings, noise, intercept = problem
     z = rng.normal(size=(N, M + K))
-    entries = stats.norm.logpdf(table.values, intercept + z @ loadings.T, noise**-0.5)
-    form = likelihood(table, loadings, noise, intercept, constant=True)
-    assert np.allclose(value(form, z), np.where(observed, entries, 0.0).sum(axis=1))
-    plain = likelihood(table, loadings, noise)
-    entries = stats.norm.logpdf(table.values, z @ loadings.T, noise**-0.5)
-    at_zero = stats.norm.logpdf(table.values, 0.0, noise**-0.5)
-    expected = np.where(observed, entries - at_zero, 0.0).sum(axis=1)
-    assert np.allclose(value(plain, z), expected)
+    for shift in (intercept, None):
+        form = likelihood(table, loadings, noise, shift)
+        centre = 0.0 if shift is None else shift
+        entries = stats.norm.logpdf(table.values, centre + z @ loadings.T, noise**-0.5)
+        at_zero = stats.norm.logpdf(table.values, centre, noise**-0.5)
+        expected = np.where(observed, entries - at_zero, 0.0).sum(axis=1)
+        assert np.allclose(value(form, z), expected)
 
 
 def private(rng):
@@ -90,34 +88,37 @@ def private(rng):
 def test_private_latents_are_integrated_out(problem):
     rng, table, observed, loadings, noise, intercept = problem
     places, mean, precision = private(rng)
-    form = likelihood(table, loadings, noise, intercept, constant=True)
+    form = likelihood(table, loadings, noise, intercept)
     marginal = form.with_prior(mean, precision, places).without(places)
     h = rng.normal(size=(N, M))
     w, v = loadings[:, :M], loadings[:, M:]
     covariance = v @ np.diag(1.0 / precision[0]) @ v.T + np.diag(1.0 / noise)
     for n, (x, seen) in enumerate(zip(table.values, observed, strict=True)):
-        centre = intercept + w @ h[n] + v @ mean[0]
         expected = 0.0
         if seen.any():
-            expected = stats.multivariate_normal.logpdf(
-                x[seen], centre[seen], covariance[np.ix_(seen, seen)]
-            )
+            at_zero, own = intercept + v @ mean[0], covariance[np.ix_(seen, seen)]
+            for sign, centre in ((1.0, at_zero + w @ h[n]), (-1.0, at_zero)):
+                expected += sign * stats.multivariate_normal.logpdf(x[seen], centre[seen], own)
         assert np.isclose(value(marginal, h)[n], expected)
 
 
-def test_everything_integrated_out_is_the_likelihood(problem):
+def test_all_latents_but_one_integrated_out_leave_its_posterior(problem):
     rng, table, observed, loadings, noise, intercept = problem
     mean, precision = rng.normal(size=(N, M + K)), rng.gamma(3.0, size=(N, M + K))
-    form = likelihood(table, loadings, noise, intercept, constant=True).with_prior(mean, precision)
-    found = form.log_total()
+    form = likelihood(table, loadings, noise, intercept).with_prior(mean, precision)
+    z = rng.normal(size=(N, 1))
+    found = value(form.without(np.arange(1, M + K)), z)
+    one, rest = loadings[:, 0], loadings[:, 1:]
     for n, (x, seen) in enumerate(zip(table.values, observed, strict=True)):
-        if not seen.any():
-            assert np.isclose(found[n], 0.0)
-            continue
-        covariance = loadings @ np.diag(1.0 / precision[n]) @ loadings.T + np.diag(1.0 / noise)
-        expected = stats.multivariate_normal.logpdf(
-            x[seen], (intercept + loadings @ mean[n])[seen], covariance[np.ix_(seen, seen)]
-        )
+        covariance = rest @ np.diag(1.0 / precision[n, 1:]) @ rest.T + np.diag(1.0 / noise)
+        expected = 0.0
+        for sign, own in ((1.0, z[n, 0]), (-1.0, 0.0)):
+            expected += sign * stats.norm.logpdf(own, mean[n, 0], precision[n, 0] ** -0.5)
+            if seen.any():
+                centre = intercept + rest @ mean[n, 1:] + own * one
+                expected += sign * stats.multivariate_normal.logpdf(
+                    x[seen], centre[seen], covariance[np.ix_(seen, seen)]
+                )
         assert np.isclose(found[n], expected)
 
 
@@ -142,7 +143,7 @@ def test_draws_have_the_conditional_of_the_dense_joint(problem, each):
 
 def test_given_latents_are_substituted(problem):
     rng, table, _, loadings, noise, intercept = problem
-    form = likelihood(table, loadings, noise, intercept, constant=True)
+    form = likelihood(table, loadings, noise, intercept)
     known = np.array([0, 3])
     others = np.array([1, 2, 4])
     z, moved = rng.normal(size=(2, N, M + K))
@@ -154,13 +155,12 @@ def test_given_latents_are_substituted(problem):
 
 def test_products_of_views_with_patterns_of_their_own(problem):
     rng, table, _, loadings, noise, intercept = problem
-    one = likelihood(table, loadings, noise, intercept, constant=True)
+    one = likelihood(table, loadings, noise, intercept)
     observed = rng.random((N, 3)) < 0.6
     other = likelihood(
         Table(np.where(observed, 1.5, 0.0), observed),
         rng.normal(size=(3, 2)),
         np.ones(3),
-        constant=True,
     )
     places = [np.array([0, 1, 2, 3, 5]), np.array([4, 1])]
     both = product([one, other], places, 6)

@@ -48,10 +48,6 @@ class HingeTerm:
         self._sines = np.ascontiguousarray(scaled[n_frequencies:-1])
         self._constant = np.asarray(coefficients, np.float64)[-1]
 
-    def scores(self, latent: NDArray) -> NDArray[np.float64]:
-        """Scores (n, S) of latent vectors (n, m)."""
-        return self._scores(*self._features(latent))
-
     def __call__(
         self, rows: NDArray[np.int64], latent: NDArray
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

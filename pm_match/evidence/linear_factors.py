@@ -9,8 +9,9 @@ enter the view: those it shares with other views, and private ones (A. Klami & S
           A_p = L_p^\top T_p L_p, \quad b_n = L_p^\top T_p (x_{np} - a_p),
 
 where :math:`p` is the pattern of what is observed of the object: missing entries integrate to
-one. All else is algebra on such forms: products add them, conditioning substitutes, and
-integrating out latents :math:`u` is a Schur complement,
+one. Nothing here needs :math:`c_n`, in which there are no latents. All else is algebra on such
+forms: products add them, conditioning substitutes, and integrating out latents :math:`u` is a Schur
+complement,
 
 .. math:: A_{hh} - A_{hu} A_{uu}^{-1} A_{uh}, \qquad b_h - A_{hu} A_{uu}^{-1} b_u,
 
@@ -22,7 +23,6 @@ cost is linear in objects. Given latents, rows of :math:`L_i` have forms of the 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import log, pi
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from pm_match.evidence.row_solves import cholesky, row_products, solve_lower, solve_upper
 from pm_match.log_gamma import draw_log_gamma
 
-_LOG_2PI = log(2.0 * pi)
 # How many numbers the masks of patterns are multiplied with at a time.
 _MOST_PRODUCTS = 4_000_000
 
@@ -93,7 +92,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class CanonicalForm:
-    r"""Log densities :math:`-z^\top A_p z / 2 + z^\top b_n + c_n` of one vector for each row.
+    r"""Log densities :math:`-z^\top A_p z / 2 + z^\top b_n`, up to constants, of one vector a row.
 
     Attributes
     ----------
@@ -103,14 +102,11 @@ class CanonicalForm:
         :math:`b` of every row.
     index : (N,) integer array
         The pattern of every row.
-    constant : (N,) array or None
-        :math:`c`, if it was asked for.
     """
 
     matrix: Array
     linear: Array
     index: NDArray[np.int64]
-    constant: Array | None = None
 
     @property
     def size(self) -> int:
@@ -123,7 +119,7 @@ class CanonicalForm:
         return np.flatnonzero(others)
 
     def given(self, known: NDArray[np.int64], values: Array) -> "CanonicalForm":
-        """Fix the entries `known` at `values` (N, q); a form of the others, without constant."""
+        """Fix the entries `known` at `values` (N, q); a form of the others."""
         kept = self._others(known)
         cross = np.ascontiguousarray(self.matrix[:, known[:, None], kept])
         return CanonicalForm(
@@ -151,20 +147,16 @@ class CanonicalForm:
         places = np.arange(self.size) if places is None else places
         shape = (len(self.linear), len(places))
         mean, precision = np.broadcast_to(mean, shape), np.broadcast_to(precision, shape)
-        constant = self.constant
-        if constant is not None:
-            constant = constant + 0.5 * (np.log(precision) - _LOG_2PI).sum(axis=1)
-            constant -= 0.5 * (precision * mean**2).sum(axis=1)
         form = self if _equal_rows(precision) else self.spread
         added = precision[:1] if form is self else precision
         matrix = form.matrix.copy()
         matrix[:, places, places] += added
         linear = self.linear.copy()
         linear[:, places] += precision * mean
-        return CanonicalForm(matrix, linear, form.index, constant)
+        return CanonicalForm(matrix, linear, form.index)
 
     def times(self, factor: Array) -> "CanonicalForm":
-        """Raise densities to powers (N,), one for each row; without constant."""
+        """Raise densities to powers (N,), one for each row."""
         linear = self.linear * factor[:, None]
         if _equal_rows(factor):
             return CanonicalForm(self.matrix * factor[0], linear, self.index)
@@ -175,7 +167,7 @@ class CanonicalForm:
     def spread(self) -> "CanonicalForm":
         """The same with one pattern for each row."""
         own = np.arange(len(self.index))
-        return CanonicalForm(self.matrix[self.index], self.linear, own, self.constant)
+        return CanonicalForm(self.matrix[self.index], self.linear, own)
 
     def without(self, gone: NDArray[np.int64]) -> "CanonicalForm":
         """Integrate out the entries `gone`, under whose form they must have a density."""
@@ -186,18 +178,7 @@ class CanonicalForm:
         whitened = solve_lower(lower, self.index, self.linear[:, gone])
         matrix = self.matrix[:, kept[:, None], kept] - half.transpose(0, 2, 1) @ half
         linear = self.linear[:, kept] - row_products(whitened, half, self.index)
-        constant = self.constant
-        if constant is not None:
-            logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-            constant = constant + 0.5 * (whitened**2).sum(axis=1) - logs[self.index]
-            constant += 0.5 * len(gone) * _LOG_2PI
-        return CanonicalForm(matrix, linear, self.index, constant)
-
-    def log_total(self) -> Array:
-        """Log integral (N,) of every row's density; a form with constants."""
-        everything = self.without(np.arange(self.size))
-        assert everything.constant is not None
-        return everything.constant
+        return CanonicalForm(matrix, linear, self.index)
 
     def draw(self, rng: np.random.Generator) -> Array:
         """Draw the vectors (N, k) from the normal densities that the form is proportional to."""
@@ -239,9 +220,7 @@ def product(forms: Sequence[CanonicalForm], places: Sequence[NDArray], size: int
     for form, place, own in zip(forms, places, chosen, strict=True):
         matrix[:, place[:, None], place] += form.matrix[own]
         linear[:, place] += form.linear
-    constants = [form.constant for form in forms if form.constant is not None]
-    constant = np.sum(constants, axis=0) if len(constants) == len(forms) else None
-    return CanonicalForm(matrix, linear, index, constant)
+    return CanonicalForm(matrix, linear, index)
 
 
 def likelihood(
@@ -249,8 +228,6 @@ def likelihood(
     loadings: Array,
     noise: Array,
     intercept: Array | None = None,
-    *,
-    constant: bool = False,
 ) -> CanonicalForm:
     """Find what a view says of its objects' latents, missing values integrated out.
 
@@ -262,8 +239,6 @@ def likelihood(
     noise : (D,) array
         Precisions.
     intercept : (D,) array, optional
-    constant : bool, default False
-        Whether the form gets its constant, and so is the log density of what is observed.
 
     Returns
     -------
@@ -274,13 +249,7 @@ def likelihood(
     linear = table.values @ weighted
     if intercept is not None:
         linear -= (table.patterns @ (weighted * intercept[:, None]))[table.index]
-    found = None
-    if constant:
-        shift = 0.0 if intercept is None else intercept
-        squares = np.square(table.residuals(np.broadcast_to(shift, table.values.shape)))
-        found = -0.5 * squares @ noise
-        found += (table.patterns @ (0.5 * np.log(noise) - 0.5 * _LOG_2PI))[table.index]
-    return CanonicalForm(_grams(table.patterns, loadings, noise), linear, table.index, found)
+    return CanonicalForm(_grams(table.patterns, loadings, noise), linear, table.index)
 
 
 def loading_form(

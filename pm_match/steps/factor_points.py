@@ -108,7 +108,7 @@ class FactorPoints(Writer):
         """Write a positive variable, given its log, into a new `point`."""
         self.write(point, {name: log_value if self.transformed[name] else np.exp(log_value)})
 
-    def form(self, point: Point, view: FactorView, *, constant: bool = False) -> ViewForm:
+    def form(self, point: Point, view: FactorView) -> ViewForm:
         """Find what a view says of its latents at a point, missing values integrated out."""
         part = self.part
         ends = np.cumsum([0, *(loading.shape[1] for loading in view.loadings)])
@@ -118,7 +118,6 @@ class FactorPoints(Writer):
             self.loadings(point, view),
             view.noise(point),
             self.intercept(point, view.intercept) if view.intercept else None,
-            constant=constant,
         )
         private = tuple(
             number
@@ -130,12 +129,12 @@ class FactorPoints(Writer):
         return ViewForm(full, places, private)
 
     def shared_form(
-        self, point: Point, names: list[str] | None = None, *, constant: bool = False
+        self, point: Point, names: list[str] | None = None
     ) -> tuple[CanonicalForm, list[ViewForm], dict[int, NDArray[np.int64]]]:
         r"""Find what all views say of the latents that are not private to one of them.
 
         Private latents of ours, and missing values, are integrated out: for one shared latent
-        :math:`h`, :math:`\log p(x_n | h) = -h^\top A_p h / 2 + h^\top b_n + c_n`.
+        :math:`h`, :math:`\log p(x_n | h) = -h^\top A_p h / 2 + h^\top b_n`, up to a constant.
 
         Parameters
         ----------
@@ -143,8 +142,6 @@ class FactorPoints(Writer):
         names : list of str, optional
             The latents that the form is to be of; others that are shared (or not ours) are given,
             at their values in the point. Default: all shared latents of ours.
-        constant : bool, default False
-            Whether the form has its constant.
 
         Returns
         -------
@@ -156,7 +153,7 @@ class FactorPoints(Writer):
             By the latent's number, its entries in `form`.
         """
         part = self.part
-        forms = [self.form(point, view, constant=constant) for view in part.views]
+        forms = [self.form(point, view) for view in part.views]
         private = {number for own in forms for number in own.private}
         if names is None:
             wanted = [number for number in part.own if number not in private]

@@ -143,7 +143,7 @@ class ProperTerm(HingeTerm):
     def __call__(self, rows, latent):
         value, gradient = super().__call__(rows, latent)
         penalty = 0.5 * self._penalty
-        scores = self.scores(latent)
+        scores = self._scores(*self._features(latent))
         labelled = self.labels[rows] != 0.0
         value = value - (labelled * log_normaliser(scores, penalty)).sum(axis=1)
         upper = expit(_log_odds(scores, penalty))
