@@ -158,6 +158,25 @@ def test_a_precision_that_is_cut_off_is_left_to_other_steps():
     assert "noise" not in part_of(model).names
 
 
+def test_a_precision_that_a_flag_switches_off_is_left_to_other_steps():
+    def loading():
+        flag, precision = (
+            pm.Bernoulli("flag", 0.5, shape=M),
+            pm.Gamma("precision", 2.0, 1.0, shape=M),
+        )
+        return pm.Normal("loading", 0.0, tau=pt.switch(flag, precision, 1e4), shape=(D, M))
+
+    model = declare(loading=loading)
+    part = part_of(model)
+    assert part.names == ["latent", "loading", "intercept", "noise"]
+    # All the same, the prior of loadings is that of the flags at a point.
+    (read_loading,) = part.views[0].loadings
+    for flags in ([0, 1], [1, 0]):
+        point = model.initial_point(0) | {"flag": np.array(flags)}
+        tau = np.where(flags, np.exp(point["precision_log__"]), 1e4)
+        assert np.allclose(read_loading.prior(point)[1], np.broadcast_to(tau, (D, M)))
+
+
 def noise_of(name):
     """Make noise that depends on the first entry of a variable."""
     return {"sigma": pt.exp(pm.modelcontext(None)[name].flatten()[0])}
@@ -174,7 +193,22 @@ def test_noise_that_depends_on_latents_of_another_view_is_refused():
     assert "the noise of 'y' depends on 'latent'" in structure.refusals["y"]
 
 
+def outliers():
+    """Declare noise that is larger for a few objects, none of them at the start."""
+    outlier, tau = pm.Bernoulli("outlier", 0.1, shape=N), pm.Gamma("noise", 2.0, 1.0)
+    return {"tau": pt.switch(outlier[:, None], 0.01 * tau, tau)}
+
+
+def noise_of_groups():
+    group = pm.Categorical("group", np.full(2, 0.5), shape=N)
+    return {"sigma": pm.HalfNormal("noise", 1.0, shape=2)[group][:, None]}
+
+
 REFUSED = {
+    "noise of outliers": (
+        {"noise": outliers},
+        "the noise of 'x' depends on 'outlier', which is discrete",
+    ),
     "noise that depends on latents": (
         {"noise": lambda: noise_of("latent")},
         "the noise of 'x' depends on 'latent'",
@@ -248,6 +282,14 @@ def test_other_models_are_refused_by_name(how):
     assert not structure.parts
     assert list(structure.refusals) == ["x"]
     assert message in structure.refusals["x"]
+
+
+def test_noise_of_groups_of_objects_is_refused():
+    structure = read(declare(noise=noise_of_groups))
+    assert not structure.parts
+    assert structure.refusals["x"] == "the noise of 'x' depends on 'group', which is discrete"
+    # As clusters, they are none of ours either.
+    assert set(structure.refusals) == {"x", "group"}
 
 
 def test_missing_values_that_something_depends_on_are_refused():

@@ -354,6 +354,10 @@ def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
     in_noise = context.ancestry.of([scale(rv) for rv in rvs]) & {*placed, *intercepts}
     if in_noise:
         raise Refusal(f"the noise of {name!r} depends on {names(in_noise)}, as its mean does")
+    # Which may be one for each object: noise is read once for all of them.
+    discrete = context.discrete([scale(rv) for rv in rvs])
+    if discrete:
+        raise Refusal(f"the noise of {name!r} depends on {names(discrete)}, which is discrete")
     for rv in [*(pair[2] for pair in pairs), *intercepts]:
         _check_normal(context, rv)
         others = [v for v in context.ancestry.children(rv) if v not in rvs]
@@ -615,6 +619,9 @@ def _precisions(
         keys = sorted({children[child] for child in below})
         means = context.ancestry.of([mean(readers[key][0]) for key in keys])
         if taken & set(keys) or len({key[1] >= 0 for key in keys}) > 1 or rv in means:
+            continue
+        # A label or a flag may switch it off.
+        if context.discrete([scale(readers[key][0]) for key in keys]):
             continue
         for aligned in (context.shapes[rv.name], (*context.shapes[rv.name], 1)):
             if all(_proportional(context, check, rv, aligned, *readers[key][1:]) for key in keys):
