@@ -4,11 +4,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pymc.initial_point import make_initial_point_fn
 
 import pm_match as pmm
 from pm_match.structure import FactorModel, UnservedModelError, read
 from pm_match.structure.ancestry import scale
-from pm_match.structure.functions import point_function
+from pm_match.structure.functions import PLAIN, point_function
 from tests.tiny import tiny_model
 from tests.tiny_factors import FactorKind, factor_kind_model
 
@@ -86,6 +87,64 @@ def test_ways_of_writing_it_are_read_alike(how):
     # Which of the two is which is certain even where shapes do not tell.
     assert part.latents[0].transposed == (how == "transposed latent")
     assert view.loadings[0].transposed == (how == "transposed loading")
+
+
+def started(model, seed=1):
+    """Return a chain's start, and the log density there."""
+    values = pmm.initial_points(model, 1, seed)[0]
+    point = make_initial_point_fn(model=model, overrides=values)(0)
+    return values, model.compile_logp(mode=PLAIN)(point)
+
+
+@pytest.mark.parametrize("how", EQUAL)
+def test_ways_of_writing_it_have_starts_of_their_shapes(how):
+    model = declare(**EQUAL[how])
+    shapes = {rv.name: rv.type.shape for rv in model.free_RVs}
+    values, log_density = started(model)
+    assert {name: value.shape for name, value in values.items()} == shapes
+    assert np.isfinite(log_density)
+
+
+GIVEN = {
+    "positive": lambda: pm.HalfNormal("latent", 1.0, shape=(N, M)),
+    "in an interval": lambda: pm.Uniform("latent", 2.0, 3.0, shape=(N, M)),
+    "positive, as it is": lambda: pm.HalfNormal(
+        "latent", 1.0, shape=(N, M), default_transform=None
+    ),
+    "transposed": lambda: pm.HalfNormal("latent", 1.0, shape=(M, N)).T,
+}
+
+
+@pytest.mark.parametrize("how", GIVEN)
+def test_latents_that_are_no_components_start_as_pymc_starts_them(how):
+    model = declare(latent=GIVEN[how])
+    values, log_density = started(model)
+    assert np.isfinite(log_density)
+    other, _ = started(model, 2)
+    z, w, a = (values[name] for name in ("latent", "loading", "intercept"))
+    assert not np.array_equal(z, other["latent"])
+    # Loadings are the ridge regression on just these.
+    z = z.T if how == "transposed" else z
+    gram = z.T @ z + (1.0 + 1e-6 * np.square(z).sum()) * np.eye(M)
+    x = model.rvs_to_values[model["x"]].eval()
+    assert np.allclose(w, np.linalg.solve(gram, z.T @ (x - x.mean(axis=0))).T)
+    assert np.allclose(a, x.mean(axis=0))
+
+
+def test_latents_of_any_values_start_at_components():
+    for latent in (
+        lambda: pm.Laplace("latent", 0.0, 1.0, shape=(N, M)),
+        lambda: pm.StudentT("latent", 4.0, shape=(N, M)),
+        lambda: pm.MvNormal("latent", np.zeros(M), np.eye(M), shape=(N, M)),
+    ):
+        model = declare(latent=latent)
+        values, log_density = started(model)
+        x = model.rvs_to_values[model["x"]].eval()
+        components = np.linalg.svd(x - x.mean(axis=0))[0][:, :M]
+        # But for jitter.
+        correlation = np.corrcoef(components.T, values["latent"].T)[:M, M:]
+        assert np.allclose(np.abs(correlation).max(axis=1), 1.0, atol=0.1)
+        assert np.isfinite(log_density)
 
 
 LEFT = {
