@@ -285,8 +285,8 @@ def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fi
             values[loading.name] = found.T if loading.transposed else found
         if view.intercept is not None:
             values[view.intercept.name] = p.intercepts[v].reshape(view.intercept.shape)
-        precision, factor = noise[v]
-        values[precision] = 1.0 / p.variances[v] / factor
+        gamma, factor = noise[v]
+        values[gamma] = 1.0 / p.variances[v] / factor
         if view.missing:
             means = p.intercepts[v] + z @ p.projections[v].T + own_z[v] @ p.privates[v].T
             values[view.missing] = means[np.isnan(tables[view.name])]
