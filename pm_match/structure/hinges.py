@@ -69,8 +69,8 @@ class HingeModel:
         The variable :math:`v` if it has a Gamma prior and nothing else depends on it, so that its
         conditional is a Gamma too.
     latent, frequencies : str or None
-        If the score is `fourier_features(latent, frequencies) @ coefficients`: the variables. No
-        `latent` if the vectors are constant. Else None.
+        If the score is `fourier_features(latent, frequencies) @ coefficients`: the variables, None
+        for the one that is constant, if one is. Else None.
     adapts : bool
         Whether the frequencies have a normal prior and nothing else depends on them, so that our
         steps may draw them.
@@ -442,48 +442,58 @@ def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Scor
     Returns
     -------
     latent, frequencies : variable or None
+        One of them may be constant.
     read : callable or None
         From a point to their values.
     """
-    nothing = None, None, None
     n_features = context.shapes[candidate.name][0]
     others = [parent for parent in score.parents if parent is not candidate]
     if any(context.model.rvs_to_transforms[parent] is not None for parent in others):
-        return nothing
-    for frequencies in others:
-        shape = context.shapes[frequencies.name]
-        if len(shape) != 2 or 2 * shape[0] + 1 != n_features:
+        return None, None, None
+    for latent, frequencies in _pairs(context, declared, others):
+        (n, m), (n_waves, k) = (_shape(context, one) for one in (latent, frequencies))
+        if (n, m, 2 * n_waves + 1) != (score.shape[0], k, n_features):
             continue
-        rest = [parent for parent in others if parent is not frequencies]
-        key = context.model.rvs_to_values[frequencies].name
-        if len(rest) == 1 and len(context.shapes[rest[0].name]) == 2:
-            (latent,) = rest
-            if context.shapes[latent.name][1] == shape[1] and _is_fourier(
-                score, candidate, frequencies, lambda values, latent=latent: values[latent]
-            ):
-                own = context.model.rvs_to_values[latent].name
-                return latent, frequencies, _reader(own, key)
-        if not rest:
-            for vectors in _constant_matrices(declared.score, shape[1]):
-                if _is_fourier(score, candidate, frequencies, lambda _, found=vectors: found):
-                    return None, frequencies, _reader(vectors, key)
-    return nothing
+        if _is_fourier(score, candidate, latent, frequencies):
+            free = [None if isinstance(one, np.ndarray) else one for one in (latent, frequencies)]
+            return *free, _reader(context, latent, frequencies)
+    return None, None, None
 
 
-def _reader(vectors: str | NDArray, key: str):
-    """Make a reader of vectors, constant or of a point, and of frequencies."""
-    if isinstance(vectors, str):
-        return lambda point: (point[vectors], point[key])
-    return lambda point: (vectors, point[key])
+def _pairs(context: Context, declared: HingeParts, others: list[RV]):
+    """Pair what may be latent vectors and frequencies: variables, or one and constants."""
+    if any(len(context.shapes[one.name]) != 2 for one in others):
+        return
+    if len(others) == 2:
+        yield from (others, others[::-1])
+    if len(others) == 1:
+        (one,) = others
+        for held in _constant_matrices(declared.score, context.shapes[one.name][1]):
+            yield from ((held, one), (one, held))
 
 
-def _is_fourier(score: _Score, candidate: RV, frequencies: RV, latent_of) -> bool:
+def _shape(context: Context, one: RV | NDArray) -> tuple[int, ...]:
+    return one.shape if isinstance(one, np.ndarray) else context.shapes[one.name]
+
+
+def _reader(context: Context, *both: RV | NDArray):
+    """Make a reader of latent vectors and frequencies, constant or of a point."""
+    keys = [
+        None if isinstance(one, np.ndarray) else context.model.rvs_to_values[one].name
+        for one in both
+    ]
+    return lambda point: tuple(
+        one if key is None else point[key] for one, key in zip(both, keys, strict=True)
+    )
+
+
+def _is_fourier(score: _Score, candidate: RV, *both: RV | NDArray) -> bool:
     rng = np.random.default_rng(20070312)
     for values in score.draws(rng, (0.7, 0.07, 7.0)):
         found = score(values)
-        features = fourier_values(np.asarray(latent_of(values)), values[frequencies])
-        if len(features) != len(found):
-            return False
+        features = fourier_values(
+            *(one if isinstance(one, np.ndarray) else np.asarray(values[one]) for one in both)
+        )
         beta = values[candidate]
         if not _close(found, features @ (beta if beta.ndim == 2 else beta[:, None])):
             return False

@@ -148,6 +148,20 @@ def test_fourier_features_of_constant_vectors():
     assert 0.3 < np.sqrt(np.square(X @ start["omega"].T).mean()) < 3.0
 
 
+@pytest.mark.parametrize("held", [lambda value: value, lambda value: pm.Data("kernel", value)])
+def test_fourier_features_of_a_constant_kernel(held):
+    omega = RNG.normal(size=(M, D))
+    model = fourier(frequencies=lambda: held(omega))
+    part = only(model)
+    assert (part.latent, part.frequencies, part.adapts) == ("h", None, False)
+    assert (part.names, part.turning) == (["beta"], [])
+    point = random_point(model)
+    for found, expected in zip(part.fourier(point), (point["h"], omega), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    expected = pmm.fourier_features(point["h"], omega).eval()
+    np.testing.assert_allclose(part.design(point)[0], expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("which", ["chol", "cov", "tau", "one"])
 def test_multivariate_normal_frequencies(which):
     covariances = np.array([np.eye(D), [[2.0, 0.5], [0.5, 1.0]], np.eye(D)])
