@@ -87,9 +87,10 @@ def fit_em(
     The likelihood is that of the data given parameters, with assignments and factors summed or
     integrated out. **Priors play no part**: only the model's likelihood is read from it. Served are
 
-    - `models.shared_factors`: latent vectors integrated out, maximised over projections, private
-      factors, noise and intercepts (see `em.shared_factors`, which differs from the paper's figure
-      2 so that no iteration lowers the likelihood);
+    - `models.shared_factors`: standard normal latent vectors integrated out, maximised over
+      projections, private factors, one noise for each view and intercepts (see
+      `em.shared_factors`, which differs from the paper's figure 2 so that no iteration lowers the
+      likelihood);
     - `models.dependency_clusters` of paired views with shared precisions: assignments summed out,
       maximised over weights, means and precisions;
     - `models.dependency_hierarchy`: likewise, and over links;
