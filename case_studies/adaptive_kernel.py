@@ -26,6 +26,7 @@ class Settings:
     Attributes
     ----------
     n_factors, n_frequencies, n_private : int
+    coefficient_prior : (float, float)
         As `pm_match.models.max_margin_views` takes them.
     costs : tuple of float
         Weights C of the labels. Of several, the one is taken that predicts best within the objects
@@ -39,6 +40,7 @@ class Settings:
     n_factors: int = 20
     n_frequencies: int = 100
     n_private: int = 1
+    coefficient_prior: tuple[float, float] = (0.5, 0.5)
     costs: tuple[float, ...] = (1.0,)
     draws: int = 300
     tune: int = 300
@@ -94,6 +96,7 @@ def fit(
         settings.n_factors,
         settings.n_frequencies,
         n_private=settings.n_private,
+        coefficient_prior=settings.coefficient_prior,
         C=settings.costs[0],
     )
     with _quiet():

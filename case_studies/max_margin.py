@@ -180,7 +180,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         help=", ".join(METHODS),
     )  # fmt: skip
     parser.add_argument(
-        "--costs", nargs="+", type=float, default=[0.3, 1.0, 3.0], metavar="C",
+        "--costs", nargs="+", type=float, default=[1.0, 3.0, 10.0], metavar="C",
         help="weights of labels that pm_match chooses from within the objects to learn from",
     )  # fmt: skip
     parser.add_argument("--draws", type=int, default=300, help="of pm_match, after as many to tune")

@@ -36,8 +36,8 @@ from pm_match.structure import (
     UnservedModelError,
     read,
 )
-from pm_match.structure.ancestry import Refusal
-from pm_match.structure.functions import point_function
+from pm_match.structure.ancestry import Ancestry, Refusal, names, scale
+from pm_match.structure.functions import natural_function, point_function
 
 __all__ = ["fit_em"]
 
@@ -87,9 +87,10 @@ def fit_em(
     The likelihood is that of the data given parameters, with assignments and factors summed or
     integrated out. **Priors play no part**: only the model's likelihood is read from it. Served are
 
-    - `models.shared_factors`: latent vectors integrated out, maximised over projections, private
-      factors, noise and intercepts (see `em.shared_factors`, which differs from the paper's figure
-      2 so that no iteration lowers the likelihood);
+    - `models.shared_factors`: standard normal latent vectors integrated out, maximised over
+      projections, private factors, one noise for each view and intercepts (see
+      `em.shared_factors`, which differs from the paper's figure 2 so that no iteration lowers the
+      likelihood);
     - `models.dependency_clusters` of paired views with shared precisions: assignments summed out,
       maximised over weights, means and precisions;
     - `models.dependency_hierarchy`: likewise, and over links;
@@ -232,7 +233,7 @@ def _clusters(model: Model, component: Component, settings: _Settings) -> _Fitte
 
 
 def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fitted:
-    start = model.initial_point(0)
+    start, ancestry = model.initial_point(0), Ancestry(model)
     everywhere = [n for n in range(len(part.latents)) if _n_views(part, n) == len(part.views)]
     shared = everywhere[:1]
     if len(shared) != 1 or (len(part.views) == 1 and len(part.latents) > 1):
@@ -246,10 +247,13 @@ def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fi
     for latent in part.latents:
         if latent.foreign:
             raise Refusal(f"something else depends on {latent.name!r} too, or it is not normal")
+        parents = ancestry.parents[model[latent.name]]
+        if parents:
+            raise Refusal(f"the prior of {latent.name!r} depends on {names(parents)}")
         mean, precision = latent.prior(start)
         if not (np.allclose(mean, 0.0) and np.allclose(precision, 1.0)):
             raise Refusal(f"{latent.name!r} is not standard normal")
-    noise = [_noise(part, number) for number in range(len(part.views))]
+    noise = [_noise(model, ancestry, part, number) for number in range(len(part.views))]
     intercepts = [view.intercept for view in part.views]
     if None in intercepts and any(intercepts):
         raise Refusal("some views have intercepts and others none")
@@ -281,8 +285,9 @@ def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fi
             found = p.projections[v] if number in shared else p.privates[v]
             values[loading.name] = found.T if loading.transposed else found
         if view.intercept is not None:
-            values[view.intercept.name] = p.intercepts[v]
-        values[noise[v]] = 1.0 / p.variances[v]
+            values[view.intercept.name] = p.intercepts[v].reshape(view.intercept.shape)
+        gamma, factor = noise[v]
+        values[gamma] = 1.0 / p.variances[v] / factor
         if view.missing:
             means = p.intercepts[v] + z @ p.projections[v].T + own_z[v] @ p.privates[v].T
             values[view.missing] = means[np.isnan(tables[view.name])]
@@ -293,14 +298,28 @@ def _n_views(part: FactorModel, number: int) -> int:
     return sum(number in view.latents for view in part.views)
 
 
-def _noise(part: FactorModel, number: int) -> str:
-    """Find the free precision of a view's noise."""
+def _noise(model: Model, ancestry: Ancestry, part: FactorModel, number: int) -> tuple[str, float]:
+    """Find the free precision of a view's noise, and the constant it is multiplied by."""
+    view = part.views[number]
     for precision in part.precisions:
-        if precision.of == ((number, -1),) and precision.shape == ():
-            return precision.name
+        if precision.of != ((number, -1),) or precision.shape != ():
+            continue
+        observed = model[f"{view.name}_observed" if view.missing else view.name]
+        others = ancestry.of([scale(observed)]) - {model[precision.name]}
+        if others:
+            raise Refusal(f"the noise of {view.name!r} depends on {names(others)} too")
+        point = model.initial_point(0)
+        (value,) = natural_function(model, [precision.name])(point)
+        factors = view.noise(point) / value
+        if not np.allclose(factors, factors[0], rtol=1e-8, atol=0.0):
+            raise Refusal(
+                f"the noise of {view.name!r} is not the same for all features: expected one "
+                f"precision, found {precision.name!r} times "
+                f"{factors.min():.4g} to {factors.max():.4g}"
+            )
+        return precision.name, float(factors[0])
     raise Refusal(
-        f"the noise of {part.views[number].name!r} has no precision of its own that is one free "
-        "Gamma variable"
+        f"the noise of {view.name!r} has no precision of its own that is one free Gamma variable"
     )
 
 

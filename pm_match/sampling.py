@@ -183,19 +183,21 @@ def initial_points(
     others = [rv for rv in model.free_RVs if rv.name not in served]
     jittered = {rv for rv in others if rv.dtype.startswith("float")}
     start = model.initial_point(0)
-    jitter = (
-        make_initial_point_fn(model=model, jitter_rvs=jittered, return_transformed=False)
-        if jittered
-        else None
-    )
+    names = sorted(rv.name for rv in jittered)
+    natural = natural_function(model, names)
+    jitter = make_initial_point_fn(model=model, jitter_rvs=jittered) if jittered else None
     points = []
     for rng in rngs:
         point: dict[str, NDArray] = {}
+        # Parts are told where the rest of their chain starts.
+        here = start
         if jitter is not None:
             drawn = jitter(int(rng.integers(2**30)))
-            point |= {rv.name: np.asarray(drawn[rv.name]) for rv in jittered}
+            values = [model.rvs_to_values[model[name]].name for name in names]
+            here = start | {name: np.asarray(drawn[name]) for name in values}
+            point |= dict(zip(names, natural(here), strict=True))
         for part in structure.parts:
-            point |= part.start(rng, start)
+            point |= part.start(rng, here)
         points.append(point | _dispersed(structure, start, rng))
     if init == "search" and structure.components:
         found = _searched(model, structure, start, rngs, progressbar)

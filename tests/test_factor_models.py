@@ -4,11 +4,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pymc.initial_point import make_initial_point_fn
 
 import pm_match as pmm
 from pm_match.structure import FactorModel, UnservedModelError, read
 from pm_match.structure.ancestry import scale
-from pm_match.structure.functions import point_function
+from pm_match.structure.functions import PLAIN, point_function
 from tests.tiny import tiny_model
 from tests.tiny_factors import FactorKind, factor_kind_model
 
@@ -88,6 +89,64 @@ def test_ways_of_writing_it_are_read_alike(how):
     assert view.loadings[0].transposed == (how == "transposed loading")
 
 
+def started(model, seed=1):
+    """Return a chain's start, and the log density there."""
+    values = pmm.initial_points(model, 1, seed)[0]
+    point = make_initial_point_fn(model=model, overrides=values)(0)
+    return values, model.compile_logp(mode=PLAIN)(point)
+
+
+@pytest.mark.parametrize("how", EQUAL)
+def test_ways_of_writing_it_have_starts_of_their_shapes(how):
+    model = declare(**EQUAL[how])
+    shapes = {rv.name: rv.type.shape for rv in model.free_RVs}
+    values, log_density = started(model)
+    assert {name: value.shape for name, value in values.items()} == shapes
+    assert np.isfinite(log_density)
+
+
+GIVEN = {
+    "positive": lambda: pm.HalfNormal("latent", 1.0, shape=(N, M)),
+    "in an interval": lambda: pm.Uniform("latent", 2.0, 3.0, shape=(N, M)),
+    "positive, as it is": lambda: pm.HalfNormal(
+        "latent", 1.0, shape=(N, M), default_transform=None
+    ),
+    "transposed": lambda: pm.HalfNormal("latent", 1.0, shape=(M, N)).T,
+}
+
+
+@pytest.mark.parametrize("how", GIVEN)
+def test_latents_that_are_no_components_start_as_pymc_starts_them(how):
+    model = declare(latent=GIVEN[how])
+    values, log_density = started(model)
+    assert np.isfinite(log_density)
+    other, _ = started(model, 2)
+    z, w, a = (values[name] for name in ("latent", "loading", "intercept"))
+    assert not np.array_equal(z, other["latent"])
+    # Loadings are the ridge regression on just these.
+    z = z.T if how == "transposed" else z
+    gram = z.T @ z + (1.0 + 1e-6 * np.square(z).sum()) * np.eye(M)
+    x = model.rvs_to_values[model["x"]].eval()
+    assert np.allclose(w, np.linalg.solve(gram, z.T @ (x - x.mean(axis=0))).T)
+    assert np.allclose(a, x.mean(axis=0))
+
+
+def test_latents_of_any_values_start_at_components():
+    for latent in (
+        lambda: pm.Laplace("latent", 0.0, 1.0, shape=(N, M)),
+        lambda: pm.StudentT("latent", 4.0, shape=(N, M)),
+        lambda: pm.MvNormal("latent", np.zeros(M), np.eye(M), shape=(N, M)),
+    ):
+        model = declare(latent=latent)
+        values, log_density = started(model)
+        x = model.rvs_to_values[model["x"]].eval()
+        components = np.linalg.svd(x - x.mean(axis=0))[0][:, :M]
+        # But for jitter.
+        correlation = np.corrcoef(components.T, values["latent"].T)[:M, M:]
+        assert np.allclose(np.abs(correlation).max(axis=1), 1.0, atol=0.1)
+        assert np.isfinite(log_density)
+
+
 LEFT = {
     "half-normal noise": {"noise": lambda: {"sigma": pm.HalfNormal("noise", 1.0)}},
     "known noise": {"noise": lambda: {"sigma": 0.7}},
@@ -158,6 +217,25 @@ def test_a_precision_that_is_cut_off_is_left_to_other_steps():
     assert "noise" not in part_of(model).names
 
 
+def test_a_precision_that_a_flag_switches_off_is_left_to_other_steps():
+    def loading():
+        flag, precision = (
+            pm.Bernoulli("flag", 0.5, shape=M),
+            pm.Gamma("precision", 2.0, 1.0, shape=M),
+        )
+        return pm.Normal("loading", 0.0, tau=pt.switch(flag, precision, 1e4), shape=(D, M))
+
+    model = declare(loading=loading)
+    part = part_of(model)
+    assert part.names == ["latent", "loading", "intercept", "noise"]
+    # All the same, the prior of loadings is that of the flags at a point.
+    (read_loading,) = part.views[0].loadings
+    for flags in ([0, 1], [1, 0]):
+        point = model.initial_point(0) | {"flag": np.array(flags)}
+        tau = np.where(flags, np.exp(point["precision_log__"]), 1e4)
+        assert np.allclose(read_loading.prior(point)[1], np.broadcast_to(tau, (D, M)))
+
+
 def noise_of(name):
     """Make noise that depends on the first entry of a variable."""
     return {"sigma": pt.exp(pm.modelcontext(None)[name].flatten()[0])}
@@ -174,7 +252,22 @@ def test_noise_that_depends_on_latents_of_another_view_is_refused():
     assert "the noise of 'y' depends on 'latent'" in structure.refusals["y"]
 
 
+def outliers():
+    """Declare noise that is larger for a few objects, none of them at the start."""
+    outlier, tau = pm.Bernoulli("outlier", 0.1, shape=N), pm.Gamma("noise", 2.0, 1.0)
+    return {"tau": pt.switch(outlier[:, None], 0.01 * tau, tau)}
+
+
+def noise_of_groups():
+    group = pm.Categorical("group", np.full(2, 0.5), shape=N)
+    return {"sigma": pm.HalfNormal("noise", 1.0, shape=2)[group][:, None]}
+
+
 REFUSED = {
+    "noise of outliers": (
+        {"noise": outliers},
+        "the noise of 'x' depends on 'outlier', which is discrete",
+    ),
     "noise that depends on latents": (
         {"noise": lambda: noise_of("latent")},
         "the noise of 'x' depends on 'latent'",
@@ -248,6 +341,14 @@ def test_other_models_are_refused_by_name(how):
     assert not structure.parts
     assert list(structure.refusals) == ["x"]
     assert message in structure.refusals["x"]
+
+
+def test_noise_of_groups_of_objects_is_refused():
+    structure = read(declare(noise=noise_of_groups))
+    assert not structure.parts
+    assert structure.refusals["x"] == "the noise of 'x' depends on 'group', which is discrete"
+    # As clusters, they are none of ours either.
+    assert set(structure.refusals) == {"x", "group"}
 
 
 def test_missing_values_that_something_depends_on_are_refused():

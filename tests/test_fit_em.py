@@ -9,6 +9,7 @@ from pm_match.em import DependencyClusters, DependencyHierarchy, SharedFactors
 from tests.em.test_mixtures import made_up, plain_clusters, plain_hierarchy
 from tests.em.test_shared_factors import made_up as made_up_factors
 from tests.em.test_shared_factors import plain as plain_factors
+from tests.test_factor_models import EQUAL, declare
 from tests.test_hierarchies import declared as hierarchy_of
 
 
@@ -80,6 +81,30 @@ def test_shared_factors():
         np.testing.assert_allclose(values[v], np.where(missing, mean, table), atol=1e-9)
 
 
+FITTED = [how for how in EQUAL if how != "noise of features"]
+
+
+@pytest.mark.parametrize("how", FITTED)
+def test_ways_of_writing_factors_are_fitted_alike(how):
+    model = declare(**EQUAL[how])
+    found, values = fitted(model)
+    for rv in model.free_RVs:
+        assert values[rv.name].shape == rv.type.shape
+    z, w = values["latent"], values["loading"]
+    if how == "transposed loading":
+        w = w.T
+    x = model.rvs_to_values[model["x"]].eval()
+    tau = (4.0 if how == "noise in other units" else 1.0) * values["noise"]
+    p = SharedFactors(
+        (values["intercept"].reshape(-1),), (w,), (np.empty((len(w), 0)),), np.array([1.0 / tau])
+    )
+    assert found == pytest.approx(plain_factors([x], p), rel=1e-9)
+    # Latents are at their posterior means.
+    a = w.T * tau
+    mean = np.linalg.solve(np.eye(w.shape[1]) + a @ w, a @ (x - values["intercept"].reshape(-1)).T)
+    np.testing.assert_allclose(z if how == "transposed latent" else z.T, mean, atol=1e-9)
+
+
 def test_projected_clusters():
     rng = np.random.default_rng(3)
     latent = 4.0 * rng.standard_normal((3, 2))
@@ -136,6 +161,37 @@ def test_what_is_not_served_is_refused():
     refused(network, "networks are not fitted by EM")
     isometric = pmm.models.projected_clusters({"x": x, "y": y}, 2, 3, projection="isometric")
     refused(isometric, "of their own")
+
+
+def small_gamma():
+    return pm.Gamma("noise", 2.0, 1.0)
+
+
+LIKELIHOODS = {
+    "known multiples": (
+        {"noise": lambda: {"tau": small_gamma() * np.array([1.0, 9.0, 9.0])}},
+        "the noise of 'x' is not the same for all features: .* found 'noise' times 1 to 9",
+    ),
+    "free multiples": (
+        {"noise": lambda: {"tau": small_gamma() * pm.HalfNormal("s", shape=3)}},
+        "the noise of 'x' depends on 's' too",
+    ),
+    "noise of features": (EQUAL["noise of features"], "no precision of its own that is one free"),
+    "latents with a free mean": (
+        {"latent": lambda: pm.Normal("latent", pm.Normal("centre"), 1.0, shape=(5, 2))},
+        "the prior of 'latent' depends on 'centre'",
+    ),
+    "latents with another mean": (
+        {"latent": lambda: pm.Normal("latent", 1.0, 1.0, shape=(5, 2))},
+        "'latent' is not standard normal",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LIKELIHOODS)
+def test_other_likelihoods_of_factors_are_refused(how):
+    given, match = LIKELIHOODS[how]
+    refused(declare(**given), match)
 
 
 def test_settings_are_checked_and_a_short_climb_is_told():

@@ -3,10 +3,12 @@
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
 from pm_match.structure import LabelledLatent, UnservedModelError, read
+from pm_match.structure.functions import PLAIN
 from tests.tiny_views import tiny_views
 
 
@@ -15,8 +17,8 @@ def model():
     return tiny_views()
 
 
-def make(model, **kwargs):
-    step = pmm.LatentHMC([model["latent"]], model=model, **kwargs)
+def make(model, latent="latent", **kwargs):
+    step = pmm.LatentHMC([model[latent]], model=model, **kwargs)
     step.setup_chain(np.random.default_rng(0), 50, 50)
     return step
 
@@ -120,6 +122,51 @@ def test_a_hinge_on_other_features_is_left_to_pymc():
     model = declare(other)
     with pytest.raises(UnservedModelError, match="'h'"):
         pmm.LatentHMC([model["h"]], model=model)
+
+
+KERNEL = np.random.default_rng(4).normal(size=(2, 2))
+
+
+def frozen(h, frequencies, beta):
+    pmm.Hinge("y", pmm.fourier_features(h, KERNEL) @ beta, C=0.7, observed=LABELS)
+
+
+def test_a_frozen_kernel_has_the_declared_density_and_its_gradient():
+    model = declare(frozen)
+    structure = read(model)
+    assert not structure.refusals
+    (part,) = [part for part in structure.parts if isinstance(part, LabelledLatent)]
+    assert [hinge.frequencies for hinge in part.hinges] == [None]
+    step = pmm.LatentHMC([model["h"]], model=model, rng=1)
+    rng = np.random.default_rng(5)
+    point = {name: rng.normal(size=value.shape) for name, value in start(model).items()}
+    form, _, _ = step._factors.shared_form(point, part.names)
+    form = form.with_prior(*part.prior(point))
+    term = step._term(point)
+    declared = model.compile_logp(mode=PLAIN)
+    slope = model.compile_dlogp(vars=[model["h"]], mode=PLAIN)
+    gaps = []
+    for _ in range(4):
+        h = 2.0 * rng.normal(size=(6, 2))
+        value, gradient = term(np.arange(6), h)
+        pull = np.einsum("nij,nj->ni", form.matrix[form.index], h)
+        ours = (value + (h * (form.linear - 0.5 * pull)).sum(axis=1)).sum()
+        gaps.append(declared(point | {"h": h}) - ours)
+        ours = gradient + form.linear - pull
+        np.testing.assert_allclose(slope(point | {"h": h}).reshape(6, 2), ours, rtol=1e-9)
+    np.testing.assert_allclose(gaps, gaps[0], rtol=1e-10)
+    # It is sampled at all.
+    names = [name for made in pmm.steps(model) for name in (v.name for v in made.vars)]
+    assert {"h", "beta", "w"} <= set(names)
+    new, _ = run(make(model, latent="h"), point, 3)
+    assert not np.array_equal(new["h"], point["h"])
+
+
+def test_a_kernel_that_is_an_expression_is_left_to_pymc():
+    def other(h, frequencies, beta):
+        pmm.Hinge("y", pmm.fourier_features(h, pt.exp(frequencies)) @ beta, observed=LABELS)
+
+    assert "a free variable or a constant array" in read(declare(other)).refusals["h"]
 
 
 def test_what_else_depends_on_it_is_refused():

@@ -163,7 +163,7 @@ def test_bad_labels(labels, error, message):
         (
             {"coefficient_prior": (1.0, 0.0)},
             ValueError,
-            "coefficient_prior's rate must be a positive number",
+            "coefficient_prior's rate must be a positive number, found 0",
         ),
         ({"intercept": "yes"}, TypeError, "intercept must be True or False"),
     ],

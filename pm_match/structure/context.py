@@ -1,5 +1,6 @@
 """What the readers of the parts of a model share."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,6 +44,17 @@ class Context:
         """Refuse an observed variable where a free one is expected."""
         if rv not in self.model.free_RVs:
             raise Refusal(f"{rv.name!r} is observed; expected a free variable")
+
+    def discrete(self, graphs: Iterable[RV]) -> set[RV]:
+        """Return the free discrete variables that `graphs` depend on directly.
+
+        What is read at a point says nothing of the values that they do not have there.
+        """
+        return {
+            rv
+            for rv in self.ancestry.of(graphs)
+            if rv in self.model.free_RVs and not rv.dtype.startswith("float")
+        }
 
     def must_be_plain(self, rv: RV, transforms: tuple[type, ...], discrete=()) -> None:
         """Refuse transforms, discrete parents and precisions that the steps do not provide for.

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from pymc.logprob.transforms import LogTransform
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import explicit_graph_inputs
-from pytensor.tensor.random.basic import GammaRV, NormalRV
+from pytensor.tensor.random.basic import (
+    CauchyRV,
+    GammaRV,
+    LaplaceRV,
+    MvNormalRV,
+    NormalRV,
+    StudentTRV,
+)
 
 from pm_match.evidence.linear_factors import Array, Table
 from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
@@ -30,6 +37,8 @@ from pm_match.structure.parts import Part, Point
 
 # How far from zero means and precisions are looked at too.
 _FAR = 1e4
+# Of variables whose values may be any numbers, those that latents are declared as.
+_UNBOUNDED = (NormalRV, MvNormalRV, LaplaceRV, StudentTRV, CauchyRV)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,25 +55,43 @@ class Factor:
     foreign : bool
         Whether it is given, as something that is not of the factor model depends on it, or as it is
         not declared normal.
+    unbounded : bool
+        Whether its values may be any numbers, as those of principal components are.
     """
 
     name: str
     transposed: bool
     shape: tuple[int, int]
     foreign: bool
+    unbounded: bool
     _prior: Callable[[Point], tuple[Array, Array]] | None = field(repr=False)
+    _value: Callable[[Point], Sequence[Array]] | None = field(repr=False)
 
     def prior(self, point: Point) -> tuple[Array, Array]:
         """Mean and precision, both of `shape`, of its independent normal prior at a `point`."""
         assert self._prior is not None
         return self._prior(point)
 
+    def value(self, point: Point) -> Array:
+        """Value, of `shape`, at a `point` of what is given and not `unbounded`."""
+        assert self._value is not None
+        (value,) = self._value(point)
+        return value.T if self.transposed else value
+
 
 @dataclass(frozen=True, eq=False)
 class Intercept:
-    """A free variable that is added to all objects of a view, one number a feature."""
+    """A free variable that is added to all objects of a view, one number a feature.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+        As it is declared: a row has two axes.
+    """
 
     name: str
+    shape: tuple[int, ...]
     _prior: Callable[[Point], tuple[Array, Array]] = field(repr=False)
 
     def prior(self, point: Point) -> tuple[Array, Array]:
@@ -354,6 +381,10 @@ def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
     in_noise = context.ancestry.of([scale(rv) for rv in rvs]) & {*placed, *intercepts}
     if in_noise:
         raise Refusal(f"the noise of {name!r} depends on {names(in_noise)}, as its mean does")
+    # Which may be one for each object: noise is read once for all of them.
+    discrete = context.discrete([scale(rv) for rv in rvs])
+    if discrete:
+        raise Refusal(f"the noise of {name!r} depends on {names(discrete)}, which is discrete")
     for rv in [*(pair[2] for pair in pairs), *intercepts]:
         _check_normal(context, rv)
         others = [v for v in context.ancestry.children(rv) if v not in rvs]
@@ -458,7 +489,8 @@ def _model(context: Context, candidates: list[_Candidate]) -> FactorModel:
         shift = None
         if candidate.intercept is not None:
             prior = _normal_prior(context, candidate.intercept, candidate.table.values.shape[1:])
-            shift = Intercept(candidate.intercept.name, prior)
+            name = candidate.intercept.name
+            shift = Intercept(name, context.shapes[name], prior)
         missing = candidate.rvs[1].name if len(candidate.rvs) == 2 else None
         noise = _noise_function(context, check, candidate)
         view = FactorView(candidate.name, candidate.table, numbers, loadings, shift, missing, noise)
@@ -486,11 +518,16 @@ def _ours(context: Context, rv: RV, views: list[RV]) -> bool:
 def _factor(context: Context, rv: RV, flip: bool, foreign: bool) -> Factor:
     declared = context.shapes[rv.name]
     shape = (declared[1], declared[0]) if flip else (declared[0], declared[1])
-    prior = None
+    prior = value = None
+    unbounded = (
+        isinstance(rv.owner.op, _UNBOUNDED) and context.model.rvs_to_transforms.get(rv) is None
+    )
     if not foreign:
         read = _normal_prior(context, rv, declared)
         prior = _turned(read) if flip else read
-    return Factor(rv.name, flip, shape, foreign, prior)
+    elif not unbounded:
+        value = natural_function(context.model, [rv.name])
+    return Factor(rv.name, flip, shape, foreign, unbounded, prior, value)
 
 
 def _turned(read):
@@ -615,6 +652,9 @@ def _precisions(
         keys = sorted({children[child] for child in below})
         means = context.ancestry.of([mean(readers[key][0]) for key in keys])
         if taken & set(keys) or len({key[1] >= 0 for key in keys}) > 1 or rv in means:
+            continue
+        # A label or a flag may switch it off.
+        if context.discrete([scale(readers[key][0]) for key in keys]):
             continue
         for aligned in (context.shapes[rv.name], (*context.shapes[rv.name], 1)):
             if all(_proportional(context, check, rv, aligned, *readers[key][1:]) for key in keys):

@@ -2,8 +2,8 @@
 
 The latents that views share are the first principal components of all views side by side, each
 scaled to the same total variance; private ones those of what these leave of their view. Missing
-values are their column's mean meanwhile. Loadings follow by ridge regression, precisions by
-moments.
+values are their column's mean meanwhile. Latents that cannot have such values, positive ones for
+example, stay where they are. Loadings follow by ridge regression, precisions by moments.
 """
 
 from typing import TYPE_CHECKING
@@ -33,12 +33,13 @@ def factor_start(
     model : FactorModel
     rng : numpy.random.Generator
     point : dict
-        Some point of value variables, for priors of what is not ours.
+        The point of value variables where what is not ours starts.
 
     Returns
     -------
     dict of str to array
-        By variable, as it is declared; of latents that are given to our steps too.
+        By variable, as it is declared; of latents that are given to our steps too, if their values
+        may be any numbers.
     """
     n_objects = model.n_objects
     filled, middles = [], []
@@ -55,10 +56,15 @@ def factor_start(
             if model.private(number) != private:
                 continue
             seen = [v for v, view in enumerate(model.views) if number in view.latents]
-            scaled = [left[v] / (np.sqrt(np.square(left[v]).sum()) or 1.0) for v in seen]
-            latents[number] = _components(rng, np.hstack(scaled), latent.shape[1])
+            if latent.foreign and not latent.unbounded:
+                latents[number] = latent.value(point)
+            else:
+                scaled = [left[v] / (np.sqrt(np.square(left[v]).sum()) or 1.0) for v in seen]
+                latents[number] = _components(rng, np.hstack(scaled), latent.shape[1])
             left = [_less(x, latents[number]) if v in seen else x for v, x in enumerate(left)]
     for number, latent in enumerate(model.latents):
+        if latent.foreign and not latent.unbounded:
+            continue
         z = latents[number] + _JITTER * rng.standard_normal((n_objects, latent.shape[1]))
         latents[number] = z
         found[latent.name] = z.T if latent.transposed else z
@@ -76,7 +82,7 @@ def factor_start(
             found[loading.name] = w.T if loading.transposed else w
             squares[v, n] = np.square(found[loading.name])
         if view.intercept:
-            found[view.intercept.name] = middles[v]
+            found[view.intercept.name] = middles[v].reshape(view.intercept.shape)
         means = design @ rows.T + (middles[v] if view.intercept else 0.0)
         residuals = view.table.residuals(means)
         squares[v, -1] = np.square(residuals).sum(axis=0) / view.table.n_observed

@@ -6,6 +6,7 @@ checked numerically on the declared expression.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,13 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.basic import CategoricalRV, GammaRV, MvNormalRV, NormalRV
+from pytensor.tensor.random.basic import (
+    BernoulliRV,
+    CategoricalRV,
+    GammaRV,
+    MvNormalRV,
+    NormalRV,
+)
 
 from pm_match.hinge import HingeParts, fourier_values, read_hinge
 from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
@@ -36,7 +43,7 @@ from pm_match.structure.parts import Part, Point
 _TESTS = 3
 # Values of discrete variables that scores are looked at.
 _DISCRETE_TESTS = 20
-# Sizes of coefficients that scores are looked at.
+# Sizes of coefficients that scores are looked at, and factors that precisions are multiplied by.
 _SIZES = (1.0, 1e-4, 1e4, 1e8)
 
 
@@ -62,8 +69,8 @@ class HingeModel:
         The variable :math:`v` if it has a Gamma prior and nothing else depends on it, so that its
         conditional is a Gamma too.
     latent, frequencies : str or None
-        If the score is `fourier_features(latent, frequencies) @ coefficients`: the variables. No
-        `latent` if the vectors are constant. Else None.
+        If the score is `fourier_features(latent, frequencies) @ coefficients`: the variables, None
+        for the one that is constant, if one is. Else None.
     adapts : bool
         Whether the frequencies have a normal prior and nothing else depends on them, so that our
         steps may draw them.
@@ -233,7 +240,7 @@ class _Score:
         self._function = pytensor.function(inputs, output, mode=PLAIN, on_unused_input="ignore")
         self._natural = natural_function(context.model, [parent.name for parent in parents])
         self._start = context.start
-        self._codes = _codes(context.model, [p for p in parents if not p.dtype.startswith("float")])
+        self._codes = _codes(context, [p for p in parents if not p.dtype.startswith("float")])
         start = self(dict(zip(parents, self._natural(context.start), strict=True)))
         self.shape = start.shape
 
@@ -256,17 +263,40 @@ class _Score:
         return found[:, None] if found.ndim == 1 else found
 
 
-def _codes(model, variables: list[RV]) -> dict[RV, NDArray]:
-    """Draw values of discrete variables from their priors."""
-    if not variables:
-        return {}
+def _codes(context: Context, variables: list[RV]) -> dict[RV, NDArray]:
+    """Make values of discrete variables: all that labels and flags have, draws of others."""
+    rng = np.random.default_rng(20171130)
+    found, others = {}, []
+    for rv in variables:
+        n = _n_values(context, rv)
+        if n is None:
+            others.append(rv)
+            continue
+        # Every entry takes every value, however rare, in an order of its own.
+        rounds = np.arange(n).reshape(n, *(1 for _ in context.shapes[rv.name]))
+        rounds = np.broadcast_to(rounds, (n, *context.shapes[rv.name]))
+        orders = [rng.permuted(rounds, axis=0) for _ in range(-(-_DISCRETE_TESTS // n))]
+        found[rv] = np.concatenate(orders).astype(rv.dtype)
+    if not others:
+        return found
     try:
-        drawn = pm.draw(variables, _DISCRETE_TESTS, random_seed=20171130)
+        drawn = pm.draw(others, _DISCRETE_TESTS, random_seed=20171130)
     except NotImplementedError as error:
         raise Refusal(
-            f"the score depends on {names(variables)}, which cannot be drawn: {error}"
+            f"the score depends on {names(others)}, which cannot be drawn: {error}"
         ) from error
-    return dict(zip(variables, drawn, strict=True))
+    return found | dict(zip(others, drawn, strict=True))
+
+
+def _n_values(context: Context, rv: RV) -> int | None:
+    """Return how many values a label or a flag has, from zero; None for other variables."""
+    if isinstance(rv.owner.op, BernoulliRV):
+        return 2
+    if not isinstance(rv.owner.op, CategoricalRV):
+        return None
+    (p,) = rv.owner.op.dist_params(rv.owner)
+    (probabilities,) = point_function(context.model, [p], {})(context.start)
+    return int(probabilities.shape[-1])
 
 
 def _check_coefficients(context, rv, declared, candidate, score) -> None:
@@ -300,12 +330,14 @@ def _check_coefficients(context, rv, declared, candidate, score) -> None:
         if not _close(together, 2.0 * first - 3.0 * second, base):
             raise Refusal(f"the score is not affine in {name!r}")
         if len(shape) == 2:
-            # Every column of scores has its own column of coefficients, and all the same features.
+            # Every column of scores has its own column of coefficients, and all the same features:
+            # of multiples of one column they are the same multiples. No mix of columns is that.
+            multiples = rng.normal(size=shape[1])
             alike = at(np.repeat(one[:, :1], shape[1], axis=1)) - base
+            multiplied = at(one[:, :1] * multiples) - base
             if not (
                 np.shape(alike)[1] == shape[1]
-                and _close(alike, np.repeat(alike[:, :1], shape[1], axis=1), base)
-                and _close(alike[:, 0], first[:, 0], base)
+                and _close(multiplied, alike[:, :1] * multiples, base)
             ):
                 raise Refusal(f"columns of {name!r} enter more than their own column of the score")
 
@@ -391,12 +423,14 @@ def _gamma_precision(context: Context, candidate: RV, prior_precision):
     if not plain:
         return None, None
     natural = natural_function(context.model, [parent.name])
-    for point in _points(context):
-        point[context.model.rvs_to_values[parent].name] = np.abs(
-            point[context.model.rvs_to_values[parent].name]
-        )
-        (value,), (found,) = natural(point), prior_precision(point)
-        if not np.allclose(found, value, rtol=1e-9):
+    key = context.model.rvs_to_values[parent].name
+    log_scale = context.model.rvs_to_transforms[parent] is not None
+    for point, size in product(_points(context), _SIZES):
+        # What is cut off is the variable itself in places only.
+        own = point[key] + np.log(size) if log_scale else np.abs(point[key]) * size
+        moved = point | {key: np.asarray(own)}
+        (value,), (found,) = natural(moved), prior_precision(moved)
+        if not np.allclose(found, value, rtol=1e-9, atol=0.0):
             return None, None
     parameters = parent.owner.op.dist_params(parent.owner)
     return parent.name, point_function(context.model, list(parameters), {})
@@ -408,48 +442,58 @@ def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Scor
     Returns
     -------
     latent, frequencies : variable or None
+        One of them may be constant.
     read : callable or None
         From a point to their values.
     """
-    nothing = None, None, None
     n_features = context.shapes[candidate.name][0]
     others = [parent for parent in score.parents if parent is not candidate]
     if any(context.model.rvs_to_transforms[parent] is not None for parent in others):
-        return nothing
-    for frequencies in others:
-        shape = context.shapes[frequencies.name]
-        if len(shape) != 2 or 2 * shape[0] + 1 != n_features:
+        return None, None, None
+    for latent, frequencies in _pairs(context, declared, others):
+        (n, m), (n_waves, k) = (_shape(context, one) for one in (latent, frequencies))
+        if (n, m, 2 * n_waves + 1) != (score.shape[0], k, n_features):
             continue
-        rest = [parent for parent in others if parent is not frequencies]
-        key = context.model.rvs_to_values[frequencies].name
-        if len(rest) == 1 and len(context.shapes[rest[0].name]) == 2:
-            (latent,) = rest
-            if context.shapes[latent.name][1] == shape[1] and _is_fourier(
-                score, candidate, frequencies, lambda values, latent=latent: values[latent]
-            ):
-                own = context.model.rvs_to_values[latent].name
-                return latent, frequencies, _reader(own, key)
-        if not rest:
-            for vectors in _constant_matrices(declared.score, shape[1]):
-                if _is_fourier(score, candidate, frequencies, lambda _, found=vectors: found):
-                    return None, frequencies, _reader(vectors, key)
-    return nothing
+        if _is_fourier(score, candidate, latent, frequencies):
+            free = [None if isinstance(one, np.ndarray) else one for one in (latent, frequencies)]
+            return *free, _reader(context, latent, frequencies)
+    return None, None, None
 
 
-def _reader(vectors: str | NDArray, key: str):
-    """Make a reader of vectors, constant or of a point, and of frequencies."""
-    if isinstance(vectors, str):
-        return lambda point: (point[vectors], point[key])
-    return lambda point: (vectors, point[key])
+def _pairs(context: Context, declared: HingeParts, others: list[RV]):
+    """Pair what may be latent vectors and frequencies: variables, or one and constants."""
+    if any(len(context.shapes[one.name]) != 2 for one in others):
+        return
+    if len(others) == 2:
+        yield from (others, others[::-1])
+    if len(others) == 1:
+        (one,) = others
+        for held in _constant_matrices(declared.score, context.shapes[one.name][1]):
+            yield from ((held, one), (one, held))
 
 
-def _is_fourier(score: _Score, candidate: RV, frequencies: RV, latent_of) -> bool:
+def _shape(context: Context, one: RV | NDArray) -> tuple[int, ...]:
+    return one.shape if isinstance(one, np.ndarray) else context.shapes[one.name]
+
+
+def _reader(context: Context, *both: RV | NDArray):
+    """Make a reader of latent vectors and frequencies, constant or of a point."""
+    keys = [
+        None if isinstance(one, np.ndarray) else context.model.rvs_to_values[one].name
+        for one in both
+    ]
+    return lambda point: tuple(
+        one if key is None else point[key] for one, key in zip(both, keys, strict=True)
+    )
+
+
+def _is_fourier(score: _Score, candidate: RV, *both: RV | NDArray) -> bool:
     rng = np.random.default_rng(20070312)
     for values in score.draws(rng, (0.7, 0.07, 7.0)):
         found = score(values)
-        features = fourier_values(np.asarray(latent_of(values)), values[frequencies])
-        if len(features) != len(found):
-            return False
+        features = fourier_values(
+            *(one if isinstance(one, np.ndarray) else np.asarray(values[one]) for one in both)
+        )
         beta = values[candidate]
         if not _close(found, features @ (beta if beta.ndim == 2 else beta[:, None])):
             return False
@@ -512,14 +556,13 @@ def _factors(covariances: NDArray) -> NDArray[np.float64]:
 
 
 def _label_counts(context: Context, frequencies: RV) -> dict[str, int]:
-    """Return how many values the labels have that the frequencies depend on."""
-    found = {}
-    for parent in context.ancestry.parents[frequencies]:
-        if parent in context.model.free_RVs and isinstance(parent.owner.op, CategoricalRV):
-            (p,) = parent.owner.op.dist_params(parent.owner)
-            (probabilities,) = point_function(context.model, [p], {})(context.start)
-            found[context.model.rvs_to_values[parent].name] = probabilities.shape[-1]
-    return found
+    """Return how many values the labels and flags have that the frequencies depend on."""
+    counts = {
+        context.model.rvs_to_values[parent].name: _n_values(context, parent)
+        for parent in context.ancestry.parents[frequencies]
+        if parent in context.model.free_RVs
+    }
+    return {name: n for name, n in counts.items() if n is not None}
 
 
 def _check_declared(context: Context, frequencies: RV, prior) -> None:

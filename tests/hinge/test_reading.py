@@ -86,6 +86,36 @@ def test_classes():
     np.testing.assert_array_equal(part.labels[3], np.zeros(3))
 
 
+def test_offsets_of_classes():
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 2.0, shape=(D, 3))
+        a = pm.Normal("a", shape=3)
+        pmm.Hinge("label", X @ w + a, observed=np.arange(N) % 3)
+    part = read(model).parts[0]
+    point = random_point(model)
+    design, offset = part.design(point)
+    np.testing.assert_allclose(design, X, atol=1e-12)
+    np.testing.assert_array_equal(offset, np.broadcast_to(point["a"], (N, 3)))
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        # Of equal coefficients, and of the first column, it makes nothing else than they are.
+        [[1.0, 0.5, 0.2], [0.0, 0.5, 0.3], [0.0, 0.0, 0.5]],
+        [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+        [[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 1.0]],
+    ],
+)
+def test_columns_that_are_mixed(mix):
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 2.0, shape=(D, 3))
+        pmm.Hinge("label", (X @ w) @ np.array(mix), observed=np.arange(N) % 3)
+    structure = read(model)
+    assert not structure.parts
+    assert "columns of 'w' enter more than their own" in structure.refusals["label"]
+
+
 def fourier(latent=None, frequencies=None, extra=lambda *_: None):
     with pm.Model() as model:
         h = pm.Normal("h", 0.0, 1.0, shape=(N, D)) if latent is None else latent
@@ -116,6 +146,20 @@ def test_fourier_features_of_constant_vectors():
     assert (part.latent, part.frequencies, part.adapts) == (None, "omega", True)
     start = part.start(np.random.default_rng(1), fourier(X).initial_point())
     assert 0.3 < np.sqrt(np.square(X @ start["omega"].T).mean()) < 3.0
+
+
+@pytest.mark.parametrize("held", [lambda value: value, lambda value: pm.Data("kernel", value)])
+def test_fourier_features_of_a_constant_kernel(held):
+    omega = RNG.normal(size=(M, D))
+    model = fourier(frequencies=lambda: held(omega))
+    part = only(model)
+    assert (part.latent, part.frequencies, part.adapts) == ("h", None, False)
+    assert (part.names, part.turning) == (["beta"], [])
+    point = random_point(model)
+    for found, expected in zip(part.fourier(point), (point["h"], omega), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    expected = pmm.fourier_features(point["h"], omega).eval()
+    np.testing.assert_allclose(part.design(point)[0], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("which", ["chol", "cov", "tau", "one"])
@@ -216,6 +260,27 @@ def test_a_deviation_is_not_a_precision():
     assert part.prior_precision({"v_log__": np.array(0.7)}) == pytest.approx(np.exp(-1.4))
 
 
+@pytest.mark.parametrize("transform", [None, pm.distributions.transforms.log])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda v: pt.clip(v, 1e-2, 1e2),
+        lambda v: pt.maximum(v, 1e-3),
+        lambda v: pt.minimum(v, 1e3),
+        lambda v: v + 1e-9,
+    ],
+)
+def test_a_precision_that_is_cut_off_is_not_ours(cut, transform):
+    with pm.Model() as model:
+        v = pm.Gamma("v", 2.0, 3.0, default_transform=transform)
+        pmm.Hinge("label", X @ pm.Normal("w", 0.0, tau=cut(v), shape=D), observed=Y)
+    part = only(model)
+    assert part.precision is None
+    point = {name: np.abs(value) for name, value in random_point(model).items()}
+    v = point["v"] if transform is None else np.exp(point["v_log__"])
+    assert part.prior_precision(point) == pytest.approx(cut(pt.constant(v)).eval())
+
+
 def test_copies_are_read():
     assert only(declare().copy()).names == ["w", "v"]
 
@@ -275,11 +340,35 @@ def switched_the_other_way(w):
     return pt.switch(pm.Bernoulli("z", 0.7), (X @ w) ** 2, X @ w)
 
 
+def rarely_switched(w):
+    return pt.switch(pm.Bernoulli("z", 0.001), (X @ w) ** 2, X @ w)
+
+
+def of_a_rare_kind(w):
+    kind = pm.Categorical("z", np.array([0.5, 0.499, 0.001]), shape=N)
+    return pt.switch(pt.eq(kind, 2) & pt.eq(np.arange(N), 3), (X @ w) ** 2, X @ w)
+
+
+def counted(w):
+    return pt.switch(pm.Poisson("z", 2.0) > 2, (X @ w) ** 2, X @ w)
+
+
 def in_small_units(w):
     return pt.tanh(1e-8 * (X @ w))
 
 
-@pytest.mark.parametrize("score", [clipped, switched, switched_the_other_way, in_small_units])
+@pytest.mark.parametrize(
+    "score",
+    [
+        clipped,
+        switched,
+        switched_the_other_way,
+        rarely_switched,
+        of_a_rare_kind,
+        counted,
+        in_small_units,
+    ],
+)
 def test_scores_that_are_affine_in_places_only(score):
     assert "not affine in 'w'" in read(declare(score)).refusals["label"]
 
