@@ -541,6 +541,7 @@ def test_networks_end_to_end(tmp_path, capsys):
     assert "chain" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the draws fill the truncation")
 def test_one_network_of_one_type_end_to_end(tmp_path, capsys):
     if netcdf_engine() is None:

@@ -220,7 +220,7 @@ def test_an_assignment_is_on_one_axis_of_a_relation():
     with pytest.raises(pmm.UnservedModelError, match="'z_0' is on different axes of 'a', 'b'"):
         pmm.steps(offices(same_axis=False))
     model = offices(same_axis=True)
-    step = pmm.ClusterGibbs([model["z_0"]], model=model)
+    step = pmm.ClusterGibbs([model["z_0"]], model=model, n_split_merge=0, n_exchanges=0)
     point = model.initial_point(0)
     log_density = model.compile_fn(
         model.logp(jacobian=False), mode="FAST_COMPILE", on_unused_input="ignore"

@@ -238,8 +238,9 @@ def test_packed_cholesky_is_pymcs_scale(shape):
 
 
 def test_steps_pickle():
-    step = cluster_step(normals_model("views"))
-    point = random_point(step.model, np.random.default_rng(3))
+    model = normals_model("views")
+    step = pmm.ClusterGibbs([model["cluster_a"]], model=model, n_split_merge=0, n_exchanges=0)
+    point = random_point(model, np.random.default_rng(3))
     copy = cloudpickle.loads(cloudpickle.dumps(step))
     results = []
     for own in (step, copy):

@@ -1,5 +1,7 @@
 """The chain's law of the assignment, labels and all, against every assignment there is."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ from tests.tiny import (
 )
 
 CASES = {"plain": {}, "linked": {"linked": True}, "missing": {"missing": True}}
+QUICK = (("plain", "sweep alone", 1), ("linked", "both", 100), ("missing", "both", 1))
 
 
 def visits(step, point, n_sweeps, moves="both", seed=0):
@@ -44,10 +47,15 @@ def visits(step, point, n_sweeps, moves="both", seed=0):
     return counts
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("moves", ["both", "sweep alone"])
-@pytest.mark.parametrize("common", [1, 100], ids=["coefficients kept", "coefficients afresh"])
+@pytest.mark.parametrize(
+    ("case", "moves", "common"),
+    [
+        one if one in QUICK else pytest.param(*one, marks=pytest.mark.slow)
+        for one in product(CASES, ("both", "sweep alone"), (1, 100))
+    ],
+)
 def test_law_of_the_assignment(case, moves, common, monkeypatch):
+    """With coefficients kept for every pattern (`common` of 1) and computed afresh."""
     monkeypatch.setattr(projected_normal, "_COMMON", common)
     model = tiny_model(**CASES[case])
     step = cluster_step(model)
@@ -64,7 +72,9 @@ def test_law_of_the_assignment(case, moves, common, monkeypatch):
     assert total_variation(counts, exact_law(other, point)) > limit
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", ["missing", *(pytest.param(c, marks=pytest.mark.slow) for c in CASES if c != "missing")]
+)
 def test_law_through_the_step(case):
     model = tiny_model(**CASES[case])
     step = cluster_step(model)

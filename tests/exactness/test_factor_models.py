@@ -103,6 +103,7 @@ def test_updates_leave_the_prior_alone_at_length(name):
     assert worst(found) < 4.5, found
 
 
+@pytest.mark.slow
 def test_wrong_draws_are_caught(monkeypatch):
     """Precisions that count half of the values that they are of."""
     right = factor_gibbs.draw_log_precision

@@ -60,6 +60,7 @@ def test_updates_leave_the_prior_alone(case, monkeypatch):
     assert max(map(abs, found.values())) < 4.0, found
 
 
+@pytest.mark.slow
 def test_a_wrong_update_is_caught(monkeypatch):
     simulator = Simulator(tiny_model(), seed=12)
     features = simulator.partition.features

@@ -100,6 +100,7 @@ def test_draws_follow_the_declared_conditional():
     assert np.abs(found).max() < 4.5, found
 
 
+@pytest.mark.slow
 def test_a_wrong_term_is_seen(monkeypatch):
     model = tiny_views()
     point = some_point(model)
@@ -297,7 +298,8 @@ class Simulator:
         return dict(zip(before, found, strict=True))
 
 
-@pytest.mark.parametrize("n", [300, pytest.param(8000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [300, 8000])
 def test_geweke(n, monkeypatch):
     monkeypatch.setattr(latent_hmc, "HingeTerm", ProperTerm)
     found = Simulator(tiny_views(m=2, n_private=1), seed=n).scores(n)

@@ -53,6 +53,7 @@ def test_updates_leave_the_prior_alone_at_length(name):
     assert max(map(abs, found.values())) < 4.0, found
 
 
+@pytest.mark.slow
 def test_a_wrong_prior_is_caught():
     """A step that believes in another prior mean of intercepts than the declared one."""
     simulator = ModelSimulator(feature_model(Kind(noise="vector")), seed=13)

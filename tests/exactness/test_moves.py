@@ -120,7 +120,7 @@ N_DRAWS = 60_000
 
 
 # Kernels of the others are in common with these.
-QUICK = ("plain", "empty labels", "bipartite", "undirected")
+QUICK = ("plain", "empty labels", "bipartite")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,14 @@ def permutation_model(x, mean, scale, weights):
 
 
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
-@pytest.mark.parametrize("case", ["plain", "means", "scales", "missing", "known"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "plain",
+        "missing",
+        *(pytest.param(c, marks=pytest.mark.slow) for c in ("means", "scales", "known")),
+    ],
+)
 def test_law_of_permutations(case):
     """All else given and projection and weights integrated out, the labels of a domain permute."""
     rng = np.random.default_rng(4)

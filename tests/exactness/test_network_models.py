@@ -236,7 +236,7 @@ def scores(simulator, n_chain=N_CHAIN) -> dict[str, float]:
 
 
 # The others have kernels in common with these.
-QUICK = ("bipartite", "undirected")
+QUICK = ("bipartite",)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +248,7 @@ def test_updates_leave_the_prior_alone(case):
     assert max(map(abs, found.values())) < 4.0, found
 
 
+@pytest.mark.slow
 def test_a_wrong_update_is_caught():
     simulator = NetworkSimulator(model_of({}), seed=12)
     (relation,) = simulator.part.relations

@@ -54,7 +54,9 @@ CASES = {
 }
 N_MOVES = 10_000
 # One of each kind of kernel; the others take long to compile and are run with the long tests.
-QUICK = ("bipartite", "linked", "poisson", "directed", "undirected", "features")
+QUICK = ("bipartite", "linked", "directed", "undirected")
+
+DECLARED = ("bipartite", "relevant columns", "poisson", "normal", "undirected, exposures")
 
 
 def quick_or_slow(cases):
@@ -275,8 +277,8 @@ def _log_parameters(model, point, family, names, prior, sums):
 @pytest.mark.parametrize(
     "case",
     [
-        # Their declared densities take longest to compile.
-        pytest.param(c, marks=pytest.mark.slow) if c.startswith(("three-way", "directed")) else c
+        # Declared densities take long to compile.
+        c if c in DECLARED else pytest.param(c, marks=pytest.mark.slow)
         for c in CASES
         if c != "features"
     ],

@@ -95,7 +95,9 @@ def test_climbs_rise_by_what_they_say_and_keep_links(name):
     assert rose > 0
 
 
-@pytest.mark.parametrize("name", ["bipartite", "undirected", "with features"])
+@pytest.mark.parametrize(
+    "name", ["bipartite", "undirected", pytest.param("with features", marks=pytest.mark.slow)]
+)
 def test_where_the_climb_ends_no_move_is_worth_making(name):
     model = network_model(**options(name))
     for seed in range(4):

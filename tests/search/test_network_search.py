@@ -221,7 +221,7 @@ def test_clusters_alone_are_found(kind):
         {"kind": "three-way", "family": "normal"},
         {"kind": "directed"},
         {"kind": "undirected", "unknown": True},
-        {"kind": "shared clusters", "weights": "dirichlet"},
+        pytest.param({"kind": "shared clusters", "weights": "dirichlet"}, marks=pytest.mark.slow),
         {"kind": "bipartite", "relations": 2},
     ],
     ids=str,

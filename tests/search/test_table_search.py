@@ -120,6 +120,7 @@ def test_names_are_in_the_order_that_the_prior_likes(model):
     assert np.bincount(proposal.labels[0]).tolist() == [100, 30, 20, 10]
 
 
+@pytest.mark.slow
 def test_search_finds_plain_clusters_and_repeats_itself(truth, model):
     # One start in a few ends at a matching whose parameters mixed better: hence three.
     found = [pmm.find_matching(model, starts=3, random_seed=3, progressbar=False) for _ in range(2)]

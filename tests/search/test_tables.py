@@ -142,6 +142,7 @@ def test_proposals_hold_the_true_matching_and_it_is_found():
     assert adjusted_rand_index(true, found) > 0.9
 
 
+@pytest.mark.slow
 def test_linked_objects_stay_together():
     tables, _ = two_tables()
     links = {"a": [0, 1, 2], "b": [3, 4, 5]}
