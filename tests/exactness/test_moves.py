@@ -145,7 +145,10 @@ LARGER = {
 }
 
 
-@pytest.mark.parametrize("case", LARGER)
+@pytest.mark.parametrize(
+    "case",
+    ["features", "networks", *(pytest.param(c, marks=pytest.mark.slow) for c in list(LARGER)[2:])],
+)
 def test_state_after_many_moves(case):
     """The running state is that of a partition rebuilt from its labels, accepted or not."""
     if case == "features":

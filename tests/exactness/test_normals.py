@@ -405,6 +405,7 @@ def test_updates_leave_the_prior_alone(case):
     assert max(map(abs, found.values())) < 4.2, found
 
 
+@pytest.mark.slow
 def test_a_wrong_prior_is_caught():
     simulator = NormalsSimulator(normals_model("own"), seed=12)
     (normals,) = simulator.normals

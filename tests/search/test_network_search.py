@@ -222,7 +222,7 @@ def test_clusters_alone_are_found(kind):
         {"kind": "directed"},
         {"kind": "undirected", "unknown": True},
         pytest.param({"kind": "shared clusters", "weights": "dirichlet"}, marks=pytest.mark.slow),
-        {"kind": "bipartite", "relations": 2},
+        pytest.param({"kind": "bipartite", "relations": 2}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
