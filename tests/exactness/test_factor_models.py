@@ -116,7 +116,9 @@ def test_wrong_draws_are_caught(monkeypatch):
     assert worst(found) > 6.0, found
 
 
-N_SIMULATIONS, N_DRAWS, THIN, N_BINS = 160, 31, 5, 8
+# Thinned by as much as loadings and latent vectors take to trade their scale: by less, ranks pile
+# up at both ends.
+N_SIMULATIONS, N_DRAWS, THIN, N_BINS = 80, 31, 40, 8
 
 
 @pytest.mark.slow
