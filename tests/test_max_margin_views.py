@@ -1,7 +1,9 @@
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytensor
 import pytest
+from scipy import stats
 
 import pm_match as pmm
 from pm_match.models import max_margin_views
@@ -38,6 +40,12 @@ def test_declares_what_it_says():
         "y_unobserved",
     }
     assert np.isfinite(log_density(model, model.initial_point(0)))
+
+
+def test_the_prior_of_the_coefficients_precision_is_the_one_that_is_given():
+    model = declared([1, -1] * 3, coefficient_prior=(3.0, 4.0))
+    found = pm.logp(model["coefficient_precision"], 0.7).eval()
+    assert found == pytest.approx(stats.gamma.logpdf(0.7, 3.0, scale=1.0 / 4.0))
 
 
 def test_all_is_served():
