@@ -1,6 +1,7 @@
 """Speed of FactorGibbs: beside NUTS, by the number of objects, and at the size of WebKB Cornell.
 
-Run as ``python benchmarks/factor_speed.py [nuts] [objects] [text]``; all three by default.
+Run as ``python benchmarks/factor_speed.py [nuts] [objects] [text] [scale]``; all by default. The
+last is of exchanges of scale.
 """
 
 import common  # noqa: F401, I001  (before numpy)
@@ -100,8 +101,41 @@ def as_text() -> None:
         print(f"{n_private} private factors: {1e3 * timed(model):.1f} ms")
 
 
+class WithoutPrecisions(pmm.FactorGibbs):
+    """The step without its exchange of scale with the precisions of loadings."""
+
+    def _exchange_with_precisions(self, point, number) -> None:
+        pass
+
+
+def exchanges_of_scale(n=3000) -> None:
+    """Effective draws of the sum of squares of latents, without and with exchanges of scale."""
+    variants = {
+        "none": lambda model: pmm.FactorGibbs([model["latent"]], model=model, exchange=False),
+        "with loadings": lambda model: WithoutPrecisions([model["latent"]], model=model),
+        "and their precisions": lambda model: pmm.FactorGibbs([model["latent"]], model=model),
+    }
+    for n_objects, size in ((100, 10), (175, 300)):
+        model = pmm.models.shared_factors(views_of(n_objects, (size, size), 2, 1), 2, 1)
+        for name, make in variants.items():
+            step = make(model)
+            step.setup_chain(np.random.default_rng(1), 0, 0)
+            point, drawn = model.initial_point(0), []
+            began = time.process_time()
+            for _ in range(n):
+                point, _ = step.step(point)
+                drawn.append(np.square(point["latent"]).sum())
+            seconds = time.process_time() - began
+            effective = float(ess(np.array(drawn[n // 10 :])[None]))
+            print(
+                f"{n_objects} objects, {size} features a view, exchange {name}: "
+                f"{effective:.0f} effective of {n - n // 10}, {effective / seconds:.0f} a second"
+            )
+
+
+PARTS = {"nuts": against_nuts, "objects": by_objects, "text": as_text, "scale": exchanges_of_scale}
+
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["nuts", "objects", "text"]
     with threadpool_limits(1, user_api="blas"):
-        for part in chosen:
-            {"nuts": against_nuts, "objects": by_objects, "text": as_text}[part]()
+        for part in sys.argv[1:] or PARTS:
+            PARTS[part]()

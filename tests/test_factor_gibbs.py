@@ -173,6 +173,69 @@ def test_missing_values_are_drawn_around_the_mean():
     assert np.allclose(np.std(draws, axis=0), width, rtol=0.08)
 
 
+def scaled_model(common: bool) -> pm.Model:
+    """Two views, with a precision for every factor of each, or one for all projections."""
+    rng = np.random.default_rng(8)
+    with pm.Model() as model:
+        z = pm.Normal("z", 0.0, 0.8, shape=(5, 2))
+        r = s = pm.Gamma("r", 2.0, 1.5, shape=() if common else 2)
+        if not common:
+            s = pm.Gamma("s", 1.0, 0.5, shape=2)
+        a = pm.Normal("a", 0.0, tau=1.4 * r, shape=(3, 2))
+        b = pm.Normal("b", 0.0, tau=s if common else s[:, None], shape=(2, 4))
+        pm.Normal("x", z @ a.T, 1.0, observed=rng.normal(size=(5, 3)))
+        pm.Normal("y", z @ b, 1.0, observed=rng.normal(size=(5, 4)))
+    return model
+
+
+@pytest.mark.parametrize("common", [False, True], ids=["each factor", "all factors"])
+def test_scale_is_exchanged_with_precisions_by_the_declared_density(common):
+    """Along scalings of the first factor, or of both, with their Jacobian."""
+    model = scaled_model(common)
+    step, point = started(model, seed=3)
+    first = slice(None) if common else slice(0, 1)
+    moved = {"z": (slice(None), first), "a": (slice(None), first), "b": first}
+    moved |= {"r_log__": ()} if common else {"r_log__": first, "s_log__": first}
+
+    def scaled(log_g):
+        new = {name: np.array(value) for name, value in point.items()}
+        for name, place in moved.items():
+            if name.endswith("log__"):
+                new[name][place] += log_g
+            else:
+                new[name][place] *= np.exp((0.5 if name == "z" else -0.5) * log_g)
+        return new
+
+    logp = model.compile_logp(mode=PLAIN)
+    # Latent vectors grow, rows of projections shrink.
+    n = (5 - 3 - 4) * (2 if common else 1)
+    grid = np.linspace(-8.0, 8.0, 3201)
+    log_density = np.array([logp(scaled(log_g)) + 0.5 * n * log_g for log_g in grid])
+    cumulated = np.cumsum(np.exp(log_density - log_density.max()))
+    drawn = []
+    for _ in range(3000):
+        new = dict(point)
+        step._exchange_with_precisions(new, 0)
+        drawn.append(np.ravel(new["r_log__"] - point["r_log__"])[0])
+    places = np.interp(drawn, grid, cumulated / cumulated[-1])
+    assert stats.kstest(places, "uniform").pvalue > 1e-3
+    for name, value in scaled(drawn[-1]).items():
+        place = moved.get(name, ...)
+        assert np.allclose(np.asarray(new[name])[place], value[place])
+
+
+@pytest.mark.parametrize(
+    "kind", [FactorKind(), FactorKind(seen=True), FactorKind(columns="constant")]
+)
+def test_scale_stays_where_precisions_cannot_take_it(kind):
+    """Priors that are not around zero; latents that are given; precisions that are known."""
+    step, point = started(factor_kind_model(kind))
+    for number in step.part.own:
+        new = dict(point)
+        step._exchange_with_precisions(new, number)
+        assert all(new[name] is value for name, value in point.items())
+
+
 def test_pm_sample_takes_the_step_and_draws_the_rest_itself():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(20, 1)) @ rng.normal(size=(1, 3)) + 0.3 * rng.normal(size=(20, 3))

@@ -42,9 +42,10 @@ def normals_model(case, concentration=1.4) -> pm.Model:
 
     - own: objects with precisions of their clusters' own;
     - shared: the same, with one precision;
-    - views: two views of the objects, one of them of some objects only, in another order;
-    - matched: two assignments that share weights, with links within and across, and a view each;
-      and a second variable of the first view over the second assignment;
+    - views: two views of the objects, the first with one precision and of some objects only, in
+      another order;
+    - matched: two assignments that share weights, with links within and across, and a view each
+      as these two; and a second variable of the first view over the second assignment;
     - free: what is clustered is a free variable, around which something is observed;
     - free scale: how much the means vary is a free variable.
     """
@@ -63,13 +64,13 @@ def normals_model(case, concentration=1.4) -> pm.Model:
             f = pm.MvNormal("f", mean[a], **noise(a), shape=(n, 2))
             pm.Normal("seen_f", f, 1.0, observed=data(n, 2))
             return model
-        mean, noise = parameters("x", 2, case in ("shared", "matched"), strength)
+        mean, noise = parameters("x", 2, case in ("shared", "views", "matched"), strength)
         if case != "views":
             pm.MvNormal("x", mean[a], **noise(a), observed=data(n, 2))
         else:
             some = np.array([4, 0, 1])
             pm.MvNormal("x", mean[a[some]], **noise(a[some]), observed=data(3, 2))
-            mean, noise = parameters("y", 1, shared=True)
+            mean, noise = parameters("y", 1, shared=False)
             pm.MvNormal("y", mean[a], **noise(a), observed=data(n, 1))
         if case == "matched":
             b = pm.Categorical("cluster_b", p=weights, shape=3)

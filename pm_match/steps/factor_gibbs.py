@@ -34,6 +34,7 @@ class FactorGibbs(PartitionStep):
       (see `evidence.rescale`), the centre of latents and intercepts;
     - Gamma precisions of columns and of noise: Gamma(a + n/2, b + S/2), with n values whose squares
       add up to S;
+    - the scale of latents, loadings and precisions of columns, all at once;
     - the missing values.
 
     Latents that something else depends on too are given. Precisions that are not declared as Gamma
@@ -88,6 +89,7 @@ class FactorGibbs(PartitionStep):
     def _prepare(self) -> None:
         super()._prepare()
         self._points = FactorPoints(self.model, self.part)
+        self._scaled = {number: self.part.scaled_with(number) for number in self.part.own}
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -99,6 +101,9 @@ class FactorGibbs(PartitionStep):
             for number in self.part.own:
                 self._exchange(new, number, latents[number])
         self._draw_precisions(new, squares)
+        if self.exchange:
+            for number in self.part.own:
+                self._exchange_with_precisions(new, number)
         points.draw_missing(self.rng, new)
         return new, [{"log_likelihood": self._log_likelihood(new, squares)}]
 
@@ -189,6 +194,43 @@ class FactorGibbs(PartitionStep):
         centre, inverse = (np.concatenate(arrays) for arrays in zip(*priors, strict=True))
         rescale(self.rng, stacked, centre, inverse, z, tau, 2 * k, np.empty(k))
         return np.split(stacked, np.cumsum(n_rows)[:-1]), z
+
+    def _exchange_with_precisions(self, point, number: int) -> None:
+        r"""Exchange scale of latents of ours with their loadings and the precisions of these.
+
+        Given :math:`r`, a column of many loadings has little choice in its length, and given
+        these, :math:`r` has little. But :math:`(\sqrt g z, w / \sqrt g, g r)` changes neither the
+        likelihood nor the density of :math:`\sqrt r w`. Along the orbits of these scalings, by the
+        theorem that `evidence.rescale` names, :math:`g` is
+
+        .. math:: \mathrm{Gamma}\bigl(\tfrac N2 + \sum_r a_r, \;
+                  \tfrac12 \sum_n \tau_n z_n^2 + \sum_r b_r r\bigr).
+        """
+        points, (entered, precisions) = self._points, self._scaled[number]
+        if not precisions:
+            return
+        centre, inverse = self.part.latents[number].prior(point)
+        if centre.any() or any(own.prior(point)[0].any() for own in entered):
+            return
+        z = points.latents(point)[number]
+        logs = [points.log_positive(point, own.name) for own in precisions]
+        # One precision of several columns: these keep their proportions.
+        n_scales = z.shape[1] if all(log.size == z.shape[1] for log in logs) else 1
+        n = np.full(n_scales, z.size / n_scales)
+        squares = summed_to((inverse * z**2).sum(axis=0), (n_scales,))
+        shape, rate = np.zeros((2, n_scales))
+        for own, log in zip(precisions, logs, strict=True):
+            a, b = own.prior(point)
+            shape += summed_to(a.reshape(-1), (n_scales,))
+            rate += summed_to((b * np.exp(log)).reshape(-1), (n_scales,))
+        log_g = draw_log_precision(self.rng, shape, rate, n, squares)
+        points.write_latents(point, {number: z * np.exp(0.5 * log_g)})
+        for loading in entered:
+            w = points.loading(point, loading)
+            points.write_loading(point, loading, w * np.exp(-0.5 * log_g))
+        for own, log in zip(precisions, logs, strict=True):
+            moved = log_g.reshape(own.shape) if log.size == n_scales else log_g
+            points.write_positive(point, own.name, log + moved)
 
     def _draw_precisions(self, point, squares: list[Array]) -> None:
         """Draw Gamma precisions of noise, given sums of squared residuals, and of loadings."""

@@ -104,6 +104,11 @@ class FactorPoints(Writer):
         value = self.read(point, name)
         return np.exp(value) if self.transformed[name] else value
 
+    def log_positive(self, point: Point, name: str) -> NDArray:
+        """Read the log of a positive variable, even where it is too small for a float."""
+        value = self.read(point, name)
+        return value if self.transformed[name] else np.log(value)
+
     def write_positive(self, point: dict[str, NDArray], name: str, log_value: NDArray) -> None:
         """Write a positive variable, given its log, into a new `point`."""
         self.write(point, {name: log_value if self.transformed[name] else np.exp(log_value)})

@@ -156,6 +156,13 @@ class GammaPrecision:
         """Shape and rate, both of the variable's shape, at a `point`."""
         return self._prior(point)
 
+    def by_factor(self, loading: Factor) -> bool:
+        """Whether the precision of loadings is the same for all features."""
+        n_factors = loading.shape[1]
+        two = (1,) * (2 - len(self.aligned)) + self.aligned
+        features, factors = two[::-1] if loading.transposed else two
+        return features == 1 and factors in (1, n_factors)
+
 
 @dataclass(frozen=True, eq=False)
 class FactorModel:
@@ -185,6 +192,35 @@ class FactorModel:
     def private(self, number: int) -> bool:
         """Whether a latent enters one view only."""
         return sum(number in view.latents for view in self.views) == 1
+
+    def scaled_with(self, number: int) -> tuple[list[Factor], list[GammaPrecision]]:
+        """Find what can take back a scaling of a latent, without a change of likelihood.
+
+        Parameters
+        ----------
+        number : int
+            Of the latent.
+
+        Returns
+        -------
+        loadings : list of Factor
+            All that the latent enters with.
+        precisions : list of GammaPrecision
+            Those that the priors of these are proportional to, each one number or one a factor;
+            none if some of the loadings lack one, or if one is of something else too.
+        """
+        entered = {
+            (v, n): loading
+            for v, view in enumerate(self.views)
+            for n, (own, loading) in enumerate(zip(view.latents, view.loadings, strict=True))
+            if own == number
+        }
+        found = [p for p in self.precisions if entered.keys() & {*p.of}]
+        covered = {key for p in found for key in p.of}
+        whole = covered == entered.keys() and all(
+            p.by_factor(entered[key]) for p in found for key in p.of
+        )
+        return list(entered.values()), found if whole else []
 
     @property
     def turning(self) -> list[str]:

@@ -98,7 +98,8 @@ def test_the_common_shape_explains_the_means():
 
 def two_tables(seed=6):
     rng = np.random.default_rng(seed)
-    z = np.array([[0.0, 0], [4, 0], [0, 6], [5, 5]])
+    # Of no other order are distances nearly these: one matching is right, by ten nats and more.
+    z = np.array([[0.0, 0], [8, 0], [0, 6], [5, 9]])
     tables, labels = {}, {}
     for name in "ab":
         label = rng.permutation(np.repeat(np.arange(4), [30, 20, 14, 10]))
