@@ -107,12 +107,20 @@ def fit(
             chains=1,
             cores=1,
             random_seed=seed,
-            step=[Frozen([model["frequencies"]], model=model)] if frozen else None,
+            step=_frozen(model) if frozen else None,
             init="dispersed",
             compute_convergence_checks=False,
             progressbar=False,
         )
     return model, idata
+
+
+def _frozen(model: pm.Model) -> list:
+    """Make the steps that leave frequencies alone; `pmm.sample` adds the others."""
+    return [
+        Frozen([model["frequencies"]], model=model),
+        pmm.LatentHMC([model["latent"]], model=model, exchange=False),
+    ]
 
 
 def predict(fold: Fold, settings: Settings, seed: int, frozen: bool = False) -> Prediction:

@@ -89,7 +89,7 @@ def test_summary():
 def test_model_learns_what_no_line_tells(tmp_path):
     from dataclasses import replace
 
-    from case_studies.adaptive_kernel import Settings, predict
+    from case_studies.adaptive_kernel import Settings, fit, predict
 
     fold = next(view_data.folds(datasets.xor_views(noise=0.2, n_private=0, random_seed=0)))
     settings = Settings(n_factors=2, n_frequencies=20, draws=100, tune=150)
@@ -98,3 +98,5 @@ def test_model_learns_what_no_line_tells(tmp_path):
     chosen = predict(fold, replace(settings, costs=(1e-6, 1.0), inner_folds=2), 0)
     assert np.mean(chosen.labels == fold.test_labels) > 0.8
     assert np.mean(predict(fold, settings, 0, frozen=True).labels == fold.test_labels) > 0.6
+    _, idata = fit(fold.train, fold.train_labels, replace(settings, draws=5), 0, frozen=True)
+    assert np.ptp(idata["posterior"]["frequencies"].to_numpy(), axis=1).max() == 0.0

@@ -5,6 +5,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from arviz_stats import ess
 
 import pm_match as pmm
 from pm_match.structure import LabelledLatent, UnservedModelError, read
@@ -44,7 +45,11 @@ def test_the_given_point_is_left_alone(model):
         np.testing.assert_array_equal(point[name], value)
         assert new[name].shape == value.shape
     changed = {name for name in new if not np.array_equal(new[name], copies[name])}
-    assert changed == {"latent", "private_latent_x", "y_unobserved"}
+    assert {"latent", "private_latent_x", "y_unobserved"} < changed
+    # What else trades scale with the latent vectors.
+    own = {f"{kind}_{v}" for kind in ("projection", "column_precision") for v in "xy"}
+    own |= {"latent", "private_latent_x", "y_unobserved", "frequencies"}
+    assert {name.removesuffix("_log__") for name in changed} <= own
 
 
 def test_the_same_generator_gives_the_same_draws(model):
@@ -197,3 +202,70 @@ def test_two_hinges_of_one_latent():
     term, rows, h = step._term(point), np.arange(6), np.ones((6, 2))
     before = model.compile_logp(vars=[model["y"], model["z"]], sum=False)(point | {"h": h})
     np.testing.assert_allclose(term(rows, h)[0], before[0] + before[1])
+
+
+# -- exchange of scale -----------------------------------------------------------------------------
+
+
+def scaled_model():
+    rng = np.random.default_rng(5)
+    views = {"a": rng.normal(size=(6, 3)), "b": rng.normal(size=(6, 2))}
+    return pmm.models.max_margin_views(
+        views, [1, -1, 1, 1, -1, None], 2, 3, n_private=0, n_components=2, column_prior=(2.0, 1.0)
+    )
+
+
+def test_scale_is_exchanged_by_the_declared_density():
+    """Over all scalings of two factors, with their Jacobian; labels and views see nothing."""
+    model = scaled_model()
+    step = pmm.LatentHMC([model["latent"]], model=model, rng=4)
+    rng = np.random.default_rng(9)
+    point = {
+        name: np.asarray(v + 0.3 * rng.normal(size=v.shape) if v.dtype.kind == "f" else v)
+        for name, v in model.initial_point(0).items()
+    }
+    point["component"] = np.array([0, 1, 1], point["component"].dtype)
+    logp = model.compile_logp(mode=PLAIN)
+    observed = model.compile_logp(vars=[model[name] for name in ("a", "b", "label")], mode=PLAIN)
+
+    def scaled(t):
+        new = {name: np.array(value) for name, value in point.items()}
+        new["latent"] *= np.exp(t)
+        new["frequencies"] *= np.exp(-t)
+        for name in "ab":
+            new[f"projection_{name}"] *= np.exp(-t)
+            new[f"column_precision_{name}_log__"] += 2.0 * t
+        return new
+
+    # Six latent vectors grow; three frequencies, and three and two rows of projections, shrink.
+    grid = np.linspace(-1.8, 1.8, 61)
+    log_density = np.array([[logp(scaled(np.array([s, t]))) for t in grid] for s in grid])
+    log_density += (6 - 3 - 3 - 2) * (grid[:, None] + grid)
+    p = np.exp(log_density - log_density.max())
+    p /= p.sum()
+    assert p[[0, -1]].sum() + p[:, [0, -1]].sum() < 1e-3
+    new, drawn = dict(point), []
+    for _ in range(6000):
+        step._exchange(new, step._scaled)
+        drawn.append(np.log(new["latent"][0] / point["latent"][0]))
+    drawn = np.array(drawn)
+    for f in (lambda s, t: s, lambda s, t: t, lambda s, t: s * t, lambda s, t: s**2,
+              lambda s, t: 0.5 + 0.5 * np.sign(s - t), lambda s, t: np.sin(4.0 * t)):  # fmt: skip
+        found = f(*drawn.T)
+        error = found.std() / np.sqrt(float(ess(found[None])))
+        assert abs(found.mean() - (p * f(grid[:, None], grid)).sum()) < 4.2 * error
+    for name, value in scaled(drawn[-1]).items():
+        np.testing.assert_allclose(new[name], value, rtol=1e-6, atol=1e-9)
+    assert observed(new) == pytest.approx(observed(point), rel=1e-9)
+
+
+def test_scale_stays_where_frequencies_are_to_stay():
+    model = scaled_model()
+    point = start(model)
+    point["frequencies"] = np.arange(6.0).reshape(3, 2)
+    kept = make(model, exchange=False)
+    assert np.array_equal(kept.step(point)[0]["frequencies"], point["frequencies"])
+    assert not np.array_equal(make(model).step(point)[0]["frequencies"], point["frequencies"])
+    assert cloudpickle.loads(cloudpickle.dumps(kept)).exchange is False
+    with pytest.raises(TypeError, match="exchange must be True or False, found 1"):
+        pmm.LatentHMC([model["latent"]], model=model, exchange=1)

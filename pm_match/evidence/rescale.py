@@ -174,6 +174,51 @@ def rescale_sums(
         _stretch_rows(w_map, exp(-t) - 1.0, u)
 
 
+@entry
+def rescale_axes(rng, quadratic, exponent, rows, pulls, precisions, t):
+    r"""Draw the scales of single factors where other vectors shrink as projections do.
+
+    Frequencies :math:`\omega_j \sim N(\mu_j, P_j^{-1})` score latent vectors by
+    :math:`\omega_j^\top z`: if factor k of :math:`z` is multiplied by :math:`e^t` and that of
+    every :math:`\omega_j` by :math:`e^{-t}`, scores stay what they are. With precisions of
+    projections that grow by :math:`e^{2t}` (see `FactorGibbs`), what is left of the densities is
+
+    .. math:: -\tfrac12 q_k (e^{2t} - 1)
+              - \sum_j \bigl[\tfrac12 (e^{-t} - 1)^2 P_{jkk} \omega_{jk}^2
+              + (e^{-t} - 1) \omega_{jk} (P_j (\omega_j - \mu_j))_k\bigr] + \mathrm{exponent}_k\, t.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    quadratic : (K,) array
+        q: of latent vectors, the sum of their squares times their precision; of every Gamma
+        precision, twice its rate times its value.
+    exponent : (K,) array
+        Latent vectors less frequencies, and twice the shapes of the Gamma precisions.
+    rows : (M, K) array
+        Frequencies; updated.
+    pulls : (M, K) array
+        :math:`P_j (\omega_j - \mu_j)`; updated.
+    precisions : (M, K, K) array
+    t : (K,) array
+        Overwritten by what was drawn.
+    """
+    n_rows, n_factors = rows.shape
+    for k in range(n_factors):
+        linear = 0.0
+        square = 0.0
+        for j in range(n_rows):
+            linear += pulls[j, k] * rows[j, k]
+            square += precisions[j, k, k] * rows[j, k] * rows[j, k]
+        t[k] = _slice(rng, quadratic[k], linear, square, exponent[k])
+        shrunk = exp(-t[k]) - 1.0
+        for j in range(n_rows):
+            step = shrunk * rows[j, k]
+            rows[j, k] += step
+            for i in range(n_factors):
+                pulls[j, i] += precisions[j, i, k] * step
+
+
 @part
 def _times(matrix, u, v):
     """Put the product of a matrix and `u` in `v`; return u' times that."""

@@ -1,8 +1,10 @@
 """Metropolis moves of the frequencies of Fourier features: a kernel that adapts."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
@@ -15,6 +17,7 @@ from pm_match.steps.base import PartitionStep, PartitionStepState
 from pm_match.steps.hinge_gibbs import HingePoints
 from pm_match.steps.points import NormalsPoints, Writer
 from pm_match.structure import HingeModel, Normals, Structure, read
+from pm_match.structure.functions import point_function
 
 # Steps of proposals (1 is a draw from the prior), and what statistics call them.
 _STEPS = {"prior": 1.0, "wide": 0.5, "narrow": 0.2}
@@ -46,7 +49,9 @@ class FrequencyMetropolis(PartitionStep):
       conjugate priors, its means and precisions are integrated out, and then drawn anew;
     - every frequency moves in turn, by a draw from its prior or by preconditioned Crank-Nicolson,
       :math:`\omega' = \mu + \sqrt{1 - \rho^2} (\omega - \mu) + \rho L \xi` (ρ is 1, .5 or .2, at
-      random), accepted by what it and its candidate say of the labels (`evidence.frequencies`);
+      random), accepted by what it and its candidate say of the labels (`evidence.frequencies`).
+      A draw from a mixture is from any of its components, and takes its cluster with it: given a
+      frequency its cluster is all but known, and the one would not move without the other;
     - the precision of the coefficients' prior moves, by Metropolis on its log, where it is ours;
     - the coefficients are drawn, and leave a complete point.
 
@@ -126,6 +131,7 @@ class FrequencyMetropolis(PartitionStep):
         self._mixture = _mixture(read(self.model), self.part.frequencies)
         if self._mixture:
             self._mixture_points = NormalsPoints(self.model, self._mixture)
+            self._assignment = self._find_assignment()
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         """Start a chain."""
@@ -158,13 +164,19 @@ class FrequencyMetropolis(PartitionStep):
         weights, pulls = observe(rng, scores, points.labels, part.C(new))
         evidence = FrequencyEvidence(latent, frequencies, weights, pulls, part.prior_precision(new))
         evidence = self._rescale(new, evidence, stats)
-        means, factors = part.frequency_prior(new)
         sizes = np.array([*_STEPS.values()])
         tried, moved = np.zeros(len(sizes)), np.zeros(len(sizes))
         for _ in range(self.n_sweeps):
             kinds = rng.integers(len(sizes), size=len(frequencies))
+            proposed = dict(new)
+            if self._mixture and self._assignment:
+                self._propose_clusters(proposed, kinds == 0)
+            # Of a draw from the prior, the cluster is the one proposed; of others, their own.
+            means, factors = part.frequency_prior(proposed)
             candidates = pcn(rng, evidence.frequencies, means, factors, sizes[kinds])
             accepted = evidence.sweep(candidates, -rng.standard_exponential(len(frequencies)))
+            if self._mixture and self._assignment:
+                self._take_clusters(new, proposed, accepted)
             tried += np.bincount(kinds, minlength=len(sizes))
             moved += np.bincount(kinds[accepted], minlength=len(sizes))
         for kind, n_tried, n_moved in zip(_STEPS, tried, moved, strict=True):
@@ -235,6 +247,49 @@ class FrequencyMetropolis(PartitionStep):
         assignment = self.model.rvs_to_values[self.model[values.assignment]].name
         return np.asarray(point[assignment])[values.objects]
 
+    # -- clusters of frequencies -------------------------------------------------------------------
+
+    def _find_assignment(self) -> "_FreeAssignment | None":
+        """Find the clusters of the frequencies, if these are all that they are about."""
+        assert self._mixture
+        for component in read(self.model).components:
+            if not any(self._mixture in own for own in component.normals):
+                continue
+            (clustering,) = component.clusterings[:1]
+            alone = (
+                len(component.clusterings) == len(clustering.assignments) == 1
+                and len(component.normals[0]) == 1
+                and component.features[0] is None
+                and not component.relations
+                and not len(clustering.links)
+                and clustering.assignments[0].relevance is None
+            )
+            objects = self._mixture.values[0].objects
+            if alone and len(objects) == clustering.n_objects:
+                rv = self.model[clustering.assignments[0].name]
+                (weights,) = rv.owner.op.dist_params(rv.owner)
+                key = self.model.rvs_to_values[rv].name
+                return _FreeAssignment(key, objects, point_function(self.model, [weights], {}))
+        return None
+
+    def _propose_clusters(self, point, some) -> None:
+        """Draw clusters of some frequencies (M,) from their prior, into a `point` of its own."""
+        assert self._assignment
+        key, objects, weights = self._assignment
+        labels = np.array(point[key])
+        p = np.ravel(weights(point)[0])
+        drawn = self.rng.choice(len(p), size=int(some.sum()), p=p / p.sum())
+        labels[objects[some]] = drawn
+        point[key] = labels
+
+    def _take_clusters(self, new, proposed, accepted) -> None:
+        """Write the proposed clusters of frequencies (M,) that moved into a new point."""
+        assert self._assignment
+        key, objects, _ = self._assignment
+        labels = np.array(new[key])
+        labels[objects[accepted]] = proposed[key][objects[accepted]]
+        new[key] = labels
+
     # -- the coefficients' prior -------------------------------------------------------------------
 
     def _move_precision(self, new, evidence: FrequencyEvidence, stats) -> None:
@@ -276,6 +331,24 @@ class FrequencyMetropolis(PartitionStep):
             self.log_step_size += (probability - _AIM) * self.n_tuned**-0.6
         stats["accepted_prior"] = probability
         self._writer.write(new, {part.frequencies: target.frequencies(z)})
+
+
+class _FreeAssignment(NamedTuple):
+    """The clusters of frequencies.
+
+    Attributes
+    ----------
+    key : str
+        Their value variable.
+    objects : (M,) integer array
+        Where in it the cluster of every frequency is.
+    weights : callable
+        From a point to a list with the clusters' weights (T,).
+    """
+
+    key: str
+    objects: NDArray[np.int64]
+    weights: Callable[[Any], list[NDArray]]
 
 
 def _mixture(structure: Structure, name: str) -> Normals | None:

@@ -15,6 +15,7 @@ from pm_match.evidence.hinge import (
 )
 from pm_match.steps.base import PartitionStep
 from pm_match.steps.points import Writer
+from pm_match.steps.slices import draw_slice
 from pm_match.structure import HingeModel, Structure
 
 
@@ -62,7 +63,15 @@ class HingeGibbs(PartitionStep):
       :math:`1/(C|1 - yf|)`. It never leaves the step;
     - the coefficients, which are then normal, with precision :math:`v I + F^T W F`: all together,
       one column after the other where classes have scores of their own;
-    - their prior's precision v, if it is declared as a Gamma.
+    - their prior's precision v, if it is declared as a Gamma;
+    - the scale of coefficients and v together, :math:`(s\beta, v/s^2)`, of which the prior of
+      :math:`\beta` sees nothing, given the labels without their scales: large scores tie
+      :math:`\lambda` to them and are tied by it. Along these orbits (J. S. Liu & C. Sabatti, 2000,
+      Biometrika 87(2), theorem 1), with :math:`v \sim \mathrm{Gamma}(a, b)`,
+
+      .. math:: \log p(s) = -2C \sum_n \max(0, 1 - s y_n f_n) - 2a \log s - b v s^{-2},
+
+      with respect to :math:`\log s`, and what is an offset of the scores left as it is.
 
     N. G. Polson & S. L. Scott (2011), "Data augmentation for support vector machines", Bayesian
     Analysis 6(1).
@@ -115,9 +124,22 @@ class HingeGibbs(PartitionStep):
         for k in range(part.shape[1]):
             lower = factorise(gram(design, weights[:, k]), precision)
             drawn[:, k] = draw_coefficients(rng, lower, design.T @ pulls[:, k])
-        self._points.write_coefficients(new, drawn)
         if part.precision:
-            self._points.write_precision(
-                new, draw_precision(rng, part.precision_prior(point), drawn)
-            )
+            a, b = part.precision_prior(point)
+            v = draw_precision(rng, (a, b), drawn)
+            log_s = self._draw_scale(design @ drawn, offset, C, a, b * v)
+            drawn *= np.exp(log_s)
+            self._points.write_precision(new, v * np.exp(-2.0 * log_s))
+        self._points.write_coefficients(new, drawn)
         return new, [{}]
+
+    def _draw_scale(self, scores, offset, C: float, a: float, b_v: float) -> float:
+        """Draw log s, given the scores (n, K) without their offset, and b times v."""
+        margins = self._points.labels * scores
+        room = np.ones(margins.shape) if offset is None else 1.0 - self._points.labels * offset
+
+        def log_density(log_s: float) -> float:
+            loss = np.maximum(0.0, room - np.exp(log_s) * margins).sum()
+            return -2.0 * (C * loss + a * log_s) - b_v * np.exp(-2.0 * log_s)
+
+        return draw_slice(self.rng, 0.0, log_density)

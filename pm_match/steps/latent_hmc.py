@@ -1,18 +1,21 @@
 """Hamiltonian Monte Carlo for latent vectors that views see linearly, and labels do not."""
 
 from math import exp, log, pi
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
 from pm_match.evidence.hinge_latent import HingeTerm, SummedTerm
+from pm_match.evidence.rescale import rescale_axes
 from pm_match.evidence.split_hmc import NormalPart, draw_latent, jump_latent
 from pm_match.steps.base import PartitionStep, PartitionStepState
 from pm_match.steps.factor_points import FactorPoints
 from pm_match.steps.points import Writer
-from pm_match.structure import LabelledLatent, Structure
+from pm_match.structure import HingeModel, LabelledLatent, Structure
+from pm_match.structure.factor_models import Factor, GammaPrecision
 
 # Steps start, and may become, as large as this: at a quarter turn what is normal is drawn anew.
 _LARGEST = 0.5 * pi
@@ -44,10 +47,18 @@ class LatentHMC(PartitionStep):
     then each is offered a draw from its normal part. Objects without a label are drawn from
     theirs, exactly. Private latent vectors and missing values follow from their conditionals.
 
+    Last, every factor exchanges its scale with its column of projections, the precision of that,
+    and the frequencies: neither views nor labels see this, and draws of one given the others creep
+    along it (see `evidence.rescale`). It needs frequencies that our steps may draw, and columns
+    around 0 with a Gamma precision each; it is left out otherwise.
+
     Parameters
     ----------
     vars : sequence of variables
         The latent vectors.
+    exchange : bool, default True
+        Whether they exchange their scale so. To be False where frequencies are to stay where they
+        are.
     target_accept : float, default 0.8
         The mean probability of accepting, over labelled objects, that the size of steps is adapted
         to while tuning.
@@ -64,6 +75,8 @@ class LatentHMC(PartitionStep):
         If the variables are not of a model that the step can serve.
     ValueError
         If `target_accept` or `max_steps` is not as described.
+    TypeError
+        If `exchange` is not.
 
     Notes
     -----
@@ -81,20 +94,34 @@ class LatentHMC(PartitionStep):
         "latent_n_steps": (np.int64, []),
     }
 
-    def __init__(self, vars, target_accept: float = 0.8, max_steps: int = 12, **kwargs):
+    def __init__(
+        self,
+        vars,
+        target_accept: float = 0.8,
+        max_steps: int = 12,
+        exchange: bool = True,
+        **kwargs,
+    ):
         if not 0.0 < target_accept < 1.0:
             raise ValueError(
                 f"LatentHMC: target_accept must be between 0 and 1, found {target_accept}."
             )
         if max_steps < 1:
             raise ValueError(f"LatentHMC: max_steps must be at least 1, found {max_steps}.")
+        if not isinstance(exchange, bool | np.bool_):
+            raise TypeError(f"LatentHMC: exchange must be True or False, found {exchange!r}.")
         self.target_accept, self.max_steps = float(target_accept), int(max_steps)
+        self.exchange = bool(exchange)
         self.reset_tuning()
         super().__init__(vars, **kwargs)
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {"target_accept": self.target_accept, "max_steps": self.max_steps}
+        return {
+            "target_accept": self.target_accept,
+            "max_steps": self.max_steps,
+            "exchange": self.exchange,
+        }
 
     @classmethod
     def parts(cls, structure: Structure) -> list[LabelledLatent]:
@@ -111,6 +138,9 @@ class LatentHMC(PartitionStep):
         self._latent = Writer(self.model, part.names)
         self._factors = FactorPoints(self.model, part.factors)
         self._coefficients = Writer(self.model, [hinge.coefficients for hinge in part.hinges])
+        self._scaled = self._find_scaled() if self.exchange else None
+        if self._scaled:
+            self._frequencies = Writer(self.model, list(self._scaled.hinges))
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         """Start a chain, with a search of its own for the step size if it is tuned at all."""
@@ -148,6 +178,8 @@ class LatentHMC(PartitionStep):
             )
         self._latent.write(new, {part.name: latent})
         self._factors.draw_private(rng, new, forms)
+        if self._scaled:
+            self._exchange(new, self._scaled)
         self._factors.draw_missing(rng, new)
         acceptance = float(accepted.mean()) if len(accepted) else 1.0
         if self.tune:
@@ -170,8 +202,79 @@ class LatentHMC(PartitionStep):
             terms.append(HingeTerm(frequencies, coefficients, hinge.labels, hinge.C(point)))
         return terms[0] if len(terms) == 1 else SummedTerm(terms)
 
+    def _find_scaled(self) -> "_Scaled | None":
+        """Find what the scale of the latent vectors can be exchanged with, if all of it is ours."""
+        part = self.part
+        numbers = {latent.name: number for number, latent in enumerate(part.factors.latents)}
+        loadings, precisions = part.factors.scaled_with(numbers[part.name])
+        n_factors = loadings[0].shape[1]
+        if not precisions or any(np.prod(p.shape) != n_factors for p in precisions):
+            return None
+        if not all(hinge.adapts for hinge in part.hinges):
+            return None
+        hinges = {str(hinge.frequencies): hinge for hinge in part.hinges}
+        return _Scaled(loadings, precisions, hinges)
+
+    def _exchange(self, point, scaled: "_Scaled") -> None:
+        """Exchange the scale of every factor of the latent vectors, at a new `point`."""
+        points, part = self._factors, self.part
+        mean, precision = part.prior(point)
+        if mean.any() or any(own.prior(point)[0].any() for own in scaled.loadings):
+            return
+        latent = self._latent.read(point, part.name)
+        quadratic = (precision * latent**2).sum(axis=0)
+        exponent = np.full(latent.shape[1], float(len(latent)))
+        logs = [points.log_positive(point, own.name) for own in scaled.precisions]
+        for own, log_r in zip(scaled.precisions, logs, strict=True):
+            shape, rate = own.prior(point)
+            quadratic += 2.0 * (rate * np.exp(log_r)).reshape(-1)
+            exponent += 2.0 * shape.reshape(-1)
+        frequencies = [self._frequencies.read(point, name) for name in scaled.hinges]
+        priors = [hinge.frequency_prior(point) for hinge in scaled.hinges.values()]
+        rows = np.concatenate(frequencies)
+        inverses = np.concatenate([_precisions(factors) for _, factors in priors])
+        away = rows - np.concatenate([means for means, _ in priors])
+        pulls = np.einsum("jab,jb->ja", inverses, away)
+        t = np.empty(latent.shape[1])
+        rescale_axes(self.rng, quadratic, exponent - len(rows), rows, pulls, inverses, t)
+        self._latent.write(point, {part.name: latent * np.exp(t)})
+        for loading in scaled.loadings:
+            w = points.loading(point, loading)
+            points.write_loading(point, loading, w * np.exp(-t))
+        for own, log_r in zip(scaled.precisions, logs, strict=True):
+            points.write_positive(point, own.name, log_r + 2.0 * t.reshape(own.shape))
+        ends = np.cumsum([len(own) for own in frequencies])[:-1]
+        moved = np.split(rows, ends)
+        self._frequencies.write(point, dict(zip(scaled.hinges, moved, strict=True)))
+
     def _adapt(self, acceptance: float) -> None:
         """Make steps larger if more than wanted was accepted, smaller if less."""
         self.n_tuned += 1
         self.log_step += (acceptance - self.target_accept) * self.n_tuned**-_DECAY
         self.log_step = min(max(self.log_step, log(_SMALLEST)), log(_LARGEST))
+
+
+class _Scaled(NamedTuple):
+    """What the scale of latent vectors is exchanged with.
+
+    Attributes
+    ----------
+    loadings : list of Factor
+    precisions : list of GammaPrecision
+        One number a factor each.
+    hinges : dict of str to HingeModel
+        By the name of its frequencies, one that has them.
+    """
+
+    loadings: list[Factor]
+    precisions: list[GammaPrecision]
+    hinges: dict[str, HingeModel]
+
+
+def _precisions(factors: NDArray) -> NDArray[np.float64]:
+    """Invert covariances (M, K, K), of which many are the same, given their Cholesky factors."""
+    _, first, which = np.unique(factors[:, 0, 0], return_index=True, return_inverse=True)
+    if not np.array_equal(factors[first][which], factors):
+        first = which = np.arange(len(factors))
+    roots = np.linalg.inv(factors[first])
+    return (roots.transpose(0, 2, 1) @ roots)[which]

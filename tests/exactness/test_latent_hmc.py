@@ -78,7 +78,10 @@ def _values(model):
 
 
 def chain_scores(model, point, expected, n_draws=3000):
-    step = step_of(model, pmm.LatentHMC, seed=3)
+    # Given frequencies and projections: these are not to trade scale with the latent vectors.
+    step = pmm.LatentHMC([model["latent"]], model=model, exchange=False)
+    step.setup_chain(np.random.default_rng(3), 0, 0)
+    step.started = True
     draws = []
     for _ in range(n_draws):
         point, _ = step.step(point)
@@ -179,6 +182,7 @@ class Simulator:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
         self.hinge = self.steps[pmm.HingeGibbs].part
+        self.steps[pmm.HingeGibbs]._draw_scale = lambda *_: 0.0
         self.factors = self.steps[pmm.FactorGibbs].part
         free = model.free_RVs
         self.names = [rv.name for rv in free]
@@ -243,7 +247,8 @@ class Simulator:
         rng = self.rng
         for kind in (pmm.FactorGibbs, pmm.LatentHMC):
             point, _ = self.steps[kind].step(point)
-        # Scales and coefficients in turn are reversible under the hinge: the normaliser corrects.
+        # Scales and coefficients in turn are reversible under the hinge, given their precision: the
+        # normaliser corrects.
         drawn, _ = self.steps[pmm.HingeGibbs].step(point)
         proposed = point | {"coefficients": drawn["coefficients"]}
         ratio = self.log_total_normaliser(point) - self.log_total_normaliser(proposed)
