@@ -6,6 +6,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz_stats import ess
+from scipy import stats
 
 import pm_match as pmm
 from pm_match.structure import LabelledLatent, UnservedModelError, read
@@ -48,7 +49,8 @@ def test_the_given_point_is_left_alone(model):
     assert {"latent", "private_latent_x", "y_unobserved"} < changed
     # What else trades scale with the latent vectors.
     own = {f"{kind}_{v}" for kind in ("projection", "column_precision") for v in "xy"}
-    own |= {"latent", "private_latent_x", "y_unobserved", "frequencies"}
+    own |= {"intercept_x", "intercept_y", "coefficients", "frequencies"}
+    own |= {"latent", "private_latent_x", "y_unobserved"}
     assert {name.removesuffix("_log__") for name in changed} <= own
 
 
@@ -255,6 +257,49 @@ def test_scale_is_exchanged_by_the_declared_density():
         error = found.std() / np.sqrt(float(ess(found[None])))
         assert abs(found.mean() - (p * f(grid[:, None], grid)).sum()) < 4.2 * error
     for name, value in scaled(drawn[-1]).items():
+        np.testing.assert_allclose(new[name], value, rtol=1e-6, atol=1e-9)
+    assert observed(new) == pytest.approx(observed(point), rel=1e-9)
+
+
+def test_centres_are_exchanged_by_the_declared_density():
+    """Along all moves of two factors: a normal density, whose matrix logp tells."""
+    model = scaled_model()
+    step = make(model)
+    rng = np.random.default_rng(10)
+    point = {
+        name: np.asarray(v + 0.5 * rng.normal(size=v.shape) if v.dtype.kind == "f" else v)
+        for name, v in model.initial_point(0).items()
+    }
+    logp = model.compile_logp(mode=PLAIN)
+    observed = model.compile_logp(vars=[model[name] for name in ("a", "b", "label")], mode=PLAIN)
+
+    def shifted(c):
+        new = {name: np.array(value) for name, value in point.items()}
+        new["latent"] += c
+        for name in "ab":
+            new[f"intercept_{name}"] -= new[f"projection_{name}"] @ c
+        angle = new["frequencies"] @ c
+        one, other = point["coefficients"][:3], point["coefficients"][3:6]
+        new["coefficients"][:3] = np.cos(angle) * one - np.sin(angle) * other
+        new["coefficients"][3:6] = np.sin(angle) * one + np.cos(angle) * other
+        return new
+
+    i = np.eye(2)
+    zero = logp(shifted(np.zeros(2)))
+    slope = [0.5 * (logp(shifted(e)) - logp(shifted(-e))) for e in i]
+    bend = np.diag([logp(shifted(e)) + logp(shifted(-e)) - 2.0 * zero for e in i])
+    bend[0, 1] = bend[1, 0] = logp(shifted(i.sum(0))) - zero - sum(slope) - 0.5 * np.trace(bend)
+    covariance = np.linalg.inv(-bend)
+    drawn = []
+    for _ in range(4000):
+        new = dict(point)
+        step._shift(new)
+        drawn.append((new["latent"] - point["latent"])[0])
+    root = np.linalg.cholesky(covariance)
+    standard = np.linalg.solve(root, (drawn - covariance @ slope).T)
+    for own in (*standard, standard[0] * np.sqrt(0.5) + standard[1] * np.sqrt(0.5)):
+        assert stats.kstest(own, "norm").pvalue > 1e-3
+    for name, value in shifted(drawn[-1]).items():
         np.testing.assert_allclose(new[name], value, rtol=1e-6, atol=1e-9)
     assert observed(new) == pytest.approx(observed(point), rel=1e-9)
 

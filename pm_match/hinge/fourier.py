@@ -72,3 +72,20 @@ def fill_waves(
     root = m**-0.5
     np.multiply(cosine, root, out=out[:, :m])
     np.multiply(sine, root, out=out[:, m:])
+
+
+def turn_coefficients(
+    coefficients: NDArray[np.float64], angles: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    r"""Turn coefficients (2M + 1, K) so that vectors moved by c score what they scored before.
+
+    A wave's cosine and sine, seen from elsewhere, are the same two turned by the angle
+    :math:`\omega_j^T c`; `angles` (M,) are these.
+    """
+    m = len(angles)
+    cosine, sine = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    one, other = coefficients[:m], coefficients[m : 2 * m]
+    turned = coefficients.copy()
+    turned[:m] = cosine * one - sine * other
+    turned[m : 2 * m] = sine * one + cosine * other
+    return turned

@@ -9,13 +9,15 @@ from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
 from pm_match.evidence.hinge_latent import HingeTerm, SummedTerm
+from pm_match.evidence.linear_factors import draw_shift
 from pm_match.evidence.rescale import rescale_axes
 from pm_match.evidence.split_hmc import NormalPart, draw_latent, jump_latent
+from pm_match.hinge import turn_coefficients
 from pm_match.steps.base import PartitionStep, PartitionStepState
 from pm_match.steps.factor_points import FactorPoints
 from pm_match.steps.points import Writer
 from pm_match.structure import HingeModel, LabelledLatent, Structure
-from pm_match.structure.factor_models import Factor, GammaPrecision
+from pm_match.structure.factor_models import Factor, GammaPrecision, Intercept
 
 # Steps start, and may become, as large as this: at a quarter turn what is normal is drawn anew.
 _LARGEST = 0.5 * pi
@@ -47,18 +49,19 @@ class LatentHMC(PartitionStep):
     then each is offered a draw from its normal part. Objects without a label are drawn from
     theirs, exactly. Private latent vectors and missing values follow from their conditionals.
 
-    Last, every factor exchanges its scale with its column of projections, the precision of that,
-    and the frequencies: neither views nor labels see this, and draws of one given the others creep
-    along it (see `evidence.rescale`). It needs frequencies that our steps may draw, and columns
-    around 0 with a Gamma precision each; it is left out otherwise.
+    Last, what neither views nor labels see, and along which draws of one given the others creep.
+    Every factor exchanges its scale with its column of projections, the precision of that, and the
+    frequencies (see `evidence.rescale`), if our steps may draw these, and columns are around 0 with
+    a Gamma precision each. And all latent vectors move by some c if every view that they enter has
+    an intercept: :math:`(h_n + c, a_i - W_i c)`, and a turn of each frequency's two coefficients by
+    the angle :math:`\omega_j^\top c`, which changes no score, and not their prior.
 
     Parameters
     ----------
     vars : sequence of variables
         The latent vectors.
     exchange : bool, default True
-        Whether they exchange their scale so. To be False where frequencies are to stay where they
-        are.
+        Whether they do so. To be False where frequencies are to stay where they are.
     target_accept : float, default 0.8
         The mean probability of accepting, over labelled objects, that the size of steps is adapted
         to while tuning.
@@ -138,9 +141,12 @@ class LatentHMC(PartitionStep):
         self._latent = Writer(self.model, part.names)
         self._factors = FactorPoints(self.model, part.factors)
         self._coefficients = Writer(self.model, [hinge.coefficients for hinge in part.hinges])
+        numbers = {latent.name: number for number, latent in enumerate(part.factors.latents)}
+        self._number = numbers[part.name]
         self._scaled = self._find_scaled() if self.exchange else None
         if self._scaled:
             self._frequencies = Writer(self.model, list(self._scaled.hinges))
+        self._shifted = self._find_shifted() if self.exchange else []
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         """Start a chain, with a search of its own for the step size if it is tuned at all."""
@@ -180,6 +186,8 @@ class LatentHMC(PartitionStep):
         self._factors.draw_private(rng, new, forms)
         if self._scaled:
             self._exchange(new, self._scaled)
+        if self._shifted:
+            self._shift(new)
         self._factors.draw_missing(rng, new)
         acceptance = float(accepted.mean()) if len(accepted) else 1.0
         if self.tune:
@@ -205,8 +213,7 @@ class LatentHMC(PartitionStep):
     def _find_scaled(self) -> "_Scaled | None":
         """Find what the scale of the latent vectors can be exchanged with, if all of it is ours."""
         part = self.part
-        numbers = {latent.name: number for number, latent in enumerate(part.factors.latents)}
-        loadings, precisions = part.factors.scaled_with(numbers[part.name])
+        loadings, precisions = part.factors.scaled_with(self._number)
         n_factors = loadings[0].shape[1]
         if not precisions or any(np.prod(p.shape) != n_factors for p in precisions):
             return None
@@ -246,6 +253,35 @@ class LatentHMC(PartitionStep):
         ends = np.cumsum([len(own) for own in frequencies])[:-1]
         moved = np.split(rows, ends)
         self._frequencies.write(point, dict(zip(scaled.hinges, moved, strict=True)))
+
+    def _find_shifted(self) -> list[tuple[Intercept, Factor]]:
+        """Find the intercepts that the latent vectors can be moved against, with their loadings."""
+        entered = [
+            (view.intercept, loading)
+            for view in self.part.factors.views
+            for number, loading in zip(view.latents, view.loadings, strict=True)
+            if number == self._number
+        ]
+        found = [(a, loading) for a, loading in entered if a is not None]
+        return found if len(found) == len(entered) else []
+
+    def _shift(self, point) -> None:
+        """Move all latent vectors, at a new `point`, and turn the coefficients with them."""
+        points, part = self._factors, self.part
+        latent = self._latent.read(point, part.name)
+        views = [
+            (points.loading(point, loading), points.intercept(point, a), a.prior(point))
+            for a, loading in self._shifted
+        ]
+        c = draw_shift(self.rng, latent, part.prior(point), views)
+        self._latent.write(point, {part.name: latent + c})
+        for (a, _), (w, old, _) in zip(self._shifted, views, strict=True):
+            points.write_intercept(point, a, old - w @ c)
+        for hinge in part.hinges:
+            _, frequencies = hinge.fourier(point)
+            declared = self._coefficients.read(point, hinge.coefficients)
+            turned = turn_coefficients(declared.reshape(hinge.shape), frequencies @ c)
+            self._coefficients.write(point, {hinge.coefficients: turned.reshape(declared.shape)})
 
     def _adapt(self, acceptance: float) -> None:
         """Make steps larger if more than wanted was accepted, smaller if less."""
