@@ -15,7 +15,7 @@ from pm_match.sampling import _conventional
 from pm_match.structure import read, relations
 from pm_match.structure.ancestry import Refusal
 from pm_match.structure.context import Context
-from pm_match.structure.functions import prior_draw_function
+from pm_match.structure.functions import PLAIN, prior_draw_function
 from pm_match.structure.priors import log_density_function
 from tests.exactness.test_networks import log_conditional
 from tests.tiny_networks import cluster_step, network_data, network_model
@@ -401,7 +401,7 @@ def test_priors_of_hyperparameters_are_the_declared_ones(parameters):
     for name in ("known", "dependent", "half"):
         value = model.rvs_to_values[model[name]].name
         output = model.logp(vars=[model[name]])
-        declared = pytensor.function(model.value_vars, output, on_unused_input="ignore")
+        declared = pytensor.function(model.value_vars, output, mode=PLAIN, on_unused_input="ignore")
         log_density = log_density_function(model, name, True)
         for x in (-3.0, 0.2, 1.1):
             at = dict(point) | {value: np.array(x)}

@@ -50,8 +50,9 @@ class FrequencyMetropolis(PartitionStep):
     - every frequency moves in turn, by a draw from its prior or by preconditioned Crank-Nicolson,
       :math:`\omega' = \mu + \sqrt{1 - \rho^2} (\omega - \mu) + \rho L \xi` (ρ is 1, .5 or .2, at
       random), accepted by what it and its candidate say of the labels (`evidence.frequencies`).
-      A draw from a mixture is from any of its components, and takes its cluster with it: given a
-      frequency its cluster is all but known, and the one would not move without the other;
+      If they are a mixture and nothing else has its clusters, a draw from it is from any of its
+      components, and writes the frequency's cluster too: given a frequency its cluster is all but
+      known, and the one would not move without the other;
     - the precision of the coefficients' prior moves, by Metropolis on its log, where it is ours;
     - the coefficients are drawn, and leave a complete point.
 
@@ -265,7 +266,7 @@ class FrequencyMetropolis(PartitionStep):
                 and clustering.assignments[0].relevance is None
             )
             objects = self._mixture.values[0].objects
-            if alone and len(objects) == clustering.n_objects:
+            if alone and np.array_equal(np.sort(objects), np.arange(clustering.n_objects)):
                 rv = self.model[clustering.assignments[0].name]
                 (weights,) = rv.owner.op.dist_params(rv.owner)
                 key = self.model.rvs_to_values[rv].name
@@ -277,7 +278,9 @@ class FrequencyMetropolis(PartitionStep):
         assert self._assignment
         key, objects, weights = self._assignment
         labels = np.array(point[key])
-        p = np.ravel(weights(point)[0])
+        # They may be declared as a row for every frequency, all alike.
+        p = np.asarray(weights(point)[0])
+        p = p.reshape(-1, p.shape[-1])[0]
         drawn = self.rng.choice(len(p), size=int(some.sum()), p=p / p.sum())
         labels[objects[some]] = drawn
         point[key] = labels

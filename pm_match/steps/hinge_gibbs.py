@@ -18,6 +18,9 @@ from pm_match.steps.points import Writer
 from pm_match.steps.slices import draw_slice
 from pm_match.structure import HingeModel, Structure
 
+# The least shape of the prior of v for draws of the coefficients' scale.
+_LEAST_SHAPE = 0.5
+
 
 class HingePoints(Writer):
     """Reads and writes coefficients and their precision.
@@ -71,7 +74,9 @@ class HingeGibbs(PartitionStep):
 
       .. math:: \log p(s) = -2C \sum_n \max(0, 1 - s y_n f_n) - 2a \log s - b v s^{-2},
 
-      with respect to :math:`\log s`, and what is an offset of the scores left as it is.
+      with respect to :math:`\log s`, and what is an offset of the scores left as it is. It is left
+      out if a < 1/2: of labels that can all be told apart, so weak a prior would let one draw take
+      v to where numbers end.
 
     N. G. Polson & S. L. Scott (2011), "Data augmentation for support vector machines", Bayesian
     Analysis 6(1).
@@ -127,9 +132,11 @@ class HingeGibbs(PartitionStep):
         if part.precision:
             a, b = part.precision_prior(point)
             v = draw_precision(rng, (a, b), drawn)
-            log_s = self._draw_scale(design @ drawn, offset, C, a, b * v)
-            drawn *= np.exp(log_s)
-            self._points.write_precision(new, v * np.exp(-2.0 * log_s))
+            if a >= _LEAST_SHAPE:
+                log_s = self._draw_scale(design @ drawn, offset, C, a, b * v)
+                drawn *= np.exp(log_s)
+                v *= np.exp(-2.0 * log_s)
+            self._points.write_precision(new, v)
         self._points.write_coefficients(new, drawn)
         return new, [{}]
 

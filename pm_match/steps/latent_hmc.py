@@ -61,7 +61,8 @@ class LatentHMC(PartitionStep):
     vars : sequence of variables
         The latent vectors.
     exchange : bool, default True
-        Whether they do so. To be False where frequencies are to stay where they are.
+        Whether they do so. To be False where a step of your own keeps any of these variables where
+        it is: projections, their precisions, intercepts, frequencies, coefficients.
     target_accept : float, default 0.8
         The mean probability of accepting, over labelled objects, that the size of steps is adapted
         to while tuning.

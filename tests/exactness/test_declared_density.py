@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pm_match.structure.functions import evaluate
 from tests.tiny import cluster_step, inside, plain_log_prior, random_point, tiny_model
 
 CASES = {
@@ -28,7 +29,7 @@ def log_conditional(step, point):
     labels = np.concatenate(inside(step).labels(point))
     counts = np.bincount(labels, minlength=partition.truncation)
     natural = {
-        name: np.asarray(model.rvs_to_transforms[model[name]].backward(point[value]).eval())
+        name: np.asarray(evaluate(model.rvs_to_transforms[model[name]].backward(point[value])))
         for name, value in (("weights", "weights_simplex__"), ("precision", "precision_log__"))
     }
     weights, alpha = natural["weights"], float(natural["precision"])

@@ -49,7 +49,7 @@ def functions(h, u):
 def on_grid(model, point):
     """Expected functions (7, N), of the declared conditional of h and u of every object."""
     seen = [model[name] for name in ("latent", "private_latent_x", "x", "y_observed", "label")]
-    log_densities = model.compile_logp(vars=seen, jacobian=False, sum=False)
+    log_densities = model.compile_logp(vars=seen, jacobian=False, sum=False, mode=PLAIN)
     n = len(point["latent"])
     row = np.nonzero(~np.isnan(_values(model)))[0]
     h_axis, u_axis = np.linspace(-4.5, 4.5, 80), np.linspace(-4.5, 4.5, 40)

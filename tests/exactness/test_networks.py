@@ -8,6 +8,7 @@ from scipy import stats
 import pm_match as pmm
 from pm_match.evidence import protocol
 from pm_match.partition.sweep import log_joint, reassign
+from pm_match.structure.functions import evaluate
 from tests.tiny import sampling_noise, total_variation
 from tests.tiny_networks import (
     all_states,
@@ -213,7 +214,7 @@ def natural(model, point, name):
     rv = model[name]
     value, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
     found = point[value.name]
-    return found if transform is None else np.asarray(transform.backward(found).eval())
+    return found if transform is None else np.asarray(evaluate(transform.backward(found)))
 
 
 def log_conditional(step, point, labels):

@@ -5,6 +5,7 @@ import copy
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
@@ -169,3 +170,52 @@ def test_two_hinges_under_plain_pymc():
     ]
     for name in ("v", "w_one", "w_other"):
         assert (idata.posterior[name].diff("draw") != 0.0).all()
+
+
+def mixture(rows):
+    """Frequencies of two components, whose weights are declared once, or for every frequency."""
+    with pm.Model() as model:
+        weights = np.array([0.6, 0.4])
+        component = pm.Categorical("component", p=np.tile(weights, (6, 1)) if rows else weights,
+                                   shape=6)  # fmt: skip
+        precision = pm.Wishart("precision", nu=5, V=np.eye(2), shape=(2, 2, 2))
+        root = pt.linalg.cholesky(pt.linalg.inv(precision))
+        mean = pm.MvNormal("mean", np.zeros(2), chol=root, shape=(2, 2))
+        frequencies = pm.MvNormal(
+            "frequencies", mean[component], chol=root[component], shape=(6, 2)
+        )
+        beta = pm.Normal("beta", 0.0, 1.0, shape=13)
+        pmm.Hinge("label", pmm.fourier_features(X, frequencies) @ beta, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_frequencies_take_their_clusters_with_them(rows):
+    model = mixture(rows)
+    step = pmm.FrequencyMetropolis([model["frequencies"]], model=model, rng=1)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    point = {name: np.asarray(value) for name, value in model.initial_point(0).items()}
+    seen = set()
+    for _ in range(20):
+        before = point
+        point, _ = step.step(point)
+        moved = before["component"] != point["component"]
+        assert point["component"].dtype == before["component"].dtype
+        assert (before["frequencies"][moved] != point["frequencies"][moved]).all()
+        seen |= set(point["component"])
+    assert seen == {0, 1}
+
+
+def test_a_weak_prior_keeps_coefficients_where_numbers_are():
+    """Of labels that can all be told apart, the scale has no end that the prior would set."""
+    with pm.Model() as model:
+        v = pm.Gamma("v", 0.01, 0.01)
+        beta = pm.Normal("beta", 0.0, tau=v, shape=13)
+        features = pmm.fourier_features(X[:8], X[8:14])
+        pmm.Hinge("label", features @ beta, observed=np.sign(X[:8, 0]))
+    step = pmm.HingeGibbs([model["beta"]], model=model, rng=1)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    point = model.initial_point(0)
+    for _ in range(300):
+        point, _ = step.step(point)
+    assert np.isfinite(point["beta"]).all()

@@ -5,6 +5,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match.search.chain import Chain
+from pm_match.structure.functions import PLAIN
 from tests.tiny import tiny_model
 from tests.tiny_networks import cluster_step, network_model, plain_log_joint, random_point
 
@@ -58,7 +59,7 @@ def test_log_joint_is_that_of_the_plain_formulas(kind):
     chain = chain_of(model)
     step = cluster_step(model)
     declared = model.compile_logp(
-        vars=[model[name] for name in chain.components[0].hyperparameters], sum=True
+        vars=[model[name] for name in chain.components[0].hyperparameters], sum=True, mode=PLAIN
     )
     rng = np.random.default_rng(2)
     for _ in range(5):
@@ -79,7 +80,7 @@ def test_log_joint_has_the_prior_of_normal_projections():
     # One more step moves labels; its own log joint is that of the point it leads to.
     assert np.isfinite(before)
     projections = [rv for rv in model.free_RVs if rv.name.startswith("projection_")]
-    prior = model.compile_logp(vars=projections)(chain.point)
+    prior = model.compile_logp(vars=projections, mode=PLAIN)(chain.point)
     state = chain.loaded(0)
     assert before == pytest.approx(state.log_joint() + prior, abs=1e-8)
     assert "log_joint" in stats[0]
