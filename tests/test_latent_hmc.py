@@ -220,15 +220,19 @@ def scaled_model():
     )
 
 
+def some_point(model, seed):
+    rng = np.random.default_rng(seed)
+    return {
+        name: np.asarray(v + 0.3 * rng.normal(size=v.shape) if v.dtype.kind == "f" else v)
+        for name, v in start(model).items()
+    }
+
+
 def test_scale_is_exchanged_by_the_declared_density(scaled_model):
     """Over all scalings of two factors, with their Jacobian; labels and views see nothing."""
     model = scaled_model
     step = make(model)
-    rng = np.random.default_rng(9)
-    point = {
-        name: np.asarray(v + 0.3 * rng.normal(size=v.shape) if v.dtype.kind == "f" else v)
-        for name, v in model.initial_point(0).items()
-    }
+    point = some_point(model, 9)
     point["component"] = np.array([0, 1, 1], point["component"].dtype)
     logp = model.compile_logp(mode=PLAIN)
     observed = model.compile_logp(vars=[model[name] for name in ("a", "b", "label")], mode=PLAIN)
@@ -268,11 +272,7 @@ def test_centres_are_exchanged_by_the_declared_density(scaled_model):
     """Along all moves of two factors: a normal density, whose matrix logp tells."""
     model = scaled_model
     step = make(model)
-    rng = np.random.default_rng(10)
-    point = {
-        name: np.asarray(v + 0.5 * rng.normal(size=v.shape) if v.dtype.kind == "f" else v)
-        for name, v in model.initial_point(0).items()
-    }
+    point = some_point(model, 10)
     logp = model.compile_logp(mode=PLAIN)
     observed = model.compile_logp(vars=[model[name] for name in ("a", "b", "label")], mode=PLAIN)
 
