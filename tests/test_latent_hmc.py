@@ -228,6 +228,14 @@ def some_point(model, seed):
     }
 
 
+def check_unseen(model, before, found, expected):
+    """A move ends where it should, and neither views nor labels see it."""
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-9)
+    observed = model.compile_logp(vars=[model[name] for name in ("a", "b", "label")], mode=PLAIN)
+    assert observed(found) == pytest.approx(observed(before), rel=1e-9)
+
+
 def test_scale_is_exchanged_by_the_declared_density(scaled_model):
     """Over all scalings of two factors, with their Jacobian; labels and views see nothing."""
     model = scaled_model
@@ -235,7 +243,6 @@ def test_scale_is_exchanged_by_the_declared_density(scaled_model):
     point = some_point(model, 9)
     point["component"] = np.array([0, 1, 1], point["component"].dtype)
     logp = model.compile_logp(mode=PLAIN)
-    observed = model.compile_logp(vars=[model[name] for name in ("a", "b", "label")], mode=PLAIN)
 
     def scaled(t):
         new = {name: np.array(value) for name, value in point.items()}
@@ -263,9 +270,7 @@ def test_scale_is_exchanged_by_the_declared_density(scaled_model):
         found = f(*drawn.T)
         error = found.std() / np.sqrt(float(ess(found[None])))
         assert abs(found.mean() - (p * f(grid[:, None], grid)).sum()) < 4.2 * error
-    for name, value in scaled(drawn[-1]).items():
-        np.testing.assert_allclose(new[name], value, rtol=1e-6, atol=1e-9)
-    assert observed(new) == pytest.approx(observed(point), rel=1e-9)
+    check_unseen(model, point, new, scaled(drawn[-1]))
 
 
 def test_centres_are_exchanged_by_the_declared_density(scaled_model):
@@ -274,7 +279,6 @@ def test_centres_are_exchanged_by_the_declared_density(scaled_model):
     step = make(model)
     point = some_point(model, 10)
     logp = model.compile_logp(mode=PLAIN)
-    observed = model.compile_logp(vars=[model[name] for name in ("a", "b", "label")], mode=PLAIN)
 
     def shifted(c):
         new = {name: np.array(value) for name, value in point.items()}
@@ -302,9 +306,7 @@ def test_centres_are_exchanged_by_the_declared_density(scaled_model):
     standard = np.linalg.solve(root, (drawn - covariance @ slope).T)
     for own in (*standard, standard[0] * np.sqrt(0.5) + standard[1] * np.sqrt(0.5)):
         assert stats.kstest(own, "norm").pvalue > 1e-3
-    for name, value in shifted(drawn[-1]).items():
-        np.testing.assert_allclose(new[name], value, rtol=1e-6, atol=1e-9)
-    assert observed(new) == pytest.approx(observed(point), rel=1e-9)
+    check_unseen(model, point, new, shifted(drawn[-1]))
 
 
 def test_scale_stays_where_frequencies_are_to_stay(scaled_model):

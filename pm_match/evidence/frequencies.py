@@ -181,6 +181,22 @@ def pcn(rng: np.random.Generator, frequencies, means, factors, steps) -> NDArray
     return means + rest * (frequencies - means) + steps[:, None] * noise
 
 
+def distinct(matrices: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find which of many matrices (M, m, m) differ, as of frequencies that share a component.
+
+    Returns
+    -------
+    first : (P,) integer array
+        Places of the distinct ones: of all, if two of them agree in their corner only.
+    which : (M,) integer array
+        The number among these of every matrix.
+    """
+    _, first, which = np.unique(matrices[:, 0, 0], return_index=True, return_inverse=True)
+    if np.array_equal(matrices[first][which], matrices):
+        return first, which
+    return np.arange(len(matrices)), np.arange(len(matrices))
+
+
 @entry
 def _mirror(matrix):
     """Copy the upper triangle of a matrix to the lower one."""

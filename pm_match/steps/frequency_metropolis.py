@@ -256,7 +256,7 @@ class FrequencyMetropolis(PartitionStep):
         for component in read(self.model).components:
             if not any(self._mixture in own for own in component.normals):
                 continue
-            (clustering,) = component.clusterings[:1]
+            clustering = component.clusterings[0]
             alone = (
                 len(component.clusterings) == len(clustering.assignments) == 1
                 and len(component.normals[0]) == 1

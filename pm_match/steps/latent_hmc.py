@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
+from pm_match.evidence.frequencies import distinct
 from pm_match.evidence.hinge_latent import HingeTerm, SummedTerm
 from pm_match.evidence.linear_factors import draw_shift
 from pm_match.evidence.rescale import rescale_axes
@@ -310,8 +311,6 @@ class _Scaled(NamedTuple):
 
 def _precisions(factors: NDArray) -> NDArray[np.float64]:
     """Invert covariances (M, K, K), of which many are the same, given their Cholesky factors."""
-    _, first, which = np.unique(factors[:, 0, 0], return_index=True, return_inverse=True)
-    if not np.array_equal(factors[first][which], factors):
-        first = which = np.arange(len(factors))
+    first, which = distinct(factors)
     roots = np.linalg.inv(factors[first])
     return (roots.transpose(0, 2, 1) @ roots)[which]

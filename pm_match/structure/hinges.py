@@ -27,6 +27,7 @@ from pytensor.tensor.random.basic import (
     NormalRV,
 )
 
+from pm_match.evidence.frequencies import distinct
 from pm_match.hinge import HingeParts, fourier_values, read_hinge
 from pm_match.structure.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.structure.context import Context
@@ -549,10 +550,8 @@ def _factors(covariances: NDArray) -> NDArray[np.float64]:
     """Cholesky-factorise covariances (..., m, m), of which many are the same."""
     if covariances.ndim == 2:
         return np.linalg.cholesky(covariances)
-    _, first, which = np.unique(covariances[:, 0, 0], return_index=True, return_inverse=True)
-    if np.array_equal(covariances[first][which], covariances):
-        return np.linalg.cholesky(covariances[first])[which]
-    return np.linalg.cholesky(covariances)
+    first, which = distinct(covariances)
+    return np.linalg.cholesky(covariances[first])[which]
 
 
 def _label_counts(context: Context, frequencies: RV) -> dict[str, int]:
