@@ -51,11 +51,12 @@ def test_updates_leave_the_prior_alone_at_length(name):
         simulator.steps.reverse()
     found = simulator.scores(N_LONG)
     # Of some thousand quantities in all, one of a right sampler gets there now and then, but not
-    # again: what is wrong is seen the better in a run of twice the length (Gandy & Scott, 2020).
+    # again: what is wrong is seen the better in a run of twice the length, and by a bound that is
+    # for few quantities (after Gandy & Scott, 2020).
     suspects = [quantity for quantity, score in found.items() if abs(score) >= 4.0]
     if suspects:
         again = simulator.scores(2 * N_LONG)
-        assert max(abs(again[quantity]) for quantity in suspects) < 4.0, (found, again)
+        assert max(abs(again[quantity]) for quantity in suspects) < 3.0, (found, again)
 
 
 @pytest.mark.slow
