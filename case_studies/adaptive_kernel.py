@@ -32,7 +32,7 @@ class Settings:
         Weights C of the labels. Of several, the one is taken that predicts best within the objects
         to learn from.
     draws, tune : int
-        Of the only chain. Chains that choose C have half as many.
+        Of the only chain. Chains that choose C have a third of them.
     inner_folds : int
         Parts that these objects are cut into to choose C.
     """
@@ -151,13 +151,14 @@ def predict(fold: Fold, settings: Settings, seed: int, frozen: bool = False) -> 
 
 def _chosen(fold: Fold, settings: Settings, seed: int, frozen: bool) -> float:
     """Give the C with the least Brier score within the objects to learn from."""
-    inner = list(
-        folds(PairedViews(fold.train, fold.train_labels, ()), (), settings.inner_folds, seed)
-    )
+    views = PairedViews(fold.train, fold.train_labels, ())
+    # Scaled they are: features keep what they vary more or less.
+    inner = list(folds(views, (), settings.inner_folds, seed, one_unit=tuple(fold.train)))
     truth = np.eye(int(fold.train_labels.max()) + 1)
     losses = []
+    draws, tune = -(-settings.draws // 3), -(-settings.tune // 3)
     for cost in settings.costs:
-        short = replace(settings, costs=(cost,), draws=settings.draws // 2, tune=settings.tune // 2)
+        short = replace(settings, costs=(cost,), draws=draws, tune=tune)
         said = [predict(part, short, seed, frozen) for part in inner]
         losses.append(
             np.mean(

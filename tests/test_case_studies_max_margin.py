@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("sklearn")
-from case_studies import max_margin, view_data
+from case_studies import adaptive_kernel, max_margin, view_data
 from case_studies.peers import classifiers
 from case_studies.peers.classifiers import Prediction
 from pm_match import datasets
@@ -32,6 +32,38 @@ def test_folds_are_scaled_by_what_is_learned_from(unit_rows):
         np.testing.assert_array_equal(part.test_labels, data.labels[part.test["a"]["object"]])
     again = next(view_data.folds(data, unit_rows, n_folds=5, seed=3))
     assert again.test["a"].identical(parts[0].test["a"])
+
+
+def test_features_in_one_unit_are_divided_by_one_number():
+    data = datasets.xor_views(60, n_features=4, random_seed=1)
+    part = next(view_data.folds(data, n_folds=5, seed=3, one_unit=("a",)))
+    x = data.views["a"].sel(object=part.train["a"]["object"]).to_numpy()
+    x = x - x.mean(axis=0)
+    np.testing.assert_allclose(part.train["a"], x / np.sqrt(np.mean(x**2)))
+    np.testing.assert_allclose(part.train["b"].std(axis=0), 1)
+
+
+def test_cost_is_chosen_on_features_scaled_as_they_are(monkeypatch):
+    seen = []
+
+    def predict(part, settings, seed, frozen):
+        seen.append(part.train["a"].to_numpy())
+        # The truth, the surer the smaller C: the larger one has to lose.
+        sure = np.where(np.eye(2)[part.test_labels] == 1, 1 - settings.costs[0] / 10, 0.0)
+        return Prediction(part.test_labels, sure)
+
+    monkeypatch.setattr(adaptive_kernel, "predict", predict)
+    data = datasets.xor_views(60, n_features=4, random_seed=1)
+    fold = next(view_data.folds(data, ("a",), n_folds=5, seed=3))
+    settings = adaptive_kernel.Settings(costs=(3.0, 1.0))
+    assert adaptive_kernel._chosen(fold, settings, 0, False) == 1.0
+    assert len(seen) == 2 * settings.inner_folds
+    spread = fold.train["a"].std(axis=0).to_numpy()
+    assert np.ptp(spread) > 0.2  # rows of unit length: features differ
+    for x in seen:
+        ratio = x.std(axis=0) / spread
+        np.testing.assert_allclose(ratio, ratio.mean(), rtol=0.25)
+    assert np.ptp([x.std(axis=0) for x in seen], axis=1).min() > 0.2
 
 
 def test_scores():
@@ -68,6 +100,21 @@ def test_main_prints_writes_and_skips(tmp_path, capsys):
     mean = found.groupby("method")["accuracy"].mean()
     # No linear function tells the classes.
     assert mean["RBF SVM"] > 0.7 > mean["logistic"]
+
+
+def test_costs_to_choose_from_are_the_datas_own_unless_given(tmp_path, monkeypatch):
+    asked = []
+
+    def know(fold, settings, seed):
+        asked.append(settings.costs)
+        return Prediction(fold.test_labels, np.eye(2)[fold.test_labels])
+
+    monkeypatch.setitem(max_margin.METHODS, "pm_match", know)
+    options = ["--only", "xor", "--methods", "pm_match", "--up-to", "1", "--out", str(tmp_path)]
+    max_margin.main(options)
+    max_margin.main([*options, "--costs", "0.5"])
+    assert asked == [(1.0, 3.0), (0.5,)]
+    assert view_data.ROWS["cornell"].costs == (10.0, 20.0, 40.0)
 
 
 def test_summary():
