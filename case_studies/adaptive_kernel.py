@@ -152,7 +152,7 @@ def predict(fold: Fold, settings: Settings, seed: int, frozen: bool = False) -> 
 def _chosen(fold: Fold, settings: Settings, seed: int, frozen: bool) -> float:
     """Give the C with the least Brier score within the objects to learn from."""
     views = PairedViews(fold.train, fold.train_labels, ())
-    # Scaled they are: features keep what they vary more or less.
+    # Scaled already: by its own deviation, a rare word would count like a frequent one.
     inner = list(folds(views, (), settings.inner_folds, seed, one_unit=tuple(fold.train)))
     truth = np.eye(int(fold.train_labels.max()) + 1)
     losses = []

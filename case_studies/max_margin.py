@@ -189,8 +189,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--costs", nargs="+", type=float, metavar="C",
         help="weights of labels that pm_match and frozen choose from within the objects to learn "
-        "from; None stands for 10, 20 and 40 for pages, 3 and 10 for digits, 1 and 3 for what is "
-        "drawn",
+        "from; left out, each kind of data has its own in `case_studies.view_data.ROWS`",
     )  # fmt: skip
     parser.add_argument("--draws", type=int, default=300, help="of pm_match, after as many to tune")
     parser.add_argument("--folds", type=int, default=10, help="parts that objects are cut into")

@@ -29,7 +29,7 @@ class Row:
         Views whose objects are scaled to unit length: counts of words, whose number says more of a
         page's length than of what it is about.
     one_unit : tuple of str
-        Views whose features are measured in one unit, and keep what they vary more or less.
+        Views whose features are in one unit, so that one that varies more counts for more.
     model : mapping
         Sizes and priors of the max-margin model where they are not its own choice.
     costs : tuple of float
