@@ -14,7 +14,7 @@ import xarray as xr
 from pymc.step_methods.compound import BlockedStep, Competence
 
 import pm_match as pmm
-from case_studies.peers.classifiers import Prediction
+from case_studies.peers.classifiers import Prediction, platt
 from case_studies.view_data import Fold, folds
 from pm_match.datasets import PairedViews
 
@@ -26,24 +26,29 @@ class Settings:
     Attributes
     ----------
     n_factors, n_frequencies, n_private : int
-    coefficient_prior : (float, float)
+    coefficient_prior, precision_prior : (float, float)
         As `pm_match.models.max_margin_views` takes them.
     costs : tuple of float
         Weights C of the labels. Of several, the one is taken that predicts best within the objects
         to learn from.
     draws, tune : int
-        Of the only chain. Chains that choose C have a third of them.
+        Of each chain.
+    chains : int
+        Each starts with frequencies of its own. C is chosen by one chain with a third of all draws
+        and tuning.
     inner_folds : int
-        Parts that these objects are cut into to choose C.
+        Parts that the objects to learn from are cut into to choose C.
     """
 
     n_factors: int = 20
     n_frequencies: int = 100
     n_private: int = 1
     coefficient_prior: tuple[float, float] = (0.5, 0.5)
+    precision_prior: tuple[float, float] = (1.0, 1.0)
     costs: tuple[float, ...] = (1.0,)
     draws: int = 300
     tune: int = 300
+    chains: int = 1
     inner_folds: int = 3
 
 
@@ -97,6 +102,7 @@ def fit(
         settings.n_frequencies,
         n_private=settings.n_private,
         coefficient_prior=settings.coefficient_prior,
+        precision_prior=settings.precision_prior,
         C=settings.costs[0],
     )
     with _quiet():
@@ -104,7 +110,7 @@ def fit(
             settings.draws,
             tune=settings.tune,
             model=model,
-            chains=1,
+            chains=settings.chains,
             cores=1,
             random_seed=seed,
             step=_frozen(model) if frozen else None,
@@ -137,43 +143,68 @@ def predict(fold: Fold, settings: Settings, seed: int, frozen: bool = False) -> 
     Returns
     -------
     Prediction
-        By the class with the largest mean probability.
+        By the class with the largest mean probability; calibrated by the objects that were held out
+        to choose C, if there was a choice. Their scores are of one chain that learned from fewer
+        objects.
     """
-    if len(settings.costs) > 1:
-        settings = replace(settings, costs=(_chosen(fold, settings, seed, frozen),))
+    if len(settings.costs) == 1:
+        return _predict(fold, settings, seed, frozen)[0]
+    cost, held_out, labels = _chosen(fold, settings, seed, frozen)
+    said, scores = _predict(fold, replace(settings, costs=(cost,)), seed, frozen)
+    return replace(said, calibrated=platt(held_out, labels, scores))
+
+
+def _predict(
+    fold: Fold, settings: Settings, seed: int, frozen: bool
+) -> tuple[Prediction, np.ndarray]:
+    """Predict with the first of the costs; with the mean scores, (N,) or (N, classes)."""
     model, idata = fit(fold.train, fold.train_labels, settings, seed, frozen)
     found = pmm.predict(idata, model, fold.test, random_seed=seed, progressbar=False)
     mean = found["mean_probability"].to_numpy()
     if mean.ndim == 1:
         mean = np.column_stack([1 - mean, mean])
-    return Prediction(mean.argmax(axis=1), mean / mean.sum(axis=1, keepdims=True))
+    said = Prediction(mean.argmax(axis=1), mean / mean.sum(axis=1, keepdims=True))
+    return said, found["decision"].mean(["chain", "draw"]).to_numpy()
 
 
-def _chosen(fold: Fold, settings: Settings, seed: int, frozen: bool) -> float:
-    """Give the C with the least Brier score within the objects to learn from."""
+def _chosen(
+    fold: Fold, settings: Settings, seed: int, frozen: bool
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Choose C by the Brier score within the objects to learn from.
+
+    Returns
+    -------
+    cost : float
+    scores : ndarray, shape (n_objects,) or (n_objects, n_classes)
+        Of the objects, in the inner folds' order, each held out in its turn.
+    labels : ndarray of int, shape (n_objects,)
+    """
     views = PairedViews(fold.train, fold.train_labels, ())
     # Scaled already: by its own deviation, a rare word would count like a frequent one.
     inner = list(folds(views, (), settings.inner_folds, seed, one_unit=tuple(fold.train)))
     truth = np.eye(int(fold.train_labels.max()) + 1)
-    losses = []
-    draws, tune = -(-settings.draws // 3), -(-settings.tune // 3)
+    losses, scores = [], []
+    draws, tune = (-(-settings.chains * n // 3) for n in (settings.draws, settings.tune))
     for cost in settings.costs:
-        short = replace(settings, costs=(cost,), draws=draws, tune=tune)
-        said = [predict(part, short, seed, frozen) for part in inner]
+        short = replace(settings, costs=(cost,), draws=draws, tune=tune, chains=1)
+        said, own = zip(*(_predict(part, short, seed, frozen) for part in inner), strict=True)
+        scores.append(np.concatenate(own))
         losses.append(
             np.mean(
                 [
-                    np.mean((own.probability - truth[part.test_labels]) ** 2)
-                    for own, part in zip(said, inner, strict=True)
+                    np.mean((of_fold.probability - truth[part.test_labels]) ** 2)
+                    for of_fold, part in zip(said, inner, strict=True)
                 ]
             )
         )
-    return settings.costs[int(np.argmin(losses))]
+    best = int(np.argmin(losses))
+    labels = np.concatenate([part.test_labels for part in inner])
+    return settings.costs[best], scores[best], labels
 
 
 @contextmanager
 def _quiet():
-    """Keep PyMC's notes on one short chain from filling the screen."""
+    """Keep PyMC's notes on short chains from filling the screen."""
     logger = logging.getLogger("pymc")
     level = logger.level
     logger.setLevel(logging.ERROR)

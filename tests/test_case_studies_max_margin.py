@@ -44,26 +44,60 @@ def test_features_in_one_unit_are_divided_by_one_number():
 
 
 def test_cost_is_chosen_on_features_scaled_as_they_are(monkeypatch):
-    seen = []
+    seen, lengths = [], set()
 
     def predict(part, settings, seed, frozen):
         seen.append(part.train["a"].to_numpy())
+        lengths.add((settings.chains, settings.draws, settings.tune))
         # The truth, the surer the smaller C: the larger one has to lose.
         sure = np.where(np.eye(2)[part.test_labels] == 1, 1 - settings.costs[0] / 10, 0.0)
-        return Prediction(part.test_labels, sure)
+        return Prediction(part.test_labels, sure), settings.costs[0] * (2 * part.test_labels - 1)
 
-    monkeypatch.setattr(adaptive_kernel, "predict", predict)
+    monkeypatch.setattr(adaptive_kernel, "_predict", predict)
     data = datasets.xor_views(60, n_features=4, random_seed=1)
     fold = next(view_data.folds(data, ("a",), n_folds=5, seed=3))
-    settings = adaptive_kernel.Settings(costs=(3.0, 1.0))
-    assert adaptive_kernel._chosen(fold, settings, 0, False) == 1.0
+    settings = adaptive_kernel.Settings(costs=(3.0, 1.0), chains=4, draws=50, tune=20)
+    cost, scores, labels = adaptive_kernel._chosen(fold, settings, 0, False)
+    assert cost == 1.0
+    np.testing.assert_array_equal(scores, 2 * labels - 1)  # of the one that was chosen
+    assert np.bincount(labels).tolist() == np.bincount(fold.train_labels).tolist()
     assert len(seen) == 2 * settings.inner_folds
+    assert lengths == {(1, 67, 27)}  # a third of all draws, in one chain
     spread = fold.train["a"].std(axis=0).to_numpy()
     assert np.ptp(spread) > 0.2  # rows of unit length: features differ
     for x in seen:
         ratio = x.std(axis=0) / spread
         np.testing.assert_allclose(ratio, ratio.mean(), rtol=0.25)
     assert np.ptp([x.std(axis=0) for x in seen], axis=1).min() > 0.2
+
+
+def test_a_choice_is_calibrated_by_what_it_held_out(monkeypatch):
+    def predict(part, settings, seed, frozen):
+        assert not frozen
+        truth = np.eye(3)[part.test_labels]
+        # Sure of the truth if C is 1, of another class if it is 3; scores of class k in column k.
+        sure = truth if settings.costs == (1.0,) else np.roll(truth, 1, axis=1)
+        return Prediction(sure.argmax(axis=1), sure), 2 * sure - 1
+
+    monkeypatch.setattr(adaptive_kernel, "_predict", predict)
+    data = datasets.dependent_clusters("structured", n_objects=90, random_seed=1)
+    fold = next(view_data.folds(data, n_folds=3, seed=3))
+    said = adaptive_kernel.predict(fold, adaptive_kernel.Settings(costs=(3.0, 1.0)), 0)
+    np.testing.assert_array_equal(said.labels, fold.test_labels)
+    of_truth = said.calibrated[np.arange(len(fold.test_labels)), fold.test_labels]
+    assert 0.9 < of_truth.min() <= of_truth.max() < 1.0
+    single = adaptive_kernel.predict(fold, adaptive_kernel.Settings(costs=(3.0,)), 0)
+    assert single.calibrated is None
+
+
+@pytest.mark.parametrize("name", view_data.ROWS)
+def test_rows_set_what_the_model_takes(name):
+    row = view_data.ROWS[name]
+    settings = adaptive_kernel.Settings(**row.model, costs=row.costs)
+    noise = {"kar-zer": 5.0, "cornell": 0.5, "fou-mor": 1.0}
+    if name in noise:
+        assert np.divide(*settings.precision_prior) == noise[name]
+    assert settings.chains == (4 if name in ("ten-digits", "kar-zer", "fou-mor") else 1)
 
 
 def test_scores():
@@ -87,6 +121,28 @@ def test_classifiers_tell_plain_classes(classify, n_classes):
     np.testing.assert_array_equal(said.labels, np.arange(n_classes))
     np.testing.assert_allclose(said.probability.sum(axis=1), 1)
     assert (said.probability.argmax(axis=1) == np.arange(n_classes)).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_platt_sigmoids_are_those_of_scikit_learn(n_classes):
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.svm import LinearSVC
+
+    frozen = pytest.importorskip("sklearn.frozen")
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(n_classes), 40)
+    x = 2.0 * np.eye(4)[labels] + rng.normal(size=(len(labels), 4))
+    machine = LinearSVC().fit(x, labels)
+    own, other = (x + rng.normal(size=x.shape) for _ in range(2))
+    expected = CalibratedClassifierCV(frozen.FrozenEstimator(machine)).fit(own, labels)
+    score = machine.decision_function
+    found = classifiers.platt(score(own), labels, score(other))
+    np.testing.assert_allclose(found, expected.predict_proba(other), atol=1e-3)
+    # Scores that divide the classes leave some doubt.
+    sure = classifiers.platt(np.eye(n_classes)[labels], labels, np.eye(n_classes))
+    assert 0.9 < sure.max() < 0.999
+    strange = classifiers.platt(score(own), labels, np.full_like(score(own), -1e5))
+    np.testing.assert_allclose(strange.sum(axis=1), 1)
 
 
 def test_main_prints_writes_and_skips(tmp_path, capsys):
@@ -117,6 +173,21 @@ def test_costs_to_choose_from_are_the_datas_own_unless_given(tmp_path, monkeypat
     assert view_data.ROWS["cornell"].costs == (10.0, 20.0, 40.0)
 
 
+def test_what_is_calibrated_besides_has_a_row_of_its_own(tmp_path, monkeypatch):
+    def sure(fold, settings, seed):
+        certain = np.eye(2)[fold.test_labels]
+        return Prediction(fold.test_labels, certain, np.where(certain == 1, 0.4, 0.6))
+
+    monkeypatch.setitem(max_margin.METHODS, "pm_match", sure)
+    options = ["--only", "xor", "--methods", "pm_match", "--up-to", "1", "--out", str(tmp_path)]
+    max_margin.main(options)
+    found = pd.read_csv(tmp_path / "folds.csv").set_index("method")
+    assert found.loc["pm_match", "log loss"] == pytest.approx(0.0, abs=1e-5)
+    assert found.loc["pm_match + Platt", "log loss"] == pytest.approx(-np.log(0.4))
+    # Of the labels, which stay the method's own.
+    assert (found["accuracy"] == 1.0).all()
+
+
 def test_summary():
     found = pd.DataFrame(
         [
@@ -144,6 +215,14 @@ def test_model_learns_what_no_line_tells(tmp_path):
     assert np.mean(said.labels == fold.test_labels) > 0.8
     chosen = predict(fold, replace(settings, costs=(1e-6, 1.0), inner_folds=2), 0)
     assert np.mean(chosen.labels == fold.test_labels) > 0.8
+    assert np.mean(chosen.calibrated.argmax(axis=1) == fold.test_labels) > 0.8
     assert np.mean(predict(fold, settings, 0, frozen=True).labels == fold.test_labels) > 0.6
+    short = replace(settings, draws=5, tune=5, chains=2, precision_prior=(1e6, 2e5))
+    _, idata = fit(fold.train, fold.train_labels, short, 0)
+    posterior = idata["posterior"]
+    assert np.ptp(posterior["frequencies"].isel(draw=0).to_numpy(), axis=0).min() > 0.0
+    unit = float((fold.train["a"] ** 2).mean())
+    precision = posterior["precision_a"].to_numpy()
+    np.testing.assert_allclose(unit * precision, 5.0, rtol=0.02)
     _, idata = fit(fold.train, fold.train_labels, replace(settings, draws=5), 0, frozen=True)
     assert np.ptp(idata["posterior"]["frequencies"].to_numpy(), axis=1).max() == 0.0
