@@ -12,11 +12,12 @@ by cross-validation within these. Printed are means ± standard errors over fold
 
 ``pm_match`` is the model with the kernel that it learns; ``frozen`` the same with frequencies that
 stay where they start. Both choose C by one chain with a third of all their draws and tuning; what
-else is set for them (`case_studies.view_data.ROWS`) was chosen with pages of Cornell and Texas and
-with digits, all cut otherwise. The other classifiers see all views' features side by side. Two
-numbers of support vector machines are Platt's: their own scores are no probabilities. Where C was
-chosen, there are rows of ``pm_match`` and ``frozen`` with Platt's sigmoids too, fitted to the mean
-scores of objects that were held out to choose it: other probabilities of the same labels.
+else is set for them (`case_studies.view_data.ROWS`) was chosen with pages of Cornell and Texas,
+with digits and with sets of features, all cut otherwise. The other classifiers see all views'
+features side by side. Two numbers of support vector machines are Platt's: their own scores are no
+probabilities. Where C was chosen, there are rows of ``pm_match`` and ``frozen`` with Platt's
+sigmoids too, fitted to the mean scores of objects that were held out to choose it: other
+probabilities of the same labels.
 
 Web pages and sets of features need a folder with the files that `pm_match.datasets` describes. What
 is missing is skipped, and said so. scikit-learn is needed.
@@ -165,7 +166,11 @@ def main(argv: Sequence[str] | None = None) -> None:
                         )
                 # After every fold, so that a run that is cut short leaves what it has.
                 pd.DataFrame(found).to_csv(options.out / "folds.csv", index=False)
-            own = [row for row in found if row["data"] == name and row["seed"] == seed]
+            own = [
+                one
+                for one in found
+                if (one["data"], one["seed"]) == (name, seed) and one["method"] in options.methods
+            ]
             print(f"{name}, seed {seed}: {_line(own)}", flush=True)
     if not found:
         return

@@ -143,7 +143,8 @@ def _given(folder: Path | None) -> Path:
 # ways of their own, and so do pages. Little of what varies between pages tells their class: with
 # coefficients held small (v near 100) and C large, scores reach their margins only if latent
 # vectors move apart along that, for which noise of twice the features' variance probably leaves
-# them room. (Chosen on other cuts of Cornell's and Texas' pages, and of digits.)
+# them room. (Chosen on other cuts of Cornell's and Texas' pages, and of digits;
+# what is set for ten classes, of theirs.)
 _DRAWN: dict[str, Any] = {
     "model": {"n_factors": 8, "n_frequencies": 50},
     "costs": (1.0, 3.0),

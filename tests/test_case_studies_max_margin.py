@@ -173,7 +173,7 @@ def test_costs_to_choose_from_are_the_datas_own_unless_given(tmp_path, monkeypat
     assert view_data.ROWS["cornell"].costs == (10.0, 20.0, 40.0)
 
 
-def test_what_is_calibrated_besides_has_a_row_of_its_own(tmp_path, monkeypatch):
+def test_what_is_calibrated_besides_has_a_row_of_its_own(tmp_path, monkeypatch, capsys):
     def sure(fold, settings, seed):
         certain = np.eye(2)[fold.test_labels]
         return Prediction(fold.test_labels, certain, np.where(certain == 1, 0.4, 0.6))
@@ -181,6 +181,7 @@ def test_what_is_calibrated_besides_has_a_row_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setitem(max_margin.METHODS, "pm_match", sure)
     options = ["--only", "xor", "--methods", "pm_match", "--up-to", "1", "--out", str(tmp_path)]
     max_margin.main(options)
+    assert "xor, seed 0: pm_match 1.000\n" in capsys.readouterr().out  # told once
     found = pd.read_csv(tmp_path / "folds.csv").set_index("method")
     assert found.loc["pm_match", "log loss"] == pytest.approx(0.0, abs=1e-5)
     assert found.loc["pm_match + Platt", "log loss"] == pytest.approx(-np.log(0.4))
