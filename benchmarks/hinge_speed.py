@@ -77,7 +77,7 @@ def compare(model, title) -> None:
     )
 
 
-def kernel_model(n_objects, n_factors, n_frequencies, n_classes=None, seed=0):
+def kernel_model(n_objects, n_factors, n_frequencies, n_classes=None, seed=0, v=(0.5, 0.5)):
     """Declare a kernel machine of given vectors: labels by the product of two coordinates."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(n_objects, n_factors))
@@ -106,7 +106,7 @@ def kernel_model(n_objects, n_factors, n_frequencies, n_classes=None, seed=0):
             chol=pt.linalg.cholesky(covariance)[component],
             shape=(n_frequencies, n_factors),
         )
-        v = pm.Gamma("v", 0.5, 0.5)
+        v = pm.Gamma("v", *v)
         columns = () if n_classes is None else (n_classes,)
         beta = pm.Normal("beta", 0.0, tau=v, shape=(2 * n_frequencies + 1, *columns))
         if n_classes is None:
@@ -151,34 +151,57 @@ def by_size() -> None:
 
 
 def adaptation() -> None:
-    """Compare how frequencies move: coefficients integrated out, and given."""
-    model = kernel_model(175, 20, 100)
+    """Compare how frequencies move: coefficients integrated out, and given; alone, and together."""
+    compare_moves(
+        kernel_model(175, 20, 100),
+        "175 objects, 20 factors, 100 frequencies",
+        {"integrated": {}, "given coefficients": {"method": "hmc"}},
+        1000,
+    )
+    compare_moves(
+        kernel_model(1000, 20, 100, n_classes=10, v=(5e3, 5e4)),
+        "1000 objects of 10 classes, 20 factors, 100 frequencies, precision near .1",
+        {"one by one": {}, "and all at once": {"n_leapfrog": 5}},
+        400,
+    )
+
+
+def compare_moves(model, title, settings, n) -> None:
+    """Run steps with different settings; a fifth of the iterations tunes."""
     rows = []
-    n = 1000
-    for method in ("integrated", "hmc"):
+    for name, own in settings.items():
         point = started(model)
         first = point["frequencies"]
         steps = [
-            pmm.FrequencyMetropolis([model["frequencies"]], model=model, method=method),
+            pmm.FrequencyMetropolis([model["frequencies"]], model=model, **own),
             *(s for s in pmm.steps(model) if not isinstance(s, pmm.FrequencyMetropolis)),
         ]
+        for number, step in enumerate(steps):
+            step.setup_chain(np.random.default_rng([3, number]), n // 5, n)
         begin = time.process_time()
-        chain = common.chain(steps, point, n, 3)
-        drawn = [new["frequencies"] for new, _ in chain]
+        draws = np.empty((n, *first.shape))
+        for i in range(n):
+            if i == n // 5:
+                for step in steps:
+                    step.stop_tuning()
+            for step in steps:
+                point, _ = step.step(point)
+            draws[i] = point["frequencies"]
         seconds = time.process_time() - begin
-        draws = np.array(drawn)
         half = draws[n // 2 :].reshape(n - n // 2, -1)[:, ::20]
         effective = np.median([float(arviz_stats.ess(column[None])) for column in half.T])
-        after = np.corrcoef(first.ravel(), draws[199].ravel())[0, 1]
-        angles = np.sqrt(np.square(draws[-1]).sum(1).mean())
-        rows.append([method, f"{1e3 * seconds / n:.1f}", f"{after:.2f}", f"{effective:.0f}"])
-        rows[-1] += [f"{effective / seconds * 2.0:.1f}", f"{angles:.2f}"]
+        after = np.corrcoef(first.ravel(), draws[-1].ravel())[0, 1]
+        still = np.mean(np.all(draws[n // 2] == draws[-1], axis=1))
+        norm = np.sqrt(np.square(draws[-1]).sum(1).mean())
+        rows.append([name, f"{1e3 * seconds / n:.1f}", f"{after:.2f}", f"{still:.2f}"])
+        rows[-1] += [f"{effective:.0f}", f"{effective / seconds * 2.0:.2f}", f"{norm:.2f}"]
     common.print_table(
-        f"175 objects, 20 factors, 100 frequencies, {n} iterations; ESS is of the second half",
+        f"{title}, {n} iterations; ESS, and what stands still, are of the second half",
         [
             "method",
             "ms an iteration",
-            "correlation with start after 200",
+            "correlation with start",
+            "frequencies that stand still",
             "median ESS of a frequency",
             "ESS a second",
             "norm",

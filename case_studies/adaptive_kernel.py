@@ -38,6 +38,8 @@ class Settings:
         and tuning.
     inner_folds : int
         Parts that the objects to learn from are cut into to choose C.
+    n_leapfrog : int
+        Of Hamiltonian moves of all frequencies at once; 0 for none.
     """
 
     n_factors: int = 20
@@ -50,6 +52,7 @@ class Settings:
     tune: int = 300
     chains: int = 1
     inner_folds: int = 3
+    n_leapfrog: int = 0
 
 
 class Frozen(BlockedStep):
@@ -113,7 +116,7 @@ def fit(
             chains=settings.chains,
             cores=1,
             random_seed=seed,
-            step=_frozen(model) if frozen else None,
+            step=_frozen(model) if frozen else _moves(model, settings.n_leapfrog),
             init="dispersed",
             compute_convergence_checks=False,
             progressbar=False,
@@ -127,6 +130,12 @@ def _frozen(model: pm.Model) -> list:
         Frozen([model["frequencies"]], model=model),
         pmm.LatentHMC([model["latent"]], model=model, exchange=False),
     ]
+
+
+def _moves(model: pm.Model, n_leapfrog: int) -> list:
+    """Make the step of frequencies that is asked for; `pmm.sample` adds the others."""
+    frequencies = model["frequencies"]
+    return [pmm.FrequencyMetropolis([frequencies], model=model, n_leapfrog=n_leapfrog)]
 
 
 def predict(fold: Fold, settings: Settings, seed: int, frozen: bool = False) -> Prediction:

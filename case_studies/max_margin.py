@@ -142,6 +142,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             costs=tuple(options.costs or row.costs),
             draws=options.draws,
             tune=options.draws,
+            n_leapfrog=options.leapfrog,
         )
         for seed in range(options.first, options.first + options.sets):
             try:
@@ -217,6 +218,10 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         default=300,
         help="of each chain of pm_match and frozen, after as many to tune; to choose C, a third",
     )
+    parser.add_argument(
+        "--leapfrog", type=int, default=0, metavar="STEPS",
+        help="of Hamiltonian moves that pm_match makes with all frequencies at once; 0 for none",
+    )  # fmt: skip
     parser.add_argument("--folds", type=int, default=10, help="parts that objects are cut into")
     parser.add_argument("--up-to", type=int, metavar="N", help="predict only the first N folds")
     parser.add_argument("--sets", type=int, default=1, help="sets, or cuts, of each kind of data")

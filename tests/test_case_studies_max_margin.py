@@ -173,6 +173,21 @@ def test_costs_to_choose_from_are_the_datas_own_unless_given(tmp_path, monkeypat
     assert view_data.ROWS["cornell"].costs == (10.0, 20.0, 40.0)
 
 
+def test_frequencies_move_as_they_are_asked_to(tmp_path, monkeypatch):
+    seen = []
+
+    def sample(*args, model, step, **kwargs):
+        seen.extend((own.n_leapfrog, [value.name for value in own.vars]) for own in step)
+        raise StopIteration
+
+    monkeypatch.setattr(adaptive_kernel.pmm, "sample", sample)
+    options = ["--only", "xor", "--methods", "pm_match", "--costs", "1", "--out", str(tmp_path)]
+    for more in ([], ["--leapfrog", "4"]):
+        with pytest.raises(StopIteration):
+            max_margin.main([*options, *more])
+    assert seen == [(0, ["frequencies"]), (4, ["frequencies"])]
+
+
 def test_what_is_calibrated_besides_has_a_row_of_its_own(tmp_path, monkeypatch, capsys):
     def sure(fold, settings, seed):
         certain = np.eye(2)[fold.test_labels]

@@ -7,7 +7,7 @@ from scipy.integrate import quad
 from scipy.special import gamma
 
 from pm_match.evidence.frequencies import FrequencyEvidence, pcn
-from pm_match.evidence.frequency_hmc import FrequencyTarget, leapfrog_move
+from pm_match.evidence.frequency_hmc import EvidenceTarget, FrequencyTarget, leapfrog_move
 from pm_match.evidence.hinge import (
     draw_coefficients,
     draw_precision,
@@ -206,6 +206,39 @@ def test_hamiltonian_moves_are_corrected():
     assert np.mean(squares) == pytest.approx(2.0 * gamma(0.75) / gamma(0.25), abs=0.02)
 
 
+def differences(target, z):
+    """Differentiate a target by every coordinate."""
+    gradient = np.empty_like(z)
+    for at in np.ndindex(z.shape):
+        away = np.zeros_like(z)
+        away[at] = 1e-6
+        gradient[at] = (target(z + away)[0] - target(z - away)[0]) / 2e-6
+    return gradient
+
+
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_gradient_without_the_coefficients(n_columns):
+    rng, evidence = problem(n=3, n_columns=n_columns, unlabelled=2)
+    means, factors = rng.normal(size=(3, 2)), np.tile([[0.5, 0.0], [0.3, 0.2]], (3, 1, 1))
+    target = EvidenceTarget(evidence, means, factors)
+    z = rng.normal(size=(3, 2))
+    value, gradient = target(z)
+    there = evidence.at(means + z @ factors[0].T)
+    assert value == pytest.approx(there.log_evidence - 0.5 * np.vdot(z, z))
+    assert target.evidence.log_evidence == there.log_evidence
+    np.testing.assert_allclose(there.frequencies, target.frequencies(z))
+    np.testing.assert_allclose(gradient, differences(target, z), atol=1e-5)
+
+
+def test_where_numbers_end_is_no_place_to_go():
+    _, evidence = problem()
+    target = EvidenceTarget(evidence, np.zeros((4, 2)), np.tile(np.eye(2), (4, 1, 1)))
+    value, gradient = target(np.full((4, 2), np.inf))
+    assert value == -np.inf
+    assert not gradient.any()
+    assert target.evidence is evidence
+
+
 def test_gradient_given_the_coefficients():
     rng = np.random.default_rng(11)
     latent, n = rng.normal(size=(7, 2)), 3
@@ -221,8 +254,4 @@ def test_gradient_given_the_coefficients():
     scores = fourier_values(latent, frequencies) @ coefficients
     loss = np.maximum(0.0, 1.0 - labels * scores)[1:].sum()
     assert value == pytest.approx(-1.6 * loss - 0.5 * np.vdot(z, z))
-    for at in np.ndindex(z.shape):
-        away = np.zeros_like(z)
-        away[at] = 1e-6
-        expected = (target(z + away)[0] - target(z - away)[0]) / 2e-6
-        assert gradient[at] == pytest.approx(expected, abs=1e-5)
+    np.testing.assert_allclose(gradient, differences(target, z), atol=1e-5)

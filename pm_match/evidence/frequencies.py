@@ -17,17 +17,24 @@ would say is :math:`-\tfrac12 \log|Q| + \tfrac12 e^T Q^{-1} e`, where R are all 
 All candidates are made at once, and with them all inner products of present and candidate columns:
 one product of matrices, the only work that grows with the objects. What is left for each is
 quadratic in the number of coefficients.
+
+To move all frequencies at once there is the gradient. In the features it is
+
+.. math:: W t\, m^T - W F (S + m m^T)
+
+summed over the columns of scores, and in the angles of a frequency its cosines times what is found
+for its sines, less its sines times what is found for its cosines.
 """
 
 from math import log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dgemm, dsyrk
 from scipy.linalg.lapack import dpotri
 
 from pm_match.evidence.hinge import factorise, log_marginal
-from pm_match.hinge import fill_waves
+from pm_match.hinge import fill_waves, fourier_values
 from pm_match.kernels import entry, reducing
 
 
@@ -63,9 +70,7 @@ class FrequencyEvidence:
 
     def _summed(self, frequencies):
         """Sum up the data by features: (K, P, P) inner products and (K, P) pulls."""
-        features = np.empty((len(self.latent), 2 * len(frequencies) + 1))
-        fill_waves(self.latent, frequencies, features[:, :-1])
-        features[:, -1] = 1.0
+        features = fourier_values(self.latent, frequencies)
         return self._products(features), self._pulls.T @ features
 
     def _products(self, features):
@@ -129,6 +134,27 @@ class FrequencyEvidence:
         self.frequencies[accepted] = candidates[accepted]
         self._set(products[:, current[:, None], current], pulls[:, current])
         return accepted
+
+    def gradient(self) -> NDArray[np.float64]:
+        """Differentiate the log evidence by the present frequencies: an array (M, m)."""
+        n = len(self.frequencies)
+        features = fourier_values(self.latent, self.frequencies)
+        means = np.empty((self._n_columns, features.shape[1]))
+        # In BLAS's order features are columns, as they are in what is summed up.
+        slopes = np.zeros(features.shape[::-1], order="F")
+        for mean, lower, pull, root in zip(
+            means, self._factors, self._pulls_now, self._roots.T, strict=True
+        ):
+            spread = _inverse(lower)
+            mean[:] = spread @ pull
+            spread += np.outer(mean, mean)
+            weighted = (features * np.square(root)[:, None]).T
+            slopes = dgemm(-1.0, spread.T, weighted, 1.0, slopes, overwrite_c=1)
+        slopes = slopes.T
+        slopes += self._pulls @ means
+        by_angle = features[:, :n] * slopes[:, n : 2 * n]
+        by_angle -= features[:, n : 2 * n] * slopes[:, :n]
+        return by_angle.T @ self.latent
 
     def at(self, frequencies: NDArray[np.float64]) -> "FrequencyEvidence":
         """Return the evidence at other frequencies, all of them."""

@@ -1,36 +1,28 @@
-"""Hamiltonian Monte Carlo on frequencies, given the coefficients: what the paper does.
+"""Hamiltonian Monte Carlo on all frequencies at once: coefficients integrated out, or given.
 
-C. Du et al. (2018), "Max-margin multi-view learning with an adaptive kernel". Given the
-coefficients the frequencies hardly move (see `evidence.frequencies` for what does); it is here to
-be compared with.
+Given the coefficients is what C. Du et al. (2018), "Max-margin multi-view learning with an adaptive
+kernel", do. Frequencies hardly move then, as the coefficients are fitted to their features; it is
+here to be compared with.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.evidence.frequencies import FrequencyEvidence
 from pm_match.sines import sines
 
 
-class FrequencyTarget:
-    """Log density of frequencies in coordinates in which their prior is standard normal.
+class _Coordinates:
+    """Coordinates of frequencies in which their prior is standard normal.
 
     Parameters
     ----------
-    latent : (N, m) array
-    labels : (N, K) array
-    C : float
-    coefficients : (2M + 1, K) array
     means : (M, m) array
     factors : (M, m, m) array
         Of the prior: frequencies are means + factors @ z.
     """
 
-    def __init__(self, latent, labels, C, coefficients, means, factors):
-        n = len(means)
-        self._latent, self._labels, self._penalty = latent, labels, 2.0 * C
-        self._cosines = coefficients[:n] / np.sqrt(n)
-        self._sines = coefficients[n:-1] / np.sqrt(n)
-        self._constant = coefficients[-1]
+    def __init__(self, means, factors):
         self._means, self._factors = means, factors
 
     def frequencies(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -41,6 +33,62 @@ class FrequencyTarget:
         """Return the coordinates of frequencies."""
         return np.linalg.solve(self._factors, (frequencies - self._means)[:, :, None])[:, :, 0]
 
+    def _with_prior(self, z, value: float, gradient):
+        """Add the prior to a log density, and to its gradient in the frequencies (M, m)."""
+        by_coordinate = np.einsum("jab,ja->jb", self._factors, gradient) - z
+        return value - 0.5 * float(np.vdot(z, z)), by_coordinate
+
+
+class EvidenceTarget(_Coordinates):
+    """Log density of frequencies with all coefficients integrated out.
+
+    Parameters
+    ----------
+    evidence : FrequencyEvidence
+        At the start.
+    means, factors : (M, m) and (M, m, m) array
+        Of the prior.
+
+    Attributes
+    ----------
+    evidence : FrequencyEvidence
+        Where it was last evaluated.
+    """
+
+    def __init__(self, evidence: FrequencyEvidence, means, factors):
+        super().__init__(means, factors)
+        self.evidence = evidence
+
+    def __call__(self, z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Evaluate the log density and its gradient (M, m)."""
+        frequencies = self.frequencies(z)
+        if not np.isfinite(frequencies).all():
+            return -np.inf, np.zeros_like(z)
+        self.evidence = self.evidence.at(frequencies)
+        return self._with_prior(z, self.evidence.log_evidence, self.evidence.gradient())
+
+
+class FrequencyTarget(_Coordinates):
+    """Log density of frequencies given the coefficients.
+
+    Parameters
+    ----------
+    latent : (N, m) array
+    labels : (N, K) array
+    C : float
+    coefficients : (2M + 1, K) array
+    means, factors : (M, m) and (M, m, m) array
+        Of the prior.
+    """
+
+    def __init__(self, latent, labels, C, coefficients, means, factors):
+        super().__init__(means, factors)
+        n = len(means)
+        self._latent, self._labels, self._penalty = latent, labels, 2.0 * C
+        self._cosines = coefficients[:n] / np.sqrt(n)
+        self._sines = coefficients[n:-1] / np.sqrt(n)
+        self._constant = coefficients[-1]
+
     def __call__(self, z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Evaluate the log density and its gradient (M, m)."""
         angles = self._latent @ self.frequencies(z).T
@@ -50,8 +98,7 @@ class FrequencyTarget:
         loss = np.abs(self._labels) * np.maximum(0.0, 1.0 - self._labels * scores)
         slope = self._penalty * self._labels * (loss > 0.0)
         by_angle = cosine * (slope @ self._sines.T) - sine * (slope @ self._cosines.T)
-        gradient = np.einsum("jab,ja->jb", self._factors, by_angle.T @ self._latent) - z
-        return -self._penalty * float(loss.sum()) - 0.5 * float(np.vdot(z, z)), gradient
+        return self._with_prior(z, -self._penalty * float(loss.sum()), by_angle.T @ self._latent)
 
 
 def leapfrog_move(

@@ -30,11 +30,15 @@ def model():
 KINDS = {
     "gibbs": lambda model: pmm.HingeGibbs([model["beta"]], model=model),
     "metropolis": lambda model: pmm.FrequencyMetropolis([model["frequencies"]], model=model),
+    "leaps": lambda model: pmm.FrequencyMetropolis(
+        [model["frequencies"]], model=model, n_leapfrog=3
+    ),
     "hmc": lambda model: pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="hmc"),
 }
 CHANGED = {
     "gibbs": {"beta", "v_log__"},
     "metropolis": {"beta", "v_log__", "frequencies"},
+    "leaps": {"beta", "v_log__", "frequencies"},
     "hmc": {"frequencies"},
 }
 
@@ -85,8 +89,34 @@ def test_a_pickled_step_goes_on_alike(model, kind):
         np.testing.assert_array_equal(one[name], two[name])
 
 
-def test_the_step_size_adapts_only_in_tuning(model):
-    step = KINDS["hmc"](model)
+@pytest.mark.parametrize("n_leapfrog", [None, 5])
+def test_many_labels_hold_frequencies_that_move_one_by_one(n_leapfrog):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(400, 3))
+    labels = np.digitize(x[:, 0] * x[:, 1] + x[:, 2], [-1.0, -0.3, 0.3, 1.0])
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(20, 3))
+        beta = pm.Normal("beta", 0.0, 3.0, shape=(41, 5))
+        pmm.Hinge("label", pmm.fourier_features(x, frequencies) @ beta, observed=labels)
+    step = pmm.FrequencyMetropolis([frequencies], model=model, n_leapfrog=n_leapfrog)
+    step.setup_chain(np.random.default_rng(4), 60, 0)
+    point, _ = run(step, start(model), 60)
+    first, shares = point["frequencies"], []
+    for _ in range(10):
+        point, (stats,) = step.step(point)
+        shares.append(stats["accepted_joint"])
+    moved = np.mean(np.all(point["frequencies"] != first, axis=1))
+    if n_leapfrog:
+        assert moved == 1.0
+        assert np.mean(shares) > 0.4
+    else:
+        assert moved < 0.7
+        assert np.isnan(shares).all()
+
+
+@pytest.mark.parametrize("kind", ["leaps", "hmc"])
+def test_the_step_size_adapts_only_in_tuning(model, kind):
+    step = KINDS[kind](model)
     step.setup_chain(np.random.default_rng(2), 10, 10)
     first = step.log_step_size
     point, _ = run(step, start(model))
@@ -149,6 +179,11 @@ def test_bad_settings(model):
         pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_sweeps=0)
     with pytest.raises(ValueError, match="'integrated' or 'hmc', found 'nuts'"):
         pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="nuts")
+    for method, least in (("integrated", 0), ("hmc", 1)):
+        with pytest.raises(ValueError, match=f"n_leapfrog must be at least {least}, found"):
+            pmm.FrequencyMetropolis(
+                [model["frequencies"]], model=model, method=method, n_leapfrog=least - 1
+            )
     with pytest.raises(pmm.UnservedModelError, match="frequencies"):
         pmm.HingeGibbs([model["frequencies"]], model=model)
 
