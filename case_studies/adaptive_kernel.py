@@ -39,7 +39,7 @@ class Settings:
     inner_folds : int
         Parts that the objects to learn from are cut into to choose C.
     n_leapfrog : int
-        Of Hamiltonian moves of all frequencies at once; 0 for none.
+        Steps of Hamiltonian moves of all frequencies at once; 0 for none.
     """
 
     n_factors: int = 20
@@ -132,8 +132,10 @@ def _frozen(model: pm.Model) -> list:
     ]
 
 
-def _moves(model: pm.Model, n_leapfrog: int) -> list:
-    """Make the step of frequencies that is asked for; `pmm.sample` adds the others."""
+def _moves(model: pm.Model, n_leapfrog: int) -> list | None:
+    """Make the step of frequencies that is asked for, if any; `pmm.sample` adds the others."""
+    if not n_leapfrog:
+        return None
     frequencies = model["frequencies"]
     return [pmm.FrequencyMetropolis([frequencies], model=model, n_leapfrog=n_leapfrog)]
 

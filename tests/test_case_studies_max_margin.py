@@ -177,7 +177,7 @@ def test_frequencies_move_as_they_are_asked_to(tmp_path, monkeypatch):
     seen = []
 
     def sample(*args, model, step, **kwargs):
-        seen.extend((own.n_leapfrog, [value.name for value in own.vars]) for own in step)
+        seen.append(step and [(own.n_leapfrog, own.vars[0].name) for own in step])
         raise StopIteration
 
     monkeypatch.setattr(adaptive_kernel.pmm, "sample", sample)
@@ -185,7 +185,7 @@ def test_frequencies_move_as_they_are_asked_to(tmp_path, monkeypatch):
     for more in ([], ["--leapfrog", "4"]):
         with pytest.raises(StopIteration):
             max_margin.main([*options, *more])
-    assert seen == [(0, ["frequencies"]), (4, ["frequencies"])]
+    assert seen == [None, [(4, "frequencies")]]
 
 
 def test_what_is_calibrated_besides_has_a_row_of_its_own(tmp_path, monkeypatch, capsys):

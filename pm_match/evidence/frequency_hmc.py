@@ -52,7 +52,7 @@ class EvidenceTarget(_Coordinates):
     Attributes
     ----------
     evidence : FrequencyEvidence
-        Where it was last evaluated.
+        At the last place where it could be evaluated.
     """
 
     def __init__(self, evidence: FrequencyEvidence, means, factors):
@@ -62,9 +62,13 @@ class EvidenceTarget(_Coordinates):
     def __call__(self, z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Evaluate the log density and its gradient (M, m)."""
         frequencies = self.frequencies(z)
+        # Where numbers end, as far from where a move began they may, there is nothing to go to.
         if not np.isfinite(frequencies).all():
             return -np.inf, np.zeros_like(z)
-        self.evidence = self.evidence.at(frequencies)
+        try:
+            self.evidence = self.evidence.at(frequencies)
+        except np.linalg.LinAlgError:
+            return -np.inf, np.zeros_like(z)
         return self._with_prior(z, self.evidence.log_evidence, self.evidence.gradient())
 
 

@@ -55,7 +55,7 @@ class FrequencyMetropolis(PartitionStep):
       known, and the one would not move without the other;
     - if `n_leapfrog` says so, all frequencies move at once, within their clusters, by Hamiltonian
       Monte Carlo with the gradient of what they say of the labels. Where there are many labels of
-      several classes, hardly another move is accepted;
+      several classes, other moves may hardly ever be accepted;
     - the precision of the coefficients' prior moves, by Metropolis on its log, where it is ours;
     - the coefficients are drawn, and leave a complete point.
 
@@ -72,8 +72,9 @@ class FrequencyMetropolis(PartitionStep):
         "hmc" moves all frequencies by Hamiltonian Monte Carlo *given* the coefficients, as the
         paper does (Du et al. 2018), and nothing else. It is there to be compared with.
     n_leapfrog : int, optional
-        Steps of a Hamiltonian move; with 0 there is none. Each takes the time of about three
-        evaluations of the evidence. Default: 0, and 10 given the coefficients.
+        Steps of a Hamiltonian move; with 0 there is none. Each, and one more at the start, takes
+        the time of about three evaluations of the evidence. Default: 0, and 10 given the
+        coefficients.
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -84,8 +85,8 @@ class FrequencyMetropolis(PartitionStep):
     UnservedModelError
         If the variables are not frequencies that the step can serve.
     ValueError
-        If `n_sweeps` is less than 1, `method` is neither, or `n_leapfrog` is negative, or 0 where
-        nothing else moves.
+        If `n_sweeps` is less than 1, `method` is neither, or `n_leapfrog` is no integer, negative,
+        or 0 where nothing else moves.
 
     Notes
     -----
@@ -123,13 +124,16 @@ class FrequencyMetropolis(PartitionStep):
                 f"FrequencyMetropolis: method must be 'integrated' or 'hmc', found {method!r}."
             )
         least = 1 if method == "hmc" else 0
-        if n_leapfrog is not None and n_leapfrog < least:
+        if n_leapfrog is None:
+            n_leapfrog = 10 if method == "hmc" else 0
+        if not isinstance(n_leapfrog, int | np.integer) or n_leapfrog < least:
             raise ValueError(
-                f"FrequencyMetropolis: n_leapfrog must be at least {least}, found {n_leapfrog}."
+                f"FrequencyMetropolis: n_leapfrog must be an integer of at least {least}, "
+                f"found {n_leapfrog}."
             )
         self.n_sweeps = n_sweeps
         self.method = method
-        self.n_leapfrog = 10 * (method == "hmc") if n_leapfrog is None else n_leapfrog
+        self.n_leapfrog = n_leapfrog
         self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, True
         super().__init__(vars, **kwargs)
 
@@ -210,6 +214,7 @@ class FrequencyMetropolis(PartitionStep):
         if self.n_leapfrog:
             target = EvidenceTarget(evidence, *part.frequency_prior(new))
             if self._leap(target, evidence.frequencies, stats) is not None:
+                # That of the last place it was evaluated at: where the move ended.
                 evidence = target.evidence
         self._writer.write(new, {part.frequencies: evidence.frequencies})
         if part.precision:
@@ -361,7 +366,7 @@ class FrequencyMetropolis(PartitionStep):
     # -- all at once -------------------------------------------------------------------------------
 
     def _leap(self, target, frequencies, stats):
-        """Make a Hamiltonian move; return where it ends, the last point evaluated, if accepted."""
+        """Make a Hamiltonian move; return the frequencies where it ends, None if it is refused."""
         size = np.exp(self.log_step_size) * self.rng.uniform(0.8, 1.2)
         start = target.coordinates(frequencies)
         z, probability = leapfrog_move(self.rng, target, start, size, self.n_leapfrog)

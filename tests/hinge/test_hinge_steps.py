@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match.evidence.frequencies import FrequencyEvidence
 from pm_match.hinge import fourier_values
 
 RNG = np.random.default_rng(0)
@@ -89,29 +90,43 @@ def test_a_pickled_step_goes_on_alike(model, kind):
         np.testing.assert_array_equal(one[name], two[name])
 
 
-@pytest.mark.parametrize("n_leapfrog", [None, 5])
-def test_many_labels_hold_frequencies_that_move_one_by_one(n_leapfrog):
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(400, 3))
-    labels = np.digitize(x[:, 0] * x[:, 1] + x[:, 2], [-1.0, -0.3, 0.3, 1.0])
-    with pm.Model() as model:
-        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(20, 3))
-        beta = pm.Normal("beta", 0.0, 3.0, shape=(41, 5))
-        pmm.Hinge("label", pmm.fourier_features(x, frequencies) @ beta, observed=labels)
-    step = pmm.FrequencyMetropolis([frequencies], model=model, n_leapfrog=n_leapfrog)
-    step.setup_chain(np.random.default_rng(4), 60, 0)
-    point, _ = run(step, start(model), 60)
-    first, shares = point["frequencies"], []
-    for _ in range(10):
-        point, (stats,) = step.step(point)
-        shares.append(stats["accepted_joint"])
-    moved = np.mean(np.all(point["frequencies"] != first, axis=1))
-    if n_leapfrog:
-        assert moved == 1.0
-        assert np.mean(shares) > 0.4
-    else:
-        assert moved < 0.7
-        assert np.isnan(shares).all()
+def test_frequencies_are_where_their_leap_has_taken_them(model, monkeypatch):
+    """If nothing else moves them; and where they were if it is refused."""
+    step = KINDS["leaps"](model)
+    step.setup_chain(np.random.default_rng(4), 0, 0)
+    step.log_step_size = np.log(0.15)
+    monkeypatch.setattr(step, "_rescale", lambda new, evidence, stats: evidence)
+    monkeypatch.setattr(FrequencyEvidence, "sweep", lambda self, *given: np.zeros(6, bool))
+    ends, leap = [], step._leap
+
+    def recorded(*given):
+        ends.append(leap(*given))
+        return ends[-1]
+
+    monkeypatch.setattr(step, "_leap", recorded)
+    point = start(model)
+    for _ in range(40):
+        before = point["frequencies"]
+        point, _ = step.step(point)
+        if ends[-1] is None:
+            np.testing.assert_array_equal(point["frequencies"], before)
+        else:
+            np.testing.assert_array_equal(point["frequencies"], ends[-1])
+            assert (point["frequencies"] != before).all()
+    refused = sum(end is None for end in ends)
+    assert 0 < refused < 40
+
+
+@pytest.mark.parametrize("kind", ["metropolis", "leaps", "hmc"])
+def test_statistics_of_what_was_not_tried_are_no_numbers(model, kind):
+    step = KINDS[kind](model)
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    _, (stats,) = step.step(start(model))
+    assert np.isnan(stats["accepted_joint"]) == (kind == "metropolis")
+    assert np.isnan(stats["accepted_scale"]) == (kind == "hmc")
+    assert np.isnan(stats["accepted_prior"]) == (kind == "hmc")
+    if kind != "metropolis":
+        assert 0.0 < stats["accepted_joint"] <= 1.0
 
 
 @pytest.mark.parametrize("kind", ["leaps", "hmc"])
@@ -180,10 +195,12 @@ def test_bad_settings(model):
     with pytest.raises(ValueError, match="'integrated' or 'hmc', found 'nuts'"):
         pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="nuts")
     for method, least in (("integrated", 0), ("hmc", 1)):
-        with pytest.raises(ValueError, match=f"n_leapfrog must be at least {least}, found"):
-            pmm.FrequencyMetropolis(
-                [model["frequencies"]], model=model, method=method, n_leapfrog=least - 1
-            )
+        for wrong in (least - 1, 2.5):
+            expected = f"n_leapfrog must be an integer of at least {least}, found {wrong}"
+            with pytest.raises(ValueError, match=expected):
+                pmm.FrequencyMetropolis(
+                    [model["frequencies"]], model=model, method=method, n_leapfrog=wrong
+                )
     with pytest.raises(pmm.UnservedModelError, match="frequencies"):
         pmm.HingeGibbs([model["frequencies"]], model=model)
 
