@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 
 import pm_match as pmm
 from case_studies.uneven import uneven
-from pm_match.search.features import find_mode, problem_of, refine
-from pm_match.structure import read
+from pm_match.features.search.plain import find_mode, problem_of, refine
+from pm_match.reading import read
 
 CHOSEN = (3, 4, 5)
 

@@ -14,7 +14,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pm_match as pmm
-from pm_match.hinge import fourier_values
+from pm_match.views.hinge import fourier_values
 
 
 def ess(draws) -> float:

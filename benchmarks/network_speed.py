@@ -17,10 +17,10 @@ import numpy as np
 import pymc as pm
 
 import pm_match as pmm
-from pm_match.evidence.block_evidence import BlockEvidence, Board, NetworkCells
-from pm_match.partition.relevance import new_relevance
-from pm_match.partition.sweep import new_partition, place, sweep
-from pm_match.partition.units import units
+from pm_match.networks.block_evidence import BlockEvidence, Board, NetworkCells
+from pm_match.clusters.relevance import new_relevance
+from pm_match.clusters.sweep import new_partition, place, sweep
+from pm_match.clusters.units import units
 
 NOBODY = np.empty((0, 2), np.int64)
 TRUNCATION = 40

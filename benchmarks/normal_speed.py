@@ -11,11 +11,11 @@ import numpy as np
 import pymc as pm
 
 import pm_match as pmm
-from pm_match.evidence.normal_rows import NormalRows, NormalWishartPrior
-from pm_match.evidence.normal_wishart import NormalWishartEvidence, log_marginal
-from pm_match.evidence.shared_normal import SharedNormalEvidence
-from pm_match.partition.sweep import new_partition, place, sweep
-from pm_match.partition.units import units
+from pm_match.clusters.sweep import new_partition, place, sweep
+from pm_match.clusters.units import units
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
+from pm_match.normal.normal_wishart import NormalWishartEvidence, log_marginal
+from pm_match.normal.shared_normal import SharedNormalEvidence
 
 TRUNCATION = 10
 SIZES = ((100, 20), (1_000, 6), (10_000, 6))

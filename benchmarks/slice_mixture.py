@@ -14,10 +14,10 @@ import time
 import arviz as az
 import numpy as np
 
-from pm_match.evidence.normal_rows import NormalRows, NormalWishartPrior
-from pm_match.evidence.normal_wishart import NormalWishartEvidence, draw_parameters
-from pm_match.partition.sweep import new_partition, place, rename, sweep
-from pm_match.partition.units import units
+from pm_match.clusters.sweep import new_partition, place, rename, sweep
+from pm_match.clusters.units import units
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
+from pm_match.normal.normal_wishart import NormalWishartEvidence, draw_parameters
 
 TRUNCATION = 10
 CONCENTRATION = 1.0

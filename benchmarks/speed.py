@@ -19,9 +19,9 @@ import numpy as np
 from numba import njit
 
 import pm_match as pmm
-from pm_match.evidence.projected_normal import DomainData, ProjectedNormalEvidence
-from pm_match.partition.sweep import new_partition, place, sweep
-from pm_match.partition.units import units
+from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.clusters.sweep import new_partition, place, sweep
+from pm_match.clusters.units import units
 
 
 class Kernel:

@@ -47,9 +47,10 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 import pm_match as pmm
-from pm_match import datasets, em
-from pm_match.em import dependency_clusters, dependency_hierarchy
-from pm_match.em.shared_factors import latent_means
+from pm_match import datasets
+from pm_match.views import em
+from pm_match.views.em import dependency_clusters, dependency_hierarchy
+from pm_match.views.em.shared_factors import latent_means
 
 Array = NDArray[np.float64]
 # How many clusters, of the whole and of a view in the hierarchy; starts of every EM.

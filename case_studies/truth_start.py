@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 import pm_match as pmm
-from pm_match.search import features, networks, tables
+from pm_match.features.search import plain as features
+from pm_match.features.search import tables
+from pm_match.networks import search as networks
+from pm_match.reading.parts import Clustering
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import polish
-from pm_match.structure import Clustering
 
 
 def truth_start(

@@ -1,12 +1,15 @@
 """Match clusters across data sets that share no keys: a posterior over matchings, on PyMC."""
 
 from pm_match import datasets, metrics, models, plots
-from pm_match.block_network import BlockNetwork
-from pm_match.choose_n_factors import choose_n_factors
+from pm_match.clusters.cluster_gibbs import ClusterGibbs
+from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.features.choose_n_factors import choose_n_factors
+from pm_match.features.marginal_gibbs import MarginalGibbs
+from pm_match.features.projection_gibbs import ProjectionGibbs
+from pm_match.features.projection_map import ProjectionMAP
+from pm_match.features.semi_orthogonal import semi_orthogonal
+from pm_match.find_matching import find_matching
 from pm_match.fit_em import fit_em
-from pm_match.hinge import Hinge, fourier_features
-from pm_match.html_report import report
-from pm_match.links import must_link
 from pm_match.matching import (
     best_chain,
     cluster_sizes,
@@ -24,24 +27,19 @@ from pm_match.matching import (
     span_probability,
     unmatched_probability,
 )
+from pm_match.networks import BlockNetwork
 from pm_match.prediction import assign, carry, impute, predict
+from pm_match.reading.links import must_link
+from pm_match.reading.parts import UnservedModelError
+from pm_match.report.html_report import report
 from pm_match.sampling import initial_points, invariants, register, sample, steps
-from pm_match.search.find_matching import find_matching
-from pm_match.semi_orthogonal import semi_orthogonal
-from pm_match.standardise import standardise
-from pm_match.steps import (
-    ClusterGibbs,
-    FactorGibbs,
-    FrequencyMetropolis,
-    HierarchyGibbs,
-    HingeGibbs,
-    HyperparameterGibbs,
-    LatentHMC,
-    MarginalGibbs,
-    ProjectionGibbs,
-    ProjectionMAP,
-)
-from pm_match.structure import UnservedModelError
+from pm_match.tables.standardise import standardise
+from pm_match.views.factors.factor_gibbs import FactorGibbs
+from pm_match.views.hierarchy.hierarchy_gibbs import HierarchyGibbs
+from pm_match.views.hinge import Hinge, fourier_features
+from pm_match.views.hinge.frequency_metropolis import FrequencyMetropolis
+from pm_match.views.hinge.hinge_gibbs import HingeGibbs
+from pm_match.views.hinge.latent_hmc import LatentHMC
 
 __version__ = "0.1.0"
 

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
 from threadpoolctl import threadpool_limits
 
-from pm_match.em import (
+from pm_match.features.parts import Features
+from pm_match.find_matching import find_matching, one_draw
+from pm_match.progress import PATIENCE, SearchProgress
+from pm_match.reading import read
+from pm_match.reading.ancestry import Ancestry, Refusal, names, scale
+from pm_match.reading.functions import natural_function, point_function
+from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
+from pm_match.sampling import annotate
+from pm_match.views.em import (
     Fit,
     dependency_clusters,
     dependency_hierarchy,
@@ -21,23 +29,10 @@ from pm_match.em import (
     fit_shared_factors,
     projected_clusters,
 )
-from pm_match.em.climb import check_climb
-from pm_match.em.shared_factors import all_latent_means
-from pm_match.sampling import annotate
-from pm_match.search.find_matching import find_matching, one_draw
-from pm_match.search.progress import PATIENCE, SearchProgress
-from pm_match.structure import (
-    Clustering,
-    Component,
-    FactorModel,
-    Features,
-    Hierarchy,
-    Structure,
-    UnservedModelError,
-    read,
-)
-from pm_match.structure.ancestry import Ancestry, Refusal, names, scale
-from pm_match.structure.functions import natural_function, point_function
+from pm_match.views.em.climb import check_climb
+from pm_match.views.em.shared_factors import all_latent_means
+from pm_match.views.factors.recognise import FactorModel
+from pm_match.views.hierarchy.recognise import Hierarchy
 
 __all__ = ["fit_em"]
 

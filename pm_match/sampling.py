@@ -22,27 +22,25 @@ from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
+from pm_match.clusters.cluster_gibbs import ClusterGibbs, random_labels
+from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.clusters.units import units
+from pm_match.features.marginal_gibbs import MarginalGibbs
+from pm_match.features.projection_gibbs import ProjectionGibbs
+from pm_match.features.projection_map import ProjectionMAP, random_projection
 from pm_match.matching.advice import FEW_DRAWS
 from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import PREFIX, RELEVANCE
-from pm_match.partition.units import units
-from pm_match.search.progress import PATIENCE, SearchProgress
+from pm_match.progress import PATIENCE, SearchProgress
+from pm_match.reading import read
+from pm_match.reading.functions import natural_function
+from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.search.recipe import searched
-from pm_match.steps import (
-    ClusterGibbs,
-    FactorGibbs,
-    FrequencyMetropolis,
-    HierarchyGibbs,
-    HingeGibbs,
-    HyperparameterGibbs,
-    LatentHMC,
-    MarginalGibbs,
-    ProjectionGibbs,
-    ProjectionMAP,
-)
-from pm_match.steps.cluster_gibbs import random_labels
-from pm_match.steps.projection_map import random_projection
-from pm_match.structure import Structure, UnservedModelError, natural_function, read
+from pm_match.views.factors.factor_gibbs import FactorGibbs
+from pm_match.views.hierarchy.hierarchy_gibbs import HierarchyGibbs
+from pm_match.views.hinge.frequency_metropolis import FrequencyMetropolis
+from pm_match.views.hinge.hinge_gibbs import HingeGibbs
+from pm_match.views.hinge.latent_hmc import LatentHMC
 
 __all__ = ["initial_points", "sample", "steps"]
 

@@ -5,12 +5,12 @@ import pymc as pm
 import pytest
 
 import pm_match as pmm
-from pm_match.em import DependencyClusters, DependencyHierarchy, SharedFactors
-from tests.em.test_mixtures import made_up, plain_clusters, plain_hierarchy
-from tests.em.test_shared_factors import made_up as made_up_factors
-from tests.em.test_shared_factors import plain as plain_factors
-from tests.test_factor_models import EQUAL, declare
-from tests.test_hierarchies import declared as hierarchy_of
+from pm_match.views.em import DependencyClusters, DependencyHierarchy, SharedFactors
+from tests.views.em.test_mixtures import made_up, plain_clusters, plain_hierarchy
+from tests.views.em.test_shared_factors import made_up as made_up_factors
+from tests.views.em.test_shared_factors import plain as plain_factors
+from tests.views.test_factor_models import EQUAL, declare
+from tests.views.test_hierarchies import declared as hierarchy_of
 
 
 def fitted(model, **options):

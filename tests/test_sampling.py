@@ -10,10 +10,10 @@ import xarray as xr
 from scipy.special import digamma
 
 import pm_match as pmm
-from pm_match.partition.stick_breaking import draw_log_sticks, log_weights
-from pm_match.partition.units import units
+from pm_match.clusters.stick_breaking import draw_log_sticks, log_weights
+from pm_match.clusters.units import units
 from pm_match.sampling import convergence_warnings
-from tests.tiny import tiny_data, tiny_model
+from tests.declared.plain import tiny_data, tiny_model
 
 # Three clusters for six objects: these draws do fill the truncation, and tests below say where.
 pytestmark = pytest.mark.filterwarnings("ignore:the draws fill the truncation")

@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pm_match as pmm
-from pm_match.search.features import problem_of
-from pm_match.structure import read
+from pm_match.features.search.plain import problem_of
+from pm_match.reading import read
 
 # Latent dimensions of the data and of the model, and how the figure calls them.
 PROBLEMS = {

@@ -28,10 +28,10 @@ from pm_match.cli.cells import (
     read_links,
 )
 from pm_match.cli.output import number_of_clusters, write_matches
-from pm_match.html_report import report as write_page
 from pm_match.matching import Diagnosis, cluster_sizes, partition_estimate
 from pm_match.models import relational_clusters
-from pm_match.networks import Network, as_network
+from pm_match.networks.data import Network, as_network
+from pm_match.report.html_report import report as write_page
 
 __all__ = ["Networks", "is_matrix"]
 

@@ -16,10 +16,10 @@ import xarray as xr
 from pm_match import plots
 from pm_match.cli.cells import MISSING, InputError, named, numbers, read_cells, read_links
 from pm_match.cli.output import number_of_clusters, write_matches
-from pm_match.domains import Domain, as_domains
-from pm_match.html_report import report as write_page
 from pm_match.matching import Diagnosis, cluster_sizes, partition_estimate
 from pm_match.models import projected_clusters
+from pm_match.report.html_report import report as write_page
+from pm_match.tables.domains import Domain, as_domains
 
 __all__ = ["Tables", "read_domains"]
 

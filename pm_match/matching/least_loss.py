@@ -31,7 +31,7 @@ from pm_match.matching.losses import Loss, scale, whole_terms
 from pm_match.matching.pair_counts import groups
 from pm_match.matching.pooled import draw_keys
 from pm_match.matching.reallocate import OUT, Candidate, merge, put, reallocate, take_out
-from pm_match.search.progress import PATIENCE, SearchProgress
+from pm_match.progress import PATIENCE, SearchProgress
 
 # Steps that may be spent on finding the best draws: a step is one object in two draws.
 _BUDGET = 10**9

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.kernels import entry
+from pm_match.numerics.kernels import entry
 
 # Draws that are numbered at a time.
 _DRAWS = 64

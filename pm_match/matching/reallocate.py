@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.kernels import part, threaded
+from pm_match.numerics.kernels import part, threaded
 
 OUT = -1
 

@@ -7,10 +7,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pm_match.domains import as_domains, check_names
-from pm_match.links import must_link
-from pm_match.models.checks import check_count, check_option, check_positive, link_sets
-from pm_match.paired_views import refuse_unseen, same_objects, seen_rows
+from pm_match.checks import check_count, check_option, check_positive, link_sets
+from pm_match.reading.links import must_link
+from pm_match.tables.domains import as_domains, check_names
+from pm_match.tables.paired_views import refuse_unseen, same_objects, seen_rows
 
 __all__ = ["dependency_clusters"]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pm_match.models.checks import check_count, check_option, check_positive, counts_by_view
-from pm_match.paired_views import as_paired_views, seen_rows
+from pm_match.checks import check_count, check_option, check_positive, counts_by_view
+from pm_match.tables.paired_views import as_paired_views, seen_rows
 
 __all__ = ["dependency_hierarchy"]
 
@@ -48,7 +48,7 @@ def dependency_hierarchy(
         x_{vn} \sim N(\mu_v^{w_{vn}}, \Lambda_v^{-1}).
 
     Variation of one view alone, of any shape, is for the clusters of that view; z is needed only
-    for what the views share. The paper maximises the likelihood (see `pm_match.em`); here
+    for what the views share. The paper maximises the likelihood (see `pm_match.views.em`); here
 
     .. math::
 

@@ -13,10 +13,10 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.hinge import Hinge, fourier_features
-from pm_match.models.checks import check_count, check_pair, check_positive, counts_by_view
+from pm_match.checks import check_count, check_pair, check_positive, counts_by_view
 from pm_match.models.shared_factors import declare_views
-from pm_match.paired_views import PairedView, as_paired_views
+from pm_match.tables.paired_views import PairedView, as_paired_views
+from pm_match.views.hinge import Hinge, fourier_features
 
 __all__ = ["max_margin_views"]
 

@@ -9,10 +9,10 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.exceptions import ImputationWarning
 
-from pm_match.domains import as_domains
-from pm_match.links import must_link
-from pm_match.models.checks import check_count, check_option, check_positive, link_sets
-from pm_match.semi_orthogonal import semi_orthogonal
+from pm_match.checks import check_count, check_option, check_positive, link_sets
+from pm_match.features.semi_orthogonal import semi_orthogonal
+from pm_match.reading.links import must_link
+from pm_match.tables.domains import as_domains
 
 __all__ = ["projected_clusters"]
 

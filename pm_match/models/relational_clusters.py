@@ -11,16 +11,10 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
-from pm_match.block_network import BlockNetwork
-from pm_match.links import must_link
-from pm_match.models.checks import (
-    check_count,
-    check_option,
-    check_pair,
-    check_positive,
-    link_sets,
-)
-from pm_match.networks import FAMILIES, Network, as_network
+from pm_match.checks import check_count, check_option, check_pair, check_positive, link_sets
+from pm_match.networks import BlockNetwork
+from pm_match.networks.data import FAMILIES, Network, as_network
+from pm_match.reading.links import must_link
 
 __all__ = ["relational_clusters"]
 

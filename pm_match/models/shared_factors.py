@@ -8,8 +8,8 @@ import numpy as np
 import pymc as pm
 from pymc.exceptions import ImputationWarning
 
-from pm_match.models.checks import check_count, check_pair, check_positive, counts_by_view
-from pm_match.paired_views import PairedView, as_paired_views
+from pm_match.checks import check_count, check_pair, check_positive, counts_by_view
+from pm_match.tables.paired_views import PairedView, as_paired_views
 
 __all__ = ["declare_views", "shared_factors"]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pymc as pm
 
-from pm_match.models.checks import check_count, check_positive
+from pm_match.checks import check_count, check_positive
 from pm_match.models.projected_clusters import projected_clusters
-from pm_match.standardise import standardise
+from pm_match.tables.standardise import standardise
 
 __all__ = ["table_clusters"]
 

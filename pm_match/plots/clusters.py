@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.domains import as_domains
 from pm_match.plots.canvas import ABSENT, MOST_LABELS, SMALL, VALUES, pyplot
 from pm_match.plots.labels import labels_by_domain, largest
+from pm_match.tables.domains import as_domains
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.domains import Domain, as_domains
 from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS, log_joint_of, read_draws
 from pm_match.plots.canvas import MARKERS, SMALL, colour_of, pyplot
+from pm_match.tables.domains import Domain, as_domains
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.hinge import fourier_values
 from pm_match.matching.draws import SAMPLE_DIMS, read_draws
 from pm_match.plots.canvas import SMALL, needs_tree, pyplot
+from pm_match.views.hinge import fourier_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.domains import as_domains
 from pm_match.plots.canvas import (
     ABSENT,
     MOST_LABELS,
@@ -19,6 +18,7 @@ from pm_match.plots.canvas import (
     pyplot,
 )
 from pm_match.plots.labels import labels_by_domain, largest
+from pm_match.tables.domains import as_domains
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

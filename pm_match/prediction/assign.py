@@ -22,7 +22,7 @@ from pm_match.prediction.new_objects import NewObjects, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.tables import object_axis
-from pm_match.search.progress import PATIENCE, SearchProgress
+from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["assign"]
 

@@ -18,7 +18,7 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.tables import feature_axis, summary_dataset
 from pm_match.prediction.values import Components, Outlook, blocks
-from pm_match.search.progress import PATIENCE, SearchProgress
+from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["carry"]
 

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.evidence.marginals import Marginal
+from pm_match.features.marginals import Marginal
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.carry import draw_weights
@@ -20,7 +20,7 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.tables import summary_dataset
 from pm_match.prediction.values import Components, Outlook, blocks
-from pm_match.search.progress import PATIENCE, SearchProgress
+from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["impute"]
 

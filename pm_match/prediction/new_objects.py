@@ -10,13 +10,13 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.domains import as_new_objects
-from pm_match.evidence.block_evidence import NetworkCells
 from pm_match.matching.draws import PREFIX
-from pm_match.networks import as_network
-from pm_match.prediction.edges import NewCells
-from pm_match.structure import Component, Relation, Structure, UnservedModelError
-from pm_match.structure.parts import Assignment
+from pm_match.networks.block_evidence import NetworkCells
+from pm_match.networks.data import as_network
+from pm_match.networks.edges import NewCells
+from pm_match.networks.parts import Relation
+from pm_match.reading.parts import Assignment, Component, Structure, UnservedModelError
+from pm_match.tables.domains import as_new_objects
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,9 @@ from pymc.model.core import Model
 from pytensor.graph.replace import graph_replace
 
 from pm_match.matching.draws import read_draws
-from pm_match.structure import Structure, UnservedModelError, natural_function, read
-from pm_match.structure.functions import PLAIN
+from pm_match.reading import read
+from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.reading.parts import Structure, UnservedModelError
 
 
 class RecordedPoints:

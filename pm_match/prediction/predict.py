@@ -12,23 +12,19 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import expit, softmax
 
-from pm_match.domains import as_new_objects
-from pm_match.evidence.linear_factors import (
-    Array,
-    CanonicalForm,
-    Table,
-    likelihood,
-    product,
-)
-from pm_match.hinge import fourier_values
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
-from pm_match.paired_views import same_objects
 from pm_match.prediction.points import RecordedPoints
-from pm_match.search.progress import PATIENCE, SearchProgress
-from pm_match.steps.factor_points import FactorPoints
-from pm_match.structure import HingeModel, LabelledLatent, Structure, UnservedModelError
-from pm_match.structure.factor_models import FactorView
+from pm_match.progress import PATIENCE, SearchProgress
+from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.tables.domains import as_new_objects
+from pm_match.tables.paired_views import same_objects
+from pm_match.views.factors.linear_factors import Array, CanonicalForm, Table, likelihood, product
+from pm_match.views.factors.points import FactorPoints
+from pm_match.views.factors.recognise import FactorView
+from pm_match.views.hinge import fourier_values
+from pm_match.views.hinge.labelled_latents import LabelledLatent
+from pm_match.views.hinge.recognise import HingeModel
 
 __all__ = ["predict"]
 

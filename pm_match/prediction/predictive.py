@@ -4,15 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.evidence.marginals import Marginal
-from pm_match.prediction.backgrounds import Background
-from pm_match.prediction.clusters import Clusters, Joined, log_noise, restricted, scaled
-from pm_match.prediction.edges import log_edges
+from pm_match.clusters.collapsed import Collapsed
+from pm_match.clusters.points import ClusteringPoints
+from pm_match.features.backgrounds import Background
+from pm_match.features.marginals import Marginal
+from pm_match.features.parts import Features
+from pm_match.features.points import FeaturesPoints
+from pm_match.features.predictive import Clusters, Joined, log_noise, restricted, scaled
+from pm_match.networks.edges import log_edges
 from pm_match.prediction.new_objects import Edges, NewObjects
 from pm_match.prediction.prior import log_prior, log_relevance
-from pm_match.steps.collapsed import Collapsed
-from pm_match.steps.points import ClusteringPoints, FeaturesPoints
-from pm_match.structure import Component, Features, natural_function
+from pm_match.reading.functions import natural_function
+from pm_match.reading.parts import Component
 
 
 class FeaturesAt:

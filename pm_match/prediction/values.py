@@ -16,8 +16,8 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.evidence.marginals import Marginal
-from pm_match.prediction.clusters import covariance
+from pm_match.features.marginals import Marginal
+from pm_match.features.predictive import covariance
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
 
 # How many components' means and deviations are held at a time.

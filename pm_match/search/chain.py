@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.step_methods.compound import BlockedStep
 
-from pm_match.partition.units import Units
-from pm_match.steps import ClusterGibbs, HyperparameterGibbs, ProjectionMAP
-from pm_match.steps.collapsed import Collapsed
-from pm_match.structure import Component, read
+from pm_match.clusters.cluster_gibbs import ClusterGibbs
+from pm_match.clusters.collapsed import Collapsed
+from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.clusters.units import Units
+from pm_match.features.projection_map import ProjectionMAP
+from pm_match.reading import read
+from pm_match.reading.parts import Component
 
 
 class Chain:

@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.partition.climb import climb, climb_merges, climb_pairs
-from pm_match.partition.label_swap import climb_names
-from pm_match.partition.stick_breaking import log_prior
+from pm_match.clusters.climb import climb, climb_merges, climb_pairs
+from pm_match.clusters.collapsed import Collapsed
+from pm_match.clusters.label_swap import climb_names
+from pm_match.clusters.stick_breaking import log_prior
 from pm_match.search.chain import Chain
 from pm_match.search.groups import Groups, groups, kinds_of_objects
-from pm_match.steps.collapsed import Collapsed
 
 # Rises below this are rounding, or not worth another round.
 LEAST = 1e-6

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.partition.units import Units
-from pm_match.structure import Clustering
+from pm_match.clusters.units import Units
+from pm_match.reading.parts import Clustering
 
 
 @dataclass(frozen=True, eq=False)

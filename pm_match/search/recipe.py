@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.step_methods.compound import BlockedStep
 
-from pm_match.search import features as plain_features
-from pm_match.search import networks, normals, tables
+from pm_match.features.search import plain as plain_features
+from pm_match.features.search import tables
+from pm_match.networks import search as networks
+from pm_match.normal import search as normals
+from pm_match.reading.parts import Component
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import coarse_climb, shake
-from pm_match.structure import Component
 
 # A search of a component of a chain: it leaves the chain's point at a mode.
 Recipe = Callable[[Chain, int, np.random.Generator], object]

@@ -9,8 +9,8 @@ import pandas as pd
 import xarray as xr
 
 import pm_match as pmm
+from tests.declared.plain import tiny_data, tiny_model
 from tests.exactness.simulate import Simulator
-from tests.tiny import tiny_data, tiny_model
 
 N_OBJECTS = {"a": 9, "b": 5}
 

@@ -8,9 +8,8 @@ from pymc.pytensorf import compile
 from pytensor.graph.replace import graph_replace
 
 import pm_match as pmm
-from pm_match.structure import natural_function
-from pm_match.structure.functions import PLAIN
-from tests.tiny import inside
+from pm_match.reading.functions import PLAIN, natural_function
+from tests.declared.plain import inside
 
 
 class Simulator:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from tests.declared.plain import tiny_data, tiny_model
 from tests.exactness.simulate import Simulator, quantities
-from tests.tiny import tiny_data, tiny_model
 
 N_SIMULATIONS = 240
 N_DRAWS = 63

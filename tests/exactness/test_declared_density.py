@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_match.structure.functions import evaluate
-from tests.tiny import cluster_step, inside, plain_log_prior, random_point, tiny_model
+from pm_match.reading.functions import evaluate
+from tests.declared.plain import cluster_step, inside, plain_log_prior, random_point, tiny_model
 
 CASES = {
     "plain": {},

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pm_match.evidence import projected_normal
-from pm_match.partition.sweep import place, rename, sweep
-from tests.tiny import (
+from pm_match.clusters.sweep import place, rename, sweep
+from pm_match.features import projected_normal
+from tests.declared.plain import (
     TRUNCATION,
     all_assignments,
     cluster_step,

@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.steps import factor_gibbs
+from pm_match.views.factors import factor_gibbs
+from tests.declared.factors import FactorKind, factor_kind_model
 from tests.exactness.simulate import ModelSimulator
-from tests.tiny_factors import FactorKind, factor_kind_model
 
 KINDS = {
     "two views, missing": FactorKind(),

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from arviz_stats import ess
 
-from pm_match.evidence import projected_normal
+from pm_match.features import projected_normal
+from tests.declared.plain import tiny_model
 from tests.exactness.simulate import Simulator, quantities
-from tests.tiny import tiny_model
 
 CASES = {
     "plain": {},

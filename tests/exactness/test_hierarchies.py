@@ -12,10 +12,9 @@ from scipy import stats
 from scipy.special import gammaln
 
 import pm_match as pmm
-from pm_match.evidence.hierarchy import sweep
-from pm_match.evidence.shared_normal import log_marginal
-from pm_match.structure import natural_function
-from pm_match.structure.functions import PLAIN
+from pm_match.normal.shared_normal import log_marginal
+from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.views.hierarchy.tables import sweep
 
 
 def tiny_model(n_objects=5, n_clusters=3, weights="stick-breaking", seed=0, **options):

@@ -14,9 +14,10 @@ from arviz_stats import ess
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.evidence.frequency_hmc import FrequencyTarget
-from pm_match.hinge import fourier_values
-from pm_match.structure import natural_function, read
+from pm_match.reading import read
+from pm_match.reading.functions import natural_function
+from pm_match.views.hinge import fourier_values
+from pm_match.views.hinge.frequency_hmc import FrequencyTarget
 
 FIXED = np.array([[0.8]])
 X = np.array([[0.4, -1.0], [1.2, 0.3], [-0.7, 0.9], [0.1, 1.5]])

@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pm_match.evidence import protocol
-from pm_match.partition.stick_breaking import known_sticks, log_prior, predictive
-from pm_match.partition.sweep import log_joint, place, reassign, rename, sweep
-from tests.tiny import cluster_step, inside, plain_log_prior, random_point, tiny_data, tiny_model
+from pm_match.clusters import protocol
+from pm_match.clusters.stick_breaking import known_sticks, log_prior, predictive
+from pm_match.clusters.sweep import log_joint, place, reassign, rename, sweep
+from tests.declared.plain import (
+    cluster_step,
+    inside,
+    plain_log_prior,
+    random_point,
+    tiny_data,
+    tiny_model,
+)
 
 N_MOVES = 10_000
 

@@ -15,11 +15,11 @@ from pytensor.graph.replace import graph_replace
 from scipy.special import expit
 
 import pm_match as pmm
-from pm_match.evidence.hinge_latent import HingeTerm
-from pm_match.steps import latent_hmc
-from pm_match.structure import LabelledLatent, natural_function
-from pm_match.structure.functions import PLAIN
-from tests.tiny_views import tiny_views
+from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.views.hinge import latent_hmc
+from pm_match.views.hinge.hinge_latent import HingeTerm
+from pm_match.views.hinge.labelled_latents import LabelledLatent
+from tests.declared.views import tiny_views
 
 
 def step_of(model, kind, seed=0):

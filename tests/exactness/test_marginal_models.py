@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_match.steps import MarginalGibbs
+from pm_match.features.marginal_gibbs import MarginalGibbs
+from tests.declared.features import Kind, feature_model
 from tests.exactness.simulate import ModelSimulator
-from tests.tiny_features import Kind, feature_model
 
 KINDS = {
     "scaled": Kind(noise="vector"),

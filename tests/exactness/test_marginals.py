@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_match.evidence.feature_sums import (
+from pm_match.clusters.sweep import log_joint, reassign
+from pm_match.features.feature_sums import (
     Contributions,
     DomainSums,
     draw_intercepts,
@@ -12,11 +13,9 @@ from pm_match.evidence.feature_sums import (
     draw_projection,
     log_evidence,
 )
-from pm_match.evidence.marginals import Marginal, split_deviations, with_deviations
-from pm_match.evidence.projected_normal import DomainData
-from pm_match.partition.sweep import log_joint, reassign
-from tests.tiny import sampling_noise, total_variation
-from tests.tiny_features import (
+from pm_match.features.marginals import Marginal, split_deviations, with_deviations
+from pm_match.features.projected_normal import DomainData
+from tests.declared.features import (
     Kind,
     Plain,
     all_states,
@@ -25,6 +24,7 @@ from tests.tiny_features import (
     feature_model,
     random_point,
 )
+from tests.declared.plain import sampling_noise, total_variation
 
 KINDS = {
     "one noise": Kind(),

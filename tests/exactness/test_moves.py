@@ -8,11 +8,18 @@ import pytest
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.evidence.projection import ClusterSums
-from pm_match.partition import exchange as exchange_module
-from tests import tiny, tiny_networks
-from tests.tiny import sampling_noise, tiny_data, tiny_model, total_variation
-from tests.tiny_networks import all_states, network_data, network_model, of_objects, plain_log_joint
+from pm_match.clusters import exchange as exchange_module
+from pm_match.features.projection import ClusterSums
+from tests.declared import networks as tiny_networks
+from tests.declared import plain as tiny
+from tests.declared.networks import (
+    all_states,
+    network_data,
+    network_model,
+    of_objects,
+    plain_log_joint,
+)
+from tests.declared.plain import sampling_noise, tiny_data, tiny_model, total_variation
 
 FEATURES = {
     "plain": {},

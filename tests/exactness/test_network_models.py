@@ -13,8 +13,8 @@ from scipy import stats
 from scipy.special import expit
 
 import pm_match as pmm
-from pm_match.steps.collapsed import Collapsed
-from tests.tiny_networks import network_model, plain_log_joint
+from pm_match.clusters.collapsed import Collapsed
+from tests.declared.networks import network_model, plain_log_joint
 
 CASES = {
     "bipartite": {},

@@ -6,11 +6,10 @@ from numba import njit
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.evidence import protocol
-from pm_match.partition.sweep import log_joint, reassign
-from pm_match.structure.functions import evaluate
-from tests.tiny import sampling_noise, total_variation
-from tests.tiny_networks import (
+from pm_match.clusters import protocol
+from pm_match.clusters.sweep import log_joint, reassign
+from pm_match.reading.functions import evaluate
+from tests.declared.networks import (
     all_states,
     cluster_step,
     network_data,
@@ -19,6 +18,7 @@ from tests.tiny_networks import (
     plain_log_joint,
     random_point,
 )
+from tests.declared.plain import sampling_noise, total_variation
 
 CASES = {
     "bipartite": {},

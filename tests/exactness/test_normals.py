@@ -5,13 +5,12 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from pm_match.evidence import normal_wishart, protocol, shared_normal
-from pm_match.evidence.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
-from pm_match.partition.sweep import log_joint, new_partition, place, reassign, rename, sweep
-from pm_match.partition.units import units
-from tests.exactness.simulate import ModelSimulator
-from tests.tiny import plain_log_prior, sampling_noise, total_variation
-from tests.tiny_normals import (
+from pm_match.clusters import protocol
+from pm_match.clusters.sweep import log_joint, new_partition, place, reassign, rename, sweep
+from pm_match.clusters.units import units
+from pm_match.normal import normal_wishart, shared_normal
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
+from tests.declared.normals import (
     CASES,
     CENTER,
     DEGREES,
@@ -27,6 +26,8 @@ from tests.tiny_normals import (
     random_point,
     scale_matrix,
 )
+from tests.declared.plain import plain_log_prior, sampling_noise, total_variation
+from tests.exactness.simulate import ModelSimulator
 
 KINDS = {
     "own": (normal_wishart.NormalWishartEvidence, normal_wishart.log_marginal),

@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from pm_match.evidence import split_hmc
-from pm_match.evidence.hinge_latent import HingeTerm
-from pm_match.evidence.split_hmc import NormalPart, draw_latent, jump_latent
+from pm_match.views.hinge import split_hmc
+from pm_match.views.hinge.hinge_latent import HingeTerm
+from pm_match.views.hinge.split_hmc import NormalPart, draw_latent, jump_latent
 
 PRECISION = np.array([[[1.5, 0.6], [0.6, 2.0]], [[1.0, 0.0], [0.0, 1.0]], [[3.0, -1.0], [-1.0, 2]]])
 # One object a kind: its pattern of missing values, its linear term and its labels.

@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 from hypothesis import strategies as st
 
-from tests.tiny_draws import tree, typed, with_relevance
+from tests.declared.draws import tree, typed, with_relevance
 
 
 def relabelled(idata, seed=0):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pm_match as pmm
-from tests.tiny_draws import tree, typed, with_relevance
+from tests.declared.draws import tree, typed, with_relevance
 
 
 def n_blocks(labels):

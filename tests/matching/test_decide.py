@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pm_match as pmm
+from tests.declared.draws import tree, typed, with_relevance
 from tests.matching.relabelled import posteriors, relabelled, shuffled
-from tests.tiny_draws import tree, typed, with_relevance
 
 few = settings(max_examples=25, deadline=None, derandomize=True)
 PAIR = ("cluster_a", "cluster_b")

@@ -15,8 +15,8 @@ from pm_match.matching.mixing import mixing, worst_of
 from pm_match.matching.pair_traces import choose_pairs, pair_traces
 from pm_match.matching.partition_traces import partition_traces
 from pm_match.matching.set_draws import read_sets
+from tests.declared.draws import tree, typed, with_relevance
 from tests.matching.relabelled import clusters_of, posteriors, relabelled
-from tests.tiny_draws import tree, typed, with_relevance
 
 few = settings(max_examples=12, deadline=None, derandomize=True)
 MODES = np.array([np.arange(12) % 3, np.arange(12) // 4])

@@ -9,7 +9,7 @@ import xarray as xr
 from pm_match import __main__ as cli
 from pm_match import matching
 from pm_match.matching import pair_counts
-from tests.tiny_draws import CHAINS, DRAWS, stacked, tree, typed, with_relevance
+from tests.declared.draws import CHAINS, DRAWS, stacked, tree, typed, with_relevance
 
 
 def test_match_probability_is_the_mean_of_equality():

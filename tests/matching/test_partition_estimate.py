@@ -14,7 +14,7 @@ from pm_match.matching import least_loss as search
 from pm_match.matching.losses import LOSSES, whole_terms
 from pm_match.matching.pooled import draw_keys, pool
 from pm_match.matching.reallocate import OUT, merge, put, reallocate, take_out
-from tests.tiny_draws import stacked, tree, typed, with_relevance
+from tests.declared.draws import stacked, tree, typed, with_relevance
 
 
 def partitions(n):

@@ -10,7 +10,7 @@ from scipy.stats import ortho_group
 
 import pm_match as pmm
 from pm_match.matching.align_clusters import numbers_like
-from tests.tiny_draws import tree, typed, with_relevance
+from tests.declared.draws import tree, typed, with_relevance
 
 T, K, F = 6, 4, 2
 BASE = {"a": np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 3]), "b": np.array([3, 3, 2, 2, 2, 1, 0, 0])}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import pm_match as pmm
 from pm_match.matching.contingency import contingency
 from pm_match.matching.set_draws import renumbered
+from tests.declared.draws import tree, typed, with_relevance
 from tests.matching.relabelled import clusters_of, posteriors, relabelled, shuffled
-from tests.tiny_draws import tree, typed, with_relevance
 
 few = settings(max_examples=12, deadline=None, derandomize=True)
 

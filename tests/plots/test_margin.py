@@ -5,8 +5,8 @@ import xarray as xr
 
 import pm_match as pmm
 from pm_match import plots
-from pm_match.hinge import fourier_values
 from pm_match.plots.margin import active_plane
+from pm_match.views.hinge import fourier_values
 
 
 def observed(labels, n_scores=None):

@@ -6,8 +6,8 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from pm_match.structure import natural_function
-from tests.tiny_features import feature_model
+from pm_match.reading.functions import natural_function
+from tests.declared.features import feature_model
 
 # Reading such a model takes longer than most tests of it.
 model_of = cache(feature_model)

@@ -12,10 +12,11 @@ from scipy.special import logsumexp
 import pm_match as pmm
 from pm_match.prediction.new_objects import read_new_objects
 from pm_match.prediction.predictive import Predictive
-from pm_match.structure import read
-from tests import tiny_features, tiny_networks
+from pm_match.reading import read
+from tests.declared import features as tiny_features
+from tests.declared import networks as tiny_networks
+from tests.declared.features import Kind, Plain, feature_data, feature_model
 from tests.prediction.made_up import model_of, tree_of
-from tests.tiny_features import Kind, Plain, feature_data, feature_model
 
 FLAGGED = Kind(relevance="all", noise="vector")
 

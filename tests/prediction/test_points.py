@@ -5,9 +5,11 @@ import pytest
 
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
-from tests import tiny, tiny_features, tiny_networks
+from tests.declared import features as tiny_features
+from tests.declared import networks as tiny_networks
+from tests.declared import plain as tiny
+from tests.declared.features import Kind
 from tests.prediction.made_up import model_of, tree_of
-from tests.tiny_features import Kind
 
 MODELS = {
     "plain": (tiny.tiny_model, tiny),

@@ -7,7 +7,7 @@ import xarray as xr
 
 import pm_match as pmm
 from pm_match.prediction.predict import label_probability
-from tests.tiny_views import tiny_views
+from tests.declared.views import tiny_views
 
 N_DRAWS = 6
 

@@ -7,10 +7,13 @@ from scipy.special import betaln
 import pm_match as pmm
 from pm_match.prediction.new_objects import read_new_objects
 from pm_match.prediction.predictive import Predictive
-from pm_match.structure import natural_function, read
-from tests import tiny, tiny_features, tiny_networks
+from pm_match.reading import read
+from pm_match.reading.functions import natural_function
+from tests.declared import features as tiny_features
+from tests.declared import networks as tiny_networks
+from tests.declared import plain as tiny
+from tests.declared.features import Kind, Plain, feature_data
 from tests.prediction.made_up import dense_log_density, model_of
-from tests.tiny_features import Kind, Plain, feature_data
 
 
 def log_joint_of(model, point, domain, given):

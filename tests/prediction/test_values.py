@@ -7,11 +7,12 @@ import xarray as xr
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.structure import natural_function
-from tests import tiny_features, tiny_networks
+from pm_match.reading.functions import natural_function
+from tests.declared import features as tiny_features
+from tests.declared import networks as tiny_networks
+from tests.declared.features import Kind
+from tests.declared.plain import random_point, tiny_data, tiny_model
 from tests.prediction.made_up import model_of, tree_of
-from tests.tiny import random_point, tiny_data, tiny_model
-from tests.tiny_features import Kind
 
 LEVELS = (0.1, 0.9)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
+from pm_match.reading.functions import PLAIN
 from pm_match.search.chain import Chain
-from pm_match.structure.functions import PLAIN
-from tests.tiny import tiny_model
-from tests.tiny_networks import cluster_step, network_model, plain_log_joint, random_point
+from tests.declared.networks import cluster_step, network_model, plain_log_joint, random_point
+from tests.declared.plain import tiny_model
 
 
 def chain_of(model, seed=0):

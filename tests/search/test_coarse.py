@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
-from pm_match.partition.climb import climb, climb_merges, climb_pairs, move_unit
-from pm_match.partition.stick_breaking import log_prior
+from pm_match.clusters.climb import climb, climb_merges, climb_pairs, move_unit
+from pm_match.clusters.stick_breaking import log_prior
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import (
     LEAST,
@@ -16,8 +16,8 @@ from pm_match.search.coarse import (
     renamed,
     shake,
 )
-from tests.tiny import tiny_model
-from tests.tiny_networks import cluster_step, network_model, plain_log_joint, random_point
+from tests.declared.networks import cluster_step, network_model, plain_log_joint, random_point
+from tests.declared.plain import tiny_model
 
 MODELS = {
     "bipartite": {},

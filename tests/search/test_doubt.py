@@ -6,7 +6,7 @@ import pytest
 import pm_match as pmm
 from pm_match.search.chain import Chain
 from pm_match.search.doubt import doubt
-from tests.tiny_networks import network_model, random_point
+from tests.declared.networks import network_model, random_point
 
 
 def noisy_networks(seed=0):

@@ -1,0 +1,186 @@
+"""Greedy moves of units on the collapsed log joint: what a search climbs by.
+
+Each move is scored exactly, by the same functions as a Gibbs sweep's: the difference of the log
+joint with everything else integrated out. Units may be objects (the sweep that takes the best label
+where Gibbs draws one, iterated conditional modes), or whole clusters of one data set, which then
+change their label, exchange labels, join, or become irrelevant as one.
+"""
+
+from math import log
+
+import numpy as np
+from numba import literal_unroll
+
+from pm_match.clusters.protocol import score
+from pm_match.clusters.relevance import log_flags
+from pm_match.clusters.stick_breaking import log_prior, predictive
+from pm_match.clusters.sweep import reassign
+from pm_match.numerics.kernels import entry, part
+
+
+@part
+def score_evidence(partition, terms, unit):
+    """Fill `scores` with the log predictives of a unit in every slot, and in none."""
+    scores, n_slots = partition.scores, partition.n_slots[0]
+    for slot in range(n_slots + 1):
+        scores[slot] = 0.0
+    for term in literal_unroll(terms):
+        score(term, unit, partition.slot[unit], n_slots, scores)
+
+
+@part
+def shift(a, b, partition, terms, unit, label):
+    """Move a unit to the cluster `label` (or -1); return what the log joint rises by."""
+    old = partition.label[unit]
+    if old == label:
+        return 0.0
+    score_evidence(partition, terms, unit)
+    none = partition.n_slots[0]
+    here = none if old < 0 else partition.slot[unit]
+    there = none if label < 0 else partition.slot_of[label]
+    rise = partition.scores[there] - partition.scores[here]
+    rise -= log_prior(a, b, partition.counts) + log_flags(partition.relevance)
+    reassign(partition, terms, unit, label)
+    return rise + log_prior(a, b, partition.counts) + log_flags(partition.relevance)
+
+
+@part
+def weigh_labels(a, b, partition, unit, out):
+    """Fill `out` (T,) with the log prior of a unit in every label, up to a constant."""
+    size, old, counts = partition.size[unit], partition.label[unit], partition.counts
+    if size == 1:
+        predictive(a, b, counts, old, size, out)
+        for label in range(out.shape[0]):
+            out[label] = log(out[label])
+        return
+    if old >= 0:
+        counts[old] -= size
+    for label in range(out.shape[0]):
+        counts[label] += size
+        out[label] = log_prior(a, b, counts)
+        counts[label] -= size
+    if old >= 0:
+        counts[old] += size
+
+
+@part
+def weigh_none(a, b, partition, unit):
+    """Log prior of a unit in no cluster, on the scale of `weigh_labels`."""
+    size, relevance = partition.size[unit], partition.relevance
+    counts = relevance.counts[relevance.group[unit]]
+    old = int(partition.label[unit] >= 0)
+    counts[old] -= size
+    counts[0] += size
+    none = log_flags(relevance)
+    counts[0] -= size
+    counts[1] += size
+    some = log_flags(relevance)
+    counts[1] -= size
+    counts[old] += size
+    if size == 1:
+        # Those of single objects are relative to their probabilities' sum of one.
+        return none - some
+    kept = partition.counts
+    label = partition.label[unit]
+    if label >= 0:
+        kept[label] -= size
+    found = log_prior(a, b, kept)
+    if label >= 0:
+        kept[label] += size
+    return found + none - some
+
+
+@part
+def best_label(a, b, partition, terms, unit):
+    """Find a unit's best label, -1 for none, and what the log joint would rise by."""
+    score_evidence(partition, terms, unit)
+    scores, own = partition.scores, partition.slot[unit]
+    weights = partition.prior_by_label
+    weigh_labels(a, b, partition, unit, weights)
+    old, n_slots = partition.label[unit], partition.n_slots[0]
+    none = -np.inf
+    if partition.relevance.group[unit] >= 0:
+        none = scores[n_slots] + weigh_none(a, b, partition, unit)
+    here = none if old < 0 else scores[own] + weights[old]
+    best, top = old, here
+    for label in range(weights.shape[0]):
+        worth = scores[partition.slot_of[label]] + weights[label]
+        if worth > top:
+            best, top = label, worth
+    if none > top:
+        best, top = -1, none
+    return best, top - here
+
+
+@entry
+def climb(a, b, partition, terms, least):
+    """Bring every unit in turn to its best label; return what the log joint rose by.
+
+    Parameters
+    ----------
+    a, b : (T - 1,) array
+        Beta parameters of the sticks.
+    partition : Partition
+    terms : tuple
+        The terms of evidence, in the partition's present state.
+    least : float
+        Moves that are worth no more than this are not made: nothing but rounding, say.
+    """
+    total = 0.0
+    for unit in range(partition.label.shape[0]):
+        label, rise = best_label(a, b, partition, terms, unit)
+        if rise > least:
+            reassign(partition, terms, unit, label)
+            total += rise
+    return total
+
+
+@entry
+def climb_pairs(a, b, partition, terms, pairs, least):
+    """Let pairs of units (P, 2) exchange their labels where that is worth more than `least`."""
+    total = 0.0
+    for i in range(pairs.shape[0]):
+        first, second = pairs[i, 0], pairs[i, 1]
+        one, other = partition.label[first], partition.label[second]
+        relevance = partition.relevance
+        if one == other or (one < 0 and relevance.group[second] < 0):
+            continue
+        if other < 0 and relevance.group[first] < 0:
+            continue
+        rise = shift(a, b, partition, terms, first, other)
+        rise += shift(a, b, partition, terms, second, one)
+        if rise > least:
+            total += rise
+        else:
+            shift(a, b, partition, terms, second, other)
+            shift(a, b, partition, terms, first, one)
+    return total
+
+
+@entry
+def climb_merges(a, b, partition, terms, moved, least):
+    """Merge two clusters everywhere where that is worth more than `least`; `moved` is scratch."""
+    total = 0.0
+    for source in range(partition.counts.shape[0]):
+        for target in range(source):
+            if partition.counts[source] == 0 or partition.counts[target] == 0:
+                continue
+            rise = 0.0
+            n = 0
+            for unit in range(partition.label.shape[0]):
+                if partition.label[unit] == source:
+                    rise += shift(a, b, partition, terms, unit, target)
+                    moved[n] = unit
+                    n += 1
+            if rise > least:
+                total += rise
+                continue
+            for i in range(n):
+                shift(a, b, partition, terms, moved[i], source)
+    return total
+
+
+@entry
+def move_unit(a, b, partition, terms, unit, label):
+    """Move one unit to `label`, -1 for none; return what the log joint rises by."""
+    return shift(a, b, partition, terms, unit, label)

@@ -1,0 +1,187 @@
+"""Collapsed Gibbs sweeps over clusters, and exact draws of all that they integrate out."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pm_match.clusters.collapsed import Collapsed
+from pm_match.clusters.step import PartitionStep
+from pm_match.reading.parts import Component
+
+
+class ClusterGibbs(PartitionStep):
+    r"""Draw the assignments of all objects, and then all that was integrated out to do so.
+
+    One step is a blocked update of the declared posterior: `n_sweeps` collapsed Gibbs sweeps,
+    splits and merges, exchanges and swaps of labels with all that allows it integrated out, then
+    one draw of that from its exact conditional. With features these are weights, latent vectors,
+    precision and missing values (Iwata, Hirao & Ueda 2016, eq. 11-17 and 20-26, for truncated
+    weights; eq. 9 and 10); with networks, weights, densities, noise and probabilities of being
+    relevant (Iwata & Ishiguro, eq. 11-14; 16-18), and every object's cluster and relevance are
+    drawn jointly. Objects linked by `must_link` move jointly.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        Any of the assignments (or other variables that go with them); the step serves all that
+        belong together: both sides of a network, for one.
+    n_sweeps : int, default 1
+        Sweeps a step.
+    n_split_merge : float, default 0.3
+        Splits or merges of clusters that are proposed a step, for every set of clusters (see
+        `partition.split_merge`). Of a number that is not whole, the rest is the probability of one
+        more: in a settled chain, a proposal costs as much as a sweep or two.
+    n_exchanges : float, default 0.5
+        Assignments, drawn at random, whose clusters may exchange their labels in a step (see
+        `partition.exchange`); likewise.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the model is not one that the step can serve; the message says which variable, and why.
+
+    Notes
+    -----
+    Sampler statistics: `log_joint`, the collapsed log joint of data, assignments, relevance,
+    projections (as far as those have a normal prior) and all that `MarginalGibbs` draws, given
+    hyperparameters; `n_occupied`, the clusters that hold something, of all types; `filled`, the
+    largest fraction of a truncation that is in use; `moved`, the fraction of objects that changed
+    their cluster or relevance; `swap_accepted`, `split_merge_accepted` and `exchange_accepted`, the
+    fractions of these moves that were accepted, 0 if none was proposed.
+
+    A chain that starts with everything in one cluster (PyMC's default start) is dispersed first.
+    """
+
+    name = "cluster_gibbs"
+    _announces = True
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        "log_joint": (np.float64, []),
+        "n_occupied": (np.int64, []),
+        "filled": (np.float64, []),
+        "moved": (np.float64, []),
+        "swap_accepted": (np.float64, []),
+        "split_merge_accepted": (np.float64, []),
+        "exchange_accepted": (np.float64, []),
+    }
+
+    def __init__(
+        self,
+        vars,
+        n_sweeps: int = 1,
+        n_split_merge: float = 0.3,
+        n_exchanges: float = 0.5,
+        **kwargs,
+    ):
+        if n_sweeps < 1:
+            raise ValueError(f"ClusterGibbs: n_sweeps must be at least 1, found {n_sweeps}.")
+        for name, value in (("n_split_merge", n_split_merge), ("n_exchanges", n_exchanges)):
+            if not 0 <= value < np.inf:
+                raise ValueError(
+                    f"ClusterGibbs: {name} must be a number that is not negative, found {value}."
+                )
+        self.n_sweeps = n_sweeps
+        self.n_split_merge = n_split_merge
+        self.n_exchanges = n_exchanges
+        super().__init__(vars, **kwargs)
+
+    def settings(self):
+        """Return the arguments of the constructor."""
+        return {
+            "n_sweeps": self.n_sweeps,
+            "n_split_merge": self.n_split_merge,
+            "n_exchanges": self.n_exchanges,
+        }
+
+    @classmethod
+    def served(cls, part: Component) -> list[str]:
+        """Names of the variables of a component that the step serves."""
+        return part.collapsed
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._collapsed = Collapsed.of(self.model, self.part)
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        rng, collapsed = self.rng, self._collapsed
+        labels = self._start(collapsed.labels(point))
+        collapsed.load(point, labels)
+        moved = sum(collapsed.sweep(rng) for _ in range(self.n_sweeps))
+        fractions = {
+            name: accepted / max(proposed, 1)
+            for name, (accepted, proposed) in {
+                "split_merge_accepted": collapsed.split_or_merge(
+                    rng, whole(rng, self.n_split_merge)
+                ),
+                "exchange_accepted": collapsed.exchange(rng, whole(rng, self.n_exchanges)),
+                "swap_accepted": collapsed.rename(rng),
+            }.items()
+        }
+        new = dict(point)
+        collapsed.draw(rng, point, new)
+        occupied = collapsed.board.n_slots - 1
+        truncated = [
+            n / c.truncation
+            for n, c in zip(occupied, self.part.clusterings, strict=True)
+            if not c.finite
+        ]
+        stats = {
+            "log_joint": collapsed.log_joint() + collapsed.log_feature_prior(point),
+            "n_occupied": int(occupied.sum()),
+            "filled": max(truncated, default=0.0),
+            "moved": moved / (self.n_sweeps * collapsed.n_objects),
+            **fractions,
+        }
+        return new, [stats]
+
+    def _start(self, labels):
+        """Disperse a start that says nothing."""
+        if self.started:
+            return labels
+        self.started = True
+        return [
+            random_labels(self.rng, own, clustering.truncation)
+            if np.all(label == label[0])
+            else label
+            for clustering, own, label in zip(
+                self.part.clusterings, self._collapsed.units, labels, strict=True
+            )
+        ]
+
+    @staticmethod
+    def _progressbar_config(n_chains=1):
+        columns = [
+            TextColumn("{task.fields[log_joint]:0.1f}", table_column=Column("Log joint", ratio=1)),
+            TextColumn("{task.fields[n_occupied]}", table_column=Column("Clusters", ratio=1)),
+            TextColumn("{task.fields[moved]:0.2f}", table_column=Column("Moved", ratio=1)),
+        ]
+        return columns, {name: [0] * n_chains for name in ("log_joint", "n_occupied", "moved")}
+
+    @staticmethod
+    def _make_progressbar_update_functions():
+        def update(stats):
+            return {name: stats[name] for name in ("log_joint", "n_occupied", "moved")}
+
+        return (update,)
+
+
+def whole(rng: np.random.Generator, mean: float) -> int:
+    """Draw a whole number next to `mean`, with that mean."""
+    return int(mean + rng.random())
+
+
+def random_labels(rng: np.random.Generator, grouped, truncation: int):
+    """Draw labels (N,) uniformly, one for each unit: a start that favours no matching."""
+    n_labels = min(truncation, START_CLUSTERS)
+    return rng.integers(n_labels, size=len(grouped.size))[grouped.of_object]
+
+
+# Enough clusters that one is born for each real one, few enough that each holds some objects.
+START_CLUSTERS = 10

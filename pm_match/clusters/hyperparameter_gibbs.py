@@ -1,0 +1,225 @@
+"""Hyperparameters under the collapsed joint: concentrations, and parameters of conjugate priors."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+
+from pm_match.clusters.collapsed import Collapsed
+from pm_match.clusters.relevance import log_flags
+from pm_match.clusters.step import PartitionStep
+from pm_match.clusters.stick_breaking import log_prior
+from pm_match.numerics.slices import draw_slice
+from pm_match.reading.ancestry import Ancestry
+from pm_match.reading.functions import prior_draw_function
+from pm_match.reading.parts import Component, Structure
+from pm_match.reading.priors import log_density_function
+
+# How far a climb looks at a time, and how closely: where a log density is flat to 1e-5 or so.
+_FAR = 3.0
+_CLOSE = 0.003
+
+
+class HyperparameterGibbs(PartitionStep):
+    r"""Draw hyperparameters with all that their priors are of integrated out.
+
+    For each in turn, a draw from
+
+    .. math:: p(h \mid X, Z, R, \ldots) \propto p(h)\, p(X, Z, R \mid h, \ldots)
+
+    (Iwata & Ishiguro, eq. 15) with weights, densities, noise and probabilities of being relevant
+    integrated out; these are then drawn anew, given the new hyperparameters, so that the step
+    leaves the declared posterior alone whatever comes before or after it.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        Free numbers, with priors of any kind, on which nothing depends but the priors of weights,
+        densities, noise and probabilities of being relevant.
+    method : {"slice", "candidates"}, default "slice"
+        Slice sampling (Neal 2003) on the scale that PyMC samples; or the paper's way: candidates
+        drawn from the prior, and the present value, of which one is chosen with probability
+        proportional to its likelihood. Both leave the posterior invariant.
+    n_candidates : int, default 10
+        Draws from the prior, if `method` is "candidates".
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not hyperparameters of a model that the steps can serve.
+    ValueError
+        If `method` or `n_candidates` is not as described.
+    """
+
+    name = "hyperparameter_gibbs"
+    one_by_one = True
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        vars,
+        method: Literal["slice", "candidates"] = "slice",
+        n_candidates: int = 10,
+        **kwargs,
+    ):
+        if method not in ("slice", "candidates"):
+            raise ValueError(
+                f"HyperparameterGibbs: method must be 'slice' or 'candidates', found {method!r}."
+            )
+        if n_candidates < 1:
+            raise ValueError(
+                f"HyperparameterGibbs: n_candidates must be at least 1, found {n_candidates}."
+            )
+        self.method = method
+        self.n_candidates = n_candidates
+        super().__init__(vars, **kwargs)
+
+    def settings(self):
+        """Return the arguments of the constructor."""
+        return {"method": self.method, "n_candidates": self.n_candidates}
+
+    @classmethod
+    def served(cls, part: Component) -> list[str]:
+        """Names of the hyperparameters of a component."""
+        return list(part.hyperparameters)
+
+    @classmethod
+    def why_not(cls, structure: Structure, name: str) -> str:
+        """Say why the step does not serve the variable `name`."""
+        if structure.refusals:
+            return structure.explain()
+        served = [h for component in structure.components for h in cls.served(component)]
+        return (
+            "it is not a free number that only the priors of weights, densities, noise and "
+            f"probabilities of being relevant depend on (here: {', '.join(served) or 'none'})"
+        )
+
+    def _together(self, wanted: list[str]) -> list[str]:
+        """Each hyperparameter can be drawn on its own: others may have other steps."""
+        return wanted
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        component, model = self.part, self.model
+        self._collapsed = Collapsed.of(model, component)
+        self._names = [model.values_to_rvs[value].name for value in self.vars]
+        self._value_names = {name: model.rvs_to_values[model[name]].name for name in self._names}
+        self._log_prior = {name: log_density_function(model, name, True) for name in self._names}
+        self._touched = {name: self._touched_by(name) for name in self._names}
+        self._draw_prior = {}
+        if self.method == "candidates":
+            self._draw_prior = {name: prior_draw_function(model, name) for name in self._names}
+
+    def _touched_by(self, name: str) -> tuple[list[int], list[int], list[int]]:
+        """Return where a hyperparameter enters.
+
+        These are the clusterings by their weights, those by their relevance, and the relations.
+        """
+        component = self.part
+        children = {child.name for child in Ancestry(self.model).children(self.model[name])}
+        numbered = list(enumerate(component.clusterings))
+        clusterings = [number for number, c in numbered if c.weights in children]
+        flags = [number for number, c in numbered if children & {*c.probabilities}]
+        relations = [n for n, r in enumerate(component.relations) if children & set(r.names)]
+        return clusterings, flags, relations
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        collapsed = self._collapsed
+        collapsed.load(point, collapsed.labels(point), features=False)
+        new = dict(point)
+        for name in self._names:
+            draw = self._draw_slice if self.method == "slice" else self._draw_candidate
+            draw(name, new)
+        collapsed.load_priors(new)
+        collapsed.draw(self.rng, new, new, features=False)
+        return new, [{}]
+
+    def log_prior(self, point) -> float:
+        """Log density of the hyperparameters, on the scale that is sampled."""
+        return sum(self._log_prior[name](point) for name in self._names)
+
+    def climb(self, point: PointType) -> PointType:
+        """Climb their posterior in each hyperparameter in turn; the point given is left as it is.
+
+        What is integrated out stays as it was.
+        """
+        # SciPy's optimisers are slow to import: not before they are needed.
+        from scipy.optimize import minimize_scalar
+
+        collapsed = self._collapsed
+        collapsed.load(point, collapsed.labels(point), features=False)
+        new = dict(point)
+        for name in self._names:
+            key = self._value_names[name]
+            start = float(new[key])
+
+            def depth(x, name=name, key=key) -> float:
+                new[key] = np.asarray(x, new[key].dtype)
+                return -self._log_posterior(name, new)
+
+            before = depth(start)
+            found = minimize_scalar(
+                depth,
+                bounds=(start - _FAR, start + _FAR),
+                method="bounded",
+                options={"xatol": _CLOSE},
+            )
+            depth(float(found.x) if found.fun < before else start)
+        collapsed.load_priors(new)
+        return new
+
+    def _log_likelihood(self, name: str, point) -> float:
+        """Collapsed log joint at a point, as far as it depends on the hyperparameter."""
+        collapsed, component = self._collapsed, self.part
+        clusterings, flags, relations = self._touched[name]
+        total = 0.0
+        for number in clusterings:
+            prior = component.clusterings[number].prior(point)
+            total += log_prior(*prior, collapsed.partitions[number].counts)
+        for number in flags:
+            relevance = collapsed.partitions[number].relevance
+            relevance.prior[:] = component.clusterings[number].relevance_prior(point)
+            total += log_flags(relevance)
+        for number in relations:
+            prior, noise = component.relations[number].prior(point)
+            total += collapsed.relations[number].log_blocks(prior, noise)
+        return total
+
+    def _log_posterior(self, name: str, point) -> float:
+        prior = self._log_prior[name](point)
+        if not np.isfinite(prior):
+            return -np.inf
+        found = prior + self._log_likelihood(name, point)
+        return found if np.isfinite(found) else -np.inf
+
+    def _draw_slice(self, name: str, point) -> None:
+        """Slice sampling, by stepping out and shrinking."""
+        key = self._value_names[name]
+
+        def log_density(x) -> float:
+            point[key] = np.asarray(x, point[key].dtype)
+            return self._log_posterior(name, point)
+
+        draw_slice(self.rng, float(point[key]), log_density)
+
+    def _draw_candidate(self, name: str, point) -> None:
+        """Choose between the present value and draws from the prior, by their likelihood."""
+        rng, key = self.rng, self._value_names[name]
+        dtype = point[key].dtype
+        values = [float(point[key])]
+        values += [float(self._draw_prior[name](rng, point)) for _ in range(self.n_candidates)]
+        logs = []
+        for value in values:
+            point[key] = np.asarray(value, dtype)
+            found = self._log_likelihood(name, point)
+            logs.append(found if np.isfinite(found) else -np.inf)
+        if not np.isfinite(max(logs)):
+            raise FloatingPointError(f"{name!r}: the collapsed log joint is not finite.")
+        weights = np.cumsum(np.exp(np.array(logs) - max(logs)))
+        chosen = int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))
+        point[key] = np.asarray(values[chosen], dtype)

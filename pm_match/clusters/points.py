@@ -1,0 +1,152 @@
+"""Reads and writes points of value variables, for what is declared of the parts of a model."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+
+from pm_match.clusters.stick_breaking import draw_log_sticks, log_weights
+from pm_match.numerics.log_gamma import draw_log_gamma
+from pm_match.reading.parts import Clustering
+
+# In logs: how far above the smallest float weights are kept.
+_MARGIN = 18.0
+# Probabilities that would round to 0 or 1 are recorded as the next number that does not: at 1
+# itself PyMC's density of a Beta variable is not a number.
+_LEAST_LOG_ODDS, _MOST_LOG_ODDS = -700.0, 36.0
+
+
+class Writer:
+    """Writes variables, by name and in the space that is sampled.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    names : sequence of str
+    """
+
+    def __init__(self, model: Model, names: Sequence[str]):
+        self.value_of = {name: model.rvs_to_values[model[name]] for name in names}
+        # The recogniser admits PyMC's default transforms and none.
+        self.transformed = {
+            name: model.rvs_to_transforms.get(model[name]) is not None for name in names
+        }
+
+    def write(self, point: dict[str, NDArray], values: Mapping[str, Any]) -> None:
+        """Write values into a new `point`."""
+        for name, value in values.items():
+            variable = self.value_of[name]
+            point[variable.name] = np.asarray(value, dtype=variable.dtype)
+
+    def read(self, point: Mapping[str, NDArray], name: str) -> NDArray:
+        """Read a variable that has no transform."""
+        return np.asarray(point[self.value_of[name].name])
+
+
+class ClusteringPoints(Writer):
+    """Reads and writes a clustering's assignments, flags, weights and probabilities."""
+
+    def __init__(self, model: Model, clustering: Clustering):
+        super().__init__(model, clustering.names)
+        self.clustering = clustering
+
+    def labels(self, point: Mapping[str, NDArray]) -> NDArray[np.int64]:
+        """Read the labels (N,) of all objects, -1 for irrelevant ones."""
+        found = []
+        for assignment in self.clustering.assignments:
+            labels = np.asarray(self.read(point, assignment.name), np.int64)
+            if assignment.relevance:
+                labels = np.where(self.read(point, assignment.relevance) > 0, labels, -1)
+            found.append(labels)
+        return np.concatenate(found)
+
+    def draw(self, rng: np.random.Generator, point, new, labels, counts, flag_counts) -> None:
+        """Draw what was integrated out from its exact conditional, and write the clustering.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        point, new : dict
+            The point with the hyperparameters, and the one to write to.
+        labels : (N,) integer array
+            -1 for irrelevant objects, whose labels only the weights say anything about.
+        counts : (T,) integer array
+            Relevant objects in each cluster.
+        flag_counts : (G, 2) array
+            Irrelevant and relevant objects of each group of flags.
+        """
+        clustering = self.clustering
+        a, b = clustering.prior(point)
+        if clustering.weights:
+            sticks = draw_log_sticks(rng, a, b, counts)
+            self._write_weights(new, *sticks)
+        else:
+            sticks = np.log(a / (a + b)), np.log(b / (a + b))
+        logs = log_weights(*sticks)
+        irrelevant = np.flatnonzero(labels < 0)
+        if len(irrelevant):
+            cumulative = np.cumsum(np.exp(logs - logs.max()))
+            uniform = rng.random(len(irrelevant)) * cumulative[-1]
+            drawn = labels.copy()
+            drawn[irrelevant] = np.minimum(
+                np.searchsorted(cumulative, uniform, side="right"), len(logs) - 1
+            )
+        else:
+            drawn = labels
+        ends = clustering.ends
+        parts = zip(
+            clustering.assignments, np.split(drawn, ends), np.split(labels, ends), strict=True
+        )
+        for assignment, own, with_flags in parts:
+            self.write(new, {assignment.name: own})
+            if assignment.relevance:
+                self.write(new, {assignment.relevance: with_flags >= 0})
+        prior = clustering.relevance_prior(point)
+        for (e, f, _), (no, yes), name in zip(
+            prior, flag_counts, clustering.probabilities, strict=False
+        ):
+            if name:
+                log_odds = draw_log_gamma(rng, e + yes) - draw_log_gamma(rng, f + no)
+                self.write(new, {name: from_log_odds(log_odds, self.transformed[name])})
+
+    def _write_weights(self, point, log_sticks, log_rests) -> None:
+        """Write the weights, or the sticks that break them, given as logs."""
+        name = self.clustering.weights
+        transformed = self.transformed[name]
+        if self.clustering.sticks:
+            value = log_sticks - log_rests if transformed else np.exp(log_sticks)
+        else:
+            logs = log_weights(log_sticks, log_rests)
+            # PyMC's density of weights is only finite while they can be told from zero.
+            least = least_log(self.value_of[name].dtype)
+            if self.clustering.free_weights_prior and logs.min() < least:
+                warnings.warn(
+                    f"a weight in {name!r} is too small for a float, which biases the "
+                    "variables that its prior depends on, unless HyperparameterGibbs draws them: "
+                    "declare fewer clusters, or the sticks themselves as pm.Beta, which have no "
+                    "such limit.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            logs = np.maximum(logs, least)
+            value = logs[:-1] - logs.mean() if transformed else np.exp(logs - _log_sum(logs))
+        self.write(point, {name: value})
+
+
+def least_log(dtype) -> float:
+    """Give the log of the least weight of a simplex that is told from zero."""
+    return float(np.log(np.finfo(dtype).tiny) + _MARGIN)
+
+
+def from_log_odds(log_odds, transformed: bool):
+    """Return probabilities, or log odds where those are what is sampled."""
+    clipped = np.clip(log_odds, _LEAST_LOG_ODDS, _MOST_LOG_ODDS)
+    return clipped if transformed else 1.0 / (1.0 + np.exp(-clipped))
+
+
+def _log_sum(logs):
+    top = logs.max()
+    return top + np.log(np.exp(logs - top).sum())

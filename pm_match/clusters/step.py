@@ -1,0 +1,196 @@
+"""What the steps share: finding the part of the model that they serve, and going to workers."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from pymc.model.core import Model, modelcontext
+from pymc.step_methods.compound import (
+    BlockedStep,
+    Competence,
+    CompoundStep,
+    StepMethodState,
+)
+from pymc.step_methods.state import dataclass_state
+from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import CategoricalRV
+
+from pm_match.reading import read
+from pm_match.reading.clusterings import WEIGHTS
+from pm_match.reading.parts import Structure, UnservedModelError
+
+
+@dataclass_state
+class PartitionStepState(StepMethodState):
+    """What a chain changes in a step, besides its generator."""
+
+    started: bool
+
+
+class PartitionStep(BlockedStep):
+    """A step on the variables of one recognised part of a model.
+
+    Subclasses say which `parts` of a `Structure` they are for, and which variables of a part they
+    serve (`served`).
+    """
+
+    _state_class = PartitionStepState
+    _announces = False
+    # Whether the variables of a part may have different steps.
+    one_by_one = False
+    default_blocked = True
+
+    def __new__(cls, vars, *args, **kwargs):
+        """Make a step; of variables of several parts, a compound of one step for each part.
+
+        PyMC gives a step that it chooses itself all variables that it is competent for.
+        """
+        model = modelcontext(kwargs.get("model"))
+        number_of = {
+            name: number
+            for number, part in enumerate(cls.parts(read(model)))
+            for name in cls.served(part)
+        }
+        groups: dict[int | None, list[Any]] = {}
+        for var in vars if isinstance(vars, tuple | list) else [vars]:
+            name = getattr(model.values_to_rvs.get(var, var), "name", None)
+            groups.setdefault(number_of.get(name), []).append(var)
+        if len(groups) < 2 or None in groups:
+            return super().__new__(cls, vars, *args, **kwargs)
+        rngs = get_random_generator(kwargs.pop("rng", None)).spawn(len(groups))
+        own = zip(groups.values(), rngs, strict=True)
+        return CompoundStep([cls(group, *args, rng=rng, **kwargs) for group, rng in own])
+
+    def __init__(
+        self,
+        vars: Sequence[Any],
+        *,
+        model: Model | None = None,
+        rng=None,
+        initial_point=None,
+        compile_kwargs=None,
+        blocked: bool = True,
+    ):
+        model = modelcontext(model)
+        self.model = model
+        self.vars = get_value_vars_from_user_vars(vars, model)
+        self.rng = get_random_generator(rng)
+        self.blocked = blocked
+        self.started = False
+        self.part = self._find(read(model))
+        names = self._together([model.values_to_rvs[value].name for value in self.vars])
+        self.vars = [model.rvs_to_values[model[name]] for name in names]
+        self._prepare()
+
+    @classmethod
+    def parts(cls, structure: Structure) -> list[Any]:
+        """Return the parts of a model that the step may serve."""
+        return list(structure.components)
+
+    @classmethod
+    def served(cls, part: Any) -> list[str]:
+        """Names of the variables of a part that the step serves."""
+        raise NotImplementedError
+
+    @classmethod
+    def why_not(cls, structure: Structure, name: str) -> str:
+        """Say why the step does not serve the variable `name`."""
+        if structure.refusals:
+            return structure.explain()
+        served = [name for part in cls.parts(structure) for name in cls.served(part)]
+        return f"it serves {', '.join(map(repr, served)) or 'nothing in this model'}"
+
+    def _together(self, wanted: list[str]) -> list[str]:
+        """Return all variables that the step draws if some are `wanted`: the whole part."""
+        return self.served(self.part)
+
+    def _find(self, structure: Structure) -> Any:
+        wanted = {self.model.values_to_rvs[value].name for value in self.vars}
+        for part in self.parts(structure):
+            if wanted <= set(self.served(part)):
+                return part
+        served = [name for part in self.parts(structure) for name in self.served(part)]
+        stranger = sorted(wanted - set(served)) or sorted(wanted)
+        raise UnservedModelError(
+            f"{type(self).__name__} cannot serve {', '.join(map(repr, stranger))}: "
+            f"{self.why_not(structure, stranger[0])}."
+        )
+
+    def _prepare(self) -> None:
+        """Compile and allocate: called at construction, and again in every new process."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is compiled or large: another process makes it anew from the model."""
+        changing = {field.name for field in fields(self._state_class)} - {"var_names"}
+        kept = {"vars", "blocked", "stats_dtypes", "stats_dtypes_shapes", *changing}
+        state = {key: value for key, value in self.__dict__.items() if key in kept}
+        state["_settings"] = self.settings()
+        state["model"] = self.model
+        state["_BlockedStep__newargs"] = self._BlockedStep__newargs
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        settings = state.pop("_settings")
+        self.__dict__.update(state, **settings)
+        self.part = self._find(read(self.model))
+        self._prepare()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments of the constructor that `_prepare` does not know."""
+        return {}
+
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        """Start a chain."""
+        super().setup_chain(rng, tune, draws)
+        self.started = False
+        part = self._find(read(self.model))
+        if part is not self.part:
+            # The model has other data than when the step was made.
+            self.part = part
+            self._prepare()
+
+    @classmethod
+    def competence(cls, var, has_grad) -> Competence:
+        """Claim, inside a model context, exactly the variables that the step serves there."""
+        try:
+            model = modelcontext(None)
+        except TypeError:
+            # One of the steps speaks for all.
+            if cls._announces and _looks_like_ours(var):
+                warnings.warn(
+                    f"pm_match cannot see the model that {var.name!r} belongs to, and leaves it to "
+                    "PyMC. If it is a matching model, call pm.sample() inside `with model:`, "
+                    "or call pm_match.sample().",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            return Competence.INCOMPATIBLE
+        if var not in model.free_RVs:
+            return Competence.INCOMPATIBLE
+        try:
+            parts = cls.parts(read(model))
+        except Exception as error:
+            # Whatever goes wrong in reading it, somebody else's model must not suffer.
+            warnings.warn(
+                f"pm_match could not read the model, and leaves {var.name!r} to PyMC: {error!r}.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return Competence.INCOMPATIBLE
+        for part in parts:
+            if var.name in cls.served(part):
+                return Competence.IDEAL
+        return Competence.INCOMPATIBLE
+
+
+def _looks_like_ours(variable) -> bool:
+    """Whether a variable is an assignment over random weights: all that shows without its model."""
+    node = getattr(variable, "owner", None)
+    if node is None or not isinstance(node.op, CategoricalRV):
+        return False
+    return any(
+        v.owner is not None and isinstance(v.owner.op, WEIGHTS)
+        for v in ancestors([node.inputs[-1]])
+    )

@@ -1,0 +1,370 @@
+"""The one Gibbs kernel: collapsed sweeps over the units of a partition, whatever the evidence.
+
+For every unit in turn the new cluster is drawn from
+
+    p(s_u = j | rest)  ~  E[w_j^size | others' counts]  x  exp( sum over terms of log predictive )
+
+with everything else integrated out (Iwata, Hirao & Ueda 2016, eq. 11 and 20, at a truncation that
+is exact). A unit that may be irrelevant has one more candidate, to be in no cluster at all, and
+the weight of all clusters together is that of being relevant (Iwata & Ishiguro, eq. 11-14; see
+`relevance`). The whole sweep is one compiled call that allocates nothing.
+"""
+
+from math import exp, log
+from typing import NamedTuple
+
+import numpy as np
+from numba import literal_unroll
+from numpy.typing import NDArray
+
+from pm_match.clusters.label_swap import swap_labels
+from pm_match.clusters.protocol import clear, log_evidence, move, relocate, score
+from pm_match.clusters.relevance import Relevance, flag_weight, log_flags, new_relevance
+from pm_match.clusters.stick_breaking import log_prior, predictive
+from pm_match.numerics.kernels import entry, part, reducing
+
+# A label whose weight is below exp(-45) = 3e-20 of the best one's is below the resolution of the
+# uniform draw (2^-53 = 1e-16) for any practical number of clusters: its exponential is not taken.
+_NEGLIGIBLE = 45.0
+
+
+class Partition(NamedTuple):
+    """The state of a partition with truncation T, capacity S = T + 2 slots (rounded up to 8).
+
+    Attributes
+    ----------
+    label : (U,) integer array
+        Cluster of each unit, 0 ... T - 1, or -1 for an irrelevant one.
+    slot : (U,) integer array
+        Slot of each unit, 0 for an irrelevant one.
+    size : (U,) integer array
+        Objects in each unit.
+    counts : (T,) integer array
+        Objects in each cluster.
+    held : (S,) integer array
+        Units in each slot.
+    slot_of : (T,) integer array
+        Slot of each label, 0 if it is empty.
+    label_of : (S,) integer array
+        Label of each slot.
+    n_slots : (1,) integer array
+        Slots in use, the empty slot 0 included.
+    prior_by_label : (T,) array
+        Scratch: prior weights of the labels for one unit.
+    prior : (S, S) array
+        Row `own`: prior weights of the slots for a single object of slot `own`.
+    prior_stamp : (S,) integer array
+        The state of the counts that each row of `prior` was computed from.
+    version : (1,) integer array
+        Number of the present state of the counts.
+    scores, weights : (S,) array
+        Scratch: log predictives and unnormalised probabilities.
+    candidates : (S,) integer array
+        Scratch: the slots that are not negligible.
+    relevance : Relevance
+        Which units may be irrelevant, and how many are.
+    """
+
+    label: NDArray[np.int64]
+    slot: NDArray[np.int16]
+    size: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    held: NDArray[np.int64]
+    slot_of: NDArray[np.int64]
+    label_of: NDArray[np.int64]
+    n_slots: NDArray[np.int64]
+    prior_by_label: NDArray[np.float64]
+    prior: NDArray[np.float64]
+    prior_stamp: NDArray[np.int64]
+    version: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    candidates: NDArray[np.int64]
+    relevance: Relevance
+
+
+def capacity(truncation: int) -> int:
+    """Slots for a `truncation`: whole vectors of 8, so that inner loops have no tail.
+
+    There is one for empty clusters, and room for the candidate of being irrelevant.
+    """
+    return -(-(truncation + 2) // 8) * 8
+
+
+def new_partition(
+    size: NDArray[np.int64],
+    truncation: int,
+    relevance: Relevance | None = None,
+    slot: NDArray[np.int16] | None = None,
+    n_slots: NDArray[np.int64] | None = None,
+) -> Partition:
+    """Allocate a partition of units of the given `size`, all of them yet to be placed.
+
+    By default all units are relevant. Evidence that looks at several partitions shares the arrays
+    `slot` (U,) and `n_slots` (1,).
+    """
+    if relevance is None:
+        relevance = new_relevance(np.full(len(size), -1))
+    slots = capacity(truncation)
+    if slots > np.iinfo(np.int16).max:
+        raise ValueError(f"a truncation of {truncation} is more than the steps are made for")
+    return Partition(
+        label=np.zeros(len(size), np.int64),
+        slot=np.zeros(len(size), np.int16) if slot is None else slot,
+        size=np.ascontiguousarray(size, np.int64),
+        counts=np.zeros(truncation, np.int64),
+        held=np.zeros(slots, np.int64),
+        slot_of=np.zeros(truncation, np.int64),
+        label_of=np.zeros(slots, np.int64),
+        n_slots=np.ones(1, np.int64) if n_slots is None else n_slots,
+        prior_by_label=np.zeros(truncation),
+        prior=np.zeros((slots, slots)),
+        prior_stamp=np.full(slots, -1, np.int64),
+        version=np.zeros(1, np.int64),
+        scores=np.zeros(slots),
+        weights=np.zeros(slots),
+        candidates=np.zeros(slots, np.int64),
+        relevance=relevance,
+    )
+
+
+@entry
+def place(partition, labels):
+    """Set the partition to `labels` (U,): slots in the order in which clusters appear."""
+    relevance = partition.relevance
+    relevance.counts[:] = 0.0
+    partition.counts[:] = 0
+    partition.held[:] = 0
+    partition.slot_of[:] = 0
+    partition.n_slots[0] = 1
+    partition.version[0] += 1
+    for unit in range(labels.shape[0]):
+        label = labels[unit]
+        partition.label[unit] = label
+        group = relevance.group[unit]
+        if group >= 0:
+            relevance.counts[group, int(label >= 0)] += partition.size[unit]
+        if label < 0:
+            partition.slot[unit] = 0
+            continue
+        partition.counts[label] += partition.size[unit]
+        if partition.slot_of[label] == 0:
+            partition.slot_of[label] = partition.n_slots[0]
+            partition.label_of[partition.n_slots[0]] = label
+            partition.n_slots[0] += 1
+        partition.slot[unit] = partition.slot_of[label]
+        partition.held[partition.slot_of[label]] += 1
+
+
+@part
+def weigh_slots(partition, out):
+    """Fill ``out[:n_slots]`` with the slots' prior weights, from those of the labels."""
+    predictive_by_label = partition.prior_by_label
+    n_slots = partition.n_slots[0]
+    empty = 0.0
+    for label in range(partition.counts.shape[0]):
+        if partition.slot_of[label] == 0:
+            empty += predictive_by_label[label]
+    out[0] = empty
+    for slot in range(1, n_slots):
+        out[slot] = predictive_by_label[partition.label_of[slot]]
+
+
+@reducing
+def largest(values, n):
+    """Largest of ``values[:n]``: the same in any order, so that this may be vectorised."""
+    top = -np.inf
+    for i in range(n):
+        top = max(top, values[i])
+    return top
+
+
+@part
+def draw_slot(rng, prior, scores, n_slots, own, weights, slots):
+    """Draw a slot with probability ~ ``prior * exp(scores)``, the best of which `own` often is."""
+    if prior[0] <= 0.0:
+        scores[0] = -np.inf
+    top = largest(scores, n_slots)
+    best = own
+    if scores[own] < top or prior[own] <= 0.0:
+        top = -np.inf
+        for slot in range(n_slots):
+            if prior[slot] > 0.0 and scores[slot] > top:
+                top = scores[slot]
+                best = slot
+    floor = top + log(prior[best]) - _NEGLIGIBLE
+    total = 0.0
+    n = 0
+    for slot in range(n_slots):
+        if scores[slot] >= floor:
+            total += prior[slot] * exp(scores[slot] - top)
+            weights[n] = total
+            slots[n] = slot
+            n += 1
+    threshold = rng.random() * total
+    for i in range(n):
+        if weights[i] > threshold:
+            return slots[i]
+    return best
+
+
+@part
+def draw_empty_label(rng, partition):
+    """Draw one of the empty labels by their prior weights."""
+    total = 0.0
+    for label in range(partition.counts.shape[0]):
+        if partition.slot_of[label] == 0:
+            total += partition.prior_by_label[label]
+    threshold = rng.random() * total
+    chosen = -1
+    total = 0.0
+    for label in range(partition.counts.shape[0]):
+        if partition.slot_of[label] == 0 and partition.prior_by_label[label] > 0.0:
+            total += partition.prior_by_label[label]
+            chosen = label
+            if total > threshold:
+                break
+    return chosen
+
+
+@entry
+def reassign(partition, terms, unit, label):
+    """Move `unit` to the cluster `label` (or -1), in the partition and all terms of evidence."""
+    old = partition.label[unit]
+    source = partition.slot[unit]
+    target = 0 if label < 0 else partition.slot_of[label]
+    size = partition.size[unit]
+    if label >= 0 and target == 0:
+        target = partition.n_slots[0]
+        partition.n_slots[0] += 1
+        partition.slot_of[label] = target
+        partition.label_of[target] = label
+        partition.held[target] = 0
+        for term in literal_unroll(terms):
+            clear(term, target)
+    for term in literal_unroll(terms):
+        move(term, unit, source, target)
+    partition.label[unit] = label
+    partition.slot[unit] = target
+    partition.version[0] += 1
+    if label >= 0:
+        partition.counts[label] += size
+        partition.held[target] += 1
+    if (old < 0) != (label < 0):
+        counts = partition.relevance.counts[partition.relevance.group[unit]]
+        counts[int(old >= 0)] -= size
+        counts[int(label >= 0)] += size
+    if old < 0:
+        return
+    partition.counts[old] -= size
+    partition.held[source] -= 1
+    if partition.held[source] == 0:
+        close_slot(partition, terms, source, old)
+
+
+@part
+def close_slot(partition, terms, slot, label):
+    """Keep the slots without gaps: the last one takes the place of the emptied one."""
+    partition.slot_of[label] = 0
+    last = partition.n_slots[0] - 1
+    if slot != last:
+        partition.held[slot] = partition.held[last]
+        partition.label_of[slot] = partition.label_of[last]
+        partition.slot_of[partition.label_of[slot]] = slot
+        for unit in range(partition.slot.shape[0]):
+            if partition.slot[unit] == last:
+                partition.slot[unit] = slot
+        for term in literal_unroll(terms):
+            relocate(term, last, slot)
+    for term in literal_unroll(terms):
+        clear(term, last)
+    partition.n_slots[0] = last
+
+
+@entry
+def sweep(rng, a, b, partition, terms):
+    """One Gibbs sweep over all units.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    a, b : (T - 1,) array
+        Beta parameters of the sticks (see `stick_breaking`).
+    partition : Partition
+    terms : tuple
+        The terms of evidence (see `evidence.protocol`), in the partition's present state.
+
+    Returns
+    -------
+    int
+        Objects that changed their cluster.
+    """
+    moved = 0
+    scores = partition.scores
+    relevance = partition.relevance
+    for unit in range(partition.label.shape[0]):
+        size = partition.size[unit]
+        old = partition.label[unit]
+        own = partition.slot[unit]
+        n_slots = partition.n_slots[0]
+        # Slot 0 stands for a new cluster, slot n_slots for none.
+        for slot in range(n_slots + 1):
+            scores[slot] = 0.0
+        for term in literal_unroll(terms):
+            score(term, unit, own, n_slots, scores)
+        prior = partition.prior[own]
+        # Prior weights change with the counts only: a settled sweep looks them up.
+        fresh = size == 1 and partition.prior_stamp[own] == partition.version[0]
+        if not fresh:
+            predictive(a, b, partition.counts, old, size, partition.prior_by_label)
+            weigh_slots(partition, prior)
+            partition.prior_stamp[own] = partition.version[0] if size == 1 else -1
+        here = own if old >= 0 else n_slots
+        n_candidates = n_slots
+        if relevance.group[unit] >= 0:
+            scores[n_slots] += flag_weight(relevance, unit, old >= 0)
+            prior[n_slots] = 1.0
+            n_candidates = n_slots + 1
+        slot = draw_slot(
+            rng, prior, scores, n_candidates, here, partition.weights, partition.candidates
+        )
+        if slot == here:
+            continue
+        if slot == n_slots:
+            label = -1
+        elif slot == 0:
+            if fresh:
+                predictive(a, b, partition.counts, old, size, partition.prior_by_label)
+            label = draw_empty_label(rng, partition)
+        else:
+            label = partition.label_of[slot]
+        reassign(partition, terms, unit, label)
+        moved += size
+    return moved
+
+
+@entry
+def rename(rng, a, b, partition, renamed, n_proposals):
+    """Label-swap moves (see `label_swap`), applied to the partition; `renamed` (T,) is scratch."""
+    for label in range(partition.counts.shape[0]):
+        renamed[label] = label
+    accepted, proposed = swap_labels(rng, a, b, partition.counts, renamed, n_proposals)
+    if accepted > 0:
+        partition.version[0] += 1
+        partition.slot_of[:] = 0
+        for slot in range(1, partition.n_slots[0]):
+            partition.label_of[slot] = renamed[partition.label_of[slot]]
+            partition.slot_of[partition.label_of[slot]] = slot
+        for unit in range(partition.label.shape[0]):
+            if partition.label[unit] >= 0:
+                partition.label[unit] = renamed[partition.label[unit]]
+    return accepted, proposed
+
+
+@entry
+def log_joint(a, b, partition, terms):
+    """Log p(data, assignment, relevance), all that the terms integrate out integrated out."""
+    total = log_prior(a, b, partition.counts) + log_flags(partition.relevance)
+    for term in literal_unroll(terms):
+        total += log_evidence(term, partition.n_slots[0])
+    return total

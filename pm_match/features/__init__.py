@@ -1,0 +1,1 @@
+"""A kind: feature vectors around the latent vectors of their clusters."""

@@ -1,0 +1,289 @@
+"""How many dimensions latent vectors should have: by cross-validation, or by BIC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.util import get_random_generator
+from rich.progress import Progress
+from threadpoolctl import threadpool_limits
+
+from pm_match.checks import check_count, check_option
+from pm_match.features.parts import Features
+from pm_match.features.projected_normal import DomainData
+from pm_match.features.search.feature_problem import FeatureProblem
+from pm_match.features.search.plain import Mode, find_mode, problem_of
+from pm_match.reading import read
+from pm_match.reading.parts import Clustering, UnservedModelError
+
+__all__ = ["choose_n_factors"]
+
+Factory = Callable[[int], pm.Model]
+
+
+def choose_n_factors(
+    model_factory: Factory,
+    candidates: Iterable[int],
+    *,
+    method: Literal["cross-validation", "bic"] = "cross-validation",
+    n_folds: int = 5,
+    starts: int = 1,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> xr.Dataset:
+    r"""Choose the dimension of the latent vectors of a model of feature vectors.
+
+    Parameters
+    ----------
+    model_factory : callable
+        From a number of factors to a model with one set of latent vectors, such as
+        ``lambda k: pmm.models.projected_clusters(tables, n_factors=k)``. The data, links and priors
+        are the model's.
+    candidates : iterable of int
+        The numbers of factors to try.
+    method : {"cross-validation", "bic"}, default "cross-validation"
+        ``"cross-validation"`` (Iwata, Hirao & Ueda 2016, section 3.2): the observed entries are
+        divided at random into folds. With each fold held out in turn, labels and projections are
+        found by search, and the fold is scored by its log predictive density
+
+        .. math:: \log p(X_{\text{held out}} \mid X, \hat S, \hat W)
+                  = \log p(X_{\text{all}} \mid \hat S, \hat W) - \log p(X \mid \hat S, \hat W) ,
+
+        latent vectors and precision integrated out, per entry; the largest mean over folds is the
+        best.
+
+        ``"bic"``: one search on all data, scored by
+
+        .. math:: -2 \log p(X, \hat S \mid \hat W) + p_K \log N, \quad
+                  p_K = K \sum_d M_d - \tfrac12 K (K - 1) ,
+
+        where N is the number of objects of all domains, and :math:`p_K` counts the entries of the
+        projections but for the rotation that they leave free; latent vectors, precision and weights
+        are integrated out and not counted. The smallest is the best. It is several times as fast.
+    n_folds : int, default 5
+        Of cross-validation.
+    starts : int, default 1
+        Searches for each fit, the best of which by log joint is taken.
+    random_seed : int, sequence of int, Generator or SeedSequence, optional
+    progressbar : bool, default True
+
+    Returns
+    -------
+    Dataset
+        ``score`` for every ``n_factors``; for cross-validation also ``standard_error``, over folds,
+        and ``score_of_fold``; for BIC also ``log_joint`` and ``n_parameters``; and ``best``, the
+        best number of factors: the smallest one if several score the same.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a candidate or a number is not as described, or a model has not one set of feature
+        vectors with one shared noise, has another number of factors than it was asked for, or
+        other data than the first.
+    UnservedModelError
+        If the steps cannot serve the model.
+
+    Notes
+    -----
+    Free hyperparameters are what they are at the model's initial point. An object's last observed
+    entry is never held out, nor are values that are missing anyway. Relations of the same clusters
+    are left out of account.
+
+    Examples
+    --------
+    >>> chosen = pmm.choose_n_factors(
+    ...     lambda k: pmm.models.projected_clusters({"english": x, "german": y}, n_factors=k),
+    ...     candidates=[3, 4, 5],
+    ... )
+    >>> int(chosen["best"])
+    """
+    if not callable(model_factory):
+        raise TypeError(
+            "model_factory must be a function of a number of factors, "
+            f"found an object of type {type(model_factory).__name__}."
+        )
+    numbers = _check_candidates(candidates)
+    check_option("method", method, ("cross-validation", "bic"))
+    check_count("n_folds", n_folds, 2)
+    check_count("starts", starts, 1)
+    rng = get_random_generator(random_seed)
+    problems = {k: _read_problem(model_factory, k) for k in numbers}
+    data = problems[numbers[0]].domains
+    for k, problem in problems.items():
+        _check_same(data, problem.domains, k)
+    folds = draw_folds(data, n_folds, rng) if method == "cross-validation" else []
+    tasks = [(k, fold) for k in numbers for fold in (range(n_folds) if folds else [-1])]
+    # Every candidate and fold has its own stream: adding a candidate changes no other's score.
+    root = int(rng.integers(2**62))
+    found = {}
+    with threadpool_limits(1, user_api="blas"), Progress(disable=not progressbar) as bar:
+        task = bar.add_task("Choosing the number of factors", total=len(tasks))
+        for k, fold in tasks:
+            own = np.random.default_rng([root, k, fold + 1]).spawn(starts)
+            problem = problems[k]
+            if folds:
+                problem = problem.with_data(hold_out(data, folds, fold))
+            modes = [find_mode(problem, one) for one in own]
+            mode = max(modes, key=lambda mode: mode.log_joint)
+            found[k, fold] = _predictive(problem, mode, data) if folds else mode.log_joint
+            bar.update(task, advance=1)
+    if not folds:
+        return _bic(numbers, data, np.array([found[k, -1] for k in numbers]))
+    scores = np.array([[found[k, fold] for fold in range(n_folds)] for k in numbers])
+    return xr.Dataset(
+        {
+            "score": ("n_factors", scores.mean(axis=1)),
+            "standard_error": ("n_factors", scores.std(axis=1, ddof=1) / np.sqrt(n_folds)),
+            "score_of_fold": (("n_factors", "fold"), scores),
+            "best": ((), numbers[int(scores.mean(axis=1).argmax())]),
+        },
+        coords={"n_factors": numbers, "fold": np.arange(n_folds)},
+        attrs={"method": method},
+    )
+
+
+def draw_folds(
+    data: Sequence[DomainData], n_folds: int, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """Divide the observed entries of all domains into folds of nearly equal size.
+
+    The entries of an object are dealt to different folds as far as there are enough, so that every
+    object keeps some whichever fold is held out.
+
+    Returns
+    -------
+    list of (N_d, M_d) integer array
+        The fold of every entry, -1 for missing ones and for those that are never held out.
+    """
+    folds = []
+    for domain in data:
+        seen = np.ones(domain.values.shape, bool) if domain.observed is None else domain.observed
+        shuffled = np.where(seen, rng.random(seen.shape), np.inf).argsort(axis=1)
+        rank = shuffled.argsort(axis=1)
+        first = rng.permutation(len(seen))[:, None]
+        fold = np.where(seen, (rank + first) % n_folds, -1)
+        fold[seen.sum(axis=1) == 1] = -1
+        folds.append(fold)
+    return folds
+
+
+def hold_out(
+    data: Sequence[DomainData], folds: Sequence[NDArray[np.int64]], held_out: int
+) -> list[DomainData]:
+    """Return the data without the entries of one fold."""
+    left = []
+    for domain, fold in zip(data, folds, strict=True):
+        kept = fold != held_out
+        if domain.observed is not None:
+            kept &= domain.observed
+        left.append(DomainData(np.where(kept, domain.values, 0.0), None if kept.all() else kept))
+    return left
+
+
+def _check_candidates(candidates: Iterable[int]) -> list[int]:
+    if isinstance(candidates, str) or not isinstance(candidates, Iterable):
+        raise TypeError(
+            "candidates must be numbers of factors, such as [3, 4, 5], "
+            f"found an object of type {type(candidates).__name__}."
+        )
+    found = list(candidates)
+    if not found:
+        raise ValueError("candidates must hold at least one number of factors, found none.")
+    for number in found:
+        if not isinstance(number, Integral) or isinstance(number, bool) or number < 1:
+            raise ValueError(
+                f"candidates must be whole numbers of at least 1, found {number!r} among them."
+            )
+    # In order, so that of several with the same score the smallest comes first.
+    return sorted({int(number) for number in found})
+
+
+def _read_problem(factory: Factory, n_factors: int) -> FeatureProblem:
+    model = factory(n_factors)
+    clustering, features = _only_features(model, n_factors)
+    problem, _, _ = problem_of(clustering, features, model.initial_point(0))
+    return problem
+
+
+def _check_same(first, other, n_factors: int) -> None:
+    same = len(first) == len(other) and all(
+        np.array_equal(one.values, two.values)
+        and (one.observed is None) == (two.observed is None)
+        and (one.observed is None or np.array_equal(one.observed, two.observed))
+        for one, two in zip(first, other, strict=True)
+    )
+    if not same:
+        raise ValueError(
+            f"model_factory: expected models of the same data, found that with {n_factors} factors "
+            "the data are others than with the fewest."
+        )
+
+
+def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
+    if not isinstance(model, pm.Model):
+        raise TypeError(
+            f"model_factory must return a model, found an object of type {type(model).__name__}."
+        )
+    structure = read(model)
+    pairs = [
+        (clustering, features)
+        for c in structure.components
+        for clustering, features in zip(c.clusterings, c.features, strict=True)
+        if features is not None
+    ]
+    if not pairs and structure.refusals:
+        raise UnservedModelError(f"model_factory's model: {structure.explain()}.")
+    if len(pairs) != 1:
+        raise ValueError(
+            "model_factory: expected a model with one set of latent vectors behind its feature "
+            f"vectors, found {len(pairs)}."
+        )
+    clustering, features = pairs[0]
+    if not features.plain:
+        raise ValueError(
+            "model_factory: expected projected latent vectors and one shared noise, found "
+            "intercepts, noise of the domains' own, deviations or relevance; compare such models "
+            "by what `find_matching` reaches, or declare their factors with "
+            "`determination=True`."
+        )
+    if features.n_factors != n_factors:
+        raise ValueError(
+            f"model_factory: asked for {n_factors} factors, it made a model with "
+            f"{features.n_factors}."
+        )
+    return clustering, features
+
+
+def _predictive(problem: FeatureProblem, mode: Mode, whole: Sequence[DomainData]) -> float:
+    """Log predictive density of the held-out entries, per entry."""
+    labels = np.concatenate(mode.labels)[problem.units.first]
+    everything = problem.with_data(whole)
+    gained = everything.log_evidence(labels, mode.projections) - problem.log_evidence(
+        labels, mode.projections
+    )
+    n_held_out = sum(domain.n_values for domain in whole)
+    n_held_out -= sum(domain.n_values for domain in problem.domains)
+    return gained / n_held_out
+
+
+def _bic(numbers: list[int], data: Sequence[DomainData], log_joint: NDArray) -> xr.Dataset:
+    n_objects = sum(domain.values.shape[0] for domain in data)
+    n_features = sum(domain.values.shape[1] for domain in data)
+    parameters = np.array([k * n_features - k * (k - 1) // 2 for k in numbers])
+    score = -2.0 * log_joint + parameters * np.log(n_objects)
+    return xr.Dataset(
+        {
+            "score": ("n_factors", score),
+            "log_joint": ("n_factors", log_joint),
+            "n_parameters": ("n_factors", parameters),
+            "best": ((), numbers[int(score.argmin())]),
+        },
+        coords={"n_factors": numbers},
+        attrs={"method": "bic"},
+    )

@@ -1,0 +1,180 @@
+r"""Which clusters of one domain go with which latent vectors, its projection integrated out.
+
+Given the projections, the clusters of a domain hardly ever exchange their labels: every projection
+fits the matching that it was drawn under. Given the latent vectors z and the noise precision
+:math:`\alpha` instead, and with the domain's projection under its independent normal prior
+integrated out, the features of the domain are so many Bayesian linear regressions,
+
+.. math:: \log p(X_d \mid s_d, z, \alpha) = \mathrm{const} + \tfrac12 \sum_m
+          \left( b_m^\top A_m^{-1} b_m - \log |A_m| \right), \quad
+          A_m = \mathrm{diag}(\tau_m) + \alpha \sum_j N_{jm} z_j z_j^\top, \quad
+          b_m = \tau_m \circ \mu_m + \alpha \sum_j S_{jm} z_j
+
+with the sums and counts per feature of `projection.ClusterSums`. Exchanges of two labels within the
+domain are proposed and accepted by Metropolis and Hastings' rule, with the ratio of these evidences
+and of the collapsed priors of all labels. The projection is then to be drawn from its conditional,
+and the weights from theirs: a blocked move of labels, projection and weights.
+"""
+
+from math import exp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.exchange import draw_exchange, rename_two, shift_objects
+from pm_match.clusters.label_swap import log_shift_ratio
+from pm_match.features.projection import ClusterSums
+from pm_match.numerics.cholesky import factorise, solve_lower
+from pm_match.numerics.kernels import entry, part
+
+
+@part
+def log_regression(
+    sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
+):
+    """Log p(X | labels, z, alpha), up to what no labels enter; `work` and `vectors` are scratch."""
+    n_features, n_factors = pull.shape
+    matrix, lower = work[0], work[1]
+    linear, solution = vectors[0], vectors[1]
+    found = 0.0
+    for m in range(n_features):
+        for k in range(n_factors):
+            linear[k] = pull[m, k]
+        for i in range(groups.shape[0]):
+            z = latent[renamed[groups[i]]]
+            total = alpha * sums[groups[i], m]
+            for k in range(n_factors):
+                linear[k] += total * z[k]
+        # Features without a matrix of their own have that of the one before.
+        if repeats[m] > 0:
+            for k in range(n_factors):
+                for j in range(k):
+                    matrix[k, j] = 0.0
+                matrix[k, k] = precision[m, k]
+            for i in range(groups.shape[0]):
+                z = latent[renamed[groups[i]]]
+                count = alpha * counts[groups[i], m]
+                for k in range(n_factors):
+                    for j in range(k + 1):
+                        matrix[k, j] += count * z[k] * z[j]
+            found -= 0.5 * repeats[m] * factorise(matrix, lower)
+        found += 0.5 * solve_lower(lower, linear, solution)
+    return found
+
+
+@entry
+def permute_labels(
+    rng,
+    a,
+    b,
+    held,
+    objects,
+    sums,
+    counts,
+    repeats,
+    pull,
+    precision,
+    latent,
+    alpha,
+    groups,
+    renamed,
+    work,
+    vectors,
+    n_proposals,
+):
+    """Propose exchanges of two labels within a domain.
+
+    Proposals are those of `partition.exchange`: symmetric ones.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    a, b : (T - 1,) array
+        Beta parameters of the sticks (see `stick_breaking`).
+    held, objects : (T,) integer array
+        Objects in each cluster, of all domains and of this one; updated in place.
+    sums, counts, repeats, pull, precision : arrays
+        The features of the domain, from `regressions`.
+    latent : (T, K) array
+    alpha : float
+        Noise precision.
+    groups : (J,) integer array
+        The labels of the domain's clusters, as it comes.
+    renamed : (T,) integer array
+        Filled with the new label of each.
+    work, vectors : (2, K, K), (2, K) array
+        Scratch.
+    n_proposals : int
+
+    Returns
+    -------
+    accepted, proposed : int
+    """
+    for label in range(renamed.shape[0]):
+        renamed[label] = label
+    accepted = 0
+    proposed = 0
+    here = log_regression(
+        sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
+    )
+    for _ in range(n_proposals):
+        first, second = draw_exchange(rng, groups, renamed, objects)
+        if first < 0:
+            continue
+        proposed += 1
+        shift = objects[first] - objects[second]
+        ratio = log_shift_ratio(a, b, held, first, second, shift)
+        rename_two(renamed, first, second)
+        there = log_regression(
+            sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
+        )
+        if rng.random() < exp(min(0.0, ratio + there - here)):
+            accepted += 1
+            here = there
+            shift_objects(held, objects, first, second)
+        else:
+            rename_two(renamed, first, second)
+    return accepted, proposed
+
+
+def regressions(clusters: ClusterSums, mean: NDArray, precision: NDArray) -> tuple[NDArray, ...]:
+    r"""Prepare the features of a domain for `permute_labels`: as few as will do.
+
+    Features whose counts and prior precision are equal share :math:`A`, and what their
+    :math:`b_m^\top A^{-1} b_m` add up to does not change if all sums, and :math:`\tau \circ \mu`,
+    are turned to other axes in the space of features. With J clusters there are axes in which all
+    but the first J coordinates (J + K, if :math:`\mu \neq 0`) are zero.
+
+    Parameters
+    ----------
+    clusters : ClusterSums
+    mean, precision : (M, K) array
+        Of the projection's prior, entry by entry.
+
+    Returns
+    -------
+    sums, counts : (T, M') array
+    repeats : (M',) integer array
+        How many features have the A of this one: 0 for those that have that of the one before.
+    pull, precision : (M', K) array
+        Precision times mean, and precision.
+    """
+    sums, counts, pull = clusters.sums, clusters.counts, precision * mean
+    n_features = len(mean)
+    repeats = np.ones(n_features, np.int64)
+    rows = [sums[clusters.occupied]] + ([pull.T] if pull.any() else [])
+    n_left = sum(map(len, rows))
+    if n_left < n_features and _alike(counts.T) and _alike(precision):
+        turned = np.linalg.qr(np.concatenate(rows).T, mode="r").T
+        sums = np.zeros((len(sums), n_left))
+        sums[clusters.occupied] = turned[: len(rows[0])]
+        pull = np.zeros((n_left, pull.shape[1]))
+        if len(rows) > 1:
+            pull[:] = turned[len(rows[0]) :].T
+        counts, precision, repeats = counts[:, :n_left], precision[:n_left], repeats[:n_left]
+        repeats[0], repeats[1:] = n_features, 0
+    return sums, np.ascontiguousarray(counts), repeats, pull, np.ascontiguousarray(precision)
+
+
+def _alike(rows: NDArray) -> bool:
+    return bool((rows == rows[0]).all())

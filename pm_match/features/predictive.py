@@ -1,0 +1,159 @@
+r"""What a draw says of the features of objects in each cluster, latent vectors integrated out.
+
+Given the assignments, intercepts :math:`a_d`, projections :math:`W_d` and noise precisions
+:math:`\Lambda_d` of a draw, the factors of cluster j (deviations included) are
+:math:`N(C_j m_j, C_j)` (see `evidence.feature_sums`). A new object whose observed features are
+:math:`x_o` joins it with the log predictive
+
+.. math:: \log N(x_o;\, a_o,\, \Lambda_o^{-1}) + \tfrac12 \log \frac{|C_{j+}|}{|C_j|}
+          + \tfrac12 (m_{j+}^\top C_{j+} m_{j+} - m_j^\top C_j m_j), \quad
+          C_{j+}^{-1} = C_j^{-1} + W_o^\top \Lambda_o W_o, \quad
+          m_{j+} = m_j + W_o^\top \Lambda_o (x_o - a_o)
+
+which is eq. (13) of Iwata, Hirao & Ueda (2016) but for the noise precision, which is given here.
+With the new object in it, the factors of the cluster are :math:`N(C_{j+} m_{j+}, C_{j+})`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import log, pi
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.features.feature_sums import DomainSums, by_cluster
+from pm_match.features.marginals import Marginal
+from pm_match.features.projected_normal import DomainData
+
+_LOG_2PI = log(2.0 * pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """The factors of all clusters in a draw, and how the features of each domain show them.
+
+    Attributes
+    ----------
+    marginals : sequence of Marginal
+        Of every domain with features.
+    precision, linear : (J, K, K), (J, K) array
+        The inverse of C_j, and m_j. All empty clusters are alike, and have one row.
+    row : (T,) integer array
+        The row of every cluster.
+    """
+
+    marginals: Sequence[Marginal]
+    precision: NDArray[np.float64]
+    linear: NDArray[np.float64]
+    row: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        data: Sequence[DomainData],
+        labels: Sequence[NDArray[np.int64]],
+        marginals: Sequence[Marginal],
+        latent_precision: float,
+        n_clusters: int,
+    ) -> "Clusters":
+        """Sum up the features of every domain by its objects' labels, -1 for irrelevant ones."""
+        everyone = np.concatenate(labels)
+        occupied, place = np.unique(everyone[everyone >= 0], return_inverse=True)
+        row = np.full(n_clusters, len(occupied))
+        row[occupied] = np.arange(len(occupied))
+        rows = np.full(len(everyone), -1)
+        rows[everyone >= 0] = place
+        parts = np.split(rows, np.cumsum([len(label) for label in labels])[:-1])
+        sums = [DomainSums.of(*pair, len(occupied) + 1) for pair in zip(data, parts, strict=True)]
+        return cls(marginals, *by_cluster(sums, marginals, latent_precision), row)
+
+    def joined(self, marginal: Marginal, x: NDArray) -> "Joined":
+        """Let each of some objects join every cluster, by features that are all observed."""
+        return Joined(self, marginal, x)
+
+    @cached_property
+    def _lower(self) -> NDArray[np.float64]:
+        return np.linalg.cholesky(self.precision)
+
+    @cached_property
+    def _before(self) -> NDArray[np.float64]:
+        """Half of log |C_j| + m_j' C_j m_j, without the new object (J,)."""
+        explained = np.linalg.solve(self._lower, self.linear[:, :, None])[:, :, 0]
+        return 0.5 * np.square(explained).sum(axis=1) - _log_diagonal(self._lower)
+
+    def factors(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean (J, K) of the factors, and a root R (J, K, K) of their covariance R R'."""
+        root = np.linalg.inv(self._lower).transpose(0, 2, 1)
+        return np.linalg.solve(self.precision, self.linear[:, :, None])[:, :, 0], root
+
+
+class Joined:
+    """Clusters as they are with each of some objects in them.
+
+    Parameters
+    ----------
+    clusters : Clusters
+    marginal : Marginal
+        Of the M features that are observed.
+    x : (N, M) array
+    """
+
+    def __init__(self, clusters: Clusters, marginal: Marginal, x: NDArray):
+        self.clusters, self.marginal = clusters, marginal
+        self._residual = x - marginal.intercept
+        self._white = marginal.whiten(self._residual)
+        w = marginal.whitened_projection()
+        self._lower = np.linalg.cholesky(clusters.precision + w.T @ w)
+        # L^-1 m_{j+}, for all objects side by side: (J, K, N).
+        together = clusters.linear[:, :, None] + (self._white @ w).T[None]
+        self._solved = np.linalg.solve(self._lower, together)
+
+    def log_density(self) -> NDArray[np.float64]:
+        """Log predictive of every object (N) in every cluster (T)."""
+        after = 0.5 * np.square(self._solved).sum(axis=1).T - _log_diagonal(self._lower)
+        own = log_noise(self.marginal, self._white)
+        return (own[:, None] + after - self.clusters._before)[:, self.clusters.row]
+
+    def factors(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean (N, J, K) of the factors, and a root R (J, K, K) of their covariance R R'."""
+        upper = self._lower.transpose(0, 2, 1)
+        return np.linalg.solve(upper, self._solved).transpose(2, 0, 1), np.linalg.inv(upper)
+
+
+def log_noise(marginal: Marginal, white: NDArray) -> NDArray[np.float64]:
+    """Log density (N,) of whitened residuals (N, M) as nothing but noise."""
+    constant = (marginal.log_root - 0.5 * _LOG_2PI).sum()
+    return constant - 0.5 * np.square(white).sum(axis=1)
+
+
+def scaled(marginal: Marginal, alpha: float) -> Marginal:
+    """Multiply the noise precision of a marginal by a shared one."""
+    return replace(marginal, root=marginal.root * np.sqrt(alpha))
+
+
+def covariance(marginal: Marginal) -> NDArray[np.float64]:
+    """Return the covariance of the noise (M, M)."""
+    if marginal.full:
+        inverse = np.linalg.inv(marginal.root)
+        return inverse.T @ inverse
+    return np.diag(marginal.root**-2.0)
+
+
+def restricted(marginal: Marginal, seen: NDArray[np.bool_]) -> Marginal:
+    """Return the marginal of some of the features, the others integrated out."""
+    if seen.all():
+        return marginal
+    root = marginal.root[seen]
+    if marginal.full:
+        lower = np.linalg.cholesky(covariance(marginal)[np.ix_(seen, seen)])
+        root = np.linalg.inv(lower).T
+    return Marginal(marginal.projection[seen], marginal.intercept[seen], root)
+
+
+def _log_diagonal(lower: NDArray) -> NDArray[np.float64]:
+    """Log determinants of triangular matrices (..., K, K)."""
+    return np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
+
+
+__all__ = ["Clusters", "Joined", "covariance", "log_noise", "restricted", "scaled"]

@@ -1,0 +1,821 @@
+r"""Projected normal evidence: feature vectors as noisy projections of a shared latent vector.
+
+.. math:: x_{dn} \sim N(W_d z_{s_{dn}}, \alpha^{-1} I), \quad z_j \sim N(0, (\alpha r)^{-1} I),
+          \quad \alpha \sim \mathrm{Gamma}(a, b)
+
+with :math:`z` and :math:`\alpha` integrated out (Iwata, Hirao & Ueda 2016, eq. 4-8; 23-26 with
+missing values). The term sees the data of a unit only through its Gram matrix :math:`G = \sum
+W^\top W` (over the rows of :math:`W` that are observed), :math:`h = \sum W^\top x` and :math:`\sum
+x^\top x`. A cluster is its precision :math:`C_j^{-1} = rI + \sum G` and its linear part :math:`m_j
+= \sum h`, with :math:`\mu_j = C_j m_j` and :math:`q_j = m_j^\top C_j m_j`; all clusters share one
+scalar,
+
+.. math:: b' = b + \tfrac12 \sum x^\top x - \tfrac12 \sum_j q_j .
+
+A unit that joins cluster :math:`j` raises :math:`q_j` by :math:`\Delta_j`, and its log predictive
+is, up to what is common to all clusters (eq. 13-17, with the factor :math:`r^{K/2}` that a new
+cluster brings),
+
+.. math:: \tfrac12 \log \frac{|C_{j+}|}{|C_j|} - a' \log\left(1 - \frac{\Delta_j}{2 b'_0}\right) .
+
+Units with the same Gram matrix share a *pattern* (one a domain when nothing is missing). For a
+pattern that many units share, :math:`\Delta_j` is a plain dot product: with :math:`C_{j+} =
+(C_j^{-1} + G)^{-1}`,
+
+.. math:: \Delta_j = h^\top C_{j+} h + 2 (C_{j+} m_j)^\top h + (m_j^\top C_{j+} m_j - q_j)
+
+is linear in the K(K+1)/2 products of :math:`h`, in :math:`h`, and in 1, with coefficients that are
+kept until cluster :math:`j` changes. The coefficients of all clusters lie side by side, so that one
+pass of fused multiply-adds scores a unit against every cluster.
+
+Where the noise is known (its parameters are not integrated out but given, and the data come
+whitened by them), :math:`\alpha = 1`: the log predictive is :math:`\tfrac12 \log
+\frac{|C_{j+}|}{|C_j|} + \tfrac12 \Delta_j`. Objects may then be irrelevant, with a density of their
+own that no cluster enters.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import lgamma, log, log1p, pi, prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters import protocol
+from pm_match.clusters.protocol import implements
+from pm_match.clusters.sweep import capacity
+from pm_match.clusters.units import Units
+from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
+from pm_match.numerics.kernels import entry, inlined, part
+
+# A pattern is worth keeping coefficients for when this many units share it.
+_COMMON = 4
+# ... and while all coefficients together stay below this many numbers (64 MB).
+_MOST_COEFFICIENTS = 8_000_000
+# Below this, log1p by its series in x / (2 + x): the first term left out is under 1e-17.
+_SERIES = 0.1
+
+
+class ProjectedNormal(NamedTuple):
+    """State of the term, for U units, P patterns of which Q are kept, S slots, K factors.
+
+    With L = K (K + 1) / 2 + K + 1 coefficients of a quadratic in h.
+
+    Attributes
+    ----------
+    hyper : (5,) array
+        Posterior shape a', prior rate b, latent precision r, log normaliser (what of the log
+        evidence depends on neither the partition nor the projections), and whether the noise is
+        known (1 or 0): a' and b are then not used, and b is 0.
+    rate : (1,) array
+        Posterior rate b' of the precision; with known noise half of what no cluster explains.
+    idle : (U,) array
+        Log density of each unit as an irrelevant one, over the part of its density as a relevant
+        one that is common to all clusters. Empty if all units are relevant.
+    idle_total : (1,) array
+        Sum of `idle` over the irrelevant units.
+    projected, pattern : (U, K) array, (U,) integer array
+        h and the pattern of each unit.
+    gram : (P, K, K) array
+        G of each pattern.
+    kept : (P,) integer array
+        Where the coefficients of a pattern are kept, -1 if they are not.
+    precision, linear, quadratic, log_det : (S, K, K), (S, K), (S,), (S,) array
+        The inverse of C_j, m_j, q_j and log |C_j| of each slot.
+    held, version : (S,) integer array
+        Units in each slot; number of the slot's present state.
+    epoch : (1,) integer array
+        Number of the present state of all slots.
+    gain, gain_log_det, gain_stamp : (Q, L, S), (Q, S), (Q, S) array
+        Coefficients of Delta_j, half the log determinant ratio, and the version they belong to.
+    gain_epoch : (Q,) integer array
+        The epoch at which all of a pattern's coefficients were last known to be good.
+    loss, loss_log_det, loss_stamp : (Q, S, L), (Q, S), (Q, S) array
+        The same for taking a unit out of its own slot.
+    group_held, group_precision, group_linear : (S,), (S, K, K), (S, K) array
+        Scratch: what the units of one assignment add to every slot.
+    products, delta, matrix, lower, inverse, vector, solution : arrays
+        Scratch.
+    """
+
+    hyper: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    idle: NDArray[np.float64]
+    idle_total: NDArray[np.float64]
+    projected: NDArray[np.float64]
+    pattern: NDArray[np.int64]
+    gram: NDArray[np.float64]
+    kept: NDArray[np.int64]
+    precision: NDArray[np.float64]
+    linear: NDArray[np.float64]
+    quadratic: NDArray[np.float64]
+    log_det: NDArray[np.float64]
+    held: NDArray[np.int64]
+    version: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    gain: NDArray[np.float64]
+    gain_log_det: NDArray[np.float64]
+    gain_stamp: NDArray[np.int64]
+    gain_epoch: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    loss_log_det: NDArray[np.float64]
+    loss_stamp: NDArray[np.int64]
+    products: NDArray[np.float64]
+    delta: NDArray[np.float64]
+    matrix: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    vector: NDArray[np.float64]
+    solution: NDArray[np.float64]
+    group_held: NDArray[np.int64]
+    group_precision: NDArray[np.float64]
+    group_linear: NDArray[np.float64]
+
+
+@implements(protocol.clear, ProjectedNormal)
+def _clear(term, slot):
+    n_factors = term.linear.shape[1]
+    r = term.hyper[2]
+    for k in range(n_factors):
+        for i in range(n_factors):
+            term.precision[slot, k, i] = 0.0
+        term.precision[slot, k, k] = r
+        term.linear[slot, k] = 0.0
+    term.quadratic[slot] = 0.0
+    term.log_det[slot] = -n_factors * log(r)
+    term.held[slot] = 0
+    term.version[slot] += 1
+    term.epoch[0] += 1
+
+
+@part
+def _add(term, unit, slot, sign):
+    """Add (or with `sign` = -1 subtract) a unit's statistics, without refreshing the slot."""
+    gram = term.gram[term.pattern[unit]]
+    n_factors = term.linear.shape[1]
+    for k in range(n_factors):
+        term.linear[slot, k] += sign * term.projected[unit, k]
+        for i in range(n_factors):
+            term.precision[slot, k, i] += sign * gram[k, i]
+    term.held[slot] += sign
+
+
+@part
+def _refresh(term, slot):
+    """Bring q_j, log |C_j| and b' up to date after the slot's statistics changed."""
+    term.log_det[slot] = -factorise(term.precision[slot], term.lower)
+    quadratic = solve_lower(term.lower, term.linear[slot], term.solution)
+    term.rate[0] -= 0.5 * (quadratic - term.quadratic[slot])
+    term.quadratic[slot] = quadratic
+    term.version[slot] += 1
+    term.epoch[0] += 1
+
+
+@implements(protocol.move, ProjectedNormal)
+def _move(term, unit, source, target):
+    if source == 0:
+        term.idle_total[0] -= term.idle[unit]
+    elif term.held[source] == 1:
+        # Exactly empty, not nearly: what is left of a difference of sums would be noise.
+        term.rate[0] += 0.5 * term.quadratic[source]
+        protocol.clear(term, source)
+    else:
+        _add(term, unit, source, -1)
+        _refresh(term, source)
+    if target == 0:
+        term.idle_total[0] += term.idle[unit]
+    else:
+        _add(term, unit, target, 1)
+        _refresh(term, target)
+
+
+@implements(protocol.relocate, ProjectedNormal)
+def _relocate(term, source, target):
+    n_factors = term.linear.shape[1]
+    for k in range(n_factors):
+        term.linear[target, k] = term.linear[source, k]
+        for i in range(n_factors):
+            term.precision[target, k, i] = term.precision[source, k, i]
+    term.quadratic[target] = term.quadratic[source]
+    term.log_det[target] = term.log_det[source]
+    term.held[target] = term.held[source]
+    term.version[target] += 1
+    term.epoch[0] += 1
+
+
+@entry
+def rebuild(term, slots, sum_of_squares):
+    """Compute the state from scratch, for units in the given `slots` (U,), 0 if irrelevant."""
+    for slot in range(term.held.shape[0]):
+        protocol.clear(term, slot)
+    term.rate[0] = term.hyper[1] + 0.5 * sum_of_squares
+    term.idle_total[0] = 0.0
+    n_slots = 1
+    for unit in range(slots.shape[0]):
+        if slots[unit] == 0:
+            term.idle_total[0] += term.idle[unit]
+            continue
+        _add(term, unit, slots[unit], 1)
+        n_slots = max(n_slots, slots[unit] + 1)
+    for slot in range(1, n_slots):
+        _refresh(term, slot)
+
+
+@part
+def _joined(term, slot, pattern, sign):
+    """Factorise the slot's precision with a Gram matrix added (or taken away) into `lower`.
+
+    Returns
+    -------
+    float
+        Half the log determinant of C with the Gram matrix in, less that without.
+    """
+    n_factors = term.linear.shape[1]
+    gram = term.gram[pattern]
+    precision = term.precision[slot]
+    for i in range(n_factors):
+        for k in range(i + 1):
+            term.matrix[i, k] = precision[i, k] + sign * gram[i, k]
+    log_det = -factorise(term.matrix, term.lower)
+    return 0.5 * sign * (log_det - term.log_det[slot])
+
+
+@part
+def _coefficients(term, slot, out):
+    """Write C, 2 C m and m' C m for the matrix factorised in `lower` as coefficients of h."""
+    n_factors = term.linear.shape[1]
+    invert(term.lower, term.matrix, term.inverse)
+    constant = solve_lower(term.lower, term.linear[slot], term.vector)
+    solve_upper(term.lower, term.vector, term.solution)
+    place = 0
+    for k in range(n_factors):
+        out[place] = term.inverse[k, k]
+        place += 1
+        for i in range(k + 1, n_factors):
+            out[place] = 2.0 * term.inverse[k, i]
+            place += 1
+    for k in range(n_factors):
+        out[place] = 2.0 * term.solution[k]
+        place += 1
+    out[place] = constant
+
+
+@inlined
+def _products(vector, out):
+    """Fill `out` with the quadratic features of `vector` (K,) that coefficients multiply."""
+    n_factors = vector.shape[0]
+    place = 0
+    for k in range(n_factors):
+        for i in range(k, n_factors):
+            out[place] = vector[k] * vector[i]
+            place += 1
+    for k in range(n_factors):
+        out[place] = vector[k]
+        place += 1
+    out[place] = 1.0
+
+
+@inlined
+def _leave(term, unit, own):
+    """Take `unit` out of slot `own`, in thought: return the drop in q, and half the log ratio."""
+    pattern = term.pattern[unit]
+    n_factors = term.linear.shape[1]
+    h = term.projected[unit]
+    if term.held[own] == 1:
+        return term.quadratic[own], 0.5 * (term.log_det[own] - term.log_det[0])
+    kept = term.kept[pattern]
+    if kept < 0:
+        half = _joined(term, own, pattern, -1)
+        for k in range(n_factors):
+            term.vector[k] = term.linear[own, k] - h[k]
+        return term.quadratic[own] - solve_lower(term.lower, term.vector, term.solution), half
+    loss = term.loss[kept, own]
+    if term.loss_stamp[kept, own] != term.version[own]:
+        term.loss_log_det[kept, own] = _joined(term, own, pattern, -1)
+        _coefficients(term, own, loss)
+        term.loss_stamp[kept, own] = term.version[own]
+    # (m - h)' C (m - h): the linear coefficients change their sign. Four sums run side by side.
+    n_products = loss.shape[0]
+    n_square = n_products - 1 - n_factors
+    one = 0.0
+    two = 0.0
+    three = 0.0
+    four = 0.0
+    for quarter in range(n_square // 4):
+        place = 4 * quarter
+        one += loss[place] * term.products[place]
+        two += loss[place + 1] * term.products[place + 1]
+        three += loss[place + 2] * term.products[place + 2]
+        four += loss[place + 3] * term.products[place + 3]
+    for place in range(n_square // 4 * 4, n_square):
+        one += loss[place] * term.products[place]
+    for place in range(n_square, n_products - 1):
+        two -= loss[place] * term.products[place]
+    left = (one + two) + (three + four) + loss[n_products - 1]
+    return term.quadratic[own] - left, term.loss_log_det[kept, own]
+
+
+@inlined
+def _gains(term, unit, n_slots):
+    """Fill ``delta[0]`` with Delta_j and ``delta[1]`` with half the log determinant ratios."""
+    pattern = term.pattern[unit]
+    n_factors = term.linear.shape[1]
+    kept = term.kept[pattern]
+    delta = term.delta[0]
+    half = term.delta[1]
+    if kept < 0:
+        h = term.projected[unit]
+        for slot in range(n_slots):
+            half[slot] = _joined(term, slot, pattern, 1)
+            for k in range(n_factors):
+                term.vector[k] = term.linear[slot, k] + h[k]
+            delta[slot] = solve_lower(term.lower, term.vector, term.solution) - term.quadratic[slot]
+        return
+    gain = term.gain[kept]
+    n_products = gain.shape[0]
+    if term.gain_epoch[kept] != term.epoch[0]:
+        for slot in range(n_slots):
+            if term.gain_stamp[kept, slot] != term.version[slot]:
+                term.gain_log_det[kept, slot] = _joined(term, slot, pattern, 1)
+                column = gain[:, slot]
+                _coefficients(term, slot, column)
+                column[n_products - 1] -= term.quadratic[slot]
+                term.gain_stamp[kept, slot] = term.version[slot]
+        term.gain_epoch[kept] = term.epoch[0]
+    log_det = term.gain_log_det[kept]
+    for slot in range(n_slots):
+        half[slot] = log_det[slot]
+    # Whole vectors of 8 slots; what lies beyond n_slots is never looked at.
+    padded = (n_slots + 7) // 8 * 8
+    constant = gain[n_products - 1]
+    for slot in range(padded):
+        delta[slot] = constant[slot]
+    products = term.products
+    n_fours = (n_products - 1) // 4
+    for four in range(n_fours):
+        place = 4 * four
+        p0 = products[place]
+        p1 = products[place + 1]
+        p2 = products[place + 2]
+        p3 = products[place + 3]
+        g0 = gain[place]
+        g1 = gain[place + 1]
+        g2 = gain[place + 2]
+        g3 = gain[place + 3]
+        for slot in range(padded):
+            delta[slot] += p0 * g0[slot] + p1 * g1[slot] + p2 * g2[slot] + p3 * g3[slot]
+    for place in range(4 * n_fours, n_products - 1):
+        p0 = products[place]
+        g0 = gain[place]
+        for slot in range(padded):
+            delta[slot] += p0 * g0[slot]
+
+
+@implements(protocol.score, ProjectedNormal)
+def _score(term, unit, own, n_slots, out):
+    delta = term.delta[0]
+    half = term.delta[1]
+    ratio = term.delta[2]
+    _products(term.projected[unit], term.products)
+    dropped = 0.0
+    own_half = 0.0
+    if own > 0:
+        dropped, own_half = _leave(term, unit, own)
+    _gains(term, unit, n_slots)
+    if own > 0:
+        delta[own] = dropped
+        half[own] = own_half
+    if term.hyper[4] > 0.0:
+        for slot in range(n_slots):
+            out[slot] += half[slot] + 0.5 * delta[slot]
+        if term.idle.shape[0] > 0:
+            out[n_slots] += term.idle[unit]
+        return
+    # b' without the unit, plus its own sum of squares: what every candidate starts from.
+    start = term.rate[0] + 0.5 * dropped
+    shape = term.hyper[0]
+    scale = -0.5 / start
+    # Counted on its own: a running maximum would keep the series from being vectorised.
+    far = 0
+    for slot in range(n_slots):
+        far += abs(delta[slot] * scale) > _SERIES
+    padded = (n_slots + 7) // 8 * 8
+    for slot in range(padded):
+        x = delta[slot] * scale
+        s = x / (2.0 + x)
+        t = s * s
+        series = 1.0 / 13.0 + t / 15.0
+        series = 1.0 / 11.0 + t * series
+        series = 1.0 / 9.0 + t * series
+        series = 1.0 / 7.0 + t * series
+        series = 1.0 / 5.0 + t * series
+        series = 1.0 / 3.0 + t * series
+        ratio[slot] = 2.0 * s * (1.0 + t * series)
+    if far > 0:
+        # b' is at least b; the bound only bites when rounding has eaten a difference of sums.
+        lowest = term.hyper[1] / start - 1.0
+        for slot in range(n_slots):
+            x = delta[slot] * scale
+            if abs(x) > _SERIES:
+                ratio[slot] = log1p(max(x, lowest))
+    for slot in range(n_slots):
+        out[slot] += half[slot] - shape * ratio[slot]
+
+
+@implements(protocol.log_evidence, ProjectedNormal)
+def _log_evidence(term, n_slots):
+    n_factors = term.linear.shape[1]
+    if term.hyper[4] > 0.0:
+        total = term.hyper[3] - term.rate[0] + term.idle_total[0]
+    else:
+        total = term.hyper[3] - term.hyper[0] * log(max(term.rate[0], term.hyper[1]))
+    for slot in range(1, n_slots):
+        total += 0.5 * (term.log_det[slot] + n_factors * log(term.hyper[2]))
+    return total
+
+
+@part
+def _group(term, slots, start, stop, n_slots):
+    """Sum the statistics of the units `start` ... `stop` in every slot."""
+    n_factors = term.linear.shape[1]
+    for slot in range(n_slots):
+        term.group_held[slot] = 0
+        term.group_linear[slot] = 0.0
+        term.group_precision[slot] = 0.0
+    for unit in range(start, stop):
+        slot = slots[unit]
+        if slot == 0:
+            continue
+        gram = term.gram[term.pattern[unit]]
+        term.group_held[slot] += 1
+        for k in range(n_factors):
+            term.group_linear[slot, k] += term.projected[unit, k]
+            for i in range(n_factors):
+                term.group_precision[slot, k, i] += gram[k, i]
+
+
+@part
+def _joined_groups(term, group, slot):
+    """Join what a slot holds of other assignments and a `group` (0: nothing) of this one.
+
+    Returns
+    -------
+    log_det, quadratic : float
+        Of the precision (not of its inverse), and q.
+    """
+    n_factors = term.linear.shape[1]
+    alone = term.held[slot] == term.group_held[slot]
+    for k in range(n_factors):
+        # Exactly empty, not nearly: what is left of a difference of sums would be noise.
+        term.vector[k] = 0.0 if alone else term.linear[slot, k] - term.group_linear[slot, k]
+        for i in range(k + 1):
+            prior = term.hyper[2] if i == k else 0.0
+            rest = term.precision[slot, k, i] - term.group_precision[slot, k, i]
+            term.matrix[k, i] = prior if alone else rest
+        if group > 0:
+            term.vector[k] += term.group_linear[group, k]
+            for i in range(k + 1):
+                term.matrix[k, i] += term.group_precision[group, k, i]
+    log_det = factorise(term.matrix, term.lower)
+    return log_det, solve_lower(term.lower, term.vector, term.solution)
+
+
+@part
+def _compare_groups(term, slots, start, stop, n_slots, worth, shared):
+    _group(term, slots, start, stop, n_slots)
+    for slot in range(n_slots):
+        log_det, quadratic = _joined_groups(term, 0, slot)
+        for group in range(1, n_slots):
+            if term.group_held[group] > 0:
+                with_group, raised = _joined_groups(term, group, slot)
+                worth[group, slot] += 0.5 * (log_det - with_group)
+                shared[group, slot] += 0.5 * (quadratic - raised)
+
+
+@implements(protocol.tabulate, ProjectedNormal)
+def _tabulate(term, slots, start, stop, n_slots, worth, shared):
+    _compare_groups(term, slots, start, stop, n_slots, worth, shared)
+
+
+@implements(protocol.log_shared, ProjectedNormal)
+def _log_shared(term, change):
+    # What slots share is b'.
+    if term.hyper[4] > 0.0:
+        return -change
+    rate = max(term.rate[0], term.hyper[1])
+    return -term.hyper[0] * log(max(rate + change, term.hyper[1]) / rate)
+
+
+@entry
+def draw_latent(rng, precision, linear, slot_of, shape, rate, lower, vector, out):
+    """Draw the precision and every latent vector from their exact conditional (eq. 9 and 10).
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    precision, linear : (S, K, K), (S, K) array
+        Inverse of C_j and m_j of every slot; slot 0 holds the prior's.
+    slot_of : (T,) integer array
+        Slot of each label; labels without objects (0) draw from the prior.
+    shape, rate : float
+        Posterior a' and b'; a rate of 0 if the precision is known to be 1.
+    lower, vector : (K, K), (K,) array
+        Scratch.
+    out : (T, K) array
+        Filled with the latent vectors.
+
+    Returns
+    -------
+    float
+        The precision.
+    """
+    alpha = rng.standard_gamma(shape) / rate if rate > 0.0 else 1.0
+    scale = alpha**-0.5
+    for label in range(slot_of.shape[0]):
+        slot = slot_of[label]
+        factorise(precision[slot], lower)
+        solve_lower(lower, linear[slot], vector)
+        for k in range(vector.shape[0]):
+            vector[k] += scale * rng.standard_normal()
+        solve_upper(lower, vector, out[label])
+    return alpha
+
+
+def aligned_zeros(*shape: int) -> NDArray[np.float64]:
+    """Zeros that begin at a cache line: vectors that straddle two cost nearly twice as much."""
+    room = np.zeros(prod(shape) + 8)
+    skip = -room.ctypes.data % 64 // 8
+    return room[skip : skip + prod(shape)].reshape(shape)
+
+
+@dataclass(frozen=True)
+class DomainData:
+    """The observed features of one domain.
+
+    Attributes
+    ----------
+    values : (N, M) array
+        The features, 0 where they are missing.
+    observed : (N, M) boolean array or None
+        What is observed; None if everything is.
+    """
+
+    values: NDArray[np.float64]
+    observed: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """`observed` as numbers, to sum."""
+        assert self.observed is not None
+        return self.observed.astype(np.float64)
+
+    @cached_property
+    def sum_of_squares(self) -> float:
+        """Sum of the squared observed values (not by BLAS, whose sums depend on its threads)."""
+        return float(np.square(self.values).sum())
+
+    @property
+    def n_values(self) -> int:
+        """Number of observed values."""
+        return self.values.size if self.observed is None else int(self.observed.sum())
+
+    def patterns(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Distinct rows of `observed` (P, M), and the one of every object (N,)."""
+        n_objects, n_features = self.values.shape
+        if self.observed is None:
+            return np.ones((1, n_features), np.bool_), np.zeros(n_objects, np.int64)
+        rows, inverse = np.unique(self.observed, axis=0, return_inverse=True)
+        return rows, inverse.reshape(-1).astype(np.int64)
+
+
+class ProjectedNormalEvidence:
+    """The data behind one `ProjectedNormal` term: all domains that share a latent and a precision.
+
+    Parameters
+    ----------
+    domains : sequence of DomainData
+        Their objects, one domain after the other, are the objects of the partition.
+    units : Units
+        What moves together.
+    truncation, n_factors : int
+    flagged : bool, default False
+        Whether objects may be irrelevant; those with features only if the noise is known.
+    """
+
+    def __init__(self, domains, units: Units, truncation: int, n_factors: int, flagged=False):
+        self.flagged = flagged
+        self.domains = list(domains)
+        self.units = units
+        self.truncation = truncation
+        self.n_factors = n_factors
+        self.n_values = sum(domain.n_values for domain in self.domains)
+        self.sum_of_squares = sum(domain.sum_of_squares for domain in self.domains)
+        self._patterns = [domain.patterns() for domain in self.domains]
+        self._members, unit_pattern = self._unit_patterns()
+        self.term = self._allocate(unit_pattern)
+
+    def _unit_patterns(self):
+        """Patterns of units: as (Q, P) counts of the objects' patterns, and one for each unit."""
+        offset = 0
+        of_object = []
+        for rows, inverse in self._patterns:
+            of_object.append(inverse + offset)
+            offset += len(rows)
+        pattern = np.concatenate(of_object)
+        if not self.units.linked:
+            return None, pattern
+        kinds: dict[tuple[int, ...], int] = {}
+        unit_pattern = np.empty(len(self.units.size), np.int64)
+        for unit, members in enumerate(self.units.members()):
+            kind = tuple(sorted(pattern[members].tolist()))
+            unit_pattern[unit] = kinds.setdefault(kind, len(kinds))
+        counts = np.zeros((len(kinds), offset))
+        for kind, number in kinds.items():
+            np.add.at(counts[number], list(kind), 1.0)
+        return counts, unit_pattern
+
+    def _allocate(self, pattern) -> ProjectedNormal:
+        k, slots = self.n_factors, capacity(self.truncation)
+        usage = np.bincount(pattern)
+        n_products = k * (k + 1) // 2 + k + 1
+        room = _MOST_COEFFICIENTS // (2 * n_products * slots)
+        common = np.argsort(-usage, kind="stable")[:room]
+        common = common[usage[common] >= _COMMON]
+        kept = np.full(len(usage), -1, np.int64)
+        kept[common] = np.arange(len(common))
+        n_kept = len(common)
+        return ProjectedNormal(
+            hyper=np.zeros(5),
+            rate=np.zeros(1),
+            idle=np.zeros(len(pattern) if self.flagged else 0),
+            idle_total=np.zeros(1),
+            projected=np.zeros((len(pattern), k)),
+            pattern=np.ascontiguousarray(pattern),
+            gram=np.zeros((len(usage), k, k)),
+            kept=kept,
+            precision=np.zeros((slots, k, k)),
+            linear=np.zeros((slots, k)),
+            quadratic=np.zeros(slots),
+            log_det=np.zeros(slots),
+            held=np.zeros(slots, np.int64),
+            version=np.zeros(slots, np.int64),
+            epoch=np.zeros(1, np.int64),
+            gain=aligned_zeros(n_kept, n_products, slots),
+            gain_log_det=aligned_zeros(n_kept, slots),
+            gain_stamp=np.full((n_kept, slots), -1, np.int64),
+            gain_epoch=np.full(n_kept, -1, np.int64),
+            loss=aligned_zeros(n_kept, slots, n_products),
+            loss_log_det=np.zeros((n_kept, slots)),
+            loss_stamp=np.full((n_kept, slots), -1, np.int64),
+            products=aligned_zeros(n_products),
+            delta=aligned_zeros(3, slots),
+            matrix=np.zeros((k, k)),
+            lower=np.zeros((k, k)),
+            inverse=np.zeros((k, k)),
+            vector=np.zeros(k),
+            solution=np.zeros(k),
+            group_held=np.zeros(slots, np.int64),
+            group_precision=np.zeros((slots, k, k)),
+            group_linear=np.zeros((slots, k)),
+        )
+
+    def load(
+        self,
+        projections,
+        slots,
+        shape: float,
+        rate: float,
+        latent_precision: float,
+        domains=None,
+        log_scale: float = 0.0,
+    ) -> None:
+        """Bring the term to a point at which all noise has one unknown precision.
+
+        Parameters
+        ----------
+        projections : sequence of (M_d, K) array
+        slots : (U,) integer array
+            The slot of every unit.
+        shape, rate : float
+            Gamma prior of the precision.
+        latent_precision : float
+            r: precision of the latent vectors over that of the noise.
+        domains : sequence of DomainData, optional
+            The data less their intercepts, and scaled; default: the data.
+        log_scale : float, default 0.0
+            Log determinant of how they were scaled.
+        """
+        squares = self.sum_of_squares
+        if domains is not None:
+            squares = sum(domain.sum_of_squares for domain in domains)
+        term = self.term
+        term.hyper[0] = shape + 0.5 * self.n_values
+        term.hyper[1] = rate
+        term.hyper[2] = latent_precision
+        term.hyper[3] = (
+            shape * log(rate)
+            - lgamma(shape)
+            + lgamma(term.hyper[0])
+            - 0.5 * self.n_values * log(2.0 * pi)
+            + log_scale
+        )
+        term.hyper[4] = 0.0
+        self._project(self.domains if domains is None else domains, projections)
+        rebuild(term, slots, squares)
+
+    def load_known(
+        self, domains, projections, slots, latent_precision: float, constants, idle=None
+    ):
+        """Bring the term to a point at which the noise is known.
+
+        Parameters
+        ----------
+        domains : sequence of DomainData
+            Whitened.
+        projections : sequence of (M_d, K) array
+            Of the whitened data.
+        slots : (U,) integer array
+            The slot of every unit, 0 if it is irrelevant.
+        latent_precision : float
+        constants : (N,) array
+            Log normaliser of every object's density, which whitening left out.
+        idle : (N,) array, optional
+            Log density of every object as an irrelevant one.
+        """
+        term = self.term
+        term.hyper[:2] = 0.0
+        term.hyper[2] = latent_precision
+        term.hyper[3] = constants.sum()
+        term.hyper[4] = 1.0
+        self._project(domains, projections)
+        if idle is not None:
+            squares = np.concatenate([np.square(domain.values).sum(axis=1) for domain in domains])
+            term.idle[:] = self.units.total(idle - constants + 0.5 * squares)
+        rebuild(term, slots, sum(domain.sum_of_squares for domain in domains))
+
+    def _project(self, domains, projections) -> None:
+        """Compute what the term sees of the data: Gram matrices and projections of all units."""
+        k, term = self.n_factors, self.term
+        grams, projected = [], []
+        for domain, (rows, _), w in zip(domains, self._patterns, projections, strict=True):
+            if domain.observed is None:
+                grams.append((w.T @ w)[None])
+            else:
+                outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
+                grams.append((rows @ outer).reshape(-1, k, k))
+            projected.append(domain.values @ w)
+        gram = np.concatenate(grams)
+        if self._members is not None:
+            gram = (self._members @ gram.reshape(len(gram), k * k)).reshape(-1, k, k)
+        term.gram[:] = gram
+        term.projected[:] = self.units.total(np.concatenate(projected))
+
+    def draw(self, rng: np.random.Generator, slot_of) -> tuple[float, NDArray[np.float64]]:
+        """Draw the precision and the latent vectors (T, K) given the term's present state.
+
+        The precision of whitened data is 1.
+        """
+        term = self.term
+        latent = np.empty((self.truncation, self.n_factors))
+        rate = 0.0 if term.hyper[4] > 0.0 else max(term.rate[0], term.hyper[1])
+        alpha = draw_latent(
+            rng,
+            term.precision,
+            term.linear,
+            slot_of,
+            term.hyper[0],
+            rate,
+            term.lower,
+            term.vector,
+            latent,
+        )
+        return alpha, latent
+
+    def log_marginal(self, projections, labels, shape, rate, latent_precision) -> float:
+        """Log p(X | s, W), eq. (4) and (23)-(26), by the plain formula: slow and obvious.
+
+        Parameters
+        ----------
+        projections : sequence of (M_d, K) array
+        labels : (N,) integer array
+            Cluster of every object, domain after domain.
+        shape, rate, latent_precision : float
+        """
+        k, r = self.n_factors, latent_precision
+        a = shape + 0.5 * self.n_values
+        b = rate + 0.5 * self.sum_of_squares
+        total = -0.5 * self.n_values * log(2.0 * pi)
+        ends = np.cumsum([len(domain.values) for domain in self.domains])[:-1]
+        by_domain = np.split(np.asarray(labels), ends)
+        for j in np.unique(labels):
+            precision = r * np.eye(k)
+            linear = np.zeros(k)
+            for domain, w, label in zip(self.domains, projections, by_domain, strict=True):
+                for n in np.flatnonzero(label == j):
+                    seen = slice(None) if domain.observed is None else domain.observed[n]
+                    precision += w[seen].T @ w[seen]
+                    linear += w[seen].T @ domain.values[n, seen]
+            b -= 0.5 * linear @ np.linalg.solve(precision, linear)
+            total += 0.5 * (k * log(r) - np.linalg.slogdet(precision)[1])
+        return total + shape * log(rate) - a * log(b) + lgamma(a) - lgamma(shape)

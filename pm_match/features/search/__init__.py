@@ -1,0 +1,1 @@
+"""Where chains on feature vectors start."""

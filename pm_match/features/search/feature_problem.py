@@ -1,0 +1,171 @@
+"""Feature vectors to be clustered and matched, as arrays, and what an assignment of them scores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import lgamma, log, pi
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.units import Units
+from pm_match.features.projected_normal import DomainData
+from pm_match.features.projection import ClusterSums, ProjectionObjective
+from pm_match.features.projection_fit import Groups
+
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """The units of an assignment, grouped by where they live and by their label.
+
+    Attributes
+    ----------
+    groups : Groups
+    of_unit : (U,) integer array
+        The group of every unit.
+    home, label : (G,) integer array
+        The home (see `FeatureProblem.homes`) and the present label of every group.
+    """
+
+    groups: Groups
+    of_unit: Labels
+    home: Labels
+    label: Labels
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureProblem:
+    """One clustering seen by feature vectors alone, all numbers of the model given.
+
+    Attributes
+    ----------
+    domains : tuple of DomainData
+    units : Units
+        What moves together: objects are numbered domain after domain.
+    n_factors : int
+    shape, rate : float
+        Gamma prior of the noise precision.
+    latent_precision : float
+        Precision of the latent vectors over that of the noise.
+    a, b : (T - 1,) array
+        Beta parameters of the sticks; T is the most labels there are.
+    """
+
+    domains: tuple[DomainData, ...]
+    units: Units
+    n_factors: int
+    shape: float
+    rate: float
+    latent_precision: float
+    a: NDArray[np.float64]
+    b: NDArray[np.float64]
+
+    @property
+    def truncation(self) -> int:
+        """T, the most labels there are."""
+        return len(self.a) + 1
+
+    @cached_property
+    def domain_of(self) -> Labels:
+        """The domain of every object."""
+        sizes = [len(domain.values) for domain in self.domains]
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    @cached_property
+    def homes(self) -> Labels:
+        """The domain that holds all of a unit, D for units that links spread over several."""
+        home = self.domain_of[self.units.first]
+        spread = np.bincount(
+            self.units.of_object,
+            self.domain_of != home[self.units.of_object],
+            minlength=len(home),
+        )
+        return np.where(spread > 0, len(self.domains), home)
+
+    def split(self, of_object: NDArray) -> list[NDArray]:
+        """Split what there is for every object by domains."""
+        return np.split(of_object, np.flatnonzero(np.diff(self.domain_of)) + 1)
+
+    def only(self, chosen: Sequence[int]) -> tuple["FeatureProblem", Labels]:
+        """Leave some domains only; also return which unit of the whole each unit is part of."""
+        objects = np.flatnonzero(np.isin(self.domain_of, chosen))
+        whole, first, of_object, size = np.unique(
+            self.units.of_object[objects],
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+        )
+        left = FeatureProblem(
+            tuple(self.domains[d] for d in sorted(chosen)),
+            Units(of_object.reshape(-1), size, first),
+            self.n_factors,
+            self.shape,
+            self.rate,
+            self.latent_precision,
+            self.a,
+            self.b,
+        )
+        return left, whole
+
+    def with_data(self, domains: Sequence[DomainData]) -> "FeatureProblem":
+        """Return the same problem about other values of the same objects and features."""
+        return replace(self, domains=tuple(domains))
+
+    def grouped(self, labels: Labels) -> Grouped:
+        """Group the units by home and by their `labels` (U,)."""
+        codes, of_unit = np.unique(self.homes * self.truncation + labels, return_inverse=True)
+        of_unit = of_unit.reshape(-1)
+        groups = Groups.of(
+            self.domains,
+            self.split(of_unit[self.units.of_object]),
+            len(codes),
+            self.n_factors,
+            self.shape,
+            self.rate,
+            self.latent_precision,
+            self.a,
+            self.b,
+        )
+        return Grouped(groups, of_unit, codes // self.truncation, codes % self.truncation)
+
+    def fit(self, labels: Labels) -> tuple[float, list[NDArray[np.float64]]]:
+        """Log joint of units' `labels` (U,) with projections fitted, and these.
+
+        The log joint is log p(labels) + max log p(data | labels, projections), latent vectors,
+        precision and weights integrated out, with the labels in the order that makes it largest.
+        """
+        grouped = self.grouped(labels)
+        return grouped.groups.fit(grouped.label)
+
+    def log_evidence(self, labels: Labels, projections: Sequence[NDArray]) -> float:
+        """Log p(data | labels of units, projections), latent vectors and precision integrated out.
+
+        Iwata, Hirao & Ueda (2016), eq. (4).
+        """
+        sums = ClusterSums.of(
+            self.domains, self.split(labels[self.units.of_object]), self.truncation
+        )
+        n_values = sum(domain.n_values for domain in self.domains)
+        squares = sum(domain.sum_of_squares for domain in self.domains)
+        shape = self.shape + 0.5 * n_values
+        objective = ProjectionObjective(
+            sums, shape, self.rate + 0.5 * squares, self.latent_precision, self.n_factors
+        )
+        value = -objective(np.concatenate(projections).ravel())[0]
+        value += 0.5 * len(sums.occupied) * self.n_factors * log(self.latent_precision)
+        value += self.shape * log(self.rate) - lgamma(self.shape) + lgamma(shape)
+        return value - 0.5 * n_values * log(2.0 * pi)
+
+    def in_order(self, labels: Labels) -> Labels:
+        """Rename labels (U,) so that the larger a cluster is, the heavier its label by the prior.
+
+        It is the order in which `fit` scores them.
+        """
+        mean = np.append(self.a / (self.a + self.b), 1.0)
+        mean[1:] *= np.cumprod(self.b / (self.a + self.b))
+        counts = np.bincount(labels, self.units.size, minlength=self.truncation)
+        renamed = np.empty(self.truncation, np.int64)
+        renamed[np.argsort(-counts, kind="stable")] = np.argsort(-mean, kind="stable")
+        return renamed[labels]

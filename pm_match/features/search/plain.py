@@ -1,0 +1,341 @@
+"""The matching of domains of feature vectors: each alone, matched one by one, then refined.
+
+Within a domain clusters are easily found; which one goes with which in another domain is where
+chains from random starts get stuck. So the clusters of each domain are found alone, and matchings
+are scored on the collapsed log joint with the projections fitted to each: thousands of them, since
+such a score sees the clusters' sums and no object. Sweeps of the chain's own Gibbs kernel in
+between move single objects, and open what whole clusters cannot reach.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.sweep import new_partition, place, sweep
+from pm_match.clusters.units import Units, units
+from pm_match.features.parts import Features
+from pm_match.features.points import FeaturesPoints
+from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.features.search.feature_problem import FeatureProblem, Labels
+from pm_match.features.search.group_moves import LEAST_GAIN, climb, merges, moves, permute, swaps
+from pm_match.features.search.one_domain import clusters_alone
+from pm_match.reading import read
+from pm_match.reading.parts import Clustering, Point
+
+__all__ = ["find_mode", "search"]
+
+_SWEEPS = 15
+# The projections follow the assignments every so many sweeps.
+_SWEEPS_A_FIT = 3
+# Rounds without gain after which a search ends.
+_PATIENCE = 3
+# Iterations of the chain in which free hyperparameters get used to what was found.
+_SETTLING = 20
+# How many partial matchings are carried along while domains are added.
+_BEAM = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """What a search found.
+
+    Attributes
+    ----------
+    labels : list of (N_d,) integer array
+    projections : list of (M_d, K) array
+    log_joint : float
+        Of data and labels, with projections fitted (see `FeatureProblem.fit`).
+    """
+
+    labels: list[Labels]
+    projections: list[NDArray[np.float64]]
+    log_joint: float
+
+
+def search(chain, number: int, rng: np.random.Generator) -> None:
+    """Bring a chain to a good mode of the feature vectors of one component.
+
+    Parameters
+    ----------
+    chain : Chain
+        Of which `model`, `point`, `run`, `labels`, `place` and `settle` are used.
+    number : int
+        Of the component.
+    rng : numpy.random.Generator
+
+    Notes
+    -----
+    Labels are placed, and projections written to the point: fitted ones, also where they have a
+    normal prior, which the chain then draws from there. If hyperparameters are free, the chain
+    runs with what was found, and the search goes on from there with new ones. Assignments without
+    features keep their labels.
+    """
+    search_from(chain, number, rng, None)
+
+
+def search_from(
+    chain, number: int, rng: np.random.Generator, start: Sequence[Labels] | None
+) -> None:
+    """Search as `search` does, on request from given labels instead of matched clusters.
+
+    Parameters
+    ----------
+    chain : Chain
+    number : int
+        Of the component.
+    rng : numpy.random.Generator
+    start : sequence of (N,) integer array, or None
+        Labels of every clustering.
+    """
+    component = read(chain.model).components[number]
+    free = bool(component.hyperparameters)
+    free |= any(clustering.free_weights_prior for clustering in component.clusterings)
+    if start is not None:
+        chain.place(number, start)
+    for again in range(2 if free else 1):
+        for place_of, (clustering, features) in enumerate(
+            zip(component.clusterings, component.features, strict=True)
+        ):
+            if features is None:
+                continue
+            problem, units_of, part = problem_of(clustering, features, chain.point)
+            labels = [np.array(label) for label in chain.labels(number)]
+            own = labels[place_of][units_of.first]
+            begun = again or start is not None
+            own[part] = refine(problem, rng, own[part] if begun else match_all(problem, rng))
+            labels[place_of] = own[units_of.of_object]
+            chain.place(number, labels)
+            _, projections = problem.fit(own[part])
+            point = dict(chain.point)
+            if all(domain.update == "normal" for domain in features.domains):
+                priors = [features.projection_prior(domain, point) for domain in features.domains]
+                projections = spread_evenly(projections, [precision for _, precision in priors])
+            FeaturesPoints(chain.model, features).write_projections(point, projections)
+            chain.point = point
+        # Projections with a prior are drawn given latent vectors: those of this matching.
+        chain.settle(number)
+        chain.run(_SETTLING if free else 1)
+
+
+def spread_evenly(
+    projections: Sequence[NDArray[np.float64]], precisions: Sequence[NDArray[np.float64]]
+) -> list[NDArray[np.float64]]:
+    r"""Bring fitted projections to where a normal prior expects them.
+
+    W A with any regular A fits as well as W if the latent vectors follow. Fits have latent vectors
+    that are uncorrelated, whatever the matching is. The prior of W expects instead that factors are
+    equally large and uncorrelated in the projections: then it is the latent vectors that have the
+    clusters' shape, which a matching is judged by.
+
+    Parameters
+    ----------
+    projections : sequence of (M_d, K) array
+    precisions : sequence of (M_d, K) array
+        Of the normal prior.
+
+    Returns
+    -------
+    list of (M_d, K) array
+        W A, with the mean over all features of w w', each in units of its prior, the identity.
+        Directions in which nothing is fitted are left as they are.
+    """
+    scaled = np.concatenate([w * np.sqrt(p) for w, p in zip(projections, precisions, strict=True)])
+    size, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
+    used = size > 1e-8 * size.max()
+    factor = np.where(used, 1.0 / np.sqrt(np.where(used, size, 1.0)), 1.0)
+    turn = (axes * factor) @ axes.T
+    return [w @ turn for w in projections]
+
+
+def problem_of(
+    clustering: Clustering, features: Features, point: Point
+) -> tuple[FeatureProblem, Units, Labels]:
+    """Read the problem that a clustering's feature vectors pose at a point.
+
+    Returns
+    -------
+    problem : FeatureProblem
+        Of the assignments that have features.
+    units : Units
+        Of all objects of the clustering.
+    part : (P,) integer array
+        Which of these each of the problem's units is part of.
+    """
+    by_assignment = {domain.assignment: domain.data for domain in features.domains}
+    names = [assignment.name for assignment in clustering.assignments]
+    hyper = features.hyper(point)
+    a, b = clustering.prior(point)
+    everything = units(clustering.n_objects, clustering.links)
+    whole = FeatureProblem(
+        tuple(
+            by_assignment.get(assignment.name) or DomainData(np.zeros((assignment.n_objects, 0)))
+            for assignment in clustering.assignments
+        ),
+        everything,
+        features.n_factors,
+        hyper.shape,
+        hyper.rate,
+        hyper.latent_precision,
+        np.asarray(a, np.float64),
+        np.asarray(b, np.float64),
+    )
+    problem, part = whole.only([d for d, name in enumerate(names) if name in by_assignment])
+    return problem, everything, part
+
+
+def find_mode(problem: FeatureProblem, rng: np.random.Generator) -> Mode:
+    """Search for the assignment with the largest log joint.
+
+    Parameters
+    ----------
+    problem : FeatureProblem
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Mode
+        The best assignment met.
+    """
+    labels = refine(problem, rng, match_all(problem, rng))
+    value, projections = problem.fit(labels)
+    return Mode(problem.split(labels[problem.units.of_object]), projections, value)
+
+
+def refine(problem: FeatureProblem, rng: np.random.Generator, labels: Labels) -> Labels:
+    """Improve an assignment by sweeps and moves of whole clusters in turn, while that helps.
+
+    Returns
+    -------
+    (U,) integer array
+        A local maximum under exchanges of labels within a domain, moves and merges of clusters; the
+        largest cluster has the heaviest label.
+    """
+    gibbs = _Gibbs(problem)
+    labels, best = improve(problem, rng, labels)
+    failures = 0
+    while failures < _PATIENCE:
+        end, value = improve(problem, rng, gibbs.run(rng, labels))
+        failures += 1
+        if value > best + LEAST_GAIN:
+            labels, best, failures = end, value, 0
+    return problem.in_order(labels)
+
+
+def match_all(problem: FeatureProblem, rng: np.random.Generator) -> Labels:
+    """Cluster every domain alone, then add one at a time, the best matchings so far kept.
+
+    Returns
+    -------
+    (U,) integer array
+        Labels of the units.
+    """
+    alone = []
+    for d in range(len(problem.domains)):
+        one, whole = problem.only([d])
+        alone.append((clusters_alone(one, rng), whole))
+    # The domain with most clusters first, so that the others' find their place among them.
+    order = sorted(range(len(alone)), key=lambda d: -len(np.unique(alone[d][0])))
+    labels = np.full(len(problem.units.size), -1)
+    beam = [labels]
+    for number, d in enumerate(order):
+        part, whole = problem.only(order[: number + 1])
+        own, own_whole = alone[d]
+        longer: dict[bytes, tuple[float, Labels]] = {}
+        for labels in beam:
+            start = labels.copy()
+            free = labels[own_whole] < 0
+            start[own_whole[free]] = own[free]
+            if number == 0:
+                longer[b""] = (0.0, start)
+                continue
+            grouped = part.grouped(start[whole])
+            # Units that are linked to domains already placed stay with them.
+            fresh = np.zeros(len(grouped.label), bool)
+            fresh[grouped.of_unit[np.isin(whole, own_whole[free])]] = True
+            found, scores = permute(
+                rng,
+                grouped.groups,
+                fresh.astype(np.int64),
+                grouped.label,
+                problem.truncation,
+                1,
+                _BEAM,
+            )
+            for end, value in zip(found, scores, strict=True):
+                start[whole] = end[grouped.of_unit]
+                longer[start.tobytes()] = (value, start.copy())
+        best = sorted(longer.values(), key=lambda pair: -pair[0])[:_BEAM]
+        beam = [labels for _, labels in best]
+    return beam[0]
+
+
+def improve(
+    problem: FeatureProblem, rng: np.random.Generator, labels: Labels
+) -> tuple[Labels, float]:
+    """Move whole clusters, and permute every domain's against all others, until nothing helps.
+
+    Returns
+    -------
+    labels : (U,) integer array
+    value : float
+        Their log joint.
+    """
+    best = -np.inf
+    while True:
+        grouped = problem.grouped(labels)
+        groups, home = grouped.groups, grouped.home
+        homes = np.unique(home).tolist()
+
+        def propose(present, home=home, homes=homes):
+            return np.concatenate(
+                [
+                    swaps(home, present, problem.truncation, homes),
+                    moves(present, problem.truncation),
+                    merges(present),
+                ]
+            )
+
+        own = grouped.label
+        own, value = climb(groups, own, propose, float(groups.score(own[None])[0]))
+        for d in homes:
+            found, scores = permute(rng, groups, home, own, problem.truncation, d)
+            if scores[0] > value + LEAST_GAIN:
+                own, value = found[0], float(scores[0])
+        labels = own[grouped.of_unit]
+        if value <= best + LEAST_GAIN:
+            return labels, value
+        best = value
+
+
+class _Gibbs:
+    """Sweeps of the one Gibbs kernel, with projections fitted every few."""
+
+    def __init__(self, problem: FeatureProblem):
+        self.problem = problem
+        self.evidence = ProjectedNormalEvidence(
+            problem.domains, problem.units, problem.truncation, problem.n_factors
+        )
+        self.partition = new_partition(problem.units.size, problem.truncation)
+
+    def run(self, rng: np.random.Generator, labels: Labels) -> Labels:
+        """Sweep from `labels` (U,); return the assignment with the largest log joint met."""
+        problem, best, best_value = self.problem, labels, -np.inf
+        for _ in range(_SWEEPS // _SWEEPS_A_FIT):
+            _, projections = problem.fit(labels)
+            place(self.partition, labels)
+            self.evidence.load(
+                projections,
+                self.partition.slot.astype(np.int64),
+                problem.shape,
+                problem.rate,
+                problem.latent_precision,
+            )
+            for _ in range(_SWEEPS_A_FIT):
+                sweep(rng, problem.a, problem.b, self.partition, (self.evidence.term,))
+            labels = self.partition.label.copy()
+            value, _ = problem.fit(labels)
+            if value > best_value:
+                best, best_value = labels, value
+        return best

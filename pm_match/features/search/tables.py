@@ -1,0 +1,290 @@
+"""The matching of tables with rich marginals: clusters alone, shapes matched, the joint judges.
+
+Where projections keep distances, and every domain has noise of its own, the clusters of a domain
+are found best on their own, at every number of clusters; matchings of so many clusters are then
+proposed by shape and sizes. Which number and which matching is best is for the declared model to
+say: each proposal's parameters are drawn for a while with the assignment fixed, and the log joint
+is averaged. Those that are hopeless are soon given up, and the others are looked at longer, as they
+are and with their objects moved to where they fit best.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.features.marginal_gibbs import MarginalGibbs
+from pm_match.features.parts import Features
+from pm_match.features.search.match_shapes import common_shape, match_shapes
+from pm_match.features.search.mixture_path import mixture_path
+from pm_match.search.chain import Chain
+from pm_match.search.coarse import climb_objects, renamed
+
+# The most clusters looked for in one domain, and objects there are at least for each.
+_MOST = 16
+_LEAST_OBJECTS = 5
+# Matchings that are tried for every number of clusters.
+_TOP = 2
+# Draws of the parameters before the first proposal is judged: the others begin where it ended.
+_BURN_IN = 15
+# Rounds of judging: draws of the parameters; how far below the best a proposal may then be to stay,
+# in standard deviations of log joints over draws; and how many stay.
+_ROUNDS = ((4, 5.0, 8), (10, 2.5, 4), (20, 0.0, 1))
+# The round before which objects are moved, how often, and draws of the parameters after it.
+_MOVING = 2
+_MOST_MOVES = 3
+_DRAWS_A_MOVE = 5
+
+
+@dataclass(eq=False)
+class Proposal:
+    """A matching that is being judged.
+
+    Attributes
+    ----------
+    labels : list of (N,) integer array
+        Of every clustering.
+    projections : list of (M_d, K) array
+        Where to begin.
+    point : dict, optional
+        The last draw of the parameters.
+    log_joints : list of float
+        After every draw.
+    best : dict, optional
+        The draw with the highest of them.
+    """
+
+    labels: list[NDArray[np.int64]]
+    projections: list[NDArray[np.float64]]
+    point: dict[str, NDArray] | None = None
+    log_joints: list[float] = field(default_factory=list)
+    best: dict[str, NDArray] | None = None
+
+    @property
+    def late(self) -> list[float]:
+        """The second half of the log joints."""
+        return self.log_joints[len(self.log_joints) // 2 :]
+
+    @property
+    def value(self) -> float:
+        """Average of the late log joints.
+
+        It differs from the log joint with the parameters integrated out by their entropy, which
+        hardly depends on the assignment.
+        """
+        return float(np.mean(self.late))
+
+
+def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
+    """Bring a chain to a good mode of a component with features that have rich marginals.
+
+    Parameters
+    ----------
+    chain : Chain
+    number : int
+        Of the component.
+    rng : numpy.random.Generator
+    """
+    for place, features in enumerate(chain.components[number].features):
+        if features is not None and not features.plain:
+            proposals = propose(chain, number, place, features, rng)
+            _leave_at(chain, number, judged(chain, number, features, proposals))
+
+
+def search_from(chain: Chain, number: int, labels: Sequence[NDArray[np.int64]]) -> None:
+    """Bring a chain to a mode near given labels, as `search` does with what it proposes.
+
+    Parameters
+    ----------
+    chain : Chain
+    number : int
+        Of the component.
+    labels : sequence of (N,) integer array
+        Of every clustering.
+    """
+    component = chain.components[number]
+    for clustering, features, own in zip(
+        component.clusterings, component.features, labels, strict=True
+    ):
+        if features is None or features.plain:
+            continue
+        by_name = dict(
+            zip(
+                [assignment.name for assignment in clustering.assignments],
+                np.split(own, clustering.ends),
+                strict=True,
+            )
+        )
+        n = int(own.max()) + 1
+        means, sizes = zip(
+            *(_means(d.data.values, by_name[d.assignment], n) for d in features.domains),
+            strict=True,
+        )
+        _, projections = common_shape(means, sizes, features.n_factors)
+        proposal = Proposal([np.array(label) for label in labels], projections)
+        _leave_at(chain, number, judged(chain, number, features, [proposal]))
+
+
+def _leave_at(chain: Chain, number: int, proposal: Proposal) -> None:
+    """Leave the chain at the best draw of a proposal, brought to the top in its labels."""
+    assert proposal.best is not None
+    chain.point = proposal.best
+    climb_objects(chain, number)
+    chain.settle(number)
+
+
+def propose(
+    chain: Chain, number: int, place: int, features: Features, rng: np.random.Generator
+) -> list[Proposal]:
+    """Propose matchings of the clusters that the domains have on their own."""
+    values = [domain.data.values for domain in features.domains]
+    most = min(_MOST, features.truncation, *(len(x) // _LEAST_OBJECTS for x in values))
+    paths = [mixture_path(rng, x, max(most, 2)) for x in values]
+    found = []
+    for n in sorted(set.intersection(*(set(path) for path in paths))):
+        own = [path[n] for path in paths]
+        means, sizes = zip(
+            *(_means(x, label, n) for x, label in zip(values, own, strict=True)), strict=True
+        )
+        for maps in match_shapes(rng, means, sizes, features.n_factors, _TOP):
+            labels = []
+            for label, chosen in zip(own, maps, strict=True):
+                place_of = np.empty(n, np.int64)
+                place_of[chosen] = np.arange(n)
+                labels.append(place_of[label])
+            matched = [m[chosen] for m, chosen in zip(means, maps, strict=True)]
+            weights = [s[chosen] for s, chosen in zip(sizes, maps, strict=True)]
+            _, projections = common_shape(matched, weights, features.n_factors)
+            found.append(_proposal(chain, number, place, features, labels, projections))
+    return found
+
+
+def _means(x, label, n: int):
+    sizes = np.bincount(label, minlength=n).astype(float)
+    means = np.zeros((n, x.shape[1]))
+    np.add.at(means, label, x)
+    return means / np.maximum(sizes, 1.0)[:, None], sizes
+
+
+def _proposal(chain, number, place, features: Features, labels, projections) -> Proposal:
+    """Propose labels of the domains with features, others staying as they are."""
+    clustering = chain.components[number].clusterings[place]
+    by_assignment = {d.assignment: own for d, own in zip(features.domains, labels, strict=True)}
+    everything = chain.labels(number)
+    start = np.split(everything[place], clustering.ends)
+    everything[place] = np.concatenate(
+        [
+            by_assignment.get(assignment.name, own)
+            for assignment, own in zip(clustering.assignments, start, strict=True)
+        ]
+    )
+    units = chain.collapsed(number).units[place]
+    if units.linked:
+        # Objects that are linked go where the first of them is.
+        everything[place] = everything[place][units.first[units.of_object]]
+    # Matchings should not differ by how likely the names of their clusters are.
+    everything[place], _ = renamed(
+        clustering.prior(chain.point), everything[place], clustering.truncation
+    )
+    return Proposal(everything, projections)
+
+
+def turned(chain: Chain, features: Features, projections) -> dict[str, NDArray]:
+    """Return the chain's point with projections (M_d, K) near those given, where that is possible.
+
+    That is where a projection is a variable itself, or a scale times a variable's polar factor.
+    """
+    model, point = chain.model, dict(chain.point)
+    for p in features.parameters:
+        key = model.rvs_to_values[model[p.name]].name
+        if p.update == "projection":
+            point[key] = projections[p.domain]
+        elif p.update == "transposed":
+            point[key] = np.ascontiguousarray(projections[p.domain].T)
+        elif p.update == "normal":
+            d = _oriented_by(features, chain.point, key)
+            if d is not None:
+                # As long as a matrix of standard normal numbers is.
+                w = projections[d]
+                point[key] = _polar(w) * np.sqrt(max(w.shape))
+    return point
+
+
+def _polar(w: NDArray) -> NDArray[np.float64]:
+    u, _, v = np.linalg.svd(w, full_matrices=False)
+    return u @ v
+
+
+def _oriented_by(features: Features, point, key: str) -> int | None:
+    """Return the domain whose projection is a multiple of the polar factor of a variable."""
+    k = features.n_factors
+    if point[key].ndim != 2 or point[key].shape[1] != k:
+        return None
+    # Another value tells whose projection follows it.
+    other = np.random.default_rng(len(key)).standard_normal(point[key].shape)
+    before, after = features.view(point), features.view({**point, key: other})
+    polar = _polar(other)
+    for d, (old, new) in enumerate(zip(before.marginals, after.marginals, strict=True)):
+        w = new.projection[:, :k]
+        if w.shape != polar.shape or np.array_equal(w, old.projection[:, :k]):
+            continue
+        scale = (w * polar).sum() / np.square(polar).sum()
+        if scale > 0.0 and np.allclose(w, scale * polar, rtol=1e-6, atol=1e-9 * scale):
+            return d
+    return None
+
+
+def judged(
+    chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
+) -> Proposal:
+    """Return the proposal whose parameters, drawn with its assignment fixed, explain most."""
+    _draw(chain, number, features, proposals[0], _BURN_IN)
+    proposals[0].log_joints.clear()
+    for i, (n, width, most) in enumerate(_ROUNDS):
+        if i == _MOVING:
+            proposals = [*proposals, *_moved(chain, number, features, proposals)]
+        for proposal in proposals:
+            _draw(chain, number, features, proposal, n)
+        proposals = sorted(proposals, key=lambda p: -p.value)
+        spread = np.sqrt(np.mean([np.var(p.late) for p in proposals]))
+        least = proposals[0].value - width * spread
+        proposals = [p for p in proposals[:most] if p.value >= least]
+    return proposals[0]
+
+
+def _draw(chain: Chain, number: int, features: Features, proposal: Proposal, n: int) -> None:
+    """Draw a proposal's parameters `n` times; at first from where the chain is."""
+    if proposal.point is None:
+        chain.place(number, proposal.labels)
+        proposal.point = turned(chain, features, proposal.projections)
+    chain.point = proposal.point
+    for _ in range(n):
+        for step in chain.steps_of(number):
+            if isinstance(step, MarginalGibbs | HyperparameterGibbs):
+                chain.point, _ = step.step(chain.point)
+        proposal.log_joints.append(chain.log_joint(number))
+        if proposal.best is None or proposal.log_joints[-1] >= max(proposal.log_joints):
+            proposal.best = chain.point
+    proposal.point = chain.point
+
+
+def _moved(
+    chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
+) -> list[Proposal]:
+    """Move the objects of every proposal to the clusters where they fit best, and again."""
+    found = []
+    for proposal in proposals:
+        last = proposal
+        for _ in range(_MOST_MOVES):
+            assert last.best is not None
+            chain.point = last.best
+            if climb_objects(chain, number) <= 0.0:
+                break
+            last = Proposal(chain.labels(number), proposal.projections, chain.point)
+            # The parameters have to get used to it.
+            _draw(chain, number, features, last, _DRAWS_A_MOVE)
+        if last is not proposal:
+            found.append(last)
+    return found

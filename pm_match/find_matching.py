@@ -1,0 +1,206 @@
+"""The best matching of many searches."""
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.backends import NDArray as Trace
+from pymc.backends.arviz import to_inference_data
+from pymc.backends.base import MultiTrace
+from pymc.model.core import Model, modelcontext
+from pymc.util import get_random_generator
+from threadpoolctl import threadpool_limits
+
+from pm_match.metrics import adjusted_rand_index
+from pm_match.progress import SearchProgress
+from pm_match.reading import read
+from pm_match.reading.parts import Structure
+from pm_match.sampling import annotate, dispersed_point, steps
+from pm_match.search.chain import Chain
+from pm_match.search.recipe import searched
+
+# Starts that end so near in log joint, or agree so well, have found the same mode.
+_SAME_LOG_JOINT = 3.0
+_SAME_MATCHING = 0.99
+
+Labels = dict[str, NDArray[np.int64]]
+
+
+def find_matching(
+    model: Model | None = None,
+    *,
+    starts: int = 4,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    """Search for the best matching: the mode of the collapsed log joint.
+
+    What `pm.find_MAP` is to continuous parameters, this is to discrete matchings: assignments and
+    relevance with the highest joint probability that several independent searches find, all that
+    the steps can integrate out integrated out. A mode says nothing about how sure it is: for that,
+    `sample`, whose chains start at such searches' ends.
+
+    Networks are clustered on their own, and aligned: given one type's clusters, those of the other
+    are a linear assignment; sweeps, and moves of whole clusters, refine that. Variables that our
+    steps do not draw keep their initial values.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Default: the model of the context.
+    starts : int, default 4
+        Independent searches.
+    random_seed : int, sequence of int, Generator or SeedSequence, optional
+        The same seed gives the same result, bit for bit.
+    progressbar : bool, default True
+
+    Returns
+    -------
+    DataTree
+        Group `posterior` has one chain with one draw, the best start's, in the form of `sample`:
+        whatever summarises draws takes it. Weights, densities and the like are drawn from their
+        conditional given the matching. Group `sample_stats` has `log_joint`, the collapsed log
+        joint with the log density of the hyperparameters and of normal projections, and
+        `n_occupied`. Group `starts` is for diagnosis: for every `start` the same two, `seconds`,
+        and all assignments, with -1 for irrelevant objects; and `agreement` (start, other_start),
+        the adjusted Rand index of two starts' labels of all objects of a set of clusters, averaged
+        over the sets.
+
+    Raises
+    ------
+    UnservedModelError
+        If no part of the model is one that the steps can serve.
+    ValueError
+        If `starts` is less than 1.
+
+    Warns
+    -----
+    UserWarning
+        If of several starts only one found the best mode, or if a part of the model is left to
+        PyMC.
+
+    Examples
+    --------
+    >>> model = pmm.models.relational_clusters({"english": x, "german": y})
+    >>> best = pmm.find_matching(model)
+    >>> pmm.partition_estimate(best)
+    """
+    model = modelcontext(model)
+    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
+        raise ValueError(f"starts must be a whole number of at least 1, found {starts!r}.")
+    ours = steps(model)
+    structure = read(model)
+    if structure.refusals:
+        warnings.warn(
+            f"left as it is, since no step of ours serves it: {structure.explain()}.",
+            UserWarning,
+            stacklevel=2,
+        )
+    initial = model.initial_point(0)
+    best: dict[str, NDArray] = {}
+    log_joints, occupied, seconds = [], [], []
+    labels: list[Labels] = []
+    with (
+        threadpool_limits(1, user_api="blas"),
+        SearchProgress(starts, bool(progressbar)) as progress,
+    ):
+        for rng in get_random_generator(random_seed).spawn(starts):
+            begin = time.perf_counter()
+            point = dispersed_point(model, structure, initial, rng)
+            chain = searched(model, ours, point, rng)
+            seconds.append(time.perf_counter() - begin)
+            log_joints.append(chain.log_joint())
+            occupied.append(chain.n_occupied())
+            labels.append(_labels(chain))
+            if log_joints[-1] >= max(log_joints):
+                best = chain.point
+            progress.advance(max(log_joints))
+    agreement = _agreement(structure, labels)
+    winner = int(np.argmax(log_joints))
+    _warn_if_alone(np.array(log_joints), agreement, winner)
+    stats = {"log_joint": log_joints[winner], "n_occupied": occupied[winner]}
+    found = one_draw(model, best, stats)
+    annotate(found, structure, ours)
+    found["starts"] = xr.DataTree(
+        _diagnosis(found["posterior"], labels, log_joints, occupied, seconds, agreement)
+    )
+    return found
+
+
+def _labels(chain: Chain) -> Labels:
+    """Labels of every assignment, -1 for irrelevant objects."""
+    found: Labels = {}
+    for number, component in enumerate(chain.components):
+        for clustering, label in zip(component.clusterings, chain.labels(number), strict=True):
+            for assignment, own in zip(
+                clustering.assignments, np.split(label, clustering.ends), strict=True
+            ):
+                found[assignment.name] = own
+    return found
+
+
+def _agreement(structure: Structure, labels: list[Labels]) -> NDArray[np.float64]:
+    """Compute how well every two starts agree, on average over the sets of clusters."""
+    found = np.ones((len(labels), len(labels)))
+    for i, one in enumerate(labels):
+        for j, other in enumerate(labels[:i]):
+            by_set = [
+                adjusted_rand_index(
+                    {a.name: one[a.name] for a in clustering.assignments},
+                    {a.name: other[a.name] for a in clustering.assignments},
+                )
+                for clustering in structure.clusterings
+            ]
+            found[i, j] = found[j, i] = np.mean(by_set)
+    return found
+
+
+def _warn_if_alone(log_joints, agreement, winner: int) -> None:
+    """Warn if of several starts only the best found its mode."""
+    near = log_joints >= log_joints[winner] - _SAME_LOG_JOINT
+    same = near | (agreement[winner] > _SAME_MATCHING)
+    if len(log_joints) > 1 and same.sum() == 1:
+        next_best = np.delete(log_joints, winner).max()
+        warnings.warn(
+            f"only one of {len(log_joints)} starts found the best matching, whose log joint is "
+            f"{log_joints[winner] - next_best:.1f} above the next: there may be better ones. Try "
+            "more starts; group 'starts' of the result compares them.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def one_draw(model: Model, point, stats) -> xr.DataTree:
+    """Bring one point, and numbers to say of it, into the form in which PyMC returns draws."""
+    dtypes = {name: np.asarray(value).dtype.type for name, value in stats.items()}
+    ordered = {value.name: point[value.name] for value in model.value_vars}
+    # Given a point, the trace need not compile the initial one.
+    trace = Trace(model=model, test_point=ordered)
+    trace.setup(1, 0, [dtypes])
+    trace.record(ordered, [stats], in_warmup=False)
+    trace.close()
+    return to_inference_data(MultiTrace([trace]), model=model, save_warmup=False)
+
+
+def _diagnosis(posterior, labels, log_joints, occupied, seconds, agreement) -> xr.Dataset:
+    """Collect what every start found."""
+    variables: dict[str, Any] = {
+        "log_joint": ("start", log_joints),
+        "n_occupied": ("start", occupied),
+        "seconds": ("start", seconds),
+        "agreement": (("start", "other_start"), agreement),
+    }
+    coords: dict[Any, Any] = {
+        "start": np.arange(len(labels)),
+        "other_start": np.arange(len(labels)),
+    }
+    for name in labels[0]:
+        (dim,) = (d for d in posterior[name].dims if d not in ("chain", "draw"))
+        attrs = posterior[name].attrs
+        variables[name] = (("start", dim), np.stack([own[name] for own in labels]), attrs)
+        if dim in posterior.coords:
+            coords[dim] = posterior[dim]
+    return xr.Dataset(variables, coords)

@@ -1,0 +1,520 @@
+"""The data behind block evidence: from the stored cells of networks to the terms of the kernel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lgamma, log
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from pm_match.clusters.sweep import capacity
+from pm_match.clusters.units import Units
+from pm_match.networks import blocks, one_mode
+from pm_match.networks.blocks import Contacts, Relation, Side
+from pm_match.networks.families import (
+    BERNOULLI,
+    FAMILIES,
+    NORMAL,
+    POISSON,
+    TABLE,
+    draw_parameters,
+    fill_tables,
+    log_block,
+    log_blocks,
+)
+from pm_match.networks.one_mode import OneMode
+
+Prior = tuple[float, float, float, float]
+
+
+class Board:
+    """Where the units of several partitions stand, for evidence that looks at more than one.
+
+    Parameters
+    ----------
+    units : sequence of Units
+        One a partition.
+    truncations : sequence of int
+
+    Attributes
+    ----------
+    slot : (U',) integer array
+        The slots of all units, partition after partition.
+    n_slots : (P,) integer array
+    start : (P + 1,) integer array
+        Where each partition's units begin.
+    """
+
+    def __init__(self, units: Sequence[Units], truncations: Sequence[int]):
+        self.units = list(units)
+        self.truncations = list(truncations)
+        self.start = np.cumsum([0, *(len(u.size) for u in self.units)])
+        self.slot = np.zeros(self.start[-1], np.int16)
+        self.n_slots = np.ones(len(self.units), np.int64)
+
+    def slots_of(self, partition: int) -> NDArray[np.int16]:
+        """Return the slots of one partition's units."""
+        return self.slot[self.start[partition] : self.start[partition + 1]]
+
+    def unit_of(self, partition: int, first: int, n: int) -> NDArray[np.int64]:
+        """Return the units, numbered over all partitions, of `n` objects from the `first` on."""
+        return self.start[partition] + self.units[partition].of_object[first : first + n]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkCells:
+    """One network: which of its cells are known, and their values.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Objects on each of the A axes.
+    index, values : (E, A), (E,) array
+        The stored cells.
+    full : bool
+        Whether absent cells are known zeros, rather than unknown.
+    unknown : (H, A) array
+        Cells that are unknown though absent cells are not.
+    exposure : tuple of (N_a,) array or None
+        Exposures of the objects on each axis (Poisson); None for ones.
+    first : tuple of int
+        The number of each axis' first object in its partition.
+    """
+
+    shape: tuple[int, ...]
+    index: NDArray[np.int64]
+    values: NDArray[np.float64]
+    full: bool
+    unknown: NDArray[np.int64]
+    exposure: tuple[NDArray[np.float64] | None, ...]
+    first: tuple[int, ...]
+
+    def exposures(self, axis: int) -> NDArray[np.float64]:
+        """Exposures of the objects on an axis."""
+        given = self.exposure[axis]
+        return np.ones(self.shape[axis]) if given is None else given
+
+    def cell_exposures(self, index) -> NDArray[np.float64]:
+        """Exposures of some cells."""
+        found = np.ones(len(index))
+        for axis, given in enumerate(self.exposure):
+            if given is not None:
+                found *= given[index[:, axis]]
+        return found
+
+
+class BlockEvidence:
+    """The networks of one relation: those that share their densities.
+
+    Parameters
+    ----------
+    family : {"bernoulli", "poisson", "normal"}
+    networks : sequence of NetworkCells
+    partitions : sequence of int
+        The partition of each axis.
+    board : Board
+    flagged : sequence of boolean array
+        For each partition of the board, which units may be irrelevant.
+    one_mode : bool
+        Whether both axes have the same objects.
+    symmetric, self_loops : bool
+        In a one-mode relation, whether cells (i, j) and (j, i) are one, which is stored with i <=
+        j; and whether cells (i, i) are data.
+
+    Attributes
+    ----------
+    terms : list of (int, term)
+        The terms of evidence, each with the partition whose sweeps it takes part in.
+    """
+
+    def __init__(
+        self,
+        family: str,
+        networks: Sequence[NetworkCells],
+        partitions: Sequence[int],
+        board: Board,
+        flagged: Sequence[NDArray[np.bool_]],
+        *,
+        one_mode: bool = False,
+        symmetric: bool = False,
+        self_loops: bool = False,
+    ):
+        self.family = FAMILIES[family]
+        self.networks = list(networks)
+        self.partitions = list(partitions)
+        self.board = board
+        self.one_mode, self.symmetric, self.self_loops = one_mode, symmetric, self_loops
+        self._capacities = [capacity(board.truncations[p]) for p in self.partitions]
+        self._unit_of = [
+            [
+                board.unit_of(p, first, n)
+                for p, first, n in zip(self.partitions, network.first, network.shape, strict=True)
+            ]
+            for network in self.networks
+        ]
+        self.origin = self._origin()
+        self.relation = self._relation()
+        self._tabulated: tuple[float, ...] = ()
+        self.terms: list[tuple[int, Side | OneMode]] = []
+        if one_mode:
+            self.terms.append((self.partitions[0], self._one_mode_term(flagged)))
+        else:
+            for axis, partition in enumerate(self.partitions):
+                self.terms.append((partition, self._side(axis, flagged[partition])))
+
+    # -- building ---------------------------------------------------------------------------------
+
+    def _relation(self) -> Relation:
+        n_blocks = int(np.prod(self._capacities))
+        return Relation(
+            family=np.array([self.family]),
+            prior=np.ones((2, 4)),
+            tables=np.zeros((3, TABLE)),
+            totals=np.zeros(n_blocks),
+            cells=np.zeros(n_blocks),
+            squares=np.zeros(n_blocks),
+            noise=np.zeros(3),
+            everything=self._everything(),
+            mass=np.zeros((len(self.networks), len(self.partitions), max(self._capacities))),
+            full=np.array([float(network.full) for network in self.networks]),
+            version=np.zeros(1, np.int64),
+            slot=self.board.slot,
+            n_slots=self.board.n_slots,
+        )
+
+    def _everything(self) -> NDArray[np.float64]:
+        """S, C and Q of all cells, and the part of the log evidence that only the data enter."""
+        found = np.zeros(4)
+        for network in self.networks:
+            exposed = network.cell_exposures(network.index)
+            cells = exposed.sum()
+            if network.full:
+                cells = self._n_cells(network) - network.cell_exposures(network.unknown).sum()
+            x = self._moved(network.values)
+            found[:3] += x.sum(), cells, np.square(x).sum()
+            if self.family == POISSON:
+                seen = x > 0
+                found[3] += (x[seen] * np.log(exposed[seen])).sum()
+                found[3] -= gammaln(x + 1.0).sum()
+        return found
+
+    def _origin(self) -> float:
+        """Where values are counted from: sums of squares of large numbers would lose their digits.
+
+        Absent zeros keep it where it is.
+        """
+        if self.family != NORMAL or any(
+            network.full and self._n_cells(network) > len(network.index) + len(network.unknown)
+            for network in self.networks
+        ):
+            return 0.0
+        values = np.concatenate([network.values for network in self.networks])
+        return float(values.mean()) if len(values) else 0.0
+
+    def _moved(self, values):
+        return values - self.origin if self.origin else values
+
+    def _moved_prior(self, prior: Prior) -> NDArray[np.float64]:
+        first = prior[0] - self.origin if self.family == NORMAL else prior[0]
+        return np.array([first, *prior[1:]])
+
+    def _moved_back(self, drawn):
+        return (drawn[0] + self.origin, *drawn[1:]) if self.family == NORMAL else drawn
+
+    def _n_cells(self, network: NetworkCells) -> float:
+        """All cells of a network, or the sum of their exposures."""
+        sums = [network.exposures(axis).sum() for axis in range(len(network.shape))]
+        if not self.one_mode:
+            return float(np.prod(sums))
+        diagonal = (network.exposures(0) * network.exposures(1)).sum()
+        both = sums[0] * sums[1]
+        if not self.symmetric:
+            return float(both if self.self_loops else both - diagonal)
+        return float(0.5 * (both + diagonal if self.self_loops else both - diagonal))
+
+    @property
+    def _valued(self) -> bool:
+        # Unknown cells are stored with a value of zero.
+        return any(
+            len(network.unknown) or (self._moved(network.values) != 1.0).any()
+            for network in self.networks
+        )
+
+    @property
+    def _weighted(self) -> bool:
+        return any(not network.full or len(network.unknown) for network in self.networks)
+
+    @property
+    def _exposed(self) -> bool:
+        return any(e is not None for network in self.networks for e in network.exposure)
+
+    @property
+    def plain(self) -> bool:
+        """Whether all cells are known zeros and ones."""
+        odd = self._valued or self._weighted or self._exposed
+        return self.family == BERNOULLI and not self.one_mode and not odd
+
+    def _contacts(self, axis: int, flagged, both_ends: bool = False) -> Contacts:
+        """Sort the stored cells by the units of an axis; undirected ones at `both_ends`."""
+        board, partition = self.board, self.partitions[axis]
+        start, n_units = board.start[partition], len(board.units[partition].size)
+        own, others, values, weights = [], [], [], []
+        for network, units in zip(self.networks, self._unit_of, strict=True):
+            cells = np.concatenate([network.index, network.unknown])
+            x = np.concatenate([self._moved(network.values), np.zeros(len(network.unknown))])
+            # Beyond what the masses count: known cells where absent ones are not, and the reverse.
+            beyond = np.zeros(len(cells))
+            if network.full:
+                beyond[len(network.index) :] = -network.cell_exposures(network.unknown)
+            else:
+                beyond[: len(network.index)] = network.cell_exposures(network.index)
+            ends = [units[a][cells[:, a]] for a in range(len(network.shape))]
+            keep = ends[0] != ends[1] if self.one_mode else slice(None)
+            for flip in (False, True) if both_ends else (False,):
+                mine = ends[1 - axis] if flip else ends[axis]
+                theirs = [e for a, e in enumerate(ends) if (a == axis) == flip]
+                own.append((mine - start)[keep].astype(np.int32))
+                others.append(np.stack([e[keep].astype(np.int32) for e in theirs], axis=1))
+                values.append(x[keep])
+                weights.append(beyond[keep])
+        mine = np.concatenate(own)
+        order = np.argsort(mine, kind="stable")
+        counts = np.bincount(mine, minlength=n_units)
+        parts = self._parts(axis, start, n_units)
+        return Contacts(
+            first=np.append(0, np.cumsum(counts)),
+            others=np.ascontiguousarray(np.concatenate(others)[order].ravel()),
+            values=np.concatenate(values)[order] if self._valued else np.zeros(0),
+            weights=np.concatenate(weights)[order] if self._weighted else np.zeros(0),
+            part=parts[0],
+            part_network=parts[1],
+            part_exposure=parts[2],
+            kind=parts[3],
+            flagged=np.ascontiguousarray(flagged, np.bool_),
+        )
+
+    def _parts(self, axis: int, start: int, n_units: int):
+        """Find the networks that each unit's objects are in on an axis, and its kind."""
+        units = np.concatenate([units[axis] - start for units in self._unit_of])
+        network = np.repeat(
+            np.arange(len(self.networks)), [network.shape[axis] for network in self.networks]
+        )
+        exposure = np.concatenate([network.exposures(axis) for network in self.networks])
+        # Several objects of a unit may be in one network.
+        key = units * len(self.networks) + network
+        distinct, place = np.unique(key, return_inverse=True)
+        total = np.bincount(place, exposure, len(distinct))
+        unit, net = np.divmod(distinct, len(self.networks))
+        part = np.append(0, np.cumsum(np.bincount(unit, minlength=n_units)))
+        n_parts = np.diff(part)
+        kind = np.where(n_parts > 0, 0, -1)
+        if not self._exposed:
+            # Kinds are for plain networks: elsewhere it is enough to know who takes part.
+            single = np.flatnonzero(n_parts == 1)
+            alone = part[single]
+            pairs = np.stack([net[alone], total[alone]], axis=1)
+            kind[single] = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+            numbers: dict[bytes, int] = {}
+            for u in np.flatnonzero(n_parts > 1):
+                own = slice(part[u], part[u + 1])
+                networks = net[own].tobytes() + total[own].tobytes()
+                kind[u] = len(single) + numbers.setdefault(networks, len(numbers))
+        return part, net.astype(np.int64), total, kind
+
+    def _side(self, axis: int, flagged) -> Side:
+        n_axes = len(self.partitions)
+        others = [a for a in range(n_axes) if a != axis]
+        widths = [self._capacities[a] for a in others]
+        strides = np.append(np.cumprod(self._capacities[::-1])[::-1][1:], 1)
+        other_stride = np.append(np.cumprod(widths[::-1])[::-1][1:], 1).astype(np.int64)
+        n = int(np.prod(widths))
+        digit = np.stack(np.unravel_index(np.arange(n), widths), axis=1).astype(np.int64)
+        slots = self._capacities[axis] if self.plain else 0
+        return Side(
+            relation=self.relation,
+            contacts=self._contacts(axis, flagged),
+            axis=np.array([axis]),
+            stride=strides[[axis]].astype(np.int64),
+            first_axis=np.array([axis == 0]),
+            plain=np.array([self.plain]),
+            other_axis=np.array(others),
+            other_partition=np.array([self.partitions[a] for a in others]),
+            other_stride=other_stride,
+            digit=np.ascontiguousarray(digit),
+            place=(digit @ strides[others]).astype(np.int64),
+            active=np.zeros(n, np.int64),
+            n_active=np.zeros(1, np.int64),
+            seen=np.zeros(len(others), np.int64),
+            amounts=np.zeros((3, n)),
+            grouped=np.zeros((3, n, self._capacities[axis])),
+            hits=np.zeros(n, np.int64),
+            stamp=np.full(2, -1, np.int64),
+            expected=np.zeros(n),
+            total=np.zeros((n, slots)),
+            rest=np.zeros((n, slots)),
+            log_total=np.zeros((n, slots)),
+            log_rest=np.zeros((n, slots)),
+            idle=np.zeros(slots),
+            leaving=np.zeros(slots),
+        )
+
+    def _one_mode_term(self, flagged) -> OneMode:
+        partition = self.partitions[0]
+        width = self._capacities[0]
+        out = self._contacts(0, flagged[partition], both_ends=self.symmetric)
+        into = out if self.symmetric else self._contacts(1, flagged[partition])
+        return OneMode(
+            relation=self.relation,
+            out=out,
+            into=into,
+            partition=np.array([partition]),
+            directed=np.array([not self.symmetric]),
+            inner=self._inner(partition),
+            amounts=np.zeros((2, 3, width)),
+            kept=np.zeros((2, 3, width)),
+        )
+
+    def _inner(self, partition: int) -> NDArray[np.float64]:
+        """Sum what the cells within each unit add to S, C and Q, shape (3, U)."""
+        start = self.board.start[partition]
+        n_units = len(self.board.units[partition].size)
+        found = np.zeros((3, n_units))
+        for network, (rows, columns) in zip(self.networks, self._unit_of, strict=True):
+            if network.full:
+                out, into = network.exposures(0), network.exposures(1)
+                both = np.bincount(rows - start, out, n_units)
+                both = both * np.bincount(rows - start, into, n_units)
+                diagonal = np.bincount(rows - start, out * into, n_units)
+                cells = both + diagonal if self.self_loops else both - diagonal
+                if not self.symmetric:
+                    cells = both if self.self_loops else both - diagonal
+                found[1] += 0.5 * cells if self.symmetric else cells
+            for index, sign in ((network.index, 1.0), (network.unknown, -1.0)):
+                ends = rows[index[:, 0]] - start, columns[index[:, 1]] - start
+                within = ends[0] == ends[1]
+                unit = ends[0][within]
+                if sign < 0.0 or not network.full:
+                    exposed = network.cell_exposures(index)[within]
+                    found[1] += sign * np.bincount(unit, exposed, n_units)
+                if sign > 0.0:
+                    x = self._moved(network.values)[within]
+                    found[0] += np.bincount(unit, x, n_units)
+                    found[2] += np.bincount(unit, x * x, n_units)
+        return found
+
+    # -- the protocol's Python half ---------------------------------------------------------------
+
+    def set_prior(self, density: Prior, noise: Prior | None) -> None:
+        """Set the prior of the densities' and of the noise's parameters (see `families`)."""
+        self.relation.prior[0] = self._moved_prior(density)
+        self.relation.prior[1] = 1.0 if noise is None else self._moved_prior(noise)
+
+    def load(self) -> None:
+        """Bring the state to where the units stand on the board, and to the prior that is set."""
+        if self._tabulated != tuple(self.relation.prior[0]):
+            self._tabulated = tuple(self.relation.prior[0])
+            fill_tables(self.family, self.relation.prior[0], self.relation.tables)
+        blocks.reset(self.relation)
+        start = self.board.start
+        if self.one_mode:
+            ((partition, term),) = self.terms
+            one_mode.weigh(term, start[partition])
+            one_mode.rebuild(term, start[partition])
+            return
+        for partition, term in self.terms:
+            blocks.weigh(term, start[partition])
+        partition, term = self.terms[0]
+        blocks.rebuild(term, start[partition])
+
+    def log_blocks(self, density: Prior, noise: Prior | None) -> float:
+        """Log marginal likelihood at the present state and under any prior, but for a constant."""
+        relation = self.relation
+        cells = self._distinct_blocks
+        total = log_blocks(
+            self.family,
+            self._moved_prior(density),
+            relation.totals[cells],
+            relation.cells[cells],
+            relation.squares[cells],
+        )
+        if noise is not None:
+            held = relation.noise
+            prior = self._moved_prior(noise)
+            total += log_blocks(self.family, prior, held[:1], held[1:2], held[2:])
+        return total
+
+    @property
+    def _distinct_blocks(self) -> NDArray[np.int64]:
+        """Where the blocks are that have cells; of those that are stored twice, one."""
+        occupied = np.flatnonzero(self.relation.cells)
+        if not self.symmetric:
+            return occupied
+        row, column = np.divmod(occupied, self._capacities[0])
+        return occupied[row <= column]
+
+    def by_label(self, slot_of: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
+        """S, C and Q of the blocks by the clusters' labels, from the slots of each axis' labels.
+
+        Blocks without objects are zero; those of undirected networks have label k <= label l.
+        """
+        found = []
+        for values in (self.relation.totals, self.relation.cells, self.relation.squares):
+            by_slot = values.reshape(self._capacities)
+            by_label = by_slot[np.ix_(*slot_of)]
+            found.append(np.triu(by_label) if self.symmetric else by_label)
+        return found
+
+    def draw(self, rng: np.random.Generator, slot_of) -> tuple[NDArray[np.float64], ...]:
+        """Draw the densities given the present state (see `families.draw_parameters`)."""
+        return self._moved_back(
+            draw_parameters(rng, self.family, self.relation.prior[0], *self.by_label(slot_of))
+        )
+
+    def draw_noise(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], ...]:
+        """Draw the noise's parameters given the present state."""
+        return self._moved_back(
+            draw_parameters(rng, self.family, self.relation.prior[1], *self.relation.noise)
+        )
+
+    def log_marginal(self, labels: Sequence[NDArray[np.int64]], density: Prior, noise) -> float:
+        """Log p(X | assignments, relevance), eq. (6), by the plain formula: slow and obvious.
+
+        Parameters
+        ----------
+        labels : sequence of (N,) integer array
+            For each partition of the board, the cluster of every object, or -1 if it is irrelevant.
+        density, noise : tuple
+            Priors.
+        """
+        sums: dict[tuple[int, ...] | None, NDArray[np.float64]] = {}
+        constant = 0.0
+        for network in self.networks:
+            values = {tuple(cell): x for cell, x in zip(network.index, network.values, strict=True)}
+            unknown = set(map(tuple, network.unknown))
+            for cell in np.ndindex(network.shape):
+                if self.one_mode and (
+                    (self.symmetric and cell[0] > cell[1])
+                    or (not self.self_loops and cell[0] == cell[1])
+                ):
+                    continue
+                if cell in unknown or (not network.full and cell not in values):
+                    continue
+                x = values.get(cell, 0.0)
+                ends = [
+                    int(labels[p][first + i])
+                    for p, first, i in zip(self.partitions, network.first, cell, strict=True)
+                ]
+                if self.symmetric:
+                    ends.sort()
+                block = None if min(ends) < 0 else tuple(ends)
+                exposure = float(network.cell_exposures(np.array([cell]))[0])
+                entry = sums.setdefault(block, np.zeros(3))
+                entry += x, exposure, x * x
+                if self.family == POISSON:
+                    constant -= lgamma(x + 1.0)
+                    constant += x * log(exposure) if x > 0 else 0.0
+        for block, (total, cells, squares) in sums.items():
+            prior = noise if block is None else density
+            constant += log_block(self.family, prior, total, cells, squares)
+        return constant

@@ -1,0 +1,222 @@
+r"""What a draw says of the edges of new objects, densities and noise integrated out.
+
+The cells between a new object and the objects of the network fall into blocks by the clusters of
+the latter, and the noise. If the new object joins cluster j, its cells in group l add
+:math:`(S_l, C_l, Q_l)` to the sums of block (j, l), and its log predictive is the sum over blocks
+of
+
+.. math:: \log p(S_{jl} + S_l,\; C_{jl} + C_l,\; Q_{jl} + Q_l) - \log p(S_{jl}, C_{jl}, Q_{jl})
+
+with p the marginal likelihood of a block (Iwata & Ishiguro 2017, eq. 6; `evidence.families`). All
+cells of an irrelevant object are noise, and so are those with irrelevant objects.
+"""
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import log, pi
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, gammaln
+
+from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
+from pm_match.networks.families import BERNOULLI, POISSON
+
+Sums = NDArray[np.float64]
+_LOG_2PI = log(2.0 * pi)
+
+
+@dataclass(frozen=True, eq=False)
+class NewCells:
+    """Cells of new objects on one axis of a network, with the network's objects on the others.
+
+    Attributes
+    ----------
+    cells : NetworkCells
+        The network itself.
+    axis : int
+    index, values : (E, A), (E,) array
+        The cells that are listed: first the new object, then those on the other axes in order.
+    unknown : (H, A) array
+        Cells that are unknown though absent cells are not.
+    exposure : (N,) array
+        Of the new objects.
+    """
+
+    cells: NetworkCells
+    axis: int
+    index: NDArray[np.int64]
+    values: NDArray[np.float64]
+    unknown: NDArray[np.int64]
+    exposure: NDArray[np.float64]
+
+    @property
+    def others(self) -> list[int]:
+        """The network's other axes."""
+        return [axis for axis in range(len(self.cells.shape)) if axis != self.axis]
+
+    def rows(self, wanted: slice) -> "NewCells":
+        """Return the cells of some of the new objects."""
+        first, end, _ = wanted.indices(len(self.exposure))
+        keep, unsure = (
+            (index[:, 0] >= first) & (index[:, 0] < end) for index in (self.index, self.unknown)
+        )
+        shift = np.zeros(self.index.shape[1], np.int64)
+        shift[0] = first
+        return replace(
+            self,
+            index=self.index[keep] - shift,
+            values=self.values[keep],
+            unknown=self.unknown[unsure] - shift,
+            exposure=self.exposure[wanted],
+        )
+
+    def exposures(self, index: NDArray) -> NDArray[np.float64]:
+        """Exposures of some cells."""
+        found = self.exposure[index[:, 0]]
+        for place, axis in enumerate(self.others):
+            found = found * self.cells.exposures(axis)[index[:, place + 1]]
+        return found
+
+    def constant(self, poisson: bool) -> NDArray[np.float64]:
+        """Return what of the log predictive (N,) neither clusters nor draws enter."""
+        n = len(self.exposure)
+        if not poisson:
+            return np.zeros(n)
+        x, exposed = self.values, self.exposures(self.index)
+        each = x * np.log(np.where(x > 0, exposed, 1.0)) - gammaln(x + 1.0)
+        return np.bincount(self.index[:, 0], each, n)
+
+    def sums(self, labels: list[NDArray[np.int64]], widths: list[int], origin: float) -> Sums:
+        """Sum the cells by the groups of the objects on the other axes.
+
+        Parameters
+        ----------
+        labels : list of (N_a,) array
+            Clusters of the objects on the other axes, -1 for irrelevant ones.
+        widths : list of int
+            Clusters on these axes.
+        origin : float
+            Where values are counted from.
+
+        Returns
+        -------
+        (3, N, L + 1) array
+            S, C and Q for each of the L products of clusters, and of noise.
+        """
+        n, size = len(self.exposure), int(np.prod(widths))
+
+        def grouped(index: NDArray, weights: NDArray) -> NDArray[np.float64]:
+            ends = [own[index[:, place + 1]] for place, own in enumerate(labels)]
+            noisy = reduce(np.logical_or, [end < 0 for end in ends])
+            group = np.ravel_multi_index([np.maximum(end, 0) for end in ends], widths)
+            where = index[:, 0] * (size + 1) + np.where(noisy, size, group)
+            return np.bincount(where, weights, n * (size + 1)).reshape(n, size + 1)
+
+        x = self.values - origin
+        if self.cells.full:
+            masses = [
+                np.bincount(own[own >= 0], self.cells.exposures(axis)[own >= 0], width)
+                for own, axis, width in zip(labels, self.others, widths, strict=True)
+            ]
+            everyone = np.prod([self.cells.exposures(axis).sum() for axis in self.others])
+            inside = reduce(np.multiply.outer, masses).ravel()
+            mass = np.append(inside, everyone - inside.sum())
+            counts = self.exposure[:, None] * mass
+            counts -= grouped(self.unknown, self.exposures(self.unknown))
+        else:
+            counts = grouped(self.index, self.exposures(self.index))
+        return np.stack([grouped(self.index, x), counts, grouped(self.index, x * x)])
+
+
+def log_edges(
+    evidence: BlockEvidence,
+    slot_of: list[NDArray[np.int64]],
+    axis: int,
+    sums: Sums,
+    backward: Sums | None,
+    noisy: bool,
+) -> NDArray[np.float64]:
+    """Log predictive of new objects' cells in every cluster.
+
+    Parameters
+    ----------
+    evidence : BlockEvidence
+        Loaded with a draw.
+    slot_of : list of (T_a,) array
+        The slots of the clusters of each axis.
+    axis : int
+        That of the new objects.
+    sums : (3, N, L + 1) array
+        Of their cells, from `NewCells.sums`.
+    backward : (3, N, L + 1) array, optional
+        Of cells towards the new objects, in directed one-mode networks.
+    noisy : bool
+        Whether they may be irrelevant.
+
+    Returns
+    -------
+    (N, T + 1) array
+        The last column is that of irrelevant objects; -inf if there are none.
+    """
+    blocks = np.stack(evidence.by_label(slot_of))
+    if evidence.symmetric:
+        blocks = blocks + np.triu(blocks, 1).transpose(0, 2, 1)
+    prior, noise_prior = evidence.relation.prior
+    noise = np.asarray(evidence.relation.noise)
+    inner = sums[:, :, :-1]
+    into = None if backward is None else backward[:, :, :-1]
+    by_row = np.moveaxis(blocks, axis + 1, 1).reshape(3, blocks.shape[axis + 1], -1)
+    n_clusters = by_row.shape[1]
+    found = np.full((sums.shape[1], n_clusters + 1), -np.inf)
+    for j in range(n_clusters):
+        added = inner
+        if into is not None:
+            # The block of the cluster with itself takes the cells of both directions.
+            added = inner.copy()
+            added[:, :, j] += into[:, :, j]
+        found[:, j] = gain(evidence.family, prior, by_row[:, j, None, :], added).sum(axis=1)
+        if into is not None:
+            others = np.arange(n_clusters) != j
+            found[:, j] += gain(
+                evidence.family, prior, blocks[:, None, others, j], into[:, :, others]
+            ).sum(axis=1)
+    outside = sums[:, :, -1] + (0.0 if backward is None else backward[:, :, -1])
+    found[:, :-1] += gain(evidence.family, noise_prior, noise[:, None], outside)[:, None]
+    if noisy:
+        everything = sums.sum(axis=2) + (0.0 if backward is None else backward.sum(axis=2))
+        found[:, -1] = gain(evidence.family, noise_prior, noise[:, None], everything)
+    return found
+
+
+def gain(family: int, prior: NDArray, held: NDArray, added: NDArray) -> NDArray[np.float64]:
+    """Log marginal of blocks with some cells added, less that without (see `families.gain`).
+
+    Parameters
+    ----------
+    family : int
+    prior : (4,) array
+    held, added : (3, ...) arrays
+        S, C and Q of the blocks, and of what is added; they broadcast.
+    """
+    return _log_blocks(family, prior, held + added) - _log_blocks(family, prior, held)
+
+
+def _log_blocks(family: int, prior: NDArray, sums: NDArray) -> NDArray[np.float64]:
+    """Log marginal of blocks, but for what only the prior enters."""
+    total, cells, squares = sums
+    if family == BERNOULLI:
+        return betaln(prior[0] + total, prior[1] + cells - total)
+    if family == POISSON:
+        shape = prior[0] + total
+        return gammaln(shape) - shape * np.log(prior[1] + cells)
+    mean, kappa, shape, rate = prior
+    new_kappa, new_shape = kappa + cells, shape + 0.5 * cells
+    extra = squares + kappa * mean**2 - (kappa * mean + total) ** 2 / new_kappa
+    new_rate = rate + 0.5 * np.maximum(extra, 0.0)
+    return (
+        gammaln(new_shape)
+        - new_shape * np.log(new_rate)
+        - 0.5 * np.log(new_kappa)
+        - 0.5 * cells * _LOG_2PI
+    )

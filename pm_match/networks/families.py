@@ -1,0 +1,184 @@
+r"""Families of block evidence: what all cells between some clusters say, parameters integrated out.
+
+A block is known by three sums over its cells: :math:`S = \sum x`, :math:`C = \sum` exposure (the
+number of cells, unless they have exposures) and :math:`Q = \sum x^2`. With the parameters'
+conjugate prior (four numbers, as far as a family needs them),
+
+- Bernoulli, :math:`\theta \sim \mathrm{Beta}(c, d)`: the log marginal is
+  :math:`\log B(c + S, d + C - S) - \log B(c, d)` (Iwata & Ishiguro, eq. 6);
+- Poisson, :math:`\theta \sim \mathrm{Gamma}(c, d)`: :math:`c \log d - \log\Gamma(c) +
+  \log\Gamma(c + S) - (c + S) \log(d + C)`, up to what only the data enter;
+- normal, :math:`\tau \sim \mathrm{Gamma}(a, b),\ \theta \sim N(m, 1 / (\kappa\tau))`, prior
+  :math:`(m, \kappa, a, b)`: with :math:`\kappa' = \kappa + C`, :math:`a' = a + C / 2` and
+  :math:`b' = b + \tfrac12 (Q + \kappa m^2 - (\kappa m + S)^2 / \kappa')`,
+  :math:`-\tfrac C2 \log 2\pi + \tfrac12 \log\frac{\kappa}{\kappa'} + a \log b - \log\Gamma(a) +
+  \log\Gamma(a') - a' \log b'`.
+
+The kernels ask only for gains, the difference that some cells make. Differences of large log
+gammas are taken without cancellation.
+"""
+
+from math import lgamma, log, log1p, pi
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.numerics.kernels import entry, inlined, part
+from pm_match.numerics.log_gamma import draw_log_gamma, rise
+
+BERNOULLI, POISSON, NORMAL = 0, 1, 2
+FAMILIES = {"bernoulli": BERNOULLI, "poisson": POISSON, "normal": NORMAL}
+
+# Log gammas of prior + i are looked up for i below this; beyond, Stirling's series needs few terms.
+TABLE = 4096
+_LOG_2PI = log(2.0 * pi)
+
+
+@inlined
+def looked_up_rise(table, x0, n, h):
+    """`rise` at x0 + n for whole numbers n and h, by the `table` of log gammas of x0 + i."""
+    i = int(n)
+    j = int(n + h)
+    if i < table.shape[0] and j < table.shape[0]:
+        return table[j] - table[i]
+    return rise(x0 + n, h)
+
+
+@entry
+def fill_tables(family, prior, tables):
+    """Fill the tables (3, TABLE) of log gammas for a block's `prior` (4,)."""
+    if family == NORMAL:
+        return
+    for i in range(tables.shape[1]):
+        tables[0, i] = lgamma(prior[0] + i)
+    if family == BERNOULLI:
+        for i in range(tables.shape[1]):
+            tables[1, i] = lgamma(prior[1] + i)
+            tables[2, i] = lgamma(prior[0] + prior[1] + i)
+
+
+@part
+def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
+    """Log marginal of a block with (dt, dc, dq) added to its sums, less that without.
+
+    Parameters
+    ----------
+    family : int
+    prior : (4,) array
+    tables : (3, TABLE) array
+        From `fill_tables`, for this prior.
+    total, cells, squares : float
+        S, C and Q of the block.
+    dt, dc, dq : float
+        What is added to them.
+    """
+    if family == BERNOULLI:
+        return (
+            looked_up_rise(tables[0], prior[0], total, dt)
+            + looked_up_rise(tables[1], prior[1], cells - total, dc - dt)
+            - looked_up_rise(tables[2], prior[0] + prior[1], cells, dc)
+        )
+    if family == POISSON:
+        shape, rate = prior[0] + total, prior[1] + cells
+        return (
+            looked_up_rise(tables[0], prior[0], total, dt)
+            - shape * log1p(dc / rate)
+            - dt * log(rate + dc)
+        )
+    mean, kappa, shape, rate = prior[0], prior[1], prior[2], prior[3]
+    before = _normal_rate(mean, kappa, rate, total, cells, squares)
+    after = _normal_rate(mean, kappa, rate, total + dt, cells + dc, squares + dq)
+    return (
+        rise(shape + 0.5 * cells, 0.5 * dc)
+        - 0.5 * dc * _LOG_2PI
+        - 0.5 * log1p(dc / (kappa + cells))
+        - (shape + 0.5 * (cells + dc)) * log(after)
+        + (shape + 0.5 * cells) * log(before)
+    )
+
+
+@inlined
+def _normal_rate(mean, kappa, rate, total, cells, squares):
+    """Posterior rate b' of the precision (at least b: below is rounding)."""
+    linear = kappa * mean + total
+    extra = squares + kappa * mean * mean - linear * linear / (kappa + cells)
+    return rate + 0.5 * max(extra, 0.0)
+
+
+@entry
+def log_blocks(family, prior, totals, cells, squares):
+    """Sum of the log marginals of all blocks (flat arrays) that have a cell."""
+    found = 0.0
+    for i in range(totals.shape[0]):
+        total, n = totals[i], cells[i]
+        if n == 0.0 and total == 0.0:
+            continue
+        if family == BERNOULLI:
+            found += rise(prior[0], total) + rise(prior[1], n - total)
+            found -= rise(prior[0] + prior[1], n)
+        elif family == POISSON:
+            found += rise(prior[0], total) - total * log(prior[1] + n)
+            found -= prior[0] * log1p(n / prior[1])
+        else:
+            after = _normal_rate(prior[0], prior[1], prior[3], total, n, squares[i])
+            found += rise(prior[2], 0.5 * n) - 0.5 * n * _LOG_2PI - 0.5 * log1p(n / prior[1])
+            found += prior[2] * log(prior[3]) - (prior[2] + 0.5 * n) * log(after)
+    return found
+
+
+def log_block(family: int, prior, total: float, cells: float, squares: float = 0.0) -> float:
+    """Log marginal of one block, by the plain formula: slow and obvious (see the module)."""
+    if family == BERNOULLI:
+        c, d = prior[:2]
+        return _log_beta(c + total, d + cells - total) - _log_beta(c, d)
+    if family == POISSON:
+        c, d = prior[:2]
+        return c * log(d) - lgamma(c) + lgamma(c + total) - (c + total) * log(d + cells)
+    m, kappa, a, b = prior
+    new_kappa, new_a = kappa + cells, a + cells / 2
+    new_b = b + (squares + kappa * m**2 - (kappa * m + total) ** 2 / new_kappa) / 2
+    return (
+        -cells / 2 * log(2 * pi)
+        + log(kappa / new_kappa) / 2
+        + (a * log(b) - lgamma(a))
+        - (new_a * log(new_b) - lgamma(new_a))
+    )
+
+
+def _log_beta(a: float, b: float) -> float:
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
+
+
+def draw_parameters(
+    rng: np.random.Generator, family: int, prior, totals, cells, squares
+) -> tuple[NDArray[np.float64], ...]:
+    """Draw the parameters of blocks from their exact conditional (Iwata & Ishiguro, eq. 16-17).
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    family : int
+    prior : (4,) array
+    totals, cells, squares : arrays of any one shape
+        S, C and Q; zero for blocks without cells, which draw from the prior.
+
+    Returns
+    -------
+    tuple of arrays
+        Bernoulli: the log odds of the density. Poisson: the log rate. Normal: the mean and the log
+        precision. Logs, because the parameters themselves may be too near 0 or 1 for a float.
+    """
+    if family == BERNOULLI:
+        return (
+            draw_log_gamma(rng, prior[0] + totals)
+            - draw_log_gamma(rng, prior[1] + (cells - totals)),
+        )
+    if family == POISSON:
+        return (draw_log_gamma(rng, prior[0] + totals) - np.log(prior[1] + cells),)
+    m, kappa, a, b = prior
+    new_kappa = kappa + cells
+    linear = kappa * m + totals
+    rate = b + 0.5 * np.maximum(squares + kappa * m**2 - linear**2 / new_kappa, 0.0)
+    log_precision = draw_log_gamma(rng, a + 0.5 * cells) - np.log(rate)
+    deviation = rng.standard_normal(np.shape(totals)) * np.exp(-0.5 * log_precision)
+    return linear / new_kappa + deviation / np.sqrt(new_kappa), log_precision

@@ -1,0 +1,254 @@
+"""Reads relations: networks that share their densities, and the priors of those."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pymc.logprob.transforms import LogOddsTransform, LogTransform
+from pytensor.tensor.random.basic import BetaRV, GammaRV, NormalRV
+
+from pm_match.networks import BlockNetworkParts
+from pm_match.networks.block_evidence import NetworkCells
+from pm_match.networks.data import as_network, cell_numbers
+from pm_match.networks.parts import Relation
+from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
+from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.context import Context
+from pm_match.reading.densities import DensityCheck, log_normal
+from pm_match.reading.functions import evaluate, natural_function, point_function
+
+# What the parameters of each family are declared with.
+_DECLARED: dict[str, tuple[tuple[type, str, tuple[type, ...]], ...]] = {
+    "bernoulli": ((BetaRV, "Beta", (LogOddsTransform,)),),
+    "poisson": ((GammaRV, "Gamma", (LogTransform,)),),
+    "normal": ((NormalRV, "Normal", ()), (GammaRV, "Gamma", (LogTransform,))),
+}
+
+
+def relevance_of(networks: Mapping[RV, BlockNetworkParts]) -> dict[RV, RV]:
+    """Return the relevance flags of every assignment that has some.
+
+    They are the same in all networks, and no other assignment's.
+    """
+    found: dict[RV, RV | None] = {}
+    for parts in networks.values():
+        for assignment, flag in zip(parts.axes, parts.relevance, strict=True):
+            if found.setdefault(assignment, flag) is not flag:
+                raise Refusal(
+                    f"the relevance of {assignment.name!r} is not the same in all networks over "
+                    "it; expected the same variable in each"
+                )
+    flags = {assignment: flag for assignment, flag in found.items() if flag is not None}
+    owner: dict[RV, RV] = {}
+    for assignment, flag in flags.items():
+        if owner.setdefault(flag, assignment) is not assignment:
+            raise Refusal(
+                f"{flag.name!r} is the relevance of {owner[flag].name!r} and of "
+                f"{assignment.name!r}; expected a variable for each"
+            )
+    return flags
+
+
+def relation_groups(
+    networks: Mapping[RV, BlockNetworkParts],
+) -> list[dict[RV, BlockNetworkParts]]:
+    """Group networks that share their densities."""
+    groups: dict[tuple[RV, ...], dict[RV, BlockNetworkParts]] = {}
+    for rv, parts in networks.items():
+        groups.setdefault(parts.density, {})[rv] = parts
+    return list(groups.values())
+
+
+def parameters_of(networks: Mapping[RV, BlockNetworkParts]) -> list[RV]:
+    """Return the densities' and the noise's variables of one group."""
+    found: dict[RV, None] = {}
+    for parts in networks.values():
+        found |= dict.fromkeys([*parts.density, *parts.noise])
+    return list(found)
+
+
+def check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -> None:
+    """Refuse networks that share densities and differ in what else they should share."""
+    parts = next(iter(networks.values()))
+    for what in ("family", "one_mode", "symmetric", "self_loops"):
+        if len({getattr(p, what) for p in networks.values()}) > 1:
+            raise Refusal(f"{names(networks)} share their density and differ in {what}")
+    noises = {p.noise for p in networks.values() if p.noise}
+    if len(noises) > 1:
+        raise Refusal(
+            f"{names(networks)} share their density and not their noise; expected both or neither"
+        )
+    for declared in (parts.density, *noises):
+        for rv, (op, expected, transforms) in zip(declared, _DECLARED[parts.family], strict=True):
+            if rv not in context.model.basic_RVs or not isinstance(rv.owner.op, op):
+                found = f"a {kind(rv)}" if rv in context.model.basic_RVs else "no random variable"
+                raise Refusal(
+                    f"{rv.name or str(rv)!r}, a parameter of {names(networks)}, is {found}; "
+                    f"expected a {expected}, the {parts.family} family's conjugate prior"
+                )
+            context.must_be_free(rv)
+            context.must_be_plain(rv, transforms)
+        companions = [rv for rv in declared[:-1]]
+        for rv in declared:
+            others = [*networks, *companions] if rv is declared[-1] else list(networks)
+            context.ancestry.only_children(rv, others)
+
+
+def verified_relation(
+    context: Context,
+    clusterings: Sequence[ClusteringCandidate],
+    networks: Mapping[RV, BlockNetworkParts],
+    check: DensityCheck,
+) -> Relation:
+    """Read the networks of one group and their priors."""
+    parts = next(iter(networks.values()))
+    home = {rv: number for number, c in enumerate(clusterings) for rv in c.assignments}
+    axes = tuple(home[rv] for rv in parts.axes)
+    for rv, other in networks.items():
+        if tuple(home[a] for a in other.axes) != axes:
+            raise Refusal(
+                f"{rv.name!r}: its axes are {names(other.axes)}, whose clusters are not those of "
+                f"{names(parts.axes)}, though they share the density {names(parts.density)}"
+            )
+    _check_one_axis_each(networks)
+    _check_no_link_across(clusterings, networks, home)
+    noise = next((p.noise for p in networks.values() if p.noise), ())
+    priors = [_prior_function(context, parts.family, parts.density, check)]
+    if noise:
+        priors.append(_prior_function(context, parts.family, noise, check))
+    first = {
+        rv: number
+        for c in clusterings
+        for rv, number in zip(
+            c.assignments,
+            np.cumsum([0, *(context.shapes[a.name][0] for a in c.assignments)]),
+            strict=False,
+        )
+    }
+
+    def prior(point):
+        return priors[0](point), priors[1](point) if noise else None
+
+    return Relation(
+        family=parts.family,
+        density=tuple(str(rv.name) for rv in parts.density),
+        noise=tuple(str(rv.name) for rv in noise),
+        axes=axes,
+        networks={rv.name: _cells(context, rv, p, first) for rv, p in networks.items()},
+        one_mode=parts.one_mode,
+        symmetric=parts.symmetric,
+        self_loops=parts.self_loops,
+        _prior=prior,
+    )
+
+
+def _cells(context: Context, rv: RV, parts: BlockNetworkParts, first) -> NetworkCells:
+    table = np.asarray(evaluate(context.model.rvs_to_values[rv]), np.float64)
+    n_axes = len(parts.axes)
+    table = table[table[:, 0] >= 0]
+    shape = tuple(int(context.shapes[str(a.name)][0]) for a in parts.axes)
+    try:
+        # `BlockNetwork` has checked what it was given; a table may have come another way.
+        network = as_network(
+            str(rv.name),
+            (table[:, :n_axes].astype(np.int64), table[:, n_axes]),
+            shape=shape,
+            absent=parts.absent,
+            family=parts.family,
+            symmetric=parts.symmetric,
+            self_loops=parts.self_loops,
+            one_mode=parts.one_mode,
+        )
+    except (ValueError, TypeError) as error:
+        raise Refusal(str(error)) from error
+    cells = NetworkCells(
+        shape=shape,
+        index=network.index,
+        values=network.values,
+        full=parts.absent == "zero",
+        unknown=np.asarray(parts.unknown, np.int64).reshape(-1, n_axes),
+        exposure=parts.exposure,
+        first=tuple(int(first[a]) for a in parts.axes),
+    )
+    _check_listed(rv, cells)
+    return cells
+
+
+def _check_listed(rv: RV, cells: NetworkCells) -> None:
+    """Refuse listed cells that are declared unknown, or that can hold nothing but zero."""
+    listed, unknown = cell_numbers(cells.shape, cells.index, cells.unknown)
+    impossible = (cells.cell_exposures(cells.index) == 0.0) & (cells.values != 0.0)
+    for wrong, why in (
+        (np.isin(listed, unknown), "is declared unknown"),
+        (impossible, "has an exposure of zero"),
+    ):
+        if wrong.any():
+            cell = tuple(cells.index[wrong][0].tolist())
+            raise Refusal(f"{rv.name!r} lists cell {cell}, which {why}")
+
+
+def _check_one_axis_each(networks: Mapping[RV, BlockNetworkParts]) -> None:
+    """Refuse an assignment that is on several axes: its objects' cells would share blocks."""
+    axis_of: dict[RV, int] = {}
+    for rv, parts in networks.items():
+        if parts.one_mode:
+            continue
+        for axis, assignment in enumerate(parts.axes):
+            if axis_of.setdefault(assignment, axis) != axis:
+                raise Refusal(
+                    f"{assignment.name!r} is on different axes of {names(networks)}, which share "
+                    f"the density {names(parts.density)}; at {rv.name!r} expected a density of "
+                    "its own"
+                )
+
+
+def _check_no_link_across(clusterings, networks, home) -> None:
+    """Refuse links between the two axes of a network: their cell would move with both its ends."""
+    for rv, parts in networks.items():
+        if parts.one_mode:
+            continue
+        for number in {home[a] for a in parts.axes}:
+            clustering = clusterings[number]
+            mine = [a for a in parts.axes if home[a] == number]
+            if len(mine) > 1 and clustering.constraints:
+                raise Refusal(
+                    f"{names(clustering.constraints)} links objects of clusters that are on "
+                    f"several axes of {rv.name!r} ({names(mine)})"
+                )
+
+
+def _prior_function(context: Context, family: str, declared: tuple[RV, ...], check: DensityCheck):
+    """Parameters of the prior at a point; refuse those that are not the same for all blocks."""
+    if family == "normal":
+        location, precision = declared
+        shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
+        kappa = 1.0 / (scale(location) ** 2 * precision)
+        outputs = [mean(location), kappa, shape, 1.0 / inverse_rate]
+        shape_of = context.shapes[str(precision.name)]
+        evaluate_at = point_function(context.model, outputs, {precision: np.ones(shape_of)})
+        natural = natural_function(context.model, [precision.name])
+        expected = []
+        for number, point in enumerate(check.points):
+            m, k, *_ = evaluate_at(point)
+            expected.append(log_normal(check.value(number, location), m, k * natural(point)[0]))
+        if not check.agrees(location, expected):
+            raise Refusal(
+                f"{location.name!r}: its declared log density is not that of Normal(m, tau = kappa "
+                f"* {precision.name}), the normal family's conjugate prior"
+            )
+    else:
+        (rv,) = declared
+        first, second = rv.owner.op.dist_params(rv.owner)
+        outputs = [first, 1.0 / second if family == "poisson" else second]
+        evaluate_at = point_function(context.model, outputs, {})
+    for point in check.points:
+        if any(np.ptp(values) > 1e-12 * np.abs(values).max() for values in evaluate_at(point)):
+            raise Refusal(
+                f"the prior of {names(declared)} is not the same for all blocks; empty clusters "
+                "must be alike"
+            )
+
+    def prior(point) -> tuple[float, float, float, float]:
+        a, b, c, d = [*(float(v.flat[0]) for v in evaluate_at(point)), 1.0, 1.0][:4]
+        return a, b, c, d
+
+    return prior

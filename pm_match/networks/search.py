@@ -1,0 +1,127 @@
+"""Searching for the matching of networks: each alone, aligned, then swept, aligned and climbed."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.networks.align import ABSENT, Mobile, Sums, align
+from pm_match.networks.alone import Part, clusters_alone, objects_of, parts_of
+from pm_match.search.chain import Chain
+from pm_match.search.coarse import LEAST, coarse_climb, groups_of, polish, shake
+from pm_match.search.doubt import doubt
+from pm_match.search.groups import groups, kinds_of_objects
+
+# Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/search_accuracy.py).
+_FIRST_STARTS = 40
+_STARTS = 10
+_ROUNDS = 2
+_SHAKES = 10
+_DOUBTS = 5
+_SWEEPS = 25
+_SWEEPS_A_STEP = 5
+
+
+def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
+    """Search for a good matching of a component that networks alone tell of.
+
+    1. The objects of each network are clustered on their own, all of them relevant.
+    2. One network after the other, its clusters are aligned with those before (see `align`).
+    3. Rounds of doubt whether objects are relevant (see `doubt`), sweeps over single objects, with
+       steps of the hyperparameters, alignment of each network with the others, and moves of whole
+       clusters (see `coarse`).
+    4. More sweeps, and at last labels and hyperparameters are brought to the top of their mode.
+
+    The chain's point is left at the mode that was found; it differs between generators. It is a
+    search, not a sample: what follows it has to be.
+
+    Parameters
+    ----------
+    chain : Chain
+    number : int
+        The component.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    float
+        The log joint that modes are compared by.
+    """
+    parts = parts_of(chain.components[number])
+    chain.place(number, first_matching(chain, number, parts, rng))
+    coarse_climb(chain, number)
+    for _ in range(_ROUNDS):
+        _sweep(chain, number)
+        doubt(chain, number, rng)
+        realign(chain, number, parts, rng, _STARTS)
+        coarse_climb(chain, number)
+    _sweep(chain, number)
+    shake(chain, number, rng, _SHAKES)
+    for _ in range(_DOUBTS):
+        chain.climb_hyperparameters(number)
+        if doubt(chain, number, rng) <= LEAST:
+            break
+        realign(chain, number, parts, rng, _STARTS)
+    polish(chain, number)
+    return chain.log_joint(number)
+
+
+def _sweep(chain: Chain, number: int) -> None:
+    chain.run(_SWEEPS // _SWEEPS_A_STEP, number, n_sweeps=_SWEEPS_A_STEP)
+
+
+def first_matching(
+    chain: Chain, number: int, parts: list[Part], rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """Cluster every part alone, and align each with those before; labels of all objects (N_c,)."""
+    component = chain.components[number]
+    linked = chain.collapsed(number).units
+    order = rng.permutation(len(parts))
+    codes = [np.zeros(len(own.size), np.int64) for own in linked]
+    # Objects that are linked across parts go with the first of these.
+    for p in order[::-1]:
+        found = clusters_alone(component, parts[p], chain.point, rng)
+        for own, code, objects, mine in zip(
+            linked, codes, objects_of(component, parts[p]), found, strict=True
+        ):
+            code[own.of_object[objects]] = mine
+    kinds = [
+        kinds_of_objects(clustering, own)
+        for clustering, own in zip(component.clusterings, linked, strict=True)
+    ]
+    grouped = [
+        groups(kind, code[own.of_object])
+        for kind, code, own in zip(kinds, codes, linked, strict=True)
+    ]
+    sums = Sums(component, grouped, chain.point)
+    later = [_mobile(parts[p]) for p in order[1:]]
+    moving = {m for kinds in later for m in kinds}
+    labels = [
+        np.array(
+            [
+                ABSENT if Mobile(c, int(kind)) in moving else label
+                for kind, label in zip(own.kind, own.label, strict=True)
+            ]
+        )
+        for c, own in enumerate(grouped)
+    ]
+    for mobile in later:
+        labels, _ = align(sums, labels, mobile, rng, _FIRST_STARTS)
+    return [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)]
+
+
+def realign(
+    chain: Chain, number: int, parts: list[Part], rng: np.random.Generator, n_starts: int
+) -> None:
+    """Align every part with the others, and put the labels that are better into the point."""
+    if len(parts) < 2:
+        return
+    grouped = groups_of(chain, number)
+    sums = Sums(chain.components[number], grouped, chain.point)
+    labels = [own.label for own in grouped]
+    order = rng.permutation(len(parts))
+    for p in order if len(parts) > 2 else order[:1]:
+        labels, _ = align(sums, labels, _mobile(parts[p]), rng, n_starts)
+    chain.place(number, [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)])
+
+
+def _mobile(part: Part) -> list[Mobile]:
+    return [Mobile(c, int(kind)) for c, own in enumerate(part.assignments) for kind in own]

@@ -1,0 +1,1 @@
+"""A kind: normal clusters, their means and precisions integrated out."""

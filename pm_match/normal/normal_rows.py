@@ -1,0 +1,110 @@
+"""What normal evidence of both kinds shares: its prior, its vectors by unit, Wishart draws."""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.units import Units
+
+
+class NormalWishartPrior(NamedTuple):
+    """Prior of means and precisions: mu | Lambda ~ N(m, (k Lambda)^-1), Lambda ~ Wishart(nu, V).
+
+    Attributes
+    ----------
+    center : (D,) array
+        m.
+    strength : float
+        k: how many vectors the prior of a mean is worth.
+    degrees : float
+        nu, more than D - 1.
+    inverse_scale : (D, D) array
+        The inverse of V.
+    """
+
+    center: NDArray[np.float64]
+    strength: float
+    degrees: float
+    inverse_scale: NDArray[np.float64]
+
+
+class NormalRows:
+    """The vectors of one set of normal clusters: which objects they are of, and which units.
+
+    Parameters
+    ----------
+    objects : (R,) integer array
+        The object of every vector. An object may have none, or several.
+    units : Units
+        What moves together.
+    n_features : int
+        D.
+
+    Attributes
+    ----------
+    object, unit : (R,) integer array
+    size : (U,) array
+        Vectors of every unit.
+    """
+
+    def __init__(self, objects: NDArray[np.int64], units: Units, n_features: int):
+        self.object = objects
+        self.unit = units.of_object[objects]
+        self.n_features = n_features
+        self.size = np.bincount(self.unit, minlength=len(units.size)).astype(float)
+        # The vectors by unit, for sums of those of the units that have any.
+        self._order = np.argsort(self.unit, kind="stable")
+        self._filled = np.flatnonzero(self.size)
+        ends = np.cumsum(self.size[self._filled]).astype(np.int64)
+        self._starts = ends - self.size[self._filled].astype(np.int64)
+
+    def means(self, values: NDArray) -> NDArray[np.float64]:
+        """Average the vectors `values` (R, D) of every unit (U, D); 0 where there are none."""
+        found = np.zeros((len(self.size), self.n_features))
+        if len(self._filled):
+            sums = np.add.reduceat(values[self._order], self._starts, axis=0)
+            found[self._filled] = sums / self.size[self._filled, None]
+        return found
+
+    @cached_property
+    def several_units(self) -> NDArray[np.int64]:
+        """The units that have several vectors."""
+        return np.flatnonzero(self.size > 1.0)
+
+    @cached_property
+    def several(self) -> list[NDArray[np.int64]]:
+        """The vectors of every one of these."""
+        members = np.split(self._order, self._starts[1:])
+        place = {int(unit): number for number, unit in enumerate(self._filled)}
+        return [members[place[int(unit)]] for unit in self.several_units]
+
+
+def draw_wishart(
+    rng: np.random.Generator, degrees: NDArray, inverse_scale: NDArray
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw Wishart matrices by Bartlett's decomposition.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    degrees : (T,) array
+    inverse_scale : (T, D, D) array
+        Inverses of their scale matrices.
+
+    Returns
+    -------
+    drawn, root : (T, D, D) array
+        The matrices, and R with R R' equal to them.
+    """
+    n, d = inverse_scale.shape[:2]
+    lower = np.linalg.cholesky(inverse_scale)
+    bartlett = np.zeros((n, d, d))
+    below = np.tril_indices(d, -1)
+    bartlett[:, below[0], below[1]] = rng.standard_normal((n, len(below[0])))
+    diagonal = np.arange(d)
+    bartlett[:, diagonal, diagonal] = np.sqrt(rng.chisquare(degrees[:, None] - diagonal))
+    # The scale is L'^-1 L^-1 where the inverse scale is L L'.
+    root = np.linalg.solve(np.swapaxes(lower, 1, 2), bartlett)
+    return root @ np.swapaxes(root, 1, 2), root

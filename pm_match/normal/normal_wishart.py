@@ -1,0 +1,528 @@
+r"""Normal clusters with means and precisions of their own, integrated out.
+
+Vectors :math:`x_n` of the objects of cluster j, and its parameters, which are conjugate:
+
+.. math:: x_n \sim N(\mu_j, \Lambda_j^{-1}), \quad
+          \mu_j \mid \Lambda_j \sim N(m_0, (\kappa_0 \Lambda_j)^{-1}), \quad
+          \Lambda_j \sim \mathrm{Wishart}(\nu_0, \Psi_0^{-1})
+
+With n vectors of mean :math:`\bar x` and scatter :math:`S` in the cluster (Murphy 2007, "Conjugate
+Bayesian analysis of the Gaussian distribution", section 8; the covariance is inverse Wishart),
+
+.. math:: \kappa_j = \kappa_0 + n, \quad \nu_j = \nu_0 + n, \quad
+          m_j = \frac{\kappa_0 m_0 + n \bar x}{\kappa_j}, \quad
+          \Psi_j = \Psi_0 + S + \frac{\kappa_0 n}{\kappa_j} (\bar x - m_0)(\bar x - m_0)^\top,
+
+.. math:: p(x_1, \dots, x_n) = \pi^{-nD/2} \frac{\Gamma_D(\nu_j / 2)}{\Gamma_D(\nu_0 / 2)}
+          \frac{|\Psi_0|^{\nu_0/2}}{|\Psi_j|^{\nu_j/2}}
+          \left(\frac{\kappa_0}{\kappa_j}\right)^{D/2}.
+
+A unit of n vectors with mean x and scatter W takes :math:`\Psi_j` to
+
+.. math:: \Psi_j + W + \frac{\kappa_j n}{\kappa_j + n} (x - m_j)(x - m_j)^\top,
+
+which for one vector (W = 0) is of rank one: with :math:`\Psi_j^{-1}` at hand, its predictive, a
+multivariate t, costs :math:`D^2`, and so does a move.
+"""
+
+from math import lgamma, log, log1p, pi
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import multigammaln
+
+from pm_match.clusters import protocol
+from pm_match.clusters.protocol import implements
+from pm_match.clusters.sweep import capacity
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
+from pm_match.numerics.cholesky import factorise, invert
+from pm_match.numerics.kernels import entry, part
+
+# Updates of rank one after which an inverse is computed anew: rounding errors do not add up.
+_REFRESH = 256
+
+
+# -- plain formulas ----------------------------------------------------------------------------
+
+
+def cluster_posterior(
+    values: NDArray, labels: NDArray, n_clusters: int, prior: NormalWishartPrior
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Update the prior by the vectors of every cluster.
+
+    Parameters
+    ----------
+    values : (N, D) array
+    labels : (N,) integer array
+    n_clusters : int
+        T. What has no vector keeps the prior.
+    prior : NormalWishartPrior
+
+    Returns
+    -------
+    counts : (T,) array
+    means : (T, D) array
+        m_j.
+    inverse_scales : (T, D, D) array
+        The inverse scale matrices of the Wishart conditionals.
+    """
+    counts = np.bincount(labels, minlength=n_clusters).astype(float)
+    means = np.tile(prior.center, (n_clusters, 1))
+    inverse_scales = np.tile(prior.inverse_scale, (n_clusters, 1, 1))
+    for j in np.flatnonzero(counts):
+        inside = values[labels == j]
+        average = inside.mean(axis=0)
+        shift = average - prior.center
+        residual = inside - average
+        total = prior.strength + counts[j]
+        means[j] += counts[j] / total * shift
+        inverse_scales[j] += residual.T @ residual
+        inverse_scales[j] += prior.strength * counts[j] / total * np.outer(shift, shift)
+    return counts, means, inverse_scales
+
+
+def log_marginal(values: NDArray, labels: NDArray, prior: NormalWishartPrior) -> float:
+    """Log p(values | labels), means and precisions integrated out: slow and obvious.
+
+    Parameters
+    ----------
+    values : (N, D) array
+    labels : (N,) integer array
+        Whole numbers from 0.
+    prior : NormalWishartPrior
+
+    Returns
+    -------
+    float
+    """
+    values, labels = np.asarray(values, float), np.asarray(labels)
+    if not len(values):
+        return 0.0
+    present, labels = np.unique(labels, return_inverse=True)
+    counts, _, inverse_scales = cluster_posterior(values, labels, len(present), prior)
+    d = values.shape[1]
+    degrees = prior.degrees + counts
+    log_dets = np.linalg.slogdet(inverse_scales)[1]
+    total = -0.5 * values.size * log(pi)
+    total += np.sum([multigammaln(0.5 * nu, d) for nu in degrees])
+    total -= len(present) * multigammaln(0.5 * prior.degrees, d)
+    total += 0.5 * len(present) * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
+    total -= 0.5 * (degrees * log_dets).sum()
+    total += 0.5 * d * np.log(prior.strength / (prior.strength + counts)).sum()
+    return float(total)
+
+
+def draw_parameters(
+    rng: np.random.Generator,
+    values: NDArray,
+    labels: NDArray,
+    n_clusters: int,
+    prior: NormalWishartPrior,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw all clusters' means and precisions given the labels; empty clusters' from the prior.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    values : (N, D) array
+    labels : (N,) integer array
+        In 0 ... T - 1.
+    n_clusters : int
+        T.
+    prior : NormalWishartPrior
+
+    Returns
+    -------
+    means : (T, D) array
+    precisions : (T, D, D) array
+    """
+    counts, means, inverse_scales = cluster_posterior(values, labels, n_clusters, prior)
+    precisions, roots = draw_wishart(rng, prior.degrees + counts, inverse_scales)
+    noise = rng.standard_normal(means.shape)[:, :, None]
+    # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
+    noise = np.linalg.solve(np.swapaxes(roots, 1, 2), noise)[:, :, 0]
+    return means + noise / np.sqrt(prior.strength + counts)[:, None], precisions
+
+
+# -- the term ----------------------------------------------------------------------------------
+
+
+class NormalWishart(NamedTuple):
+    """State of the term, for U units, S slots, D features, Q units of several vectors.
+
+    Attributes
+    ----------
+    hyper : (5,) array
+        Strength and degrees of the prior; log determinant of its inverse scale; log Gamma_D of half
+        its degrees; a constant of the log evidence.
+    log_gamma : (N + 1,) array
+        Log Gamma_D of half the degrees of a cluster, by the number of its vectors.
+    prior_scatter, prior_inverse : (D, D) array
+    size : (U,) array
+        Vectors in each unit; objects may have none.
+    value : (U, D) array
+        Their means, less the prior's centre.
+    several : (U,) integer array
+        The row of `within` for units of more than one vector, otherwise -1.
+    within : (Q, D, D) array
+        Scatter of these vectors around their means.
+    held, log_det : (S,) array
+        Vectors in each slot; log determinant of its scatter.
+    mean : (S, D) array
+        m_j, less the prior's centre.
+    scatter, inverse : (S, D, D) array
+        Psi_j, and its inverse.
+    updates : (S,) integer array
+        Of the inverse, since it was computed afresh.
+    away, product : (D,) array
+        Scratch.
+    matrix, lower, scratch : (D, D) array
+        Scratch.
+    """
+
+    hyper: NDArray[np.float64]
+    log_gamma: NDArray[np.float64]
+    prior_scatter: NDArray[np.float64]
+    prior_inverse: NDArray[np.float64]
+    size: NDArray[np.float64]
+    value: NDArray[np.float64]
+    several: NDArray[np.int64]
+    within: NDArray[np.float64]
+    held: NDArray[np.float64]
+    log_det: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    scatter: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    updates: NDArray[np.int64]
+    away: NDArray[np.float64]
+    product: NDArray[np.float64]
+    matrix: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    scratch: NDArray[np.float64]
+
+
+@part
+def away_from(value, mean, away):
+    """Fill `away` with `value` less `mean`."""
+    for i in range(value.shape[0]):
+        away[i] = value[i] - mean[i]
+
+
+@part
+def quadratic(matrix, vector, product):
+    """Return ``vector @ matrix @ vector`` for a symmetric `matrix`; `product` is its product."""
+    n = vector.shape[0]
+    for i in range(n):
+        product[i] = 0.0
+    for k in range(n):
+        v = vector[k]
+        for i in range(n):
+            product[i] += matrix[k, i] * v
+    total = 0.0
+    for i in range(n):
+        total += product[i] * vector[i]
+    return total
+
+
+@part
+def add_outer(matrix, vector, weight):
+    """Add `weight` times the outer product of `vector` to a symmetric `matrix`."""
+    n = vector.shape[0]
+    for i in range(n):
+        scaled = weight * vector[i]
+        for k in range(n):
+            matrix[i, k] += scaled * vector[k]
+
+
+@part
+def log_det_with(term, slot, unit, weight, sign):
+    """Log determinant of a slot's scatter with (or without) a unit of several vectors.
+
+    `away` holds the unit's distance from the slot's mean, and `matrix` comes to hold the scatter.
+    """
+    n = term.away.shape[0]
+    row = term.several[unit]
+    for i in range(n):
+        scaled = weight * term.away[i]
+        for k in range(i + 1):
+            term.matrix[i, k] = term.scatter[slot, i, k] + sign * (
+                term.within[row, i, k] + scaled * term.away[k]
+            )
+    return factorise(term.matrix, term.lower)
+
+
+@part
+def joining(term, unit, slot):
+    """Log predictive of a unit in a slot that it is not in."""
+    n, d = term.size[unit], term.value.shape[1]
+    before = term.held[slot]
+    strength = term.hyper[0] + before
+    degrees = term.hyper[1] + before
+    weight = strength * n / (strength + n)
+    away_from(term.value[unit], term.mean[slot], term.away)
+    if term.several[unit] < 0:
+        grown = log1p(weight * quadratic(term.inverse[slot], term.away, term.product))
+    else:
+        grown = log_det_with(term, slot, unit, weight, 1.0) - term.log_det[slot]
+    return (
+        term.log_gamma[int(before + n)]
+        - term.log_gamma[int(before)]
+        - 0.5 * (degrees + n) * grown
+        - 0.5 * n * term.log_det[slot]
+        - 0.5 * d * log1p(n / strength)
+    )
+
+
+@part
+def rejoining(term, unit, slot):
+    """Log predictive of a unit in the slot that it is in, as if it were out of it."""
+    n, d = term.size[unit], term.value.shape[1]
+    before = term.held[slot] - n
+    strength = term.hyper[0] + before
+    degrees = term.hyper[1] + before
+    # The distance from the mean without the unit is (strength + n) / strength times that with it.
+    weight = (strength + n) * n / strength
+    away_from(term.value[unit], term.mean[slot], term.away)
+    if term.several[unit] < 0:
+        shrunk = log1p(-weight * quadratic(term.inverse[slot], term.away, term.product))
+    else:
+        shrunk = log_det_with(term, slot, unit, weight, -1.0) - term.log_det[slot]
+    return (
+        term.log_gamma[int(before + n)]
+        - term.log_gamma[int(before)]
+        + 0.5 * degrees * shrunk
+        - 0.5 * n * term.log_det[slot]
+        - 0.5 * d * log1p(n / strength)
+    )
+
+
+@implements(protocol.score, NormalWishart)
+def _score(term, unit, own, n_slots, out):
+    if term.size[unit] == 0.0:
+        return
+    empty = joining(term, unit, 0)
+    for slot in range(n_slots):
+        if slot == 0:
+            out[slot] += empty
+        elif slot != own:
+            out[slot] += joining(term, unit, slot)
+        elif term.held[slot] == term.size[unit]:
+            # Without the unit its cluster is empty, and scores as any other.
+            out[slot] += empty
+        else:
+            out[slot] += rejoining(term, unit, slot)
+
+
+@part
+def refresh(term, slot):
+    """Compute a slot's inverse and log determinant from its scatter."""
+    term.log_det[slot] = factorise(term.scatter[slot], term.lower)
+    invert(term.lower, term.scratch, term.inverse[slot])
+    term.updates[slot] = 0
+
+
+@part
+def add_unit(term, unit, slot, sign):
+    """Add a unit to a slot (`sign` 1), or take it out again (-1)."""
+    n, d = term.size[unit], term.value.shape[1]
+    if n == 0.0:
+        return
+    if sign < 0.0 and term.held[slot] == n:
+        # The kernel clears a slot that has become empty, but not before it may look at it.
+        clear_slot(term, slot)
+        return
+    strength = term.hyper[0] + term.held[slot]
+    after = strength + sign * n
+    weight = sign * strength * n / after
+    away_from(term.value[unit], term.mean[slot], term.away)
+    add_outer(term.scatter[slot], term.away, weight)
+    row = term.several[unit]
+    if row >= 0:
+        for i in range(d):
+            for k in range(d):
+                term.scatter[slot, i, k] += sign * term.within[row, i, k]
+    for i in range(d):
+        term.mean[slot, i] += sign * n / after * term.away[i]
+    term.held[slot] += sign * n
+    term.updates[slot] += 1
+    if row >= 0 or term.updates[slot] >= _REFRESH:
+        refresh(term, slot)
+        return
+    q = weight * quadratic(term.inverse[slot], term.away, term.product)
+    add_outer(term.inverse[slot], term.product, -weight / (1.0 + q))
+    term.log_det[slot] += log1p(q)
+
+
+@implements(protocol.move, NormalWishart)
+def _move(term, unit, source, target):
+    if source > 0:
+        add_unit(term, unit, source, -1.0)
+    if target > 0:
+        add_unit(term, unit, target, 1.0)
+
+
+@part
+def clear_slot(term, slot):
+    """Make a slot an empty cluster."""
+    d = term.value.shape[1]
+    for i in range(d):
+        term.mean[slot, i] = 0.0
+        for k in range(d):
+            term.scatter[slot, i, k] = term.prior_scatter[i, k]
+            term.inverse[slot, i, k] = term.prior_inverse[i, k]
+    term.held[slot] = 0.0
+    term.log_det[slot] = term.hyper[2]
+    term.updates[slot] = 0
+
+
+@implements(protocol.clear, NormalWishart)
+def _clear(term, slot):
+    clear_slot(term, slot)
+
+
+@implements(protocol.relocate, NormalWishart)
+def _relocate(term, source, target):
+    d = term.value.shape[1]
+    for i in range(d):
+        term.mean[target, i] = term.mean[source, i]
+        for k in range(d):
+            term.scatter[target, i, k] = term.scatter[source, i, k]
+            term.inverse[target, i, k] = term.inverse[source, i, k]
+    term.held[target] = term.held[source]
+    term.log_det[target] = term.log_det[source]
+    term.updates[target] = term.updates[source]
+
+
+@implements(protocol.log_evidence, NormalWishart)
+def _log_evidence(term, n_slots):
+    d = term.value.shape[1]
+    strength, degrees = term.hyper[0], term.hyper[1]
+    total = term.hyper[4]
+    for slot in range(1, n_slots):
+        n = term.held[slot]
+        total += term.log_gamma[int(n)] - term.hyper[3]
+        total += 0.5 * degrees * term.hyper[2] - 0.5 * (degrees + n) * term.log_det[slot]
+        total -= 0.5 * d * log1p(n / strength)
+    return total
+
+
+@entry
+def rebuild(term, slots):
+    """Compute the state from scratch, for units in the given `slots` (U,)."""
+    n_slots, d = term.mean.shape
+    for slot in range(n_slots):
+        clear_slot(term, slot)
+    for unit in range(slots.shape[0]):
+        n, slot = term.size[unit], slots[unit]
+        if n == 0.0:
+            continue
+        # One unit after the other, by the update of rank one: no large numbers are subtracted.
+        strength = term.hyper[0] + term.held[slot]
+        away_from(term.value[unit], term.mean[slot], term.away)
+        add_outer(term.scatter[slot], term.away, strength * n / (strength + n))
+        row = term.several[unit]
+        if row >= 0:
+            for i in range(d):
+                for k in range(d):
+                    term.scatter[slot, i, k] += term.within[row, i, k]
+        for i in range(d):
+            term.mean[slot, i] += n / (strength + n) * term.away[i]
+        term.held[slot] += n
+    for slot in range(n_slots):
+        if term.held[slot] > 0.0:
+            refresh(term, slot)
+
+
+@entry
+def fill_log_gamma(degrees, d, out):
+    """Fill `out` (N + 1,) with log Gamma_D((degrees + n) / 2), by the ratio of successive ones."""
+    total = 0.25 * d * (d - 1) * log(pi)
+    for i in range(d):
+        total += lgamma(0.5 * (degrees - i))
+    out[0] = total
+    for n in range(1, out.shape[0]):
+        # Gamma_D(a + 1/2) / Gamma_D(a) = Gamma(a + 1/2) / Gamma(a + 1/2 - D/2).
+        a = 0.5 * (degrees + n)
+        total += lgamma(a) - lgamma(a - 0.5 * d)
+        out[n] = total
+
+
+class NormalWishartEvidence:
+    """The data behind one `NormalWishart` term.
+
+    Parameters
+    ----------
+    rows : NormalRows
+        Which vectors there are, and of which units.
+    truncation : int
+    """
+
+    def __init__(self, rows: NormalRows, truncation: int):
+        self.rows, self.truncation = rows, truncation
+        d, slots = rows.n_features, capacity(truncation)
+        n_units, n_several = len(rows.size), len(rows.several_units)
+        several = np.full(n_units, -1)
+        several[rows.several_units] = np.arange(n_several)
+        self.term = NormalWishart(
+            hyper=np.zeros(5),
+            log_gamma=np.zeros(len(rows.unit) + 1),
+            prior_scatter=np.zeros((d, d)),
+            prior_inverse=np.zeros((d, d)),
+            size=rows.size,
+            value=np.zeros((n_units, d)),
+            several=several,
+            within=np.zeros((n_several, d, d)),
+            held=np.zeros(slots),
+            log_det=np.zeros(slots),
+            mean=np.zeros((slots, d)),
+            scatter=np.zeros((slots, d, d)),
+            inverse=np.zeros((slots, d, d)),
+            updates=np.zeros(slots, np.int64),
+            away=np.zeros(d),
+            product=np.zeros(d),
+            matrix=np.zeros((d, d)),
+            lower=np.zeros((d, d)),
+            scratch=np.zeros((d, d)),
+        )
+
+    def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
+        """Bring the term to a point.
+
+        Parameters
+        ----------
+        values : (R, D) array
+            The vectors, in the order of `rows`.
+        slots : (U,) integer array
+            The slot of every unit.
+        prior : NormalWishartPrior
+        """
+        self.values, self.prior = values, prior
+        term, d = self.term, self.rows.n_features
+        if term.hyper[1] != prior.degrees:
+            fill_log_gamma(float(prior.degrees), d, term.log_gamma)
+        term.hyper[:] = (
+            prior.strength,
+            prior.degrees,
+            np.linalg.slogdet(prior.inverse_scale)[1],
+            term.log_gamma[0],
+            -0.5 * values.size * log(pi),
+        )
+        term.prior_scatter[:] = prior.inverse_scale
+        term.prior_inverse[:] = np.linalg.inv(prior.inverse_scale)
+        term.value[:] = self.rows.means(values - prior.center)
+        for place, members in enumerate(self.rows.several):
+            away = values[members] - values[members].mean(axis=0)
+            term.within[place] = away.T @ away
+        rebuild(term, slots)
+
+    def draw(
+        self, rng: np.random.Generator, labels: NDArray
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Draw means (T, D) and precisions (T, D, D) given the labels (N,) of all objects."""
+        own = labels[self.rows.object]
+        return draw_parameters(rng, self.values, own, self.truncation, self.prior)
+
+    def log_marginal(self, labels: NDArray) -> float:
+        """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
+        return log_marginal(self.values, labels[self.rows.object], self.prior)

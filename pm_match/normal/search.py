@@ -1,0 +1,116 @@
+"""The clusters of views of the same objects: k-means where it is told apart, the joint judges.
+
+Where clusters are normal, and all of their parameters integrated out, an assignment has an exact
+score, and single objects and whole clusters climb it fast. What is left to find are starts. They
+are k-means of the views side by side, each whitened by its own covariance: all of it, or those
+principal components alone that the views have in common, scaled by how much. (Principal components
+of whitened views are their canonical variates; see Klami & Kaski 2006, section 3.1.)
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.normal.normal_rows import NormalRows
+from pm_match.numerics.k_means import k_means
+from pm_match.search.chain import Chain
+from pm_match.search.coarse import LEAST, ascend, coarse_climb, polish, settled, shake
+
+# Starts for every number of clusters and kind of k-means, and how many of all go on.
+_STARTS = 2
+_CHOSEN = 3
+# Sweeps of a start that goes on, and clusters taken apart at the end.
+_SWEEPS = 15
+_SHAKES = 10
+# Numbers of clusters that are begun with, if only a truncation is declared.
+_NUMBERS = (2, 4, 8, 16, 32)
+# Objects there are at least for each cluster to begin with.
+_LEAST_OBJECTS = 3
+_MOST_ROUNDS = 30
+
+
+def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
+    """Bring a chain to a good mode of a component of normal clusters.
+
+    Parameters
+    ----------
+    chain : Chain
+    number : int
+        Of the component.
+    rng : numpy.random.Generator
+    """
+    component = chain.components[number]
+    state = chain.loaded(number)
+    starts = []
+    for place, (clustering, evidence) in enumerate(
+        zip(component.clusterings, state.normals, strict=True)
+    ):
+        spaces = _spaces([e.rows for e in evidence], [e.values for e in evidence])
+        n_units = len(state.units[place].size)
+        for n in numbers_of(clustering.finite, clustering.truncation, n_units):
+            for points, seen in spaces:
+                for _ in range(_STARTS):
+                    labels = state.found()
+                    own = k_means(rng, points, n, seen, _MOST_ROUNDS)
+                    labels[place] = own[state.units[place].of_object]
+                    state.load(chain.point, labels)
+                    ascend(state)
+                    starts.append((state.log_joint(), state.found()))
+    starts.sort(key=lambda start: -start[0])
+    best, highest = starts[0][1], -np.inf
+    for _, labels in starts[:_CHOSEN]:
+        state.load(chain.point, labels)
+        settled(state, rng, _SWEEPS)
+        chain.place(number, state.found())
+        coarse_climb(chain, number)
+        value = chain.loaded(number).log_joint()
+        if value > highest + LEAST:
+            best, highest = chain.labels(number), value
+    chain.place(number, best)
+    shake(chain, number, rng, _SHAKES)
+    polish(chain, number)
+
+
+def numbers_of(finite: bool, truncation: int, n_units: int) -> list[int]:
+    """Return the numbers of clusters to begin with."""
+    most = max(min(truncation, n_units // _LEAST_OBJECTS), 1)
+    if finite:
+        return [most]
+    return sorted({min(n, most) for n in _NUMBERS})
+
+
+def _spaces(
+    rows: Sequence[NormalRows], values: Sequence[NDArray]
+) -> list[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+    """Make the spaces for k-means: points (U, K) of the units, and which coordinates they have."""
+    whitened, seen = [], []
+    for own, x in zip(rows, values, strict=True):
+        away = x - x.mean(axis=0)
+        covariance = away.T @ away / len(x)
+        scale, turn = np.linalg.eigh(covariance)
+        # Directions in which nothing varies tell nothing apart.
+        kept = scale > 1e-9 * max(float(scale.max()), np.finfo(float).tiny)
+        white = away @ (turn[:, kept] / np.sqrt(scale[kept]))
+        whitened.append(_unit_means(own, white))
+        seen.append(np.repeat(own.size[:, None] > 0.0, white.shape[1], axis=1))
+    points, there = np.concatenate(whitened, axis=1), np.concatenate(seen, axis=1)
+    spaces = [(points, there)]
+    complete = points[there.all(axis=1)]
+    if len(rows) > 1 and len(complete) > points.shape[1]:
+        covariance = complete.T @ complete / len(complete)
+        scale, turn = np.linalg.eigh(covariance)
+        common = np.maximum(scale - 1.0, 0.0)
+        kept = common > 0.05
+        if kept.any():
+            # What an object is not seen in is taken from what it is.
+            share = there.mean(axis=1, keepdims=True)
+            scores = points @ (turn[:, kept] * np.sqrt(common[kept])) / np.maximum(share, 1e-9)
+            spaces.append((scores, np.repeat(there.any(axis=1)[:, None], kept.sum(), axis=1)))
+    return spaces
+
+
+def _unit_means(rows: NormalRows, values: NDArray) -> NDArray[np.float64]:
+    found = np.zeros((len(rows.size), values.shape[1]))
+    np.add.at(found, rows.unit, values)
+    return found / np.maximum(rows.size, 1.0)[:, None]

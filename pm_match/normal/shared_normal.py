@@ -1,0 +1,375 @@
+r"""Normal clusters that share one precision, which is integrated out with their means.
+
+A view of dependency-seeking clusters (Klami & Kaski, eq. 2): vectors :math:`x_n` of the objects of
+cluster j, whose covariance within clusters is full, the same in all of them, and not known:
+
+.. math:: x_n \sim N(\mu_j, \Lambda^{-1}), \quad
+          \mu_j \mid \Lambda \sim N(m_0, (\kappa_0 \Lambda)^{-1}), \quad
+          \Lambda \sim \mathrm{Wishart}(\nu_0, \Psi_0^{-1})
+
+With :math:`n_j` vectors of mean :math:`\bar x_j` and scatter :math:`S_j` in cluster j, N in all,
+:math:`\kappa_j = \kappa_0 + n_j` and :math:`m_j = (\kappa_0 m_0 + n_j \bar x_j) / \kappa_j`,
+
+.. math:: \Psi = \Psi_0 + \sum_j \Bigl( S_j + \frac{\kappa_0 n_j}{\kappa_j}
+              (\bar x_j - m_0)(\bar x_j - m_0)^\top \Bigr),
+
+.. math:: p(X \mid s) = \pi^{-ND/2} \frac{\Gamma_D((\nu_0 + N)/2)}{\Gamma_D(\nu_0/2)}
+          \frac{|\Psi_0|^{\nu_0/2}}{|\Psi|^{(\nu_0 + N)/2}}
+          \prod_j \left(\frac{\kappa_0}{\kappa_j}\right)^{D/2}.
+
+Whatever a unit's scatter is, it is in :math:`\Psi` wherever the unit is. So to leave a cluster and
+to join another one are updates of rank one, :math:`\Psi - g\,dd^\top`, :math:`\Psi + c\,ee^\top`.
+With :math:`\Psi^{-1}` at hand, and :math:`m_j^\top \Psi^{-1} m_j` for every cluster, a unit is
+scored in all of T clusters at a cost of :math:`D^2 + TD`, and moved at the same.
+"""
+
+from math import log, log1p, pi
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import multigammaln
+
+from pm_match.clusters import protocol
+from pm_match.clusters.protocol import implements
+from pm_match.clusters.sweep import capacity
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
+from pm_match.normal.normal_wishart import add_outer, away_from, cluster_posterior, quadratic
+from pm_match.numerics.cholesky import factorise, invert
+from pm_match.numerics.kernels import entry, part
+
+# Updates of rank one after which the inverse is computed anew: rounding errors do not add up.
+_REFRESH = 512
+
+
+# -- plain formulas ----------------------------------------------------------------------------
+
+
+def shared_posterior(
+    values: NDArray, labels: NDArray, n_clusters: int, prior: NormalWishartPrior
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Update the prior by all vectors.
+
+    Parameters
+    ----------
+    values : (N, D) array
+    labels : (N,) integer array
+    n_clusters : int
+        T.
+    prior : NormalWishartPrior
+
+    Returns
+    -------
+    counts : (T,) array
+    means : (T, D) array
+        m_j.
+    inverse_scale : (D, D) array
+        Psi.
+    """
+    counts, means, inverse_scales = cluster_posterior(values, labels, n_clusters, prior)
+    own = (inverse_scales - prior.inverse_scale).sum(axis=0)
+    return counts, means, prior.inverse_scale + own
+
+
+def log_marginal(values: NDArray, labels: NDArray, prior: NormalWishartPrior) -> float:
+    """Log p(values | labels), means and precision integrated out: slow and obvious.
+
+    Parameters
+    ----------
+    values : (N, D) array
+    labels : (N,) integer array
+        Whole numbers from 0.
+    prior : NormalWishartPrior
+
+    Returns
+    -------
+    float
+    """
+    values, labels = np.asarray(values, float), np.asarray(labels)
+    n, d = values.shape
+    n_clusters = int(labels.max(initial=-1)) + 1
+    counts, _, inverse_scale = shared_posterior(values, labels, n_clusters, prior)
+    degrees = prior.degrees + n
+    total = -0.5 * n * d * log(pi)
+    total += multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
+    total += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
+    total -= 0.5 * degrees * np.linalg.slogdet(inverse_scale)[1]
+    total += 0.5 * d * np.log(prior.strength / (prior.strength + counts)).sum()
+    return float(total)
+
+
+def draw_shared_parameters(
+    rng: np.random.Generator,
+    values: NDArray,
+    labels: NDArray,
+    n_clusters: int,
+    prior: NormalWishartPrior,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw the precision with the means integrated out, then the means; empty ones too.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    values : (N, D) array
+    labels : (N,) integer array
+        In 0 ... T - 1.
+    n_clusters : int
+        T.
+    prior : NormalWishartPrior
+
+    Returns
+    -------
+    means : (T, D) array
+    precision : (D, D) array
+    """
+    counts, means, inverse_scale = shared_posterior(values, labels, n_clusters, prior)
+    degrees = np.array([prior.degrees + len(values)])
+    (precision,), (root,) = draw_wishart(rng, degrees, inverse_scale[None])
+    noise = np.linalg.solve(root.T, rng.standard_normal(means.shape).T).T
+    return means + noise / np.sqrt(prior.strength + counts)[:, None], precision
+
+
+# -- the term ----------------------------------------------------------------------------------
+
+
+class SharedNormal(NamedTuple):
+    """State of the term, for U units, S slots, D features.
+
+    Attributes
+    ----------
+    hyper : (3,) array
+        Strength of the prior; degrees of the conditional, nu_0 + N; a constant of the log evidence.
+    size : (U,) array
+        Vectors in each unit; objects may have none.
+    value : (U, D) array
+        Their means, less the prior's centre.
+    held : (S,) array
+        Vectors in each slot.
+    mean : (S, D) array
+        m_j, less the prior's centre.
+    scatter, inverse : (D, D) array
+        Psi, and its inverse.
+    log_det : (1,) array
+        Log determinant of Psi.
+    length : (S,) array
+        m_j' Psi^-1 m_j.
+    updates : (1,) integer array
+        Of the inverse, since it was computed afresh.
+    away, product, solved : (D,) array
+        Scratch.
+    lower, scratch : (D, D) array
+        Scratch.
+    """
+
+    hyper: NDArray[np.float64]
+    size: NDArray[np.float64]
+    value: NDArray[np.float64]
+    held: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    scatter: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    log_det: NDArray[np.float64]
+    length: NDArray[np.float64]
+    updates: NDArray[np.int64]
+    away: NDArray[np.float64]
+    product: NDArray[np.float64]
+    solved: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    scratch: NDArray[np.float64]
+
+
+@part
+def dot(a, b):
+    """Return the inner product of two vectors."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@implements(protocol.score, SharedNormal)
+def _score(term, unit, own, n_slots, out):
+    n, d = term.size[unit], term.value.shape[1]
+    if n == 0.0:
+        return
+    x = term.value[unit]
+    # `solved` is Psi^-1 x, and `product` Psi^-1 d for the distance d from the unit's own mean.
+    x_length = quadratic(term.inverse, x, term.solved)
+    away_from(x, term.mean[own], term.away)
+    own_length = quadratic(term.inverse, term.away, term.product)
+    left = term.hyper[0] + term.held[own] - n
+    g = n * (left + n) / left
+    # |Psi - g d d'| is |Psi| times this.
+    remaining = 1.0 - g * own_length
+    x_product = dot(x, term.product)
+    half = 0.5 * term.hyper[1]
+    for slot in range(n_slots):
+        if slot == own:
+            out[slot] += half * log1p(-g * own_length) - 0.5 * d * log1p(n / left)
+            continue
+        mean = term.mean[slot]
+        strength = term.hyper[0] + term.held[slot]
+        straight = x_length - 2.0 * dot(mean, term.solved) + term.length[slot]
+        across = x_product - dot(mean, term.product)
+        c = strength * n / (strength + n)
+        joined = c * (straight + g * across * across / remaining)
+        out[slot] -= half * log1p(joined) + 0.5 * d * log1p(n / strength)
+
+
+@part
+def refresh(term):
+    """Compute what follows from the scatter and the means."""
+    term.log_det[0] = factorise(term.scatter, term.lower)
+    invert(term.lower, term.scratch, term.inverse)
+    term.updates[0] = 0
+    for slot in range(term.held.shape[0]):
+        term.length[slot] = quadratic(term.inverse, term.mean[slot], term.product)
+
+
+@part
+def add_unit(term, unit, slot, sign):
+    """Add a unit to a slot (`sign` 1), or take it out again (-1)."""
+    n, d = term.size[unit], term.value.shape[1]
+    strength = term.hyper[0] + term.held[slot]
+    after = strength + sign * n
+    weight = sign * strength * n / after
+    away_from(term.value[unit], term.mean[slot], term.away)
+    q = weight * quadratic(term.inverse, term.away, term.product)
+    shrunk = weight / (1.0 + q)
+    add_outer(term.scatter, term.away, weight)
+    add_outer(term.inverse, term.product, -shrunk)
+    term.log_det[0] += log1p(q)
+    for other in range(term.held.shape[0]):
+        across = dot(term.mean[other], term.product)
+        term.length[other] -= shrunk * across * across
+    term.held[slot] += sign * n
+    for i in range(d):
+        # An empty cluster has the prior's mean exactly.
+        shifted = term.mean[slot, i] + sign * n / after * term.away[i]
+        term.mean[slot, i] = shifted if term.held[slot] > 0.0 else 0.0
+    term.length[slot] = quadratic(term.inverse, term.mean[slot], term.product)
+
+
+@implements(protocol.move, SharedNormal)
+def _move(term, unit, source, target):
+    if term.size[unit] == 0.0:
+        return
+    add_unit(term, unit, source, -1.0)
+    add_unit(term, unit, target, 1.0)
+    term.updates[0] += 2
+    if term.updates[0] >= _REFRESH:
+        refresh(term)
+
+
+@implements(protocol.clear, SharedNormal)
+def _clear(term, slot):
+    for i in range(term.value.shape[1]):
+        term.mean[slot, i] = 0.0
+    term.held[slot] = 0.0
+    term.length[slot] = 0.0
+
+
+@implements(protocol.relocate, SharedNormal)
+def _relocate(term, source, target):
+    for i in range(term.value.shape[1]):
+        term.mean[target, i] = term.mean[source, i]
+    term.held[target] = term.held[source]
+    term.length[target] = term.length[source]
+
+
+@implements(protocol.log_evidence, SharedNormal)
+def _log_evidence(term, n_slots):
+    d = term.value.shape[1]
+    total = term.hyper[2] - 0.5 * term.hyper[1] * term.log_det[0]
+    for slot in range(1, n_slots):
+        total -= 0.5 * d * log1p(term.held[slot] / term.hyper[0])
+    return total
+
+
+@entry
+def rebuild(term, slots):
+    """Compute the state from scratch, for units in the given `slots` (U,).
+
+    `scatter` holds the prior's inverse scale, and the scatter within units.
+    """
+    for slot in range(term.held.shape[0]):
+        protocol.clear(term, slot)
+    for unit in range(slots.shape[0]):
+        n, slot = term.size[unit], slots[unit]
+        if n == 0.0:
+            continue
+        # One unit after the other, by the update of rank one: no large numbers are subtracted.
+        strength = term.hyper[0] + term.held[slot]
+        away_from(term.value[unit], term.mean[slot], term.away)
+        add_outer(term.scatter, term.away, strength * n / (strength + n))
+        for i in range(term.value.shape[1]):
+            term.mean[slot, i] += n / (strength + n) * term.away[i]
+        term.held[slot] += n
+    refresh(term)
+
+
+class SharedNormalEvidence:
+    """The data behind one `SharedNormal` term.
+
+    Parameters
+    ----------
+    rows : NormalRows
+        Which vectors there are, and of which units.
+    truncation : int
+    """
+
+    def __init__(self, rows: NormalRows, truncation: int):
+        self.rows, self.truncation = rows, truncation
+        d, slots = rows.n_features, capacity(truncation)
+        self.term = SharedNormal(
+            hyper=np.zeros(3),
+            size=rows.size,
+            value=np.zeros((len(rows.size), d)),
+            held=np.zeros(slots),
+            mean=np.zeros((slots, d)),
+            scatter=np.zeros((d, d)),
+            inverse=np.zeros((d, d)),
+            log_det=np.zeros(1),
+            length=np.zeros(slots),
+            updates=np.zeros(1, np.int64),
+            away=np.zeros(d),
+            product=np.zeros(d),
+            solved=np.zeros(d),
+            lower=np.zeros((d, d)),
+            scratch=np.zeros((d, d)),
+        )
+
+    def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
+        """Bring the term to a point.
+
+        Parameters
+        ----------
+        values : (R, D) array
+            The vectors, in the order of `rows`.
+        slots : (U,) integer array
+            The slot of every unit.
+        prior : NormalWishartPrior
+        """
+        self.values, self.prior = values, prior
+        term, (n, d) = self.term, values.shape
+        degrees = prior.degrees + n
+        constant = multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
+        constant += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
+        term.hyper[:] = prior.strength, degrees, constant - 0.5 * n * d * log(pi)
+        term.value[:] = self.rows.means(values - prior.center)
+        term.scatter[:] = prior.inverse_scale
+        if len(self.rows.several_units):
+            within = values - prior.center - term.value[self.rows.unit]
+            term.scatter[:] += within.T @ within
+        rebuild(term, slots)
+
+    def draw(
+        self, rng: np.random.Generator, labels: NDArray
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Draw means (T, D) and the precision (D, D) given the labels (N,) of all objects."""
+        own = labels[self.rows.object]
+        return draw_shared_parameters(rng, self.values, own, self.truncation, self.prior)
+
+    def log_marginal(self, labels: NDArray) -> float:
+        """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
+        return log_marginal(self.values, labels[self.rows.object], self.prior)

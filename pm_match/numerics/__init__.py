@@ -1,0 +1,1 @@
+"""Compiled numerics that know nothing of clusters."""

@@ -1,0 +1,251 @@
+r"""Exchange of scale between projections and latent vectors: what alternate Gibbs draws cannot do.
+
+Projections :math:`W` and latent vectors :math:`z_j` enter the likelihood through :math:`W z_j`
+only, so :math:`(W A^{-1}, A z_j)` explains the data as well for every invertible :math:`A`. With as
+many factors as clusters the posterior is thin across these orbits and wide along them, and draws of
+one given the other creep. Here :math:`A` itself is drawn: along a random unit vector :math:`u`,
+
+.. math:: A_t = I + (e^t - 1) u u^\top, \qquad
+          \log p(t) = \log p(W A_t^{-1}) + \sum_j \log p(A_t z_j) + (J - M) t + \mathrm{const},
+
+where the last term is the Jacobian for J latent vectors and M rows of W. The scalings along all
+directions generate the stretches and shears of the factors; rotations change no density that is
+spherical. Drawing from a conditional along the orbits of a group leaves the posterior invariant: J.
+S. Liu & C. Sabatti (2000), "Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian
+computation", Biometrika 87(2), theorem 1.
+"""
+
+from math import exp, log, sqrt
+
+from pm_match.numerics.kernels import entry, part
+
+# Of the slice sampler, in log scale: a first guess at the width of the conditional.
+_WIDTH = 0.2
+_MOST_STEPS = 50
+
+
+@part
+def _log_density(t, quadratic, linear, square, exponent):
+    shrunk = exp(-t) - 1.0
+    grown = exp(2.0 * t) - 1.0
+    return exponent * t - 0.5 * quadratic * grown - linear * shrunk - 0.5 * square * shrunk * shrunk
+
+
+@part
+def _slice(rng, quadratic, linear, square, exponent):
+    """Draw t by one update of a slice sampler that starts at 0 (R. Neal 2003, stepping out)."""
+    height = log(rng.random())
+    low = -_WIDTH * rng.random()
+    high = low + _WIDTH
+    below = int(_MOST_STEPS * rng.random())
+    above = _MOST_STEPS - 1 - below
+    while below > 0 and _log_density(low, quadratic, linear, square, exponent) > height:
+        low -= _WIDTH
+        below -= 1
+    while above > 0 and _log_density(high, quadratic, linear, square, exponent) > height:
+        high += _WIDTH
+        above -= 1
+    for _ in range(_MOST_STEPS * 4):
+        t = low + (high - low) * rng.random()
+        if _log_density(t, quadratic, linear, square, exponent) >= height:
+            return t
+        if t < 0.0:
+            low = t
+        else:
+            high = t
+    # Only a density that is not a number rejects every t, down to the width of rounding.
+    return 0.0
+
+
+@entry
+def rescale(rng, w, mean, precision, z, tau, n_directions, u):
+    """Draw the scale along `n_directions` random directions, updating `w` and `z` in place.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    w : (M, K) array
+        Projections of all domains.
+    mean, precision : (M, K) array
+        Of their independent normal priors.
+    z : (J, K) array
+        Latent vectors of the occupied clusters; the others are to be drawn anew afterwards.
+    tau : float
+        Prior precision of the latent vectors.
+    n_directions : int
+    u : (K,) array
+        Scratch.
+    """
+    n_features, n_factors = w.shape
+    n_clusters = z.shape[0]
+    for _ in range(n_directions):
+        norm = 0.0
+        for k in range(n_factors):
+            u[k] = rng.standard_normal()
+            norm += u[k] * u[k]
+        for k in range(n_factors):
+            u[k] /= sqrt(norm)
+        quadratic = 0.0
+        for j in range(n_clusters):
+            along = 0.0
+            for k in range(n_factors):
+                along += z[j, k] * u[k]
+            quadratic += along * along
+        linear = 0.0
+        square = 0.0
+        for m in range(n_features):
+            along = 0.0
+            for k in range(n_factors):
+                along += w[m, k] * u[k]
+            for k in range(n_factors):
+                step = along * u[k]
+                linear += precision[m, k] * (w[m, k] - mean[m, k]) * step
+                square += precision[m, k] * step * step
+        t = _slice(rng, tau * quadratic, linear, square, n_clusters - n_features)
+        grown = exp(t) - 1.0
+        shrunk = exp(-t) - 1.0
+        for j in range(n_clusters):
+            along = 0.0
+            for k in range(n_factors):
+                along += z[j, k] * u[k]
+            for k in range(n_factors):
+                z[j, k] += grown * along * u[k]
+        for m in range(n_features):
+            along = 0.0
+            for k in range(n_factors):
+                along += w[m, k] * u[k]
+            for k in range(n_factors):
+                w[m, k] += shrunk * along * u[k]
+
+
+@entry
+def rescale_sums(
+    rng, grams, precision, latent_gram, tau, exponent, n_directions, u, v, w_map, z_map
+):
+    r"""Draw the scale along random directions where sums say all: the same law as `rescale`.
+
+    That is where the prior of every column of a view's projection has mean zero and one precision:
+    then only the sums :math:`W_i^\top W_i` and :math:`\sum_j z_j z_j^\top` matter, and the cost
+    of a direction does not grow with features and latent vectors.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    grams : (V, K, K) array
+        :math:`W_i^\top W_i` of every view; updated.
+    precision : (V, K) array
+        Of the columns' priors.
+    latent_gram : (K, K) array
+        Sum of outer products of latent vectors; updated.
+    tau : float
+        Prior precision of the latent vectors.
+    exponent : float
+        Latent vectors less rows of all projections.
+    n_directions : int
+    u, v : (K,) array
+        Scratch.
+    w_map, z_map : (K, K) array
+        Overwritten by what the rows of projections, and latent vectors, are to be multiplied with.
+    """
+    n_views, n_factors = precision.shape
+    for i in range(n_factors):
+        for j in range(n_factors):
+            w_map[i, j] = z_map[i, j] = 1.0 if i == j else 0.0
+    for _ in range(n_directions):
+        norm = 0.0
+        for k in range(n_factors):
+            u[k] = rng.standard_normal()
+            norm += u[k] * u[k]
+        for k in range(n_factors):
+            u[k] /= sqrt(norm)
+        quadratic = _times(latent_gram, u, v)
+        linear = 0.0
+        square = 0.0
+        for i in range(n_views):
+            own = _times(grams[i], u, v)
+            for k in range(n_factors):
+                linear += precision[i, k] * v[k] * u[k]
+                square += precision[i, k] * own * u[k] * u[k]
+        t = _slice(rng, tau * quadratic, linear, square, exponent)
+        _stretch(latent_gram, exp(t) - 1.0, u, v)
+        _stretch_rows(z_map, exp(t) - 1.0, u)
+        for i in range(n_views):
+            _stretch(grams[i], exp(-t) - 1.0, u, v)
+        _stretch_rows(w_map, exp(-t) - 1.0, u)
+
+
+@entry
+def rescale_axes(rng, quadratic, exponent, rows, pulls, precisions, t):
+    r"""Draw the scales of single factors where other vectors shrink as projections do.
+
+    Frequencies :math:`\omega_j \sim N(\mu_j, P_j^{-1})` score latent vectors by
+    :math:`\omega_j^\top z`: if factor k of :math:`z` is multiplied by :math:`e^t` and that of
+    every :math:`\omega_j` by :math:`e^{-t}`, scores stay what they are. With precisions of
+    projections that grow by :math:`e^{2t}` (see `FactorGibbs`), what is left of the densities is
+
+    .. math:: -\tfrac12 q_k (e^{2t} - 1)
+              - \sum_j \bigl[\tfrac12 (e^{-t} - 1)^2 P_{jkk} \omega_{jk}^2
+              + (e^{-t} - 1) \omega_{jk} (P_j (\omega_j - \mu_j))_k\bigr] + \mathrm{exponent}_k\, t.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    quadratic : (K,) array
+        q: of latent vectors, the sum of their squares times their precision; of every Gamma
+        precision, twice its rate times its value.
+    exponent : (K,) array
+        Latent vectors less frequencies, and twice the shapes of the Gamma precisions.
+    rows : (M, K) array
+        Frequencies; updated.
+    pulls : (M, K) array
+        :math:`P_j (\omega_j - \mu_j)`; updated.
+    precisions : (M, K, K) array
+    t : (K,) array
+        Overwritten by what was drawn.
+    """
+    n_rows, n_factors = rows.shape
+    for k in range(n_factors):
+        linear = 0.0
+        square = 0.0
+        for j in range(n_rows):
+            linear += pulls[j, k] * rows[j, k]
+            square += precisions[j, k, k] * rows[j, k] * rows[j, k]
+        t[k] = _slice(rng, quadratic[k], linear, square, exponent[k])
+        shrunk = exp(-t[k]) - 1.0
+        for j in range(n_rows):
+            step = shrunk * rows[j, k]
+            rows[j, k] += step
+            for i in range(n_factors):
+                pulls[j, i] += precisions[j, i, k] * step
+
+
+@part
+def _times(matrix, u, v):
+    """Put the product of a matrix and `u` in `v`; return u' times that."""
+    total = 0.0
+    for i in range(u.shape[0]):
+        v[i] = 0.0
+        for j in range(u.shape[0]):
+            v[i] += matrix[i, j] * u[j]
+        total += v[i] * u[i]
+    return total
+
+
+@part
+def _stretch_rows(matrix, s, u):
+    """Multiply a matrix by I + s u u' from the right."""
+    for i in range(matrix.shape[0]):
+        along = 0.0
+        for j in range(u.shape[0]):
+            along += matrix[i, j] * u[j]
+        for j in range(u.shape[0]):
+            matrix[i, j] += s * along * u[j]
+
+
+@part
+def _stretch(matrix, s, u, v):
+    """Multiply a symmetric matrix by I + s u u' from both sides."""
+    along = _times(matrix, u, v)
+    for i in range(u.shape[0]):
+        for j in range(u.shape[0]):
+            matrix[i, j] += s * (u[i] * v[j] + v[i] * u[j]) + s * s * along * u[i] * u[j]

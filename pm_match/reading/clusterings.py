@@ -1,0 +1,327 @@
+"""Reads clusterings: weights, assignments, links and relevance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.distributions.multivariate import StickBreakingWeightsRV
+from pymc.logprob.transforms import LogOddsTransform, SimplexTransform
+from pytensor.tensor.random.basic import BernoulliRV, BetaRV, DirichletRV
+
+from pm_match.clusters.stick_breaking import dirichlet_sticks, known_sticks, log_weights
+from pm_match.reading.ancestry import RV, Refusal, kind, names
+from pm_match.reading.context import Context
+from pm_match.reading.densities import DensityCheck
+from pm_match.reading.functions import evaluate, natural_function, point_function
+from pm_match.reading.links import read_links
+from pm_match.reading.parts import Assignment, Clustering
+
+# What the prior on weights may be declared with.
+WEIGHTS = (StickBreakingWeightsRV, DirichletRV, BetaRV)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusteringCandidate:
+    """What looks like a clustering, by ancestry.
+
+    Attributes
+    ----------
+    weights : variable or None
+        None if the weights are constant.
+    known : (T,) array or None
+        The constant weights.
+    truncation : int
+    assignments : list of variables
+    flags : dict of variables to variables
+        Relevance flags of some assignments.
+    probabilities : list of (variable or None, list of variables)
+        Groups of relevance flags that share a probability of being relevant; None if constant.
+    links : (L, 2) array
+    constraints : list of potentials
+    """
+
+    weights: RV | None
+    known: NDArray[np.float64] | None
+    truncation: int
+    assignments: list[RV]
+    flags: dict[RV, RV]
+    probabilities: list[tuple[RV | None, list[RV]]]
+    links: NDArray[np.int64]
+    constraints: list[RV]
+
+    @property
+    def sticks(self) -> bool:
+        """Whether the weights are declared as sticks."""
+        return self.weights is not None and isinstance(self.weights.owner.op, BetaRV)
+
+    @property
+    def labels(self) -> dict[RV, int]:
+        """How many values each discrete variable has."""
+        return dict.fromkeys(self.assignments, self.truncation) | dict.fromkeys(
+            self.flags.values(), 2
+        )
+
+
+def clustering_candidate(
+    context: Context, weights_from: frozenset, assignments: list[RV], flags: dict[RV, RV]
+) -> ClusteringCandidate:
+    """Find what belongs to a clustering, and refuse what is not one."""
+    if len(weights_from) > 1:
+        raise Refusal(
+            f"its probabilities depend on {names(weights_from)}; expected one variable, "
+            "StickBreakingWeights, Dirichlet, or the Beta sticks of a stick-breaking"
+        )
+    weights, known = None, None
+    if weights_from:
+        (weights,) = weights_from
+        if not isinstance(weights.owner.op, WEIGHTS):
+            raise Refusal(
+                f"{weights.name!r} is a {kind(weights)}; expected StickBreakingWeights, Dirichlet, "
+                "or the Beta sticks of a stick-breaking"
+            )
+        context.must_be_free(weights)
+        context.must_be_plain(weights, (SimplexTransform, LogOddsTransform))
+        shape = context.shapes[weights.name]
+        if len(shape) != 1:
+            raise Refusal(f"{weights.name!r} has shape {shape}; expected one vector of weights")
+        truncation = shape[0] + int(isinstance(weights.owner.op, BetaRV))
+        context.ancestry.only_children(weights, assignments)
+    else:
+        known = _known_weights(assignments)
+        truncation = len(known)
+    for assignment in assignments:
+        labels = context.shapes[assignment.name]
+        if len(labels) != 1:
+            raise Refusal(f"{assignment.name!r} has shape {labels}; expected one vector of labels")
+    links, constraints = _links(context, assignments)
+    if constraints and flags:
+        raise Refusal(
+            f"{names(constraints)} links objects of which {names(flags.values())} may be "
+            "irrelevant; linked objects must be relevant"
+        )
+    return ClusteringCandidate(
+        weights,
+        known,
+        truncation,
+        assignments,
+        flags,
+        _probabilities(context, flags),
+        links,
+        constraints,
+    )
+
+
+def _known_weights(assignments) -> NDArray[np.float64]:
+    """Read constant weights, which must be the same for all objects of all assignments."""
+    first: NDArray[np.float64] | None = None
+    for rv in assignments:
+        p = np.asarray(evaluate(rv.owner.op.dist_params(rv.owner)[0]), np.float64)
+        rows = p.reshape(-1, p.shape[-1])
+        first = rows[0] if first is None else first
+        if rows.shape[1:] != first.shape or not (rows == first).all():
+            raise Refusal(
+                f"the constant probabilities of {names(assignments)} differ between objects; "
+                "expected one vector of weights"
+            )
+        if not (p > 0.0).all():
+            raise Refusal(
+                f"the constant probabilities of {names(assignments)} hold {p.min()}; expected "
+                "positive ones: leave out clusters that cannot be"
+            )
+    assert first is not None
+    return first
+
+
+def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | None, list[RV]]]:
+    groups: dict[RV, list[RV]] = {}
+    for assignment, flag in flags.items():
+        if flag not in context.model.free_RVs or not isinstance(flag.owner.op, BernoulliRV):
+            raise Refusal(
+                f"the relevance of {assignment.name!r} is {names([flag])}, a {kind(flag)}; "
+                "expected a free Bernoulli"
+            )
+        if context.shapes[flag.name] != context.shapes[assignment.name]:
+            raise Refusal(
+                f"{flag.name!r} has shape {context.shapes[flag.name]}, and {assignment.name!r} "
+                f"{context.shapes[assignment.name]}"
+            )
+        parents = context.ancestry.parents[flag]
+        if len(parents) > 1:
+            raise Refusal(
+                f"{flag.name!r} depends on {names(parents)}; expected one Beta probability"
+            )
+        groups.setdefault(next(iter(parents), flag), []).append(flag)
+    found: list[tuple[RV | None, list[RV]]] = []
+    for probability, members in groups.items():
+        if probability in members:
+            found.append((None, members))
+            continue
+        if not isinstance(probability.owner.op, BetaRV):
+            raise Refusal(
+                f"the probability {probability.name!r} of {names(members)} is a "
+                f"{kind(probability)}; expected a Beta"
+            )
+        context.must_be_free(probability)
+        context.must_be_plain(probability, (LogOddsTransform,))
+        if context.shapes[probability.name] != ():
+            raise Refusal(
+                f"{probability.name!r} has shape {context.shapes[probability.name]}; expected one "
+                "number"
+            )
+        strangers = [v for v in context.ancestry.children(probability) if v not in members]
+        if strangers:
+            raise Refusal(
+                f"{names(strangers)} depends on {probability.name!r} too, the probability of "
+                f"{names(members)}; expected one for the relevance of each set of clusters"
+            )
+        found.append((probability, members))
+    return found
+
+
+def _links(context: Context, assignments) -> tuple[NDArray[np.int64], list[RV]]:
+    sizes = [int(context.shapes[rv.name][0]) for rv in assignments]
+    start = dict(zip(assignments, np.cumsum([0, *sizes]), strict=False))
+    pairs, constraints = [], []
+    for potential in context.model.potentials:
+        linked = read_links(potential)
+        if linked is None or not any(rv in start for rv in linked[0]):
+            continue
+        strangers = [rv for rv in linked[0] if rv not in start]
+        if strangers:
+            raise Refusal(
+                f"{potential.name!r} links it with {names(strangers)}, which "
+                "does not share its weights: their clusters are not the same clusters"
+            )
+        constraints.append(potential)
+        first, *others = [start[rv] + index for rv, index in zip(linked[0], linked[1], strict=True)]
+        pairs += [np.stack([first, other], axis=1) for other in others]
+    return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), constraints
+
+
+def verified_clustering(
+    context: Context, candidate: ClusteringCandidate, check: DensityCheck
+) -> Clustering:
+    """Hold a candidate against its declared densities."""
+    _check_assignments(context, candidate, check)
+    _check_flags(context, candidate, check)
+    group_of = {
+        flag: number for number, (_, flags) in enumerate(candidate.probabilities) for flag in flags
+    }
+    assignments = []
+    for rv in candidate.assignments:
+        flag = candidate.flags.get(rv)
+        assignments.append(
+            Assignment(
+                rv.name,
+                context.shapes[rv.name][0],
+                None if flag is None else flag.name,
+                -1 if flag is None else group_of[flag],
+            )
+        )
+    weights = candidate.weights
+    return Clustering(
+        weights="" if weights is None else weights.name,
+        sticks=candidate.sticks,
+        finite=weights is None or isinstance(weights.owner.op, DirichletRV),
+        free_weights_prior=weights is not None and bool(context.ancestry.parents[weights]),
+        truncation=candidate.truncation,
+        assignments=tuple(assignments),
+        probabilities=tuple(None if rv is None else rv.name for rv, _ in candidate.probabilities),
+        links=candidate.links,
+        _sticks=_sticks_function(context, candidate),
+        _relevance_prior=_relevance_function(context, candidate.probabilities),
+    )
+
+
+def _check_assignments(context, candidate, check) -> None:
+    """Refuse if an assignment is not Categorical over the weights."""
+    weights = candidate.weights
+    if weights is None:
+        return  # `_known_weights` has looked at all there is
+    natural = natural_function(context.model, [weights.name])
+    declared = point_function(
+        context.model, [rv.owner.op.dist_params(rv.owner)[0] for rv in candidate.assignments], {}
+    )
+    for point in check.points:
+        (values,) = natural(point)
+        if candidate.sticks:
+            values = np.exp(log_weights(np.log(values), np.log1p(-values)))
+        for assignment, p in zip(candidate.assignments, declared(point), strict=True):
+            if p.shape[-1:] != values.shape or not np.allclose(p, values, rtol=1e-6, atol=1e-12):
+                raise Refusal(
+                    f"{assignment.name!r}: its declared probabilities are not "
+                    + (
+                        f"the weights that the sticks {weights.name!r} break, the last "
+                        "cluster taking what is left"
+                        if candidate.sticks
+                        else f"{weights.name!r}"
+                    )
+                )
+
+
+def _check_flags(context, candidate, check) -> None:
+    """Refuse if relevance flags are not Bernoulli with their probability."""
+    for probability, flags in candidate.probabilities:
+        if probability is None:
+            continue
+        natural = natural_function(context.model, [probability.name])
+        declared = point_function(
+            context.model, [flag.owner.op.dist_params(flag.owner)[0] for flag in flags], {}
+        )
+        for point in check.points:
+            (value,) = natural(point)
+            for flag, p in zip(flags, declared(point), strict=True):
+                if not np.allclose(p, value, rtol=1e-6, atol=1e-12):
+                    raise Refusal(
+                        f"{flag.name!r}: its declared probability is not {probability.name!r}"
+                    )
+
+
+def _sticks_function(context: Context, candidate: ClusteringCandidate):
+    truncation, weights = candidate.truncation, candidate.weights
+    if weights is None:
+        known = tuple(np.ascontiguousarray(v) for v in known_sticks(candidate.known))
+        return lambda point: known
+    parameters = list(weights.owner.op.dist_params(weights.owner))
+    op = weights.owner.op
+    if isinstance(op, StickBreakingWeightsRV):
+        parameters = parameters[:1]
+    evaluate_at = point_function(context.model, parameters, {})
+
+    def sticks(point) -> tuple[NDArray, NDArray]:
+        found = evaluate_at(point)
+        if isinstance(op, StickBreakingWeightsRV):
+            a = np.ones(truncation - 1)
+            b = np.broadcast_to(found[0].reshape(-1), (truncation - 1,)).astype(float)
+        elif isinstance(op, DirichletRV):
+            a, b = dirichlet_sticks(np.broadcast_to(found[0], (truncation,)).astype(float))
+        else:
+            a, b = (np.broadcast_to(p, (truncation - 1,)).astype(float) for p in found)
+        return np.ascontiguousarray(a), np.ascontiguousarray(b)
+
+    return sticks
+
+
+def _relevance_function(context: Context, probabilities: Sequence[tuple[RV | None, list[RV]]]):
+    parts = []
+    for probability, flags in probabilities:
+        rv = flags[0] if probability is None else probability
+        parameters = list(rv.owner.op.dist_params(rv.owner))
+        if probability is None:
+            p = np.unique(np.asarray(evaluate(parameters[0]), np.float64))
+            if len(p) != 1 or not 0.0 < p[0] < 1.0:
+                raise Refusal(
+                    f"the constant probability of {names(flags)} is {p}; expected one number "
+                    "between 0 and 1"
+                )
+            row = np.array([p[0], 1.0 - p[0], 0.0])
+            parts.append(lambda point, row=row: row)
+        else:
+            evaluate_at = point_function(context.model, parameters, {})
+            parts.append(
+                lambda point, at=evaluate_at: np.array(
+                    [*(float(v.flat[0]) for v in at(point)), 1.0]
+                )
+            )
+    return lambda point: np.array([part(point) for part in parts]).reshape(-1, 3)

@@ -1,0 +1,195 @@
+"""What is read from a model: its clusterings, what they are seen by, and what is refused."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Point = Mapping[str, NDArray]
+
+
+class UnservedModelError(ValueError):
+    """The model is not one that the steps can serve; the message says which variable, and why."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The clusters of the objects of one domain, or of one axis of a network.
+
+    Attributes
+    ----------
+    name : str
+    n_objects : int
+    relevance : str or None
+        The variable that says which objects are relevant; None if all are.
+    group : int
+        Which probability of being relevant they share, -1 if all are relevant.
+    """
+
+    name: str
+    n_objects: int
+    relevance: str | None = None
+    group: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """One set of clusters, and the assignments of objects to them.
+
+    Attributes
+    ----------
+    weights : str
+        The variable with the prior on weights: stick-breaking weights, a Dirichlet, or Beta sticks.
+        Empty if the weights are constant.
+    sticks : bool
+        Whether `weights` holds sticks rather than weights.
+    finite : bool
+        Whether the number of clusters is declared (a Dirichlet, or constant weights) rather than a
+        truncation.
+    free_weights_prior : bool
+        Whether the prior on weights depends on other free variables.
+    truncation : int
+    assignments : tuple of Assignment
+    probabilities : tuple of str or None
+        For every group of relevance flags, the variable that is their probability of being
+        relevant; None if it is constant.
+    links : (L, 2) array
+        Pairs of objects that share a cluster, numbered assignment after assignment.
+    """
+
+    weights: str
+    sticks: bool
+    finite: bool
+    free_weights_prior: bool
+    truncation: int
+    assignments: tuple[Assignment, ...]
+    probabilities: tuple[str | None, ...]
+    links: NDArray[np.int64]
+    _sticks: Callable[[Point], tuple[NDArray, NDArray]] = field(repr=False)
+    _relevance_prior: Callable[[Point], NDArray] = field(repr=False)
+
+    @property
+    def n_objects(self) -> int:
+        """Objects of all assignments together."""
+        return sum(assignment.n_objects for assignment in self.assignments)
+
+    @property
+    def title(self) -> str:
+        """A name for the set of clusters, which no other set has."""
+        return self.weights or f"clusters of {self.assignments[0].name}"
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Where the objects of the second and of later assignments begin."""
+        return np.cumsum([assignment.n_objects for assignment in self.assignments])[:-1]
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that are drawn with the clusters."""
+        assignments = [assignment.name for assignment in self.assignments]
+        flags = [assignment.relevance for assignment in self.assignments if assignment.relevance]
+        probabilities = [name for name in self.probabilities if name]
+        weights = [self.weights] if self.weights else []
+        return [*weights, *probabilities, *flags, *assignments]
+
+    def prior(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Beta parameters (T - 1,) of the sticks at a `point` of value variables."""
+        return self._sticks(point)
+
+    def relevance_prior(self, point: Point) -> NDArray[np.float64]:
+        """Prior (G, 3) of the groups of relevance flags (see `partition.relevance`)."""
+        return self._relevance_prior(point)
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """What has to be drawn together: clusterings that are connected by what is observed of them.
+
+    Attributes
+    ----------
+    clusterings : tuple of Clustering
+    features : tuple of Features or None
+        For every clustering, its feature vectors if it has any.
+    normals : tuple of tuple of Normals
+        For every clustering, its normal clusters: one set for each view of the objects.
+    relations : tuple of Relation
+    hyperparameters : tuple of str
+        Free numbers that only priors of what is integrated out depend on.
+    """
+
+    clusterings: tuple[Clustering, ...]
+    features: tuple[Any, ...]
+    normals: tuple[tuple[Any, ...], ...]
+    relations: tuple[Any, ...]
+    hyperparameters: tuple[str, ...]
+    # What the steps keep for the component, as long as it is kept itself.
+    workspace: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def collapsed(self) -> list[str]:
+        """The variables that `ClusterGibbs` draws."""
+        names = [name for clustering in self.clusterings for name in clustering.names]
+        names += [name for features in self.features if features for name in features.names]
+        names += [name for own in self.normals for normals in own for name in normals.names]
+        return names + [name for relation in self.relations for name in relation.names]
+
+
+class Part(Protocol):
+    """What steps serve besides components: one class a kind, read by a reader of its own."""
+
+    @property
+    def names(self) -> list[str]:
+        """The free variables that our steps draw for it."""
+
+    def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
+        """Make values to start a chain from, by variable, at some `point` of value variables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What was read from a model.
+
+    Attributes
+    ----------
+    components : tuple of Component
+    refusals : dict of str to str
+        For every assignment that is not served, the reason.
+    parts : tuple of Part
+        What else is served.
+    """
+
+    components: tuple[Component, ...]
+    refusals: dict[str, str]
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to serve."""
+        return not self.components and not self.parts
+
+    @property
+    def clusterings(self) -> list[Clustering]:
+        """Return the clusterings of all components."""
+        return [clustering for c in self.components for clustering in c.clusterings]
+
+    @property
+    def all_clusterings(self) -> list[Clustering]:
+        """Return all clusterings, those of other parts too."""
+        others = [getattr(part, "clustering", None) for part in self.parts]
+        return [*self.clusterings, *(own for own in others if own is not None)]
+
+    @property
+    def features(self) -> list[Any]:
+        """Return all feature evidence."""
+        return [features for c in self.components for features in c.features if features]
+
+    def explain(self) -> str:
+        """Say why nothing, or not everything, is served."""
+        if not self.refusals:
+            return "it has no assignment (a pm.Categorical over random weights)"
+        grouped: dict[str, list[str]] = {}
+        for name, reason in self.refusals.items():
+            grouped.setdefault(reason, []).append(name)
+        return "; ".join(f"{', '.join(names)}: {why}" for why, names in grouped.items())

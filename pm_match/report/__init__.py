@@ -1,0 +1,1 @@
+"""A matching as a page."""

@@ -1,0 +1,1 @@
+"""Tables and views as users have them, checked."""

@@ -1,0 +1,1 @@
+"""Linked views: factor models, hierarchies of clusters, max margin, EM."""

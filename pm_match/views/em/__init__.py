@@ -1,0 +1,19 @@
+"""Maximum likelihood by expectation maximisation: arrays in, arrays out, one model a file."""
+
+from pm_match.views.em.climb import Fit
+from pm_match.views.em.dependency_clusters import DependencyClusters, fit_dependency_clusters
+from pm_match.views.em.dependency_hierarchy import DependencyHierarchy, fit_dependency_hierarchy
+from pm_match.views.em.projected_clusters import ProjectedClusters, fit_projected_clusters
+from pm_match.views.em.shared_factors import SharedFactors, fit_shared_factors
+
+__all__ = [
+    "DependencyClusters",
+    "DependencyHierarchy",
+    "Fit",
+    "ProjectedClusters",
+    "SharedFactors",
+    "fit_dependency_clusters",
+    "fit_dependency_hierarchy",
+    "fit_projected_clusters",
+    "fit_shared_factors",
+]

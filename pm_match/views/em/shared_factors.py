@@ -1,0 +1,387 @@
+r"""Factors that views share, and private ones: probabilistic canonical correlation analysis.
+
+.. math::
+
+    z, z_v \sim N(0, I), \quad x_v \sim N(a_v + W_v z + B_v z_v, \sigma_v^2 I),
+
+Klami & Kaski, "Generative models that discover dependencies between data sets", section 3, for two
+views or more. With :math:`\Psi_v = B_v B_v^\top + \sigma_v^2 I`, the EM that augments by z alone
+has its maximisation in closed form: W by regression of x on z, and :math:`\Psi_v` as the
+probabilistic principal components (Tipping & Bishop 1999) of what that regression leaves,
+
+.. math:: R_v = S_{vv} - S_{vz} S_{zz}^{-1} S_{zv}.
+
+So no iteration lowers the likelihood. The paper's figure 2 updates :math:`B_v` and
+:math:`\sigma_v^2` from the view's own marginal covariance instead, with a moment estimate of the
+latter, and may lower it. The covariance of z is estimated too and then moved into W (parameter
+expansion, Liu, Rubin & Wu 1998), which takes fewer iterations to the same maximum.
+
+With as many private factors as features, or one less, :math:`\Psi_v` is any covariance and the
+model classical canonical correlation analysis (Bach & Jordan 2005). :math:`\sigma_v^2` is then
+not identified; it is the least eigenvalue of :math:`\Psi_v`, the most it can be.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
+
+from pm_match.views.em.climb import Fit, best_of, check_climb
+from pm_match.views.em.views import named
+
+Array = NDArray[np.float64]
+# Noise variances below this share of a view's mean variance are taken for zero.
+_NO_NOISE = 1e-12
+
+
+class SharedFactors(NamedTuple):
+    """Parameters of the model.
+
+    Attributes
+    ----------
+    intercepts : tuple of (D_v,) array
+    projections : tuple of (D_v, m) array
+        W.
+    privates : tuple of (D_v, K_v) array
+        B.
+    variances : (V,) array
+        Of the noise.
+    """
+
+    intercepts: tuple[Array, ...]
+    projections: tuple[Array, ...]
+    privates: tuple[Array, ...]
+    variances: Array
+
+
+class _Data(NamedTuple):
+    """All views side by side.
+
+    Attributes
+    ----------
+    names : list of str
+    values : (N, D) array
+        About `centre`; zero where missing.
+    centre : (D,) array
+    ends : (V - 1,) array
+        Where the second view and later ones begin.
+    patterns : list of ((D,) bool array, (N_p,) integer array)
+        Which features are seen, and of which samples; empty if all values are.
+    mean, moment : (D,), (D, D) array
+        Of complete values, the moment about the mean.
+    intercept : bool
+    n_private : list of int
+    """
+
+    names: list[str]
+    values: Array
+    centre: Array
+    ends: NDArray[np.int64]
+    patterns: list[tuple[NDArray[np.bool_], NDArray[np.int64]]]
+    mean: Array
+    moment: Array
+    intercept: bool
+    n_private: list[int]
+
+    @property
+    def slices(self) -> list[slice]:
+        bounds = [0, *self.ends, self.values.shape[1]]
+        return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+class _State(NamedTuple):
+    """Parameters in the form in which they are climbed: mean (D,), W (D, m), Psi by view."""
+
+    mean: Array
+    w: Array
+    psi: tuple[Array, ...]
+
+
+def fit_shared_factors(
+    views: Mapping[str, Any] | Sequence[Any],
+    n_shared: int,
+    n_private: int | Sequence[int],
+    *,
+    intercept: bool = True,
+    starts: int = 5,
+    tolerance: float = 1e-6,
+    max_iterations: int = 20_000,
+    random_seed: Any = None,
+    advance: Callable[[float], None] | None = None,
+) -> Fit[SharedFactors]:
+    """Maximise the likelihood of intercepts, projections, private factors and noise by EM.
+
+    Parameters
+    ----------
+    views : mapping or sequence of (N, D_v) array
+        NaN is a missing value, taken to be missing at random. Every pattern of missing values
+        costs a factorisation an iteration.
+    n_shared : int
+        m.
+    n_private : int or sequence of int
+        K_v, one number for all views or one for each; from 0 to D_v. As D_v, D_v - 1 leaves the
+        covariance of a view free.
+    intercept : bool, default True
+        Whether views have intercepts; they are 0 otherwise.
+    starts : int, default 5
+        The first from the canonical correlations of the views, the rest random; the best end is
+        returned.
+    tolerance : float, default 1e-6
+        An iteration that gains fewer nats is the last.
+    max_iterations : int, default 20000
+    random_seed : optional
+    advance : callable, optional
+        Told the best log likelihood so far after every start.
+
+    Returns
+    -------
+    Fit
+        With `SharedFactors` as parameters.
+
+    Raises
+    ------
+    ValueError
+        If views are not tables of the same samples, the likelihood has no maximum (its noise goes
+        to zero), or a setting is none.
+    """
+    data = _read(views, n_shared, n_private, intercept)
+    check_climb(starts, tolerance, max_iterations)
+    found = best_of(
+        lambda state: _step(data, state),
+        lambda rng, number: (
+            _canonical_start(data, n_shared) if number == 0 else _start(rng, data, n_shared)
+        ),
+        starts,
+        tolerance,
+        max_iterations,
+        random_seed,
+        advance,
+    )
+    return found._replace(parameters=_parameters(data, found.parameters))
+
+
+def latent_means(
+    views: Mapping[str, Any] | Sequence[Any],
+    parameters: SharedFactors,
+    given: Sequence[int] | None = None,
+) -> Array:
+    """Posterior means (N, m) of the shared factors, given all views or the `given` ones by number.
+
+    Missing values are left out.
+    """
+    arrays = list(named(views).values())
+    if given is not None:
+        arrays = [x if v in given else np.full_like(x, np.nan) for v, x in enumerate(arrays)]
+    return all_latent_means(arrays, parameters)[0]
+
+
+def all_latent_means(
+    views: Mapping[str, Any] | Sequence[Any], parameters: SharedFactors
+) -> tuple[Array, list[Array]]:
+    """Posterior means (N, m) of the shared factors, and (N, K_v) of every view's own."""
+    m = parameters.projections[0].shape[1]
+    sizes = [b.shape[1] for b in parameters.privates]
+    loadings = np.concatenate(
+        [np.concatenate(parameters.projections), block_diag(*parameters.privates)], axis=1
+    )
+    noise = np.repeat(parameters.variances, [len(w) for w in parameters.projections])
+    x = np.concatenate(list(named(views).values()), axis=1) - np.concatenate(parameters.intercepts)
+    found = np.zeros((len(x), loadings.shape[1]))
+    for seen, rows in _patterns(np.isnan(x)):
+        scaled = loadings[seen] / noise[seen, None]
+        precision = np.eye(len(found.T)) + loadings[seen].T @ scaled
+        found[rows] = np.linalg.solve(precision, (x[np.ix_(rows, seen)] @ scaled).T).T
+    return found[:, :m], np.split(found[:, m:], np.cumsum(sizes)[:-1], axis=1)
+
+
+def _patterns(missing) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    """Group samples by which features (D,) are seen; those of which nothing is are left out."""
+    kinds, which = np.unique(missing, axis=0, return_inverse=True)
+    which = which.ravel()
+    return [
+        (~kind, np.flatnonzero(which == number))
+        for number, kind in enumerate(kinds)
+        if not kind.all()
+    ]
+
+
+def _read(views, n_shared, n_private, intercept) -> _Data:
+    arrays = named(views)
+    if isinstance(n_private, int | np.integer):
+        n_private = [int(n_private)] * len(arrays)
+    n_private = list(n_private)
+    if len(n_private) != len(arrays):
+        raise ValueError(
+            f"n_private must be one number or {len(arrays)}, one a view; found {n_private}."
+        )
+    if isinstance(n_shared, bool) or not isinstance(n_shared, int | np.integer) or n_shared < 1:
+        raise ValueError(f"n_shared must be a whole number of at least 1, found {n_shared!r}.")
+    for (name, x), k in zip(arrays.items(), n_private, strict=True):
+        if not 0 <= k <= x.shape[1]:
+            raise ValueError(
+                f"n_private of view {name!r} must be from 0 to its {x.shape[1]} features, "
+                f"found {k!r}."
+            )
+    x = np.concatenate(list(arrays.values()), axis=1)
+    missing = np.isnan(x)
+    if missing.all(axis=0).any():
+        raise ValueError(f"feature {int(missing.all(axis=0).argmax())} has no value at all.")
+    centre = np.nanmean(x, axis=0) if intercept else np.zeros(x.shape[1])
+    values = np.where(missing, 0.0, x - centre)
+    sizes = [a.shape[1] for a in arrays.values()]
+    return _Data(
+        list(arrays),
+        values,
+        centre,
+        np.cumsum(sizes)[:-1],
+        _patterns(missing) if missing.any() else [],
+        np.zeros(x.shape[1]),
+        values.T @ values / len(values),
+        bool(intercept),
+        n_private,
+    )
+
+
+def _step(data: _Data, state: _State) -> tuple[float, _State]:
+    """Return the log likelihood of a state, and one iteration's better state."""
+    m = state.w.shape[1]
+    factors = [cho_factor(psi, lower=True) for psi in state.psi]
+    whitened = np.concatenate(
+        [cho_solve(f, state.w[own]) for f, own in zip(factors, data.slices, strict=True)]
+    )
+    inner = np.eye(m) + state.w.T @ whitened
+    posterior = np.linalg.inv(inner)
+    if data.patterns:
+        log_likelihood, mean, moment = _expected(data, state)
+    else:
+        mean, moment = data.mean, data.moment
+        half = 0.5 * np.linalg.slogdet(inner)[1]
+        half += sum(np.log(np.diag(f[0])).sum() for f in factors)
+        fit = sum(
+            np.trace(cho_solve(f, moment[own, own]))
+            for f, own in zip(factors, data.slices, strict=True)
+        )
+        fit -= np.sum(posterior * (whitened.T @ moment @ whitened))
+        n, d = data.values.shape
+        log_likelihood = -n * (half + 0.5 * fit + 0.5 * d * np.log(2.0 * np.pi))
+    to_z = posterior @ whitened.T
+    with_z = moment @ to_z.T
+    of_z = posterior + to_z @ with_z
+    of_z = 0.5 * (of_z + of_z.T)
+    slopes = np.linalg.solve(of_z, with_z.T).T
+    psi = []
+    for own, k, name in zip(data.slices, data.n_private, data.names, strict=True):
+        left = moment[own, own] - slopes[own] @ with_z[own].T
+        psi.append(_principal(left, k, name)[0])
+    return float(log_likelihood), _State(mean, slopes @ np.linalg.cholesky(of_z), tuple(psi))
+
+
+def _expected(data: _Data, state: _State) -> tuple[float, Array, Array]:
+    """Log likelihood, and expected mean and moment of values some of which are missing."""
+    covariance = block_diag(*state.psi) + state.w @ state.w.T
+    n, d = data.values.shape
+    filled = np.zeros((n, d)) + state.mean
+    extra = np.zeros((d, d))
+    log_likelihood = 0.0
+    never = n
+    for seen, rows in data.patterns:
+        never -= len(rows)
+        factor = cho_factor(covariance[np.ix_(seen, seen)], lower=True)
+        x = data.values[np.ix_(rows, seen)] - state.mean[seen]
+        scaled = cho_solve(factor, x.T)
+        log_likelihood -= 0.5 * np.sum(x.T * scaled)
+        log_likelihood -= len(rows) * (
+            np.log(np.diag(factor[0])).sum() + 0.5 * seen.sum() * np.log(2.0 * np.pi)
+        )
+        across = covariance[np.ix_(~seen, seen)]
+        filled[np.ix_(rows, seen)] += x
+        filled[np.ix_(rows, ~seen)] += (across @ scaled).T
+        own = covariance[np.ix_(~seen, ~seen)] - across @ cho_solve(factor, across.T)
+        extra[np.ix_(~seen, ~seen)] += len(rows) * own
+    # A sample of which nothing is seen says nothing; its moments are the model's.
+    extra += never * covariance
+    mean = filled.mean(axis=0) if data.intercept else np.zeros(d)
+    about = filled - mean
+    return log_likelihood, mean, (about.T @ about + extra) / n
+
+
+def _principal(moment: Array, n_private: int, name: str) -> tuple[Array, Array, float]:
+    """Maximise over B and the noise given a view's expected moment (D, D).
+
+    Returns Psi (D, D), B (D, K) and the variance: probabilistic principal components.
+    """
+    d = len(moment)
+    values, vectors = eigh(moment)
+    k = min(n_private, d - 1)
+    variance = float(values[: d - k].mean())
+    if not variance > _NO_NOISE * max(values.mean(), np.finfo(float).tiny):
+        raise ValueError(
+            f"view {name!r}: its noise goes to zero, so that the likelihood has no maximum; use "
+            "fewer private factors, fewer features, or more samples."
+        )
+    lengths = np.sqrt(np.maximum(values[d - k :] - variance, 0.0))
+    private = np.zeros((d, n_private))
+    private[:, :k] = (vectors[:, d - k :] * lengths)[:, ::-1]
+    return private @ private.T + variance * np.eye(d), private, variance
+
+
+def _canonical_start(data: _Data, n_shared: int) -> _State:
+    """Start from the leading directions of the views' correlations, each view whitened.
+
+    Of two views these are the canonical correlations.
+    """
+    roots, inverses = [], []
+    for own in data.slices:
+        values, vectors = eigh(data.moment[own, own])
+        kept = np.maximum(values, 1e-10 * values.max())
+        roots.append((vectors * np.sqrt(kept)) @ vectors.T)
+        inverses.append((vectors / np.sqrt(kept)) @ vectors.T)
+    whiten = block_diag(*inverses)
+    correlations = whiten @ data.moment @ whiten
+    values, vectors = eigh(correlations)
+    n_views = max(len(data.slices), 2)
+    top = slice(None, -n_shared - 1, -1)
+    share = np.zeros(n_shared)
+    found = values[top]
+    # Two whitened views share between none and all of their variance in every direction.
+    share[: len(found)] = np.clip((found - 1.0) / (n_views - 1.0), 0.01, 0.99)
+    directions = np.zeros((len(values), n_shared))
+    directions[:, : len(found)] = vectors[:, top]
+    w = block_diag(*roots) @ directions * np.sqrt(n_views * share)
+    return _with_private(data, w)
+
+
+def _start(rng: np.random.Generator, data: _Data, n_shared: int) -> _State:
+    """Start from random projections that explain about half of a view's variance."""
+    w = rng.standard_normal((len(data.moment), n_shared))
+    w *= np.sqrt(0.5 * np.diag(data.moment) / n_shared)[:, None]
+    return _with_private(data, w)
+
+
+def _with_private(data: _Data, w: Array) -> _State:
+    psi = []
+    for own, k, name in zip(data.slices, data.n_private, data.names, strict=True):
+        moment = data.moment[own, own]
+        values, vectors = eigh(moment - w[own] @ w[own].T)
+        # What is left must be a covariance: at least some of every direction's variance.
+        least = 1e-3 * np.trace(moment) / len(moment)
+        left = (vectors * np.maximum(values, least)) @ vectors.T
+        psi.append(_principal(left, k, name)[0])
+    return _State(np.zeros(len(w)), w, tuple(psi))
+
+
+def _parameters(data: _Data, state: _State) -> SharedFactors:
+    privates, variances = [], []
+    for psi, k, name in zip(state.psi, data.n_private, data.names, strict=True):
+        _, private, variance = _principal(psi, k, name)
+        privates.append(private)
+        variances.append(variance)
+    return SharedFactors(
+        tuple(np.split(state.mean + data.centre, data.ends)),
+        tuple(np.split(state.w, data.ends)),
+        tuple(privates),
+        np.array(variances),
+    )

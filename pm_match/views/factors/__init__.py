@@ -1,0 +1,1 @@
+"""Factor models: views that are linear in free vectors."""

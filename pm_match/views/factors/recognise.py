@@ -1,0 +1,780 @@
+"""Reads linear factor models: views whose means are products of free latents and free loadings.
+
+A view is an observed normal variable (N, D) with mean ``latent @ loading.T`` summed over pairs of
+free variables, plus an intercept. Which variable plays which part is found by what the mean does
+when they are moved, so that any way of writing it is understood; then the declared log densities
+are held against these parts, entry by entry.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.logprob.transforms import LogTransform
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.tensor.random.basic import (
+    CauchyRV,
+    GammaRV,
+    LaplaceRV,
+    MvNormalRV,
+    NormalRV,
+    StudentTRV,
+)
+
+from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
+from pm_match.reading.context import Context
+from pm_match.reading.densities import DensityCheck, log_normal, same
+from pm_match.reading.functions import PLAIN, evaluate, natural_function, point_function
+from pm_match.reading.parts import Part, Point
+from pm_match.views.factors.linear_factors import Array, Table
+from pm_match.views.factors.starts import factor_start
+
+# How far from zero means and precisions are looked at too.
+_FAR = 1e4
+# Of variables whose values may be any numbers, those that latents are declared as.
+_UNBOUNDED = (NormalRV, MvNormalRV, LaplaceRV, StudentTRV, CauchyRV)
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """Latents or loadings: a free variable with one row for each object or feature.
+
+    Attributes
+    ----------
+    name : str
+    transposed : bool
+        Whether it is declared with one column for each object or feature.
+    shape : (int, int)
+        Objects or features, and factors.
+    foreign : bool
+        Whether it is given, as something that is not of the factor model depends on it, or as it is
+        not declared normal.
+    unbounded : bool
+        Whether its values may be any numbers, as those of principal components are.
+    """
+
+    name: str
+    transposed: bool
+    shape: tuple[int, int]
+    foreign: bool
+    unbounded: bool
+    _prior: Callable[[Point], tuple[Array, Array]] | None = field(repr=False)
+    _value: Callable[[Point], Sequence[Array]] | None = field(repr=False)
+
+    def prior(self, point: Point) -> tuple[Array, Array]:
+        """Mean and precision, both of `shape`, of its independent normal prior at a `point`."""
+        assert self._prior is not None
+        return self._prior(point)
+
+    def value(self, point: Point) -> Array:
+        """Value, of `shape`, at a `point` of what is given and not `unbounded`."""
+        assert self._value is not None
+        (value,) = self._value(point)
+        return value.T if self.transposed else value
+
+
+@dataclass(frozen=True, eq=False)
+class Intercept:
+    """A free variable that is added to all objects of a view, one number a feature.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+        As it is declared: a row has two axes.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    _prior: Callable[[Point], tuple[Array, Array]] = field(repr=False)
+
+    def prior(self, point: Point) -> tuple[Array, Array]:
+        """Mean and precision (D,) of its independent normal prior at a `point`."""
+        return self._prior(point)
+
+
+@dataclass(frozen=True, eq=False)
+class FactorView:
+    """One view.
+
+    Attributes
+    ----------
+    name : str
+        The observed variable, as the user named it.
+    table : Table
+        Its values (N, D).
+    latents : tuple of int
+        Numbers, in the model, of the latents that enter its mean.
+    loadings : tuple of Factor
+        Of each of these.
+    intercept : Intercept or None
+    missing : str or None
+        The free variable that holds the missing values, in the order of the array.
+    """
+
+    name: str
+    table: Table
+    latents: tuple[int, ...]
+    loadings: tuple[Factor, ...]
+    intercept: Intercept | None
+    missing: str | None
+    _noise: Callable[[Point], Array] = field(repr=False)
+
+    def noise(self, point: Point) -> Array:
+        """Noise precision (D,) of every feature at a `point`."""
+        return self._noise(point)
+
+
+@dataclass(frozen=True, eq=False)
+class GammaPrecision:
+    """A free Gamma variable to which the precision of noise or of loadings is proportional.
+
+    Attributes
+    ----------
+    name : str
+    of : tuple of (int, int)
+        What its conditional depends on: the number of a view, and that of one of its loadings, or
+        -1 for the view's noise.
+    shape : tuple of int
+    aligned : tuple of int
+        Its shape with axes added so that it broadcasts to the noise (D,) or loadings, as declared.
+    """
+
+    name: str
+    of: tuple[tuple[int, int], ...]
+    shape: tuple[int, ...]
+    aligned: tuple[int, ...]
+    _prior: Callable[[Point], tuple[Array, Array]] = field(repr=False)
+
+    def prior(self, point: Point) -> tuple[Array, Array]:
+        """Shape and rate, both of the variable's shape, at a `point`."""
+        return self._prior(point)
+
+    def by_factor(self, loading: Factor) -> bool:
+        """Whether the precision of loadings is the same for all features."""
+        n_factors = loading.shape[1]
+        two = (1,) * (2 - len(self.aligned)) + self.aligned
+        features, factors = two[::-1] if loading.transposed else two
+        return features == 1 and factors in (1, n_factors)
+
+
+@dataclass(frozen=True, eq=False)
+class FactorModel:
+    """Views that latents (or precisions) connect.
+
+    Attributes
+    ----------
+    latents : tuple of Factor
+    views : tuple of FactorView
+    precisions : tuple of GammaPrecision
+    """
+
+    latents: tuple[Factor, ...]
+    views: tuple[FactorView, ...]
+    precisions: tuple[GammaPrecision, ...]
+
+    @property
+    def n_objects(self) -> int:
+        """Number of objects."""
+        return len(self.views[0].table.values)
+
+    @property
+    def own(self) -> list[int]:
+        """Numbers of the latents that are ours to draw."""
+        return [number for number, latent in enumerate(self.latents) if not latent.foreign]
+
+    def private(self, number: int) -> bool:
+        """Whether a latent enters one view only."""
+        return sum(number in view.latents for view in self.views) == 1
+
+    def scaled_with(self, number: int) -> tuple[list[Factor], list[GammaPrecision]]:
+        """Find what can take back a scaling of a latent, without a change of likelihood.
+
+        Parameters
+        ----------
+        number : int
+            Of the latent.
+
+        Returns
+        -------
+        loadings : list of Factor
+            All that the latent enters with.
+        precisions : list of GammaPrecision
+            Those that the priors of these are proportional to, each one number or one a factor;
+            none if some of the loadings lack one, or if one is of something else too.
+        """
+        entered = {
+            (v, n): loading
+            for v, view in enumerate(self.views)
+            for n, (own, loading) in enumerate(zip(view.latents, view.loadings, strict=True))
+            if own == number
+        }
+        found = [p for p in self.precisions if entered.keys() & {*p.of}]
+        covered = {key for p in found for key in p.of}
+        whole = covered == entered.keys() and all(
+            p.by_factor(entered[key]) for p in found for key in p.of
+        )
+        return list(entered.values()), found if whole else []
+
+    @property
+    def turning(self) -> list[str]:
+        """Variables that signs, order or rotations of the factors change."""
+        found = [latent.name for latent in self.latents]
+        found += [loading.name for view in self.views for loading in view.loadings]
+        return found + [p.name for p in self.precisions if p.of[0][1] >= 0]
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that `FactorGibbs` draws."""
+        found = [self.latents[number].name for number in self.own]
+        for view in self.views:
+            found += [loading.name for loading in view.loadings]
+            found += [view.intercept.name] if view.intercept else []
+        found += [precision.name for precision in self.precisions]
+        return found + [view.missing for view in self.views if view.missing]
+
+    def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
+        """Make values to start a chain from: principal components, and least squares."""
+        return factor_start(self, rng, point)
+
+
+def read_factor_models(context: Context) -> tuple[list[Part], dict[str, str]]:
+    """Find the linear factor models of a model, and say which views look like one but are not."""
+    found, refused = [], {}
+    for name, rvs in _observed(context).items():
+        if not _looks_linear(context, rvs):
+            continue
+        try:
+            found.append(_candidate(context, name, rvs))
+        except Refusal as refusal:
+            refused[name] = str(refusal)
+    parts: list[Part] = []
+    for candidates in _connected(context, found):
+        try:
+            parts.append(_model(context, candidates))
+        except Refusal as refusal:
+            refused |= {candidate.name: str(refusal) for candidate in candidates}
+    return parts, refused
+
+
+# -- candidates, by ancestry and by what their means do -------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A view as random variables: pairs are (latent, transposed, loading, transposed)."""
+
+    name: str
+    rvs: list[RV]
+    table: Table
+    pairs: list[tuple[RV, bool, RV, bool]]
+    intercept: RV | None
+
+    @property
+    def latents(self) -> list[RV]:
+        return [pair[0] for pair in self.pairs]
+
+    @property
+    def loadings(self) -> list[RV]:
+        return [pair[2] for pair in self.pairs]
+
+
+def _observed(context: Context) -> dict[str, list[RV]]:
+    """Group normal variables that are observed, or hold the missing values of one, by name."""
+    found: dict[str, list[RV]] = {}
+    for rv in context.model.observed_RVs:
+        if not isinstance(rv.owner.op, NormalRV):
+            continue
+        stem = rv.name.removesuffix("_observed")
+        missing = context.model.named_vars.get(f"{stem}_unobserved")
+        split = stem != rv.name and missing is not None and missing in context.model.free_RVs
+        found[stem if split else rv.name] = [rv, missing] if split else [rv]
+    return found
+
+
+def _looks_linear(context: Context, rvs: list[RV]) -> bool:
+    """Whether a mean depends on two arrays that could be multiplied, and on no assignment."""
+    parents = context.ancestry.of([mean(rvs[0])])
+    if not all(rv.dtype.startswith("float") for rv in parents):
+        return False
+    tables = [
+        rv for rv in parents if rv in context.model.free_RVs and len(context.shapes[rv.name]) == 2
+    ]
+    if len(tables) < 2:
+        return False
+    shape = _shape(context, rvs)
+    return len(shape) == 2 and any(
+        _orientations(context, (a, b), shape) for a, b in combinations(tables, 2)
+    )
+
+
+def _shape(context: Context, rvs: list[RV]) -> tuple[int, ...]:
+    if len(rvs) == 1:
+        return tuple(np.shape(evaluate(context.model.rvs_to_values[rvs[0]])))
+    return tuple(_values(context, rvs).shape)
+
+
+def _orientations(context, pair: tuple[RV, RV], shape) -> list[tuple[RV, bool, RV, bool]]:
+    """Return how two arrays could be latents and loadings of a table of that shape."""
+    found = []
+    for latent, loading in (pair, pair[::-1]):
+        a, b = context.shapes[latent.name], context.shapes[loading.name]
+        for flip in (False, True):
+            for turn in (False, True):
+                (n, k), (d, m) = a[:: -1 if flip else 1], b[:: -1 if turn else 1]
+                if (n, d) == tuple(shape) and k == m:
+                    found.append((latent, flip, loading, turn))
+    return found
+
+
+def _values(context: Context, rvs: list[RV]) -> Array:
+    """Return the data (N, D) of a view, NaN where they are declared missing."""
+    model = context.model
+    observed = np.asarray(evaluate(model.rvs_to_values[rvs[0]]), dtype=np.float64)
+    if len(rvs) == 1:
+        return observed
+    holes = np.full(context.shapes[rvs[1].name], np.nan)
+    name = rvs[0].name.removesuffix("_observed")
+    stands = {rvs[0]: pt.constant(observed), rvs[1]: pt.constant(holes)}
+    joined = graph_replace(model[name], stands, strict=False)
+    return np.asarray(evaluate(joined), dtype=np.float64)
+
+
+def _table(context: Context, name: str, rvs: list[RV]) -> Table:
+    values = _values(context, rvs)
+    declared = np.asarray(evaluate(context.model.rvs_to_values[rvs[0]]))
+    if not np.isfinite(declared).all():
+        raise Refusal(
+            f"{name!r} holds {declared[~np.isfinite(declared)][0]} where nothing is declared "
+            "missing; missing values are NaN or masked"
+        )
+    observed = np.isfinite(values)
+    empty = np.flatnonzero(~observed.any(axis=0))
+    if len(empty):
+        raise Refusal(f"{name!r}: its column number {empty[0]} (from 0) has no observed value")
+    if observed.all():
+        return Table(np.ascontiguousarray(values))
+    return Table(np.ascontiguousarray(np.where(observed, values, 0.0)), observed)
+
+
+def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
+    """Find which variable plays which part in a view's mean."""
+    table = _table(context, name, rvs)
+    if len(rvs) == 2:
+        context.ancestry.only_children(rvs[1], [])
+    parents = sorted(context.ancestry.of([mean(rv) for rv in rvs]), key=lambda rv: rv.name)
+    for rv in parents:
+        context.must_be_free(rv)
+        if rv.dtype != "float64":
+            raise Refusal(f"{rv.name!r} is {rv.dtype}; expected float64 (PyTensor's floatX)")
+    see = _mean_function(context, rvs, parents, table)
+    rng = np.random.default_rng(20060901)
+    some = {rv: rng.normal(size=context.shapes[rv.name]) for rv in parents}
+    zero = {rv: np.zeros(context.shapes[rv.name]) for rv in parents}
+    origin = see(zero)
+    if not same(origin, np.zeros_like(origin)):
+        raise Refusal(f"the mean of {name!r} is not zero where all of {names(parents)} are")
+    n_features = table.values.shape[1]
+    rest, intercepts = [], []
+    for rv in parents:
+        flat = context.shapes[rv.name] in ((n_features,), (1, n_features))
+        alone = see(zero | {rv: some[rv]})
+        if not flat or same(alone, origin):
+            rest.append(rv)
+        elif same(alone, np.broadcast_to(some[rv].reshape(-1), alone.shape)):
+            intercepts.append(rv)
+        else:
+            rest.append(rv)
+    pairs = []
+    for one, other in combinations(rest, 2):
+        if len(context.shapes[one.name]) != 2 or len(context.shapes[other.name]) != 2:
+            continue
+        possible = _orientations(context, (one, other), table.values.shape)
+        if not possible:
+            continue
+        found = see(zero | {one: some[one], other: some[other]})
+        pairs += [p for p in possible if same(found, _product(p, some))][:1]
+    placed = [rv for pair in pairs for rv in (pair[0], pair[2])]
+    strangers = [rv for rv in rest if placed.count(rv) != 1]
+    if strangers or not pairs or len(intercepts) > 1:
+        raise Refusal(
+            f"the mean of {name!r} depends on {names(strangers or intercepts)} in a way that is "
+            f"not served; expected a sum of products latent @ loading.T of free variables, and at "
+            "most one intercept"
+        )
+    # At two scales: what is cut off far from zero is linear near it.
+    for values in (some, {rv: _FAR * value for rv, value in some.items()}):
+        total = sum(_product(pair, values) for pair in pairs)
+        total = total + sum((values[rv].reshape(-1) for rv in intercepts), np.zeros(n_features))
+        if not same(see(values), total):
+            raise Refusal(f"the mean of {name!r} is not the sum of products of {names(placed)}")
+    in_noise = context.ancestry.of([scale(rv) for rv in rvs]) & {*placed, *intercepts}
+    if in_noise:
+        raise Refusal(f"the noise of {name!r} depends on {names(in_noise)}, as its mean does")
+    # Which may be one for each object: noise is read once for all of them.
+    discrete = context.discrete([scale(rv) for rv in rvs])
+    if discrete:
+        raise Refusal(f"the noise of {name!r} depends on {names(discrete)}, which is discrete")
+    for rv in [*(pair[2] for pair in pairs), *intercepts]:
+        _check_normal(context, rv)
+        others = [v for v in context.ancestry.children(rv) if v not in rvs]
+        if others:
+            raise Refusal(f"{names(others)} depends on {rv.name!r} too")
+    return _Candidate(name, rvs, table, pairs, intercepts[0] if intercepts else None)
+
+
+def _product(pair, values) -> Array:
+    latent, flip, loading, turn = pair
+    z, w = values[latent], values[loading]
+    return (z.T if flip else z) @ (w if turn else w.T)
+
+
+def _check_normal(context: Context, rv: RV) -> None:
+    if not isinstance(rv.owner.op, NormalRV):
+        raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal")
+    transform = context.model.rvs_to_transforms.get(rv)
+    if transform is not None:
+        raise Refusal(
+            f"{rv.name!r} has the transform {type(transform).__name__}; expected PyMC's default, "
+            "none"
+        )
+
+
+def _mean_function(context: Context, rvs, parents, table: Table):
+    """Compile a view's mean (N, D) as a function of values of its parents."""
+    stands = {rv: pt.tensor(dtype=rv.dtype, shape=rv.type.shape) for rv in parents}
+    graphs = graph_replace([mean(rv) for rv in rvs], list(stands.items()), strict=False)
+    graphs = context.model.replace_rvs_by_values(graphs)
+    others = [v for v in explicit_graph_inputs(graphs) if v in set(context.model.value_vars)]
+    assert not others
+    function = pytensor.function(
+        list(stands.values()), graphs, mode=PLAIN, on_unused_input="ignore"
+    )
+    shape = table.values.shape
+
+    def see(values: Mapping[RV, Array]) -> Array:
+        found = function(*[values[rv] for rv in parents])
+        return _joined(found, table, shape)
+
+    return see
+
+
+def _joined(found: Sequence[Any], table: Table, shape) -> Array:
+    """Put what belongs to observed and to missing values together in one array (N, D)."""
+    if table.observed is None or len(found) == 1:
+        return np.broadcast_to(np.asarray(found[0], np.float64), shape)
+    joined = np.empty(shape)
+    joined[table.observed], joined[~table.observed] = found
+    return joined
+
+
+def _connected(context: Context, candidates: list[_Candidate]) -> list[list[_Candidate]]:
+    """Group views that share a latent, or a parent of their noise's or loadings' densities."""
+    groups: list[tuple[set, list[_Candidate]]] = []
+    for candidate in candidates:
+        keys = {*candidate.latents} | {
+            parent
+            for rv in (*candidate.rvs[:1], *candidate.loadings)
+            for parent in context.ancestry.parents[rv]
+        }
+        keys -= {candidate.intercept, *candidate.loadings}
+        joined, members, rest = keys, [candidate], []
+        for others, own in groups:
+            # Objects must be the same for one part to hold both.
+            if joined & others and len(own[0].table.values) == len(candidate.table.values):
+                joined, members = joined | others, [*own, *members]
+            else:
+                rest.append((others, own))
+        groups = [*rest, (joined, members)]
+    return [members for _, members in groups]
+
+
+# -- what the candidates mean, by numbers --------------------------------------------------------
+
+
+def _model(context: Context, candidates: list[_Candidate]) -> FactorModel:
+    """Read the parts of connected views, and hold them against the declared densities."""
+    model = context.model
+    views = [rv for candidate in candidates for rv in candidate.rvs]
+    latents: list[tuple[RV, bool]] = []
+    for candidate in candidates:
+        for rv, flip, _, _ in candidate.pairs:
+            in_noise = [c.name for c in candidates if rv in context.ancestry.of([scale(c.rvs[0])])]
+            if in_noise:
+                raise Refusal(f"the noise of {in_noise[0]!r} depends on {rv.name!r}")
+            if (rv, flip) not in latents:
+                if rv in [other for other, _ in latents]:
+                    raise Refusal(f"{rv.name!r} is used both as it is and transposed")
+                latents.append((rv, flip))
+    checked = [rv for c in candidates for rv in (*c.rvs, *c.loadings)]
+    checked += [c.intercept for c in candidates if c.intercept is not None]
+    own = {rv for rv, _ in latents if _ours(context, rv, views)}
+    checked += [rv for rv, _ in latents if rv in own]
+    check = DensityCheck(model, checked, {})
+    factors = [_factor(context, rv, flip, rv not in own) for rv, flip in latents]
+    found = []
+    for candidate in candidates:
+        loadings = tuple(_factor(context, rv, turn, False) for _, _, rv, turn in candidate.pairs)
+        numbers = tuple(latents.index((rv, flip)) for rv, flip, _, _ in candidate.pairs)
+        shift = None
+        if candidate.intercept is not None:
+            prior = _normal_prior(context, candidate.intercept, candidate.table.values.shape[1:])
+            name = candidate.intercept.name
+            shift = Intercept(name, context.shapes[name], prior)
+        missing = candidate.rvs[1].name if len(candidate.rvs) == 2 else None
+        noise = _noise_function(context, check, candidate)
+        view = FactorView(candidate.name, candidate.table, numbers, loadings, shift, missing, noise)
+        _check_view(check, candidate, view)
+        found.append(view)
+    for rv in checked:
+        if rv not in views:
+            _check_prior(context, check, rv)
+    precisions = _precisions(context, check, candidates, found)
+    for precision in precisions:
+        for v, n in precision.of:
+            found[v] = _read_directly(context, check, candidates[v], found[v], precision, n)
+    return FactorModel(tuple(factors), tuple(found), precisions)
+
+
+def _ours(context: Context, rv: RV, views: list[RV]) -> bool:
+    """Whether a latent is normal, and nothing but views depends on it."""
+    return (
+        isinstance(rv.owner.op, NormalRV)
+        and context.model.rvs_to_transforms.get(rv) is None
+        and all(child in views for child in context.ancestry.children(rv))
+    )
+
+
+def _factor(context: Context, rv: RV, flip: bool, foreign: bool) -> Factor:
+    declared = context.shapes[rv.name]
+    shape = (declared[1], declared[0]) if flip else (declared[0], declared[1])
+    prior = value = None
+    unbounded = (
+        isinstance(rv.owner.op, _UNBOUNDED) and context.model.rvs_to_transforms.get(rv) is None
+    )
+    if not foreign:
+        read = _normal_prior(context, rv, declared)
+        prior = _turned(read) if flip else read
+    elif not unbounded:
+        value = natural_function(context.model, [rv.name])
+    return Factor(rv.name, flip, shape, foreign, unbounded, prior, value)
+
+
+def _turned(read):
+    def prior(point: Point) -> tuple[Array, Array]:
+        centre, precision = read(point)
+        return centre.T, precision.T
+
+    return prior
+
+
+def _normal_prior(context: Context, rv: RV, shape) -> Callable[[Point], tuple[Array, Array]]:
+    """Make a function for mean and precision of a normal variable, broadcast to `shape`."""
+    evaluate_at = point_function(context.model, [mean(rv), scale(rv)], {})
+    declared = context.shapes[rv.name]
+
+    def prior(point: Point) -> tuple[Array, Array]:
+        centre, width = (np.asarray(p, np.float64) for p in evaluate_at(point))
+        found = np.broadcast_to(centre, declared), np.broadcast_to(width**-2.0, declared)
+        # An intercept may be declared as a row.
+        if len(declared) == len(shape):
+            return found
+        return found[0].reshape(shape), found[1].reshape(shape)
+
+    return _kept(context, [mean(rv), scale(rv)], prior)
+
+
+def _kept(context: Context, graphs: list[RV], read):
+    """Read what depends on no random variable once and for all."""
+    if context.ancestry.of(graphs):
+        return read
+    constant = read({})
+    return lambda point: constant
+
+
+def _check_prior(context: Context, check: DensityCheck, rv: RV) -> None:
+    shape = context.shapes[rv.name]
+    prior = _normal_prior(context, rv, shape)
+    expected = [
+        log_normal(check.value(number, rv), *prior(point))
+        for number, point in enumerate(check.points)
+    ]
+    if not check.agrees(rv, expected):
+        raise Refusal(f"{rv.name!r}: its declared log density is not that of a Normal")
+
+
+def _noise_function(
+    context: Context, check: DensityCheck, candidate: _Candidate
+) -> Callable[[Point], Array]:
+    """Make a function for the noise precision (D,) of every feature, and check that it is one."""
+    rv, table = candidate.rvs[0], candidate.table
+    evaluate_at = point_function(context.model, [scale(rv)], {})
+    n_features = table.values.shape[1]
+    place, n_observed = None, int(table.n_observed.sum())
+    if table.observed is not None:
+        # Observed values are in one row: that of each feature's first one.
+        order = np.full(table.observed.shape, -1)
+        order[table.observed] = np.arange(table.observed.sum())
+        first = table.observed.argmax(axis=0)
+        place = order[first, np.arange(n_features)]
+
+    def noise(point: Point) -> Array:
+        width = np.asarray(evaluate_at(point)[0], np.float64)
+        if width.size == 1:
+            return np.full(n_features, width.reshape(-1)[0] ** -2.0)
+        if place is None:
+            width = np.broadcast_to(width, table.values.shape)[0]
+        else:
+            width = np.broadcast_to(width, (n_observed,))[place]
+        return width**-2.0
+
+    return noise
+
+
+def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) -> None:
+    """Hold the declared log density of a view's entries against that of its parts."""
+    placed = [rv for pair in candidate.pairs for rv in pair[::2]]
+    # Given latents may have transforms.
+    natural = natural_function(check.model, [rv.name for rv in placed])
+    for number, point in enumerate(check.points):
+        values = dict(zip(placed, natural(point), strict=True))
+        centre = np.sum([_product(pair, values) for pair in candidate.pairs], axis=0)
+        if candidate.intercept is not None:
+            centre = centre + check.value(number, candidate.intercept).reshape(-1)
+        noise = np.broadcast_to(view.noise(point), centre.shape)
+        for rv, seen in zip(candidate.rvs, _masks(view.table, candidate.rvs), strict=True):
+            x = view.table.values[seen] if rv is candidate.rvs[0] else check.value(number, rv)
+            expected = log_normal(x, centre[seen], noise[seen])
+            if not same(np.ravel(check.declared(rv)[number]), np.ravel(expected)):
+                raise Refusal(
+                    f"{view.name!r}: its declared log density is not that of a Normal around "
+                    f"products of {names([*candidate.latents, *candidate.loadings])} with one "
+                    "noise for each feature"
+                )
+
+
+def _masks(table: Table, rvs: list[RV]) -> list[NDArray[np.bool_]]:
+    if table.observed is None:
+        return [np.ones(table.values.shape, bool)]
+    return [table.observed, ~table.observed]
+
+
+def _precisions(
+    context: Context, check: DensityCheck, candidates: list[_Candidate], views: list[FactorView]
+) -> tuple[GammaPrecision, ...]:
+    """Find Gamma variables whose conditionals are Gamma; others are left to other steps."""
+    readers: dict[tuple[int, int], tuple[RV, Callable[[Point], Array], tuple[int, ...]]] = {}
+    for v, (candidate, view) in enumerate(zip(candidates, views, strict=True)):
+        readers[v, -1] = candidate.rvs[0], view.noise, view.table.values.shape[1:]
+        for n, rv in enumerate(candidate.loadings):
+            shape = context.shapes[rv.name]
+            prior = _normal_prior(context, rv, shape)
+            readers[v, n] = rv, _second(prior), shape
+    # Of what is missing, the noise is that of the view.
+    holes = {c.rvs[1]: (v, -1) for v, c in enumerate(candidates) if len(c.rvs) == 2}
+    children = {rv: key for key, (rv, _, _) in readers.items()} | holes
+    taken: set[tuple[int, int]] = set()
+    found = []
+    for rv in context.model.free_RVs:
+        below = context.ancestry.children(rv)
+        if not (_is_gamma(context, rv) and below and all(child in children for child in below)):
+            continue
+        keys = sorted({children[child] for child in below})
+        means = context.ancestry.of([mean(readers[key][0]) for key in keys])
+        if taken & set(keys) or len({key[1] >= 0 for key in keys}) > 1 or rv in means:
+            continue
+        # A label or a flag may switch it off.
+        if context.discrete([scale(readers[key][0]) for key in keys]):
+            continue
+        for aligned in (context.shapes[rv.name], (*context.shapes[rv.name], 1)):
+            if all(_proportional(context, check, rv, aligned, *readers[key][1:]) for key in keys):
+                found.append(_gamma(context, rv, tuple(keys), aligned))
+                taken |= set(keys)
+                break
+    return tuple(found)
+
+
+def _read_directly(
+    context: Context, check: DensityCheck, candidate: _Candidate, view: FactorView, precision, n
+) -> FactorView:
+    """Have noise or a loading's prior read from the variable that it is a multiple of.
+
+    If that is all it depends on: a compiled graph costs fifty times as much.
+    """
+    gamma = context.model[precision.name]
+    rv = candidate.rvs[0] if n < 0 else candidate.loadings[n]
+    if context.ancestry.of([scale(rv)]) != {gamma}:
+        return view
+    key = context.model.rvs_to_values[gamma].name
+    log_scale = context.model.rvs_to_transforms.get(gamma) is not None
+
+    def value(point: Point) -> Array:
+        own = np.asarray(point[key], np.float64)
+        return (np.exp(own) if log_scale else own).reshape(precision.aligned)
+
+    point = check.points[0]
+    if n < 0:
+        factor = view.noise(point) / value(point)
+        return replace(view, _noise=lambda point: factor * value(point))
+    loading = view.loadings[n]
+    if context.ancestry.of([mean(rv)]):
+        return view
+    centre, own = loading.prior(point)
+    factor = (own.T if loading.transposed else own) / value(point)
+
+    def prior(point: Point) -> tuple[Array, Array]:
+        found = factor * value(point)
+        return centre, found.T if loading.transposed else found
+
+    loadings = list(view.loadings)
+    loadings[n] = replace(loading, _prior=prior)
+    return replace(view, loadings=tuple(loadings))
+
+
+def _second(prior):
+    return lambda point: prior(point)[1]
+
+
+def _is_gamma(context: Context, rv: RV) -> bool:
+    transform = context.model.rvs_to_transforms.get(rv)
+    return (
+        isinstance(rv.owner.op, GammaRV)
+        and rv.dtype == "float64"
+        and (transform is None or type(transform) is LogTransform)
+    )
+
+
+def _proportional(context, check: DensityCheck, rv: RV, aligned, read, shape) -> bool:
+    """Whether a precision is proportional to a variable, entry by entry, and nothing else moves."""
+    if len(aligned) > len(shape) or any(
+        own not in (1, n) for own, n in zip(aligned[::-1], shape[::-1], strict=False)
+    ):
+        return False
+    key = context.model.rvs_to_values[rv].name
+    log_scale = context.model.rvs_to_transforms.get(rv) is not None
+    rng = np.random.default_rng(7)
+    for point, far in product(check.points, (1.0, _FAR, 1.0 / _FAR)):
+        factor = far * np.exp(rng.normal(size=context.shapes[rv.name]))
+        moved = np.asarray(point[key] + np.log(factor) if log_scale else point[key] * factor)
+        before, after = read(point), read({**point, key: moved})
+        if not np.allclose(after, before * factor.reshape(aligned), rtol=1e-8, atol=0.0):
+            return False
+    return True
+
+
+def _gamma(context: Context, rv: RV, of, aligned) -> GammaPrecision:
+    evaluate_at = point_function(context.model, list(rv.owner.op.dist_params(rv.owner)), {})
+    shape = context.shapes[rv.name]
+
+    def prior(point: Point) -> tuple[Array, Array]:
+        a, inverse_rate = (np.asarray(p, np.float64) for p in evaluate_at(point))
+        return np.broadcast_to(a, shape), np.broadcast_to(1.0 / inverse_rate, shape)
+
+    parameters = list(rv.owner.op.dist_params(rv.owner))
+    return GammaPrecision(rv.name, of, shape, aligned, _kept(context, parameters, prior))

@@ -1,0 +1,92 @@
+"""Products and triangular solves of many rows, each with the matrix of its pattern.
+
+Of one pattern BLAS does all rows at once, of several a kernel does one after the other.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from pm_match.numerics.kernels import entry
+
+Array = NDArray[np.float64]
+
+
+def cholesky(matrices: Array) -> Array:
+    """Factorise precisions (P, k, k)."""
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError as error:
+        raise FloatingPointError(
+            "a precision matrix of latents or loadings is not positive definite: a scale or a "
+            "precision is zero, infinite or too extreme"
+        ) from error
+
+
+def row_products(rows: Array, matrices: Array, index: NDArray[np.int64]) -> Array:
+    """Multiply every row (N, q) with the matrix (q, r) of its pattern: (N, r)."""
+    if len(matrices) == 1:
+        return rows @ matrices[0]
+    found = np.empty((len(rows), matrices.shape[2]))
+    _multiply(np.ascontiguousarray(rows), np.ascontiguousarray(matrices), index, found)
+    return found
+
+
+def solve_lower(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
+    """Solve L x = b for every row b, with the lower triangular L of its pattern."""
+    if len(lower) == 1:
+        return np.ascontiguousarray(
+            solve_triangular(lower[0], rows.T, lower=True, check_finite=False).T
+        )
+    found = np.array(rows, order="C")
+    _forward(lower, index, found)
+    return found
+
+
+def solve_upper(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
+    """Solve L' x = b for every row b, with the lower triangular L of its pattern."""
+    if len(lower) == 1:
+        solved = solve_triangular(lower[0], rows.T, lower=True, trans="T", check_finite=False)
+        return np.ascontiguousarray(solved.T)
+    found = np.array(rows, order="C")
+    _backward(lower, index, found)
+    return found
+
+
+@entry
+def _multiply(rows, matrices, index, found):
+    """Multiply row n with the matrix of its pattern, into `found`."""
+    for n in range(rows.shape[0]):
+        p = index[n]
+        for j in range(found.shape[1]):
+            found[n, j] = 0.0
+        for i in range(rows.shape[1]):
+            x = rows[n, i]
+            for j in range(found.shape[1]):
+                found[n, j] += x * matrices[p, i, j]
+
+
+@entry
+def _forward(lower, index, rows):
+    """Solve L x = b in place for every row."""
+    k = rows.shape[1]
+    for n in range(rows.shape[0]):
+        p = index[n]
+        for i in range(k):
+            total = rows[n, i]
+            for j in range(i):
+                total -= lower[p, i, j] * rows[n, j]
+            rows[n, i] = total / lower[p, i, i]
+
+
+@entry
+def _backward(lower, index, rows):
+    """Solve L' x = b in place for every row."""
+    k = rows.shape[1]
+    for n in range(rows.shape[0]):
+        p = index[n]
+        for i in range(k - 1, -1, -1):
+            rows[n, i] /= lower[p, i, i]
+            x = rows[n, i]
+            for j in range(i):
+                rows[n, j] -= lower[p, i, j] * x

@@ -1,0 +1,1 @@
+"""Clusters of objects above clusters of every view."""

@@ -1,0 +1,250 @@
+r"""Clusters of samples above clusters of each view: assignments given precisions, all else out.
+
+Sample n has a cluster :math:`z_n`, and in every view v that has seen it a cluster :math:`w_{vn}`:
+
+.. math::
+
+    z_n \sim \mathrm{Mult}(\theta), \quad w_{vn} \mid z_n \sim \mathrm{Mult}(\theta_v^{z_n}), \quad
+    x_{vn} \mid w_{vn} \sim N(\mu_v^{w_{vn}}, \Lambda_v^{-1})
+
+(Klami & Kaski, "Generative models that discover dependencies between data sets", eq. 3), with
+:math:`\theta_v^t \sim \mathrm{Dirichlet}(a_v^t)` and
+:math:`\mu_v^u \sim N(m_v, (\kappa_v \Lambda_v)^{-1})`. The weights, the links :math:`\theta_v` and
+the means are integrated out. Views are independent given z, so that all clusters of a sample are
+drawn jointly: first
+
+.. math::
+
+    p(z_n = t \mid \text{rest}) \propto p(t \mid z_{-n}) \prod_v \sum_u
+        p(w_{vn} = u \mid z_n = t, \text{rest}) \, p(x_{vn} \mid u, \text{rest}),
+
+then each :math:`w_{vn}` given :math:`z_n`, at a cost of :math:`T \sum_v T_v` a sample. With
+features scaled so that :math:`\Lambda_v = I`, and :math:`k = \kappa_v + n_u` for the n_u other
+vectors of cluster u,
+
+.. math:: p(w = u \mid t) = \frac{a_{tu} + n_{tu}}{\sum_{u'} a_{tu'} + n_{tu'}}, \quad
+          p(x \mid u) = N\Bigl(x; \frac{\kappa_v m_v + \sum x}{k}, \frac{k + 1}{k} I\Bigr).
+"""
+
+from math import exp, log1p
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.label_swap import swap_labels
+from pm_match.clusters.stick_breaking import predictive
+from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.log_gamma import rise
+
+Array = NDArray[np.float64]
+
+
+class HierarchyState(NamedTuple):
+    """Assignments and what is counted of them: N samples, V views, padded to the largest view.
+
+    Attributes
+    ----------
+    z : (N,) integer array
+    w : (V, N) integer array
+        -1 where the view has not seen the sample.
+    counts : (T,) integer array
+        Samples of every z.
+    pairs : (V, T, T_max) integer array
+        Samples of every z and w.
+    totals : (V, T) integer array
+        Samples of every z that the view has seen.
+    held : (V, T_max) integer array
+        Samples of every w.
+    n_marginal, n_features : (V,) integer array
+    values : (V, N, D_max) array
+        On the scale where precisions are 1; 0 beyond a view's features.
+    sums : (V, T_max, D_max) array
+        Of the values of every w.
+    center : (V, D_max) array
+        Of the prior on means, on the same scale.
+    strength : (V,) array
+        kappa.
+    concentration : (V, T, T_max) array
+        Of the links' prior; 0 beyond a view's clusters.
+    concentration_total : (V, T) array
+    sticks_a, sticks_b : (T - 1,) array
+        Of the prior on weights (see `partition.stick_breaking`).
+    weight : (T,) array
+        Scratch.
+    link : (V, T_max) array
+        Scratch: densities of a sample's vectors in the clusters of each view.
+    renamed : (T,) integer array
+        Scratch.
+    """
+
+    z: NDArray[np.int64]
+    w: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    held: NDArray[np.int64]
+    n_marginal: NDArray[np.int64]
+    n_features: NDArray[np.int64]
+    values: Array
+    sums: Array
+    center: Array
+    strength: Array
+    concentration: Array
+    concentration_total: Array
+    sticks_a: Array
+    sticks_b: Array
+    weight: Array
+    link: Array
+    renamed: NDArray[np.int64]
+
+
+def new_state(n: int, n_clusters: int, n_marginal, n_features) -> HierarchyState:
+    """Make an empty state for `n` samples, views with so many clusters and features."""
+    v, most, widest = len(n_marginal), max(n_marginal), max(n_features)
+    whole, real = np.int64, np.float64
+    return HierarchyState(
+        z=np.zeros(n, whole),
+        w=np.full((v, n), -1, whole),
+        counts=np.zeros(n_clusters, whole),
+        pairs=np.zeros((v, n_clusters, most), whole),
+        totals=np.zeros((v, n_clusters), whole),
+        held=np.zeros((v, most), whole),
+        n_marginal=np.array(n_marginal, whole),
+        n_features=np.array(n_features, whole),
+        values=np.zeros((v, n, widest), real),
+        sums=np.zeros((v, most, widest), real),
+        center=np.zeros((v, widest), real),
+        strength=np.zeros(v, real),
+        concentration=np.zeros((v, n_clusters, most), real),
+        concentration_total=np.zeros((v, n_clusters), real),
+        sticks_a=np.zeros(n_clusters - 1, real),
+        sticks_b=np.zeros(n_clusters - 1, real),
+        weight=np.zeros(n_clusters, real),
+        link=np.zeros((v, most), real),
+        renamed=np.zeros(n_clusters, whole),
+    )
+
+
+@entry
+def count(state):
+    """Compute all counts and sums from the assignments and values."""
+    state.counts[:] = 0
+    state.pairs[:] = 0
+    state.totals[:] = 0
+    state.held[:] = 0
+    state.sums[:] = 0.0
+    for n in range(state.z.shape[0]):
+        _shift(state, n, 1)
+
+
+@part
+def _shift(state, n, by):
+    """Add a sample to the counts (`by` 1), or take it out of them (-1)."""
+    t = state.z[n]
+    state.counts[t] += by
+    for v in range(state.n_features.shape[0]):
+        u = state.w[v, n]
+        if u < 0:
+            continue
+        state.pairs[v, t, u] += by
+        state.totals[v, t] += by
+        state.held[v, u] += by
+        for d in range(state.n_features[v]):
+            state.sums[v, u, d] += by * state.values[v, n, d]
+
+
+@part
+def _densities(state, v, n):
+    """Fill `link` with the densities of a sample's vector, up to a factor."""
+    top = -np.inf
+    for u in range(state.n_marginal[v]):
+        k = state.strength[v] + state.held[v, u]
+        distance = 0.0
+        for d in range(state.n_features[v]):
+            mean = (state.strength[v] * state.center[v, d] + state.sums[v, u, d]) / k
+            distance += (state.values[v, n, d] - mean) ** 2
+        found = -0.5 * (state.n_features[v] * log1p(1.0 / k) + distance * k / (k + 1.0))
+        state.link[v, u] = found
+        top = max(top, found)
+    for u in range(state.n_marginal[v]):
+        state.link[v, u] = exp(state.link[v, u] - top)
+
+
+@entry
+def sweep(rng, state, n_swaps):
+    """Draw the clusters of every sample in turn; then exchange names of z.
+
+    Exchanges leave the prior of the links as it is if that is the same for every z: `n_swaps` is
+    how many to propose, 0 if it is not.
+
+    Returns
+    -------
+    moved, accepted, proposed : int
+        Samples whose z changed, and exchanges.
+    """
+    n_clusters = state.counts.shape[0]
+    moved = 0
+    for n in range(state.z.shape[0]):
+        old = state.z[n]
+        _shift(state, n, -1)
+        # The sample is out of the counts already.
+        predictive(state.sticks_a, state.sticks_b, state.counts, -1, 1, state.weight)
+        for v in range(state.n_features.shape[0]):
+            if state.w[v, n] < 0:
+                continue
+            _densities(state, v, n)
+            for t in range(n_clusters):
+                total = 0.0
+                for u in range(state.n_marginal[v]):
+                    share = state.concentration[v, t, u] + state.pairs[v, t, u]
+                    total += share * state.link[v, u]
+                total /= state.concentration_total[v, t] + state.totals[v, t]
+                state.weight[t] *= total
+        new = _draw(rng, state.weight, n_clusters)
+        state.z[n] = new
+        moved += new != old
+        for v in range(state.n_features.shape[0]):
+            if state.w[v, n] < 0:
+                continue
+            for u in range(state.n_marginal[v]):
+                state.link[v, u] *= state.concentration[v, new, u] + state.pairs[v, new, u]
+            state.w[v, n] = _draw(rng, state.link[v], state.n_marginal[v])
+        _shift(state, n, 1)
+    for t in range(n_clusters):
+        state.renamed[t] = t
+    accepted, proposed = swap_labels(
+        rng, state.sticks_a, state.sticks_b, state.counts, state.renamed, n_swaps
+    )
+    if accepted:
+        for n in range(state.z.shape[0]):
+            state.z[n] = state.renamed[state.z[n]]
+        count(state)
+    return moved, accepted, proposed
+
+
+@part
+def _draw(rng, weights, n):
+    """Draw one of the first `n` weights, which need not sum to 1."""
+    total = 0.0
+    for j in range(n):
+        total += weights[j]
+    left = rng.random() * total
+    for j in range(n - 1):
+        left -= weights[j]
+        if left < 0.0:
+            return j
+    return n - 1
+
+
+@entry
+def log_links(state):
+    """Log p(w | z) of all views, the links integrated out."""
+    total = 0.0
+    for v in range(state.n_features.shape[0]):
+        for t in range(state.counts.shape[0]):
+            total -= rise(state.concentration_total[v, t], state.totals[v, t])
+            for u in range(state.n_marginal[v]):
+                if state.pairs[v, t, u]:
+                    total += rise(state.concentration[v, t, u], state.pairs[v, t, u])
+    return total

@@ -1,0 +1,341 @@
+r"""Moves of frequencies with all coefficients integrated out.
+
+Given their scales, labels are normal observations of the scores (see `evidence.hinge`), and the
+coefficients of the features F integrate out: with :math:`A = vI + F^T W F` and
+:math:`b = F^T W t`, the log density of the labels is
+
+.. math:: -\tfrac12 \log|A| + \tfrac12 b^T A^{-1} b + \tfrac12 P \log v
+
+up to a constant, summed over the columns of scores. Another frequency changes two columns J of
+F: its cosines and its sines. With :math:`S = A^{-1}` and :math:`m = Sb`, what the present ones say
+is :math:`\tfrac12 \log|S_{JJ}| + \tfrac12 m_J^T S_{JJ}^{-1} m_J`, and what others, :math:`\phi'`,
+would say is :math:`-\tfrac12 \log|Q| + \tfrac12 e^T Q^{-1} e`, where R are all other columns and
+
+.. math:: a = F_R^T W \phi', \quad g = (A_{RR})^{-1} a = S_{RR} a - S_{RJ} S_{JJ}^{-1} S_{JR} a,
+          \quad Q = \phi'^T W \phi' + vI - a^T g, \quad e = \phi'^T W t - g^T b_R.
+
+All candidates are made at once, and with them all inner products of present and candidate columns:
+one product of matrices, the only work that grows with the objects. What is left for each is
+quadratic in the number of coefficients.
+
+To move all frequencies at once there is the gradient. In the features it is
+
+.. math:: W t\, m^T - W F (S + m m^T)
+
+summed over the columns of scores, and in the angles of a frequency its cosines times what is found
+for its sines, less its sines times what is found for its cosines.
+"""
+
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dgemm, dsyrk
+from scipy.linalg.lapack import dpotri
+
+from pm_match.numerics.kernels import entry, reducing
+from pm_match.views.hinge import fill_waves, fourier_values
+from pm_match.views.hinge.scales import factorise, log_marginal
+
+
+class FrequencyEvidence:
+    """What labels, as normal observations of scores, say of frequencies and of v.
+
+    Parameters
+    ----------
+    latent : (N, m) array
+    frequencies : (M, m) array
+    weights, pulls : (N, K) array
+        Of the observations: see `hinge.observe`.
+    precision : float
+        v.
+
+    Attributes
+    ----------
+    frequencies : (M, m) array
+        The present ones.
+    precision : float
+    log_evidence : float
+        The log density of the labels, at these.
+    """
+
+    def __init__(self, latent, frequencies, weights, pulls, precision: float):
+        self.latent = np.ascontiguousarray(latent, np.float64)
+        self.frequencies = np.array(frequencies, np.float64)
+        self.precision = float(precision)
+        self._roots = np.sqrt(weights)
+        self._pulls = pulls
+        self._n_columns = weights.shape[1]
+        self._set(*self._summed(self.frequencies))
+
+    def _summed(self, frequencies):
+        """Sum up the data by features: (K, P, P) inner products and (K, P) pulls."""
+        features = fourier_values(self.latent, frequencies)
+        return self._products(features), self._pulls.T @ features
+
+    def _products(self, features):
+        n = features.shape[1]
+        products = np.empty((self._n_columns, n, n))
+        for own, root in zip(products, self._roots.T, strict=True):
+            # In place: the lower triangle in BLAS's order is the upper one here.
+            dsyrk(1.0, (features * root[:, None]).T, c=own.T, overwrite_c=1, lower=1)
+            _mirror(own)
+        return products
+
+    def _set(self, products, pulls) -> None:
+        self._products_now, self._pulls_now = products, pulls
+        self._factors = [factorise(own, self.precision) for own in products]
+        self.log_evidence = self._log_evidence(self._factors, pulls, self.precision)
+
+    @staticmethod
+    def _log_evidence(factors, pulls, precision: float) -> float:
+        return sum(
+            log_marginal(lower, pull, precision) for lower, pull in zip(factors, pulls, strict=True)
+        )
+
+    def sweep(self, candidates: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray:
+        """Let every frequency move to its candidate, one after the other.
+
+        Parameters
+        ----------
+        candidates : (M, m) array
+        levels : (M,) array
+            What the gain in log density must exceed: the log of a uniform number where candidates
+            are drawn from a kernel that leaves the prior alone.
+
+        Returns
+        -------
+        accepted : (M,) array of bool
+        """
+        n = len(self.frequencies)
+        p = 2 * n + 1
+        features = np.empty((len(self.latent), p + 2 * n))
+        fill_waves(self.latent, self.frequencies, features[:, : 2 * n])
+        features[:, 2 * n] = 1.0
+        fill_waves(self.latent, candidates, features[:, p:])
+        products, pulls = self._products(features), self._pulls.T @ features
+        inverses = np.stack([_inverse(lower) for lower in self._factors])
+        current = np.arange(p)
+        accepted = np.zeros(n, np.bool_)
+        scratch = np.empty((self._n_columns, 4, p))
+        pairs = np.empty((self._n_columns, 6))
+        _sweep(
+            products,
+            pulls,
+            np.array(pulls[:, :p]),
+            inverses,
+            self.precision,
+            current,
+            levels,
+            accepted,
+            scratch,
+            pairs,
+        )
+        self.frequencies[accepted] = candidates[accepted]
+        self._set(products[:, current[:, None], current], pulls[:, current])
+        return accepted
+
+    def gradient(self) -> NDArray[np.float64]:
+        """Differentiate the log evidence by the present frequencies: an array (M, m)."""
+        n = len(self.frequencies)
+        features = fourier_values(self.latent, self.frequencies)
+        means = np.empty((self._n_columns, features.shape[1]))
+        # In BLAS's order features are columns, as they are in what is summed up.
+        slopes = np.zeros(features.shape[::-1], order="F")
+        for mean, lower, pull, root in zip(
+            means, self._factors, self._pulls_now, self._roots.T, strict=True
+        ):
+            spread = _inverse(lower)
+            mean[:] = spread @ pull
+            spread += np.outer(mean, mean)
+            weighted = (features * np.square(root)[:, None]).T
+            slopes = dgemm(-1.0, spread.T, weighted, 1.0, slopes, overwrite_c=1)
+        slopes = slopes.T
+        slopes += self._pulls @ means
+        by_angle = features[:, :n] * slopes[:, n : 2 * n]
+        by_angle -= features[:, n : 2 * n] * slopes[:, :n]
+        return by_angle.T @ self.latent
+
+    def at(self, frequencies: NDArray[np.float64]) -> "FrequencyEvidence":
+        """Return the evidence at other frequencies, all of them."""
+        other = object.__new__(FrequencyEvidence)
+        other.__dict__.update(self.__dict__)
+        other.frequencies = np.array(frequencies, np.float64)
+        other._set(*other._summed(other.frequencies))
+        return other
+
+    def try_precision(self, precision: float):
+        """Return the log evidence at another v, and the Cholesky factors there."""
+        factors = [factorise(own, precision) for own in self._products_now]
+        return self._log_evidence(factors, self._pulls_now, precision), factors
+
+    def set_precision(self, precision: float, log_evidence: float, factors) -> None:
+        """Move to another v, as `try_precision` found it."""
+        self.precision, self.log_evidence, self._factors = precision, log_evidence, factors
+
+    def coefficients(self):
+        """Give for every column the Cholesky factor of A and b: what to draw coefficients from."""
+        return list(zip(self._factors, self._pulls_now, strict=True))
+
+
+def _inverse(lower: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Invert the matrix whose Cholesky factor is `lower`; both triangles."""
+    inverse, _ = dpotri(lower, lower=1)
+    # In this order, BLAS's lower triangle is the upper one.
+    inverse = inverse.T
+    _mirror(inverse)
+    return inverse
+
+
+def pcn(rng: np.random.Generator, frequencies, means, factors, steps) -> NDArray[np.float64]:
+    r"""Propose frequencies by preconditioned Crank-Nicolson, which leaves their prior alone.
+
+    :math:`\omega' = \mu + \sqrt{1 - \rho^2} (\omega - \mu) + \rho L \xi`; a draw from the prior at
+    :math:`\rho = 1` (Cotter, Roberts, Stuart & White 2013, "MCMC methods for functions").
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    frequencies, means : (M, m) array
+    factors : (M, m, m) array
+        Lower Cholesky factors L of the prior covariances.
+    steps : (M,) array
+        ρ of every frequency.
+    """
+    noise = np.einsum("jab,jb->ja", factors, rng.standard_normal(frequencies.shape))
+    rest = np.sqrt(1.0 - np.square(steps))[:, None]
+    return means + rest * (frequencies - means) + steps[:, None] * noise
+
+
+def distinct(matrices: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find which of many matrices (M, m, m) differ, as of frequencies that share a component.
+
+    Returns
+    -------
+    first : (P,) integer array
+        Places of the distinct ones: of all, if two of them agree in their corner only.
+    which : (M,) integer array
+        The number among these of every matrix.
+    """
+    _, first, which = np.unique(matrices[:, 0, 0], return_index=True, return_inverse=True)
+    if np.array_equal(matrices[first][which], matrices):
+        return first, which
+    return np.arange(len(matrices)), np.arange(len(matrices))
+
+
+@entry
+def _mirror(matrix):
+    """Copy the upper triangle of a matrix to the lower one."""
+    for i in range(matrix.shape[0]):
+        for j in range(i):
+            matrix[i, j] = matrix[j, i]
+
+
+@reducing
+def _multiply(matrix, one, other, out_one, out_other):
+    """Multiply a symmetric matrix (P, P) by two vectors at once."""
+    n = matrix.shape[0]
+    for i in range(n):
+        first = 0.0
+        second = 0.0
+        for j in range(n):
+            first += matrix[i, j] * one[j]
+            second += matrix[i, j] * other[j]
+        out_one[i] = first
+        out_other[i] = second
+
+
+@reducing
+def _dot(one, other):
+    total = 0.0
+    for i in range(one.shape[0]):
+        total += one[i] * other[i]
+    return total
+
+
+@entry
+def _sweep(products, pulls, pull, inverses, precision, current, levels, accepted, scratch, pairs):
+    """Move frequencies one after the other; see the module.
+
+    Parameters
+    ----------
+    products : (K, P + 2M, P + 2M) array
+        Inner products of present, then candidate columns.
+    pulls : (K, P + 2M) array
+    pull : (K, P) array
+        Of the present columns; brought up to date.
+    inverses : (K, P, P) array
+        S of every column of scores; brought up to date.
+    precision : float
+    current : (P,) integer array
+        Which columns the present ones are; brought up to date.
+    levels : (M,) array
+    accepted : (M,) array of bool
+        Filled.
+    scratch : (K, 4, P) array
+    pairs : (K, 6) array
+        More scratch.
+    """
+    n_columns, p = pull.shape
+    n = levels.shape[0]
+    for j in range(n):
+        first, second = j, n + j
+        new_first, new_second = p + j, p + n + j
+        gain = 0.0
+        for k in range(n_columns):
+            inverse, own = inverses[k], products[k]
+            a, b, g, h = scratch[k, 0], scratch[k, 1], scratch[k, 2], scratch[k, 3]
+            for i in range(p):
+                a[i] = own[new_first, current[i]]
+                b[i] = own[new_second, current[i]]
+            # What a and b have in J is taken out again below, with the present columns.
+            _multiply(inverse, a, b, g, h)
+            # The present columns: S_JJ, its inverse, and m_J.
+            s00, s01, s11 = inverse[first, first], inverse[first, second], inverse[second, second]
+            det = s00 * s11 - s01 * s01
+            t00, t01, t11 = s11 / det, -s01 / det, s00 / det
+            m0 = _dot(inverse[first], pull[k])
+            m1 = _dot(inverse[second], pull[k])
+            gain -= 0.5 * (log(det) + t00 * m0 * m0 + 2.0 * t01 * m0 * m1 + t11 * m1 * m1)
+            # Without them.
+            c0, c1 = t00 * g[first] + t01 * g[second], t01 * g[first] + t11 * g[second]
+            d0, d1 = t00 * h[first] + t01 * h[second], t01 * h[first] + t11 * h[second]
+            for i in range(p):
+                g[i] -= inverse[first, i] * c0 + inverse[second, i] * c1
+                h[i] -= inverse[first, i] * d0 + inverse[second, i] * d1
+            g[first] = g[second] = h[first] = h[second] = 0.0
+            q00 = own[new_first, new_first] + precision - _dot(a, g)
+            q01 = own[new_first, new_second] - _dot(a, h)
+            q11 = own[new_second, new_second] + precision - _dot(b, h)
+            e0 = pulls[k, new_first] - _dot(g, pull[k])
+            e1 = pulls[k, new_second] - _dot(h, pull[k])
+            det = q00 * q11 - q01 * q01
+            u00, u01, u11 = q11 / det, -q01 / det, q00 / det
+            gain += 0.5 * (u00 * e0 * e0 + 2.0 * u01 * e0 * e1 + u11 * e1 * e1 - log(det))
+            pairs[k, 0], pairs[k, 1], pairs[k, 2] = t00, t01, t11
+            pairs[k, 3], pairs[k, 4], pairs[k, 5] = u00, u01, u11
+        # False, too, if rounding has made the gain no number.
+        if not gain > levels[j]:
+            continue
+        accepted[j] = True
+        current[first], current[second] = new_first, new_second
+        for k in range(n_columns):
+            inverse = inverses[k]
+            a, b, g, h = scratch[k, 0], scratch[k, 1], scratch[k, 2], scratch[k, 3]
+            t00, t01, t11 = pairs[k, 0], pairs[k, 1], pairs[k, 2]
+            u00, u01, u11 = pairs[k, 3], pairs[k, 4], pairs[k, 5]
+            for i in range(p):
+                a[i], b[i] = inverse[first, i], inverse[second, i]
+            for i in range(p):
+                c0, c1 = t00 * a[i] + t01 * b[i], t01 * a[i] + t11 * b[i]
+                d0, d1 = u00 * g[i] + u01 * h[i], u01 * g[i] + u11 * h[i]
+                row = inverse[i]
+                for m in range(p):
+                    row[m] += d0 * g[m] + d1 * h[m] - c0 * a[m] - c1 * b[m]
+            for i in range(p):
+                c0, c1 = -(u00 * g[i] + u01 * h[i]), -(u01 * g[i] + u11 * h[i])
+                inverse[i, first] = inverse[first, i] = c0
+                inverse[i, second] = inverse[second, i] = c1
+            inverse[first, first], inverse[second, second] = u00, u11
+            inverse[first, second] = inverse[second, first] = u01
+            pull[k, first], pull[k, second] = pulls[k, new_first], pulls[k, new_second]

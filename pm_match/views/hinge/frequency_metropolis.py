@@ -1,0 +1,409 @@
+"""Metropolis moves of the frequencies of Fourier features: a kernel that adapts."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.blocking import PointType, StatsType
+from pymc.step_methods.state import dataclass_state
+
+from pm_match.clusters.points import Writer
+from pm_match.clusters.step import PartitionStep, PartitionStepState
+from pm_match.normal.normal_wishart import cluster_posterior, draw_parameters
+from pm_match.normal.parts import Normals
+from pm_match.normal.points import NormalsPoints
+from pm_match.reading import read
+from pm_match.reading.functions import point_function
+from pm_match.reading.parts import Structure
+from pm_match.views.hinge import fourier_values
+from pm_match.views.hinge.frequencies import FrequencyEvidence, pcn
+from pm_match.views.hinge.frequency_hmc import EvidenceTarget, FrequencyTarget, leapfrog_move
+from pm_match.views.hinge.hinge_gibbs import HingePoints
+from pm_match.views.hinge.recognise import HingeModel
+from pm_match.views.hinge.scales import draw_coefficients, observe
+
+# Steps of proposals (1 is a draw from the prior), and what statistics call them.
+_STEPS = {"prior": 1.0, "wide": 0.5, "narrow": 0.2}
+# Standard deviations, on the log scale, of proposed changes of v and of frequencies' scales.
+_PRECISION_WIDTHS = (0.2, 1.0)
+_SCALE_WIDTHS = (0.02, 0.1, 0.4)
+# For Hamiltonian Monte Carlo: what the probability of acceptance is steered to.
+_AIM = 0.8
+
+
+@dataclass_state
+class FrequencyState(PartitionStepState):
+    """What a chain changes in the step: how far Hamiltonian moves go, while tuning."""
+
+    log_step_size: float
+    n_tuned: int
+    tune: bool
+
+
+class FrequencyMetropolis(PartitionStep):
+    r"""Draw the frequencies of Fourier features of a hinge, coefficients integrated out.
+
+    One step, given latent vectors, the frequencies' prior (their clusters' means and covariances,
+    where these are a mixture) and C:
+
+    - scales of the labels are drawn given the coefficients (see `HingeGibbs`); given them, the
+      coefficients integrate out of all that follows;
+    - two scale moves, of all axes of the frequencies and of some. If they are a mixture with
+      conjugate priors, its means and precisions are integrated out, and then drawn anew;
+    - every frequency moves in turn, by a draw from its prior or by preconditioned Crank-Nicolson,
+      :math:`\omega' = \mu + \sqrt{1 - \rho^2} (\omega - \mu) + \rho L \xi` (ρ is 1, .5 or .2, at
+      random), accepted by what it and its candidate say of the labels (`evidence.frequencies`).
+      If they are a mixture and nothing else has its clusters, a draw from it is from any of its
+      components, and writes the frequency's cluster too: given a frequency its cluster is all but
+      known, and the one would not move without the other;
+    - if `n_leapfrog` says so, all frequencies move at once, within their clusters, by Hamiltonian
+      Monte Carlo with the gradient of what they say of the labels. Where there are many labels of
+      several classes, other moves may hardly ever be accepted;
+    - the precision of the coefficients' prior moves, by Metropolis on its log, where it is ours;
+    - the coefficients are drawn, and leave a complete point.
+
+    Given coefficients, frequencies do not move: these know all about the features that they belong
+    to. Classes that have scores of their own add what they say.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        The frequencies.
+    n_sweeps : int, default 1
+        Times that every frequency moves in a step.
+    method : {"integrated", "hmc"}, default "integrated"
+        "hmc" moves all frequencies by Hamiltonian Monte Carlo *given* the coefficients, as the
+        paper does (Du et al. 2018), and nothing else. It is there to be compared with.
+    n_leapfrog : int, optional
+        Steps of a Hamiltonian move; with 0 there is none. Each, and one more at the start, takes
+        the time of about three evaluations of the evidence. Default: 0, and 10 given the
+        coefficients.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not frequencies that the step can serve.
+    ValueError
+        If `n_sweeps` is less than 1, `method` is neither, or `n_leapfrog` is no integer, negative,
+        or 0 where nothing else moves.
+
+    Notes
+    -----
+    Sampler statistics: `accepted_prior`, `accepted_wide` and `accepted_narrow`, the fractions of
+    frequencies that moved of those with ρ = 1, .5 and .2;
+    `accepted_scale` and `accepted_precision`; `accepted_joint`, the probability of acceptance of
+    the Hamiltonian move; and `spread`, the root mean square of :math:`\omega^T h`: features of
+    angles far below 1 are linear, far above it noise. What was not tried is NaN.
+    """
+
+    name = "frequency_metropolis"
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
+        "accepted_prior": (np.float64, []),
+        "accepted_wide": (np.float64, []),
+        "accepted_narrow": (np.float64, []),
+        "accepted_scale": (np.float64, []),
+        "accepted_precision": (np.float64, []),
+        "accepted_joint": (np.float64, []),
+        "spread": (np.float64, []),
+    }
+    _state_class = FrequencyState
+
+    def __init__(
+        self,
+        vars,
+        n_sweeps: int = 1,
+        method: str = "integrated",
+        n_leapfrog: int | None = None,
+        **kwargs,
+    ):
+        if n_sweeps < 1:
+            raise ValueError(f"FrequencyMetropolis: n_sweeps must be at least 1, found {n_sweeps}.")
+        if method not in ("integrated", "hmc"):
+            raise ValueError(
+                f"FrequencyMetropolis: method must be 'integrated' or 'hmc', found {method!r}."
+            )
+        least = 1 if method == "hmc" else 0
+        if n_leapfrog is None:
+            n_leapfrog = 10 if method == "hmc" else 0
+        if not isinstance(n_leapfrog, int | np.integer) or n_leapfrog < least:
+            raise ValueError(
+                f"FrequencyMetropolis: n_leapfrog must be an integer of at least {least}, "
+                f"found {n_leapfrog}."
+            )
+        self.n_sweeps = n_sweeps
+        self.method = method
+        self.n_leapfrog = n_leapfrog
+        self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, True
+        super().__init__(vars, **kwargs)
+
+    def settings(self):
+        """Return the arguments of the constructor."""
+        return {
+            "n_sweeps": self.n_sweeps,
+            "method": self.method,
+            "n_leapfrog": self.n_leapfrog,
+        }
+
+    @classmethod
+    def parts(cls, structure: Structure) -> list[HingeModel]:
+        """Return the hinges whose frequencies may be drawn."""
+        return [p for p in structure.parts if isinstance(p, HingeModel) and p.adapts]
+
+    @classmethod
+    def served(cls, part: Any) -> list[str]:
+        """Names of the variables that the step serves."""
+        return [part.frequencies]
+
+    def _prepare(self) -> None:
+        self._points = HingePoints(self.model, self.part)
+        self._writer = Writer(self.model, [self.part.frequencies])
+        self._mixture = _mixture(read(self.model), self.part.frequencies)
+        if self._mixture:
+            self._mixture_points = NormalsPoints(self.model, self._mixture)
+            self._assignment = self._find_assignment()
+
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        """Start a chain."""
+        super().setup_chain(rng, tune, draws)
+        self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, tune > 0
+
+    def stop_tuning(self) -> None:
+        """Keep the step size from now on."""
+        self.tune = False
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        new = dict(point)
+        stats = dict.fromkeys(self.stats_dtypes_shapes, np.nan)
+        if self.method == "hmc":
+            self._move_given_coefficients(new, stats)
+        else:
+            self._move(new, stats)
+        latent, frequencies = self.part.fourier(new)
+        angles = latent @ frequencies.T
+        stats["spread"] = np.sqrt(np.vdot(angles, angles) / angles.size)
+        return new, [stats]
+
+    def _move(self, new, stats) -> None:
+        """Move with the coefficients integrated out."""
+        part, rng, points = self.part, self.rng, self._points
+        latent, frequencies = part.fourier(new)
+        latent = latent[points.rows]
+        scores = fourier_values(latent, frequencies) @ points.coefficients(new)
+        weights, pulls = observe(rng, scores, points.labels, part.C(new))
+        evidence = FrequencyEvidence(latent, frequencies, weights, pulls, part.prior_precision(new))
+        evidence = self._rescale(new, evidence, stats)
+        sizes = np.array([*_STEPS.values()])
+        tried, moved = np.zeros(len(sizes)), np.zeros(len(sizes))
+        for _ in range(self.n_sweeps):
+            kinds = rng.integers(len(sizes), size=len(frequencies))
+            proposed = dict(new)
+            if self._mixture and self._assignment:
+                self._propose_clusters(proposed, kinds == 0)
+            # Of a draw from the prior, the cluster is the one proposed; of others, their own.
+            means, factors = part.frequency_prior(proposed)
+            candidates = pcn(rng, evidence.frequencies, means, factors, sizes[kinds])
+            accepted = evidence.sweep(candidates, -rng.standard_exponential(len(frequencies)))
+            if self._mixture and self._assignment:
+                self._take_clusters(new, proposed, accepted)
+            tried += np.bincount(kinds, minlength=len(sizes))
+            moved += np.bincount(kinds[accepted], minlength=len(sizes))
+        for kind, n_tried, n_moved in zip(_STEPS, tried, moved, strict=True):
+            stats[f"accepted_{kind}"] = n_moved / n_tried if n_tried else np.nan
+        if self.n_leapfrog:
+            target = EvidenceTarget(evidence, *part.frequency_prior(new))
+            if self._leap(target, evidence.frequencies, stats) is not None:
+                # That of the last place it was evaluated at: where the move ended.
+                evidence = target.evidence
+        self._writer.write(new, {part.frequencies: evidence.frequencies})
+        if part.precision:
+            self._move_precision(new, evidence, stats)
+        drawn = [draw_coefficients(rng, *own) for own in evidence.coefficients()]
+        points.write_coefficients(new, np.stack(drawn, axis=1))
+
+    # -- scales ------------------------------------------------------------------------------------
+
+    def _rescale(self, new, evidence: FrequencyEvidence, stats) -> FrequencyEvidence:
+        """Multiply the frequencies' axes by common factors: all axes, then some of them.
+
+        The Jacobian of the map is the product of the factors, over all numbers that it multiplies.
+        """
+        rng = self.rng
+        n, m = evidence.frequencies.shape
+        log_prior = self._frequency_log_prior(new)
+        prior = log_prior(evidence.frequencies)
+        accepted = 0
+        for axes in (np.ones(m, bool), rng.random(m) < 0.5):
+            shift = rng.choice(_SCALE_WIDTHS) * rng.standard_normal()
+            candidate = evidence.at(evidence.frequencies * np.exp(shift * axes))
+            other = log_prior(candidate.frequencies)
+            gain = candidate.log_evidence + other - evidence.log_evidence - prior
+            if gain + n * axes.sum() * shift > -rng.standard_exponential():
+                evidence, prior = candidate, other
+                accepted += 1
+        stats["accepted_scale"] = accepted / 2
+        if self._mixture:
+            # Integrated out: drawn given the frequencies as they are now.
+            drawn = draw_parameters(
+                rng,
+                evidence.frequencies,
+                self._labels(new),
+                self._mixture.truncation,
+                self._mixture.prior(new),
+            )
+            self._mixture_points.write_parameters(new, *drawn)
+        return evidence
+
+    def _frequency_log_prior(self, point):
+        """Make the frequencies' log prior, with a mixture's parameters integrated out."""
+        if self._mixture:
+            prior, labels = self._mixture.prior(point), self._labels(point)
+            truncation = self._mixture.truncation
+
+            def log_marginal(frequencies) -> float:
+                # What the labels alone say stays out.
+                counts, _, scales = cluster_posterior(frequencies, labels, truncation, prior)
+                log_dets = np.linalg.slogdet(scales)[1]
+                return -0.5 * float((prior.degrees + counts) @ log_dets)
+
+            return log_marginal
+        means, factors = self.part.frequency_prior(point)
+
+        def log_prior(frequencies) -> float:
+            away = np.linalg.solve(factors, (frequencies - means)[:, :, None])
+            return -0.5 * float(np.vdot(away, away))
+
+        return log_prior
+
+    def _labels(self, point):
+        """Read the clusters of the frequencies."""
+        (values,) = self._mixture.values
+        assignment = self.model.rvs_to_values[self.model[values.assignment]].name
+        return np.asarray(point[assignment])[values.objects]
+
+    # -- clusters of frequencies -------------------------------------------------------------------
+
+    def _find_assignment(self) -> "_FreeAssignment | None":
+        """Find the clusters of the frequencies, if these are all that they are about."""
+        assert self._mixture
+        for component in read(self.model).components:
+            if not any(self._mixture in own for own in component.normals):
+                continue
+            clustering = component.clusterings[0]
+            alone = (
+                len(component.clusterings) == len(clustering.assignments) == 1
+                and len(component.normals[0]) == 1
+                and component.features[0] is None
+                and not component.relations
+                and not len(clustering.links)
+                and clustering.assignments[0].relevance is None
+            )
+            objects = self._mixture.values[0].objects
+            if alone and np.array_equal(np.sort(objects), np.arange(clustering.n_objects)):
+                rv = self.model[clustering.assignments[0].name]
+                (weights,) = rv.owner.op.dist_params(rv.owner)
+                key = self.model.rvs_to_values[rv].name
+                return _FreeAssignment(key, objects, point_function(self.model, [weights], {}))
+        return None
+
+    def _propose_clusters(self, point, some) -> None:
+        """Draw clusters of some frequencies (M,) from their prior, into a `point` of its own."""
+        assert self._assignment
+        key, objects, weights = self._assignment
+        labels = np.array(point[key])
+        # They may be declared as a row for every frequency, all alike.
+        p = np.asarray(weights(point)[0])
+        p = p.reshape(-1, p.shape[-1])[0]
+        drawn = self.rng.choice(len(p), size=int(some.sum()), p=p / p.sum())
+        labels[objects[some]] = drawn
+        point[key] = labels
+
+    def _take_clusters(self, new, proposed, accepted) -> None:
+        """Write the proposed clusters of frequencies (M,) that moved into a new point."""
+        assert self._assignment
+        key, objects, _ = self._assignment
+        labels = np.array(new[key])
+        labels[objects[accepted]] = proposed[key][objects[accepted]]
+        new[key] = labels
+
+    # -- the coefficients' prior -------------------------------------------------------------------
+
+    def _move_precision(self, new, evidence: FrequencyEvidence, stats) -> None:
+        """Move v, by Metropolis on its log."""
+        rng = self.rng
+        shape, rate = self.part.precision_prior(new)
+        accepted = 0
+        for width in _PRECISION_WIDTHS:
+            old = evidence.precision
+            other = old * np.exp(width * rng.standard_normal())
+            found, factors = evidence.try_precision(other)
+            # The density of log v: v times that of v.
+            gain = shape * np.log(other / old) - rate * (other - old)
+            if gain + found - evidence.log_evidence > -rng.standard_exponential():
+                evidence.set_precision(other, found, factors)
+                accepted += 1
+        stats["accepted_precision"] = accepted / len(_PRECISION_WIDTHS)
+        self._points.write_precision(new, evidence.precision)
+
+    # -- given the coefficients --------------------------------------------------------------------
+
+    def _move_given_coefficients(self, new, stats) -> None:
+        """Move all frequencies by Hamiltonian Monte Carlo; its step size adapts in tuning."""
+        part, points = self.part, self._points
+        latent, frequencies = part.fourier(new)
+        target = FrequencyTarget(
+            latent[points.rows],
+            points.labels,
+            part.C(new),
+            points.coefficients(new),
+            *part.frequency_prior(new),
+        )
+        moved = self._leap(target, frequencies, stats)
+        if moved is not None:
+            self._writer.write(new, {part.frequencies: moved})
+
+    # -- all at once -------------------------------------------------------------------------------
+
+    def _leap(self, target, frequencies, stats):
+        """Make a Hamiltonian move; return the frequencies where it ends, None if it is refused."""
+        size = np.exp(self.log_step_size) * self.rng.uniform(0.8, 1.2)
+        start = target.coordinates(frequencies)
+        z, probability = leapfrog_move(self.rng, target, start, size, self.n_leapfrog)
+        if self.tune:
+            self.n_tuned += 1
+            self.log_step_size += (probability - _AIM) * self.n_tuned**-0.6
+        stats["accepted_joint"] = probability
+        return None if z is start else target.frequencies(z)
+
+
+class _FreeAssignment(NamedTuple):
+    """The clusters of frequencies.
+
+    Attributes
+    ----------
+    key : str
+        Their value variable.
+    objects : (M,) integer array
+        Where in it the cluster of every frequency is.
+    weights : callable
+        From a point to a list with the clusters' weights (T,).
+    """
+
+    key: str
+    objects: NDArray[np.int64]
+    weights: Callable[[Any], list[NDArray]]
+
+
+def _mixture(structure: Structure, name: str) -> Normals | None:
+    """Find the clusters that are made of the frequencies alone, with precisions of their own."""
+    for component in structure.components:
+        for own in component.normals:
+            for normals in own:
+                if [values.name for values in normals.values] == [name] and not normals.shared:
+                    return normals
+    return None

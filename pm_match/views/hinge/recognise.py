@@ -1,0 +1,590 @@
+"""Reads hinges: labels whose scores are affine in normal coefficients.
+
+That a score is affine in a variable, and that it is random Fourier features of two others, is
+checked numerically on the declared expression.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.logprob.transforms import LogTransform
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import (
+    BernoulliRV,
+    CategoricalRV,
+    GammaRV,
+    MvNormalRV,
+    NormalRV,
+)
+
+from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
+from pm_match.reading.context import Context
+from pm_match.reading.densities import log_normal, same
+from pm_match.reading.functions import (
+    PLAIN,
+    evaluate,
+    log_densities,
+    natural_function,
+    point_function,
+)
+from pm_match.reading.parts import Part, Point
+from pm_match.views.hinge import HingeParts, fourier_values, read_hinge
+from pm_match.views.hinge.frequencies import distinct
+
+_TESTS = 3
+# Values of discrete variables that scores are looked at.
+_DISCRETE_TESTS = 20
+# Sizes of coefficients that scores are looked at, and factors that precisions are multiplied by.
+_SIZES = (1.0, 1e-4, 1e4, 1e8)
+
+
+@dataclass(frozen=True, eq=False)
+class HingeModel:
+    r"""Labels under a hinge whose scores are affine in normal coefficients.
+
+    .. math:: f = F \beta + o, \quad \beta_{pk} \sim N(0, 1/v)
+
+    for N objects, P coefficients, and K columns of scores: one, or one for every class.
+
+    Attributes
+    ----------
+    name : str
+        The observed labels.
+    coefficients : str
+        The variable :math:`\beta`, of shape (P,) or (P, K).
+    shape : tuple of int
+        (P, K).
+    labels : (N, K) array
+        +1 and -1; 0 for objects without a label.
+    precision : str or None
+        The variable :math:`v` if it has a Gamma prior and nothing else depends on it, so that its
+        conditional is a Gamma too.
+    latent, frequencies : str or None
+        If the score is `fourier_features(latent, frequencies) @ coefficients`: the variables, None
+        for the one that is constant, if one is. Else None.
+    adapts : bool
+        Whether the frequencies have a normal prior and nothing else depends on them, so that our
+        steps may draw them.
+    """
+
+    name: str
+    coefficients: str
+    shape: tuple[int, int]
+    labels: NDArray[np.float64] = field(repr=False)
+    precision: str | None
+    latent: str | None
+    frequencies: str | None
+    adapts: bool
+    _C: Callable[[Point], Any] = field(repr=False)
+    _prior_precision: Callable[[Point], Any] = field(repr=False)
+    _gamma: Callable[[Point], Any] | None = field(repr=False)
+    _scores: Callable[[Point], Any] | None = field(repr=False)
+    _fourier: Callable[[Point], Any] | None = field(repr=False)
+    _frequency_prior: Callable[[Point], Any] | None = field(repr=False)
+    # Whether the coefficients are declared as a matrix.
+    _columns: bool = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The free variables that our steps draw for it."""
+        precision = [self.precision] if self.precision else []
+        frequencies = [self.frequencies] if self.adapts and self.frequencies else []
+        return [self.coefficients, *precision, *frequencies]
+
+    @property
+    def turning(self) -> list[str]:
+        """Variables of which waves in another order, or the other way round, say the same."""
+        return [self.coefficients, self.frequencies] if self.frequencies else []
+
+    def C(self, point: Point) -> float:
+        """Evaluate C at a `point` of value variables."""
+        return float(self._C(point)[0])
+
+    def prior_precision(self, point: Point) -> float:
+        """Evaluate v, the precision of the coefficients' prior."""
+        return float(np.ravel(self._prior_precision(point)[0])[0])
+
+    def precision_prior(self, point: Point) -> tuple[float, float]:
+        """Evaluate shape and rate of the Gamma prior of v, where `precision` is one."""
+        assert self._gamma is not None
+        shape, scale = self._gamma(point)
+        return float(shape), 1.0 / float(scale)
+
+    def design(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Evaluate the features F (N, P), and the offset (N, K) or None for none."""
+        if self._fourier is not None:
+            return fourier_values(*self._fourier(point)), None
+        assert self._scores is not None
+        at_units, offset = self._scores(point)
+        return at_units, offset
+
+    def fourier(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Evaluate latent vectors (N, m) and frequencies (M, m), where there are any."""
+        assert self._fourier is not None
+        latent, frequencies = self._fourier(point)
+        return latent, frequencies
+
+    def frequency_prior(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Evaluate the frequencies' prior, independent normals.
+
+        Returns
+        -------
+        means : (M, m) array
+        factors : (M, m, m) array
+            Lower Cholesky factors of the covariances.
+        """
+        assert self._frequency_prior is not None
+        return self._frequency_prior(point)
+
+    def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
+        """Start from no coefficients, and frequencies that turn vectors by about one radian."""
+        values: dict[str, NDArray] = {}
+        p, k = self.shape
+        values[self.coefficients] = np.zeros((p, k) if self._columns else p)
+        if self.precision:
+            values[self.precision] = np.asarray(np.exp(0.5 * rng.standard_normal()))
+        if self.adapts and self.frequencies:
+            latent, frequencies = self.fourier(point)
+            # Free vectors are standard normal, by the scale of their prior.
+            square = frequencies.shape[1] if self.latent else np.square(latent).sum(1).mean()
+            drawn = rng.standard_normal(frequencies.shape)
+            values[self.frequencies] = drawn / np.sqrt(square or 1.0)
+        return values
+
+
+def hinge_models(context: Context) -> tuple[list[Part], dict[str, str]]:
+    """Read the hinges of a model.
+
+    Returns
+    -------
+    parts : list of HingeModel
+        One for every variable in which the score of a hinge is affine, as `HingeModel` has it.
+    refused : dict
+        By variable, why it is left to PyMC.
+    """
+    parts: list[Part] = []
+    refused: dict[str, str] = {}
+    for rv in context.model.observed_RVs:
+        declared = read_hinge(rv)
+        if declared is None:
+            continue
+        try:
+            found, why = _read(context, rv, declared)
+        except Refusal as refusal:
+            refused[rv.name] = str(refusal)
+            continue
+        parts += found
+        refused |= why
+    return parts, refused
+
+
+def _read(context: Context, rv: RV, declared: HingeParts):
+    parents = sorted(context.ancestry.of([declared.score]), key=lambda parent: parent.name)
+    for parent in parents:
+        context.must_be_free(parent)
+    score = _Score(context, declared.score, parents)
+    labels = _labels(context, rv, declared, score.shape[1])
+    if len(labels) != score.shape[0]:
+        raise Refusal(f"it has {len(labels)} labels and {score.shape[0]} scores")
+    parts: list[HingeModel] = []
+    reasons: list[str] = []
+    refused: dict[str, str] = {}
+    for candidate in parents:
+        if not _same_columns(candidate, declared.score):
+            continue
+        try:
+            _check_coefficients(context, rv, declared, candidate, score)
+        except Refusal as refusal:
+            reasons.append(str(refusal))
+            continue
+        part, why = _hinge_model(context, rv, declared, labels, candidate, score)
+        parts.append(part)
+        refused |= why
+    if not parts:
+        what = "; ".join(reasons) or "no free pm.Normal of as many columns enters it"
+        raise Refusal(f"expected a score that is affine in normal coefficients with mean 0: {what}")
+    return parts, refused
+
+
+def _same_columns(candidate: RV, score: RV) -> bool:
+    return isinstance(candidate.owner.op, NormalRV) and candidate.ndim == score.ndim
+
+
+def _labels(context: Context, rv: RV, declared: HingeParts, n_columns: int) -> NDArray[np.float64]:
+    """Read the labels (N, K)."""
+    # A `pm.Data`, which PyMC holds in 32 bits, is cast.
+    codes = np.asarray(evaluate(context.model.rvs_to_values[rv]))
+    if not declared.classes:
+        return codes[:, None].astype(np.float64)
+    labels = np.where(codes[:, None] == np.arange(n_columns), 1.0, -1.0)
+    labels[codes < 0] = 0.0
+    return labels
+
+
+class _Score:
+    """The declared score as a function of the random variables that enter it."""
+
+    def __init__(self, context: Context, score: RV, parents: list[RV]):
+        self.parents = parents
+        inputs = [parent.type() for parent in parents]
+        (output,) = graph_replace([score], list(zip(parents, inputs, strict=True)), strict=False)
+        self._function = pytensor.function(inputs, output, mode=PLAIN, on_unused_input="ignore")
+        self._natural = natural_function(context.model, [parent.name for parent in parents])
+        self._start = context.start
+        self._codes = _codes(context, [p for p in parents if not p.dtype.startswith("float")])
+        start = self(dict(zip(parents, self._natural(context.start), strict=True)))
+        self.shape = start.shape
+
+    def draws(self, rng: np.random.Generator, spreads: Sequence[float]):
+        """Draw values of the variables, with nothing special about them, as far from the start."""
+        for number in range(max(len(spreads), *(len(own) for own in self._codes.values()), 0)):
+            spread = spreads[number % len(spreads)]
+            point = {
+                name: value + rng.normal(0.0, spread, value.shape)
+                if value.dtype.kind == "f"
+                else value
+                for name, value in self._start.items()
+            }
+            values = dict(zip(self.parents, self._natural(point), strict=True))
+            yield values | {rv: own[number % len(own)] for rv, own in self._codes.items()}
+
+    def __call__(self, values: dict[RV, NDArray]) -> NDArray[np.float64]:
+        """Evaluate the scores (N, K)."""
+        found = self._function(*[values[parent] for parent in self.parents])
+        return found[:, None] if found.ndim == 1 else found
+
+
+def _codes(context: Context, variables: list[RV]) -> dict[RV, NDArray]:
+    """Make values of discrete variables: all that labels and flags have, draws of others."""
+    rng = np.random.default_rng(20171130)
+    found, others = {}, []
+    for rv in variables:
+        n = _n_values(context, rv)
+        if n is None:
+            others.append(rv)
+            continue
+        # Every entry takes every value, however rare, in an order of its own.
+        rounds = np.arange(n).reshape(n, *(1 for _ in context.shapes[rv.name]))
+        rounds = np.broadcast_to(rounds, (n, *context.shapes[rv.name]))
+        orders = [rng.permuted(rounds, axis=0) for _ in range(-(-_DISCRETE_TESTS // n))]
+        found[rv] = np.concatenate(orders).astype(rv.dtype)
+    if not others:
+        return found
+    try:
+        drawn = pm.draw(others, _DISCRETE_TESTS, random_seed=20171130)
+    except NotImplementedError as error:
+        raise Refusal(
+            f"the score depends on {names(others)}, which cannot be drawn: {error}"
+        ) from error
+    return found | dict(zip(others, drawn, strict=True))
+
+
+def _n_values(context: Context, rv: RV) -> int | None:
+    """Return how many values a label or a flag has, from zero; None for other variables."""
+    if isinstance(rv.owner.op, BernoulliRV):
+        return 2
+    if not isinstance(rv.owner.op, CategoricalRV):
+        return None
+    (p,) = rv.owner.op.dist_params(rv.owner)
+    (probabilities,) = point_function(context.model, [p], {})(context.start)
+    return int(probabilities.shape[-1])
+
+
+def _check_coefficients(context, rv, declared, candidate, score) -> None:
+    """Refuse what is not N(0, 1/v), or what the score is not affine in."""
+    name = candidate.name
+    context.must_be_plain(candidate, ())
+    others = [v for v in context.ancestry.children(candidate) if v is not rv]
+    if others:
+        raise Refusal(f"{names(others)} depends on {name!r} too")
+    if candidate in context.ancestry.of([declared.C]):
+        raise Refusal(f"C depends on {name!r}")
+    prior = point_function(context.model, [mean(candidate), scale(candidate)], {})
+    for point in _points(context):
+        centre, deviation = prior(point)
+        if np.any(centre != 0.0):
+            raise Refusal(f"{name!r} has another prior mean than 0")
+        if np.ptp(deviation) > 1e-12 * np.max(deviation):
+            raise Refusal(f"{name!r} has more than one prior precision")
+    rng = np.random.default_rng(20181007)
+    shape = context.shapes[name]
+    for number, values in enumerate(score.draws(rng, (0.7,) * len(_SIZES))):
+
+        def at(beta, values=values):
+            return score(values | {candidate: beta})
+
+        base = at(np.zeros(shape))
+        # What is clipped, or a threshold, is affine at some sizes only.
+        one, other = _SIZES[number % len(_SIZES)] * rng.normal(size=(2, *shape))
+        first, second = at(one) - base, at(other) - base
+        together = at(2.0 * one - 3.0 * other) - base
+        if not _close(together, 2.0 * first - 3.0 * second, base):
+            raise Refusal(f"the score is not affine in {name!r}")
+        if len(shape) == 2:
+            # Every column of scores has its own column of coefficients, and all the same features:
+            # of multiples of one column they are the same multiples. No mix of columns is that.
+            multiples = rng.normal(size=shape[1])
+            alike = at(np.repeat(one[:, :1], shape[1], axis=1)) - base
+            multiplied = at(one[:, :1] * multiples) - base
+            if not (
+                np.shape(alike)[1] == shape[1]
+                and _close(multiplied, alike[:, :1] * multiples, base)
+            ):
+                raise Refusal(f"columns of {name!r} enter more than their own column of the score")
+
+
+def _close(found, expected, base=0.0) -> bool:
+    """Whether scores agree, but for rounding and for that of the `base` subtracted from them."""
+    tolerance = 1e-7 * np.abs(expected).max(initial=0.0) + 1e-12 * np.max(np.abs(base), initial=0.0)
+    return bool((np.abs(found - expected) <= tolerance).all())
+
+
+def _points(context: Context):
+    """Make random points of the value variables."""
+    rng = np.random.default_rng(20110301)
+    for _ in range(_TESTS):
+        yield {
+            name: np.asarray(value + rng.normal(0.0, 0.5, value.shape), value.dtype)
+            if value.dtype.kind == "f"
+            else value
+            for name, value in context.start.items()
+        }
+
+
+def _hinge_model(context, rv, declared, labels, candidate, score):
+    model = context.model
+    shape = context.shapes[candidate.name]
+    prior_precision = point_function(model, [pt.reciprocal(pt.sqr(scale(candidate)))], {})
+    precision, gamma = _gamma_precision(context, candidate, prior_precision)
+    latent, frequencies, fourier = _fourier(context, declared, candidate, score)
+    frequency_prior, refused = None, {}
+    if frequencies is not None:
+        try:
+            frequency_prior = _frequency_prior(context, rv, declared, frequencies)
+        except Refusal as refusal:
+            refused[frequencies.name] = str(refusal)
+    scores = None
+    if fourier is None:
+        scores = point_function(model, _at_units(declared, candidate, shape), {})
+    part = HingeModel(
+        name=rv.name,
+        coefficients=candidate.name,
+        shape=(shape[0], shape[1] if len(shape) == 2 else 1),
+        labels=labels,
+        precision=precision,
+        latent=latent.name if latent is not None else None,
+        frequencies=frequencies.name if frequencies is not None else None,
+        adapts=frequency_prior is not None,
+        _C=point_function(model, [declared.C], {}),
+        _prior_precision=prior_precision,
+        _gamma=gamma,
+        _scores=scores,
+        _fourier=fourier,
+        _frequency_prior=frequency_prior,
+        _columns=len(shape) == 2,
+    )
+    return part, refused
+
+
+def _at_units(declared: HingeParts, candidate: RV, shape):
+    """Express features F (N, P) and offset (N, K): scores at unit coefficients and at none."""
+    units = np.vstack([np.zeros(shape[0]), np.eye(shape[0])])
+    if len(shape) == 2:
+        units = np.repeat(units[:, :, None], shape[1], axis=2)
+    scores: Any = vectorize_graph(declared.score, {candidate: pt.constant(units)})
+    if len(shape) == 1:
+        scores = scores[:, :, None]
+    return [(scores[1:, :, 0] - scores[0, :, 0]).T, scores[0]]
+
+
+def _gamma_precision(context: Context, candidate: RV, prior_precision):
+    """Return the Gamma variable that is the precision of the coefficients, and its prior."""
+    parents = context.ancestry.parents[candidate]
+    if len(parents) != 1:
+        return None, None
+    (parent,) = parents
+    plain = (
+        parent in context.model.free_RVs
+        and isinstance(parent.owner.op, GammaRV)
+        and parent.ndim == 0
+        and parent.dtype == "float64"
+        and type(context.model.rvs_to_transforms[parent]) in (LogTransform, type(None))
+        and context.ancestry.children(parent) == [candidate]
+    )
+    if not plain:
+        return None, None
+    natural = natural_function(context.model, [parent.name])
+    key = context.model.rvs_to_values[parent].name
+    log_scale = context.model.rvs_to_transforms[parent] is not None
+    for point, size in product(_points(context), _SIZES):
+        # What is cut off is the variable itself in places only.
+        own = point[key] + np.log(size) if log_scale else np.abs(point[key]) * size
+        moved = point | {key: np.asarray(own)}
+        (value,), (found,) = natural(moved), prior_precision(moved)
+        if not np.allclose(found, value, rtol=1e-9, atol=0.0):
+            return None, None
+    parameters = parent.owner.op.dist_params(parent.owner)
+    return parent.name, point_function(context.model, list(parameters), {})
+
+
+def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Score):
+    """Find the vectors and frequencies of which a score is random Fourier features.
+
+    Returns
+    -------
+    latent, frequencies : variable or None
+        One of them may be constant.
+    read : callable or None
+        From a point to their values.
+    """
+    n_features = context.shapes[candidate.name][0]
+    others = [parent for parent in score.parents if parent is not candidate]
+    if any(context.model.rvs_to_transforms[parent] is not None for parent in others):
+        return None, None, None
+    for latent, frequencies in _pairs(context, declared, others):
+        (n, m), (n_waves, k) = (_shape(context, one) for one in (latent, frequencies))
+        if (n, m, 2 * n_waves + 1) != (score.shape[0], k, n_features):
+            continue
+        if _is_fourier(score, candidate, latent, frequencies):
+            free = [None if isinstance(one, np.ndarray) else one for one in (latent, frequencies)]
+            return *free, _reader(context, latent, frequencies)
+    return None, None, None
+
+
+def _pairs(context: Context, declared: HingeParts, others: list[RV]):
+    """Pair what may be latent vectors and frequencies: variables, or one and constants."""
+    if any(len(context.shapes[one.name]) != 2 for one in others):
+        return
+    if len(others) == 2:
+        yield from (others, others[::-1])
+    if len(others) == 1:
+        (one,) = others
+        for held in _constant_matrices(declared.score, context.shapes[one.name][1]):
+            yield from ((held, one), (one, held))
+
+
+def _shape(context: Context, one: RV | NDArray) -> tuple[int, ...]:
+    return one.shape if isinstance(one, np.ndarray) else context.shapes[one.name]
+
+
+def _reader(context: Context, *both: RV | NDArray):
+    """Make a reader of latent vectors and frequencies, constant or of a point."""
+    keys = [
+        None if isinstance(one, np.ndarray) else context.model.rvs_to_values[one].name
+        for one in both
+    ]
+    return lambda point: tuple(
+        one if key is None else point[key] for one, key in zip(both, keys, strict=True)
+    )
+
+
+def _is_fourier(score: _Score, candidate: RV, *both: RV | NDArray) -> bool:
+    rng = np.random.default_rng(20070312)
+    for values in score.draws(rng, (0.7, 0.07, 7.0)):
+        found = score(values)
+        features = fourier_values(
+            *(one if isinstance(one, np.ndarray) else np.asarray(values[one]) for one in both)
+        )
+        beta = values[candidate]
+        if not _close(found, features @ (beta if beta.ndim == 2 else beta[:, None])):
+            return False
+    return True
+
+
+def _constant_matrices(score: RV, n_columns: int):
+    """Find the constant matrices of as many columns that a score is made with."""
+    for variable in ancestors([score]):
+        if isinstance(variable, Constant):
+            held = variable.data
+        elif isinstance(variable, SharedVariable):
+            held = variable.get_value(borrow=True)
+        else:
+            continue
+        if isinstance(held, np.ndarray) and held.ndim == 2 and held.shape[1] == n_columns:
+            yield np.ascontiguousarray(held, np.float64)
+
+
+def _frequency_prior(context: Context, rv: RV, declared: HingeParts, frequencies: RV):
+    """Make a function of a point: means and Cholesky factors of the frequencies' normal prior."""
+    op = frequencies.owner.op
+    if not isinstance(op, NormalRV | MvNormalRV):
+        raise Refusal(
+            f"the frequencies {frequencies.name!r} are a {kind(frequencies)}; expected a Normal or "
+            "an MvNormal"
+        )
+    if frequencies.dtype != "float64":
+        raise Refusal(f"{frequencies.name!r} is {frequencies.dtype}; expected float64")
+    if frequencies in context.ancestry.of([declared.C]):
+        raise Refusal(f"C depends on the frequencies {frequencies.name!r}")
+    others = [v for v in context.ancestry.children(frequencies) if v is not rv]
+    if others:
+        raise Refusal(f"{names(others)} depends on the frequencies {frequencies.name!r} too")
+    parameters = point_function(context.model, list(op.dist_params(frequencies.owner)), {})
+    n, m = context.shapes[frequencies.name]
+    normal = isinstance(op, NormalRV)
+
+    def prior(point):
+        centre, spread = parameters(point)
+        if normal:
+            factors = np.zeros((n, m, m))
+            factors[:, range(m), range(m)] = spread
+        else:
+            factors = _factors(spread)
+        return np.broadcast_to(centre, (n, m)), np.broadcast_to(factors, (n, m, m))
+
+    _check_declared(context, frequencies, prior)
+    return prior
+
+
+def _factors(covariances: NDArray) -> NDArray[np.float64]:
+    """Cholesky-factorise covariances (..., m, m), of which many are the same."""
+    if covariances.ndim == 2:
+        return np.linalg.cholesky(covariances)
+    first, which = distinct(covariances)
+    return np.linalg.cholesky(covariances[first])[which]
+
+
+def _label_counts(context: Context, frequencies: RV) -> dict[str, int]:
+    """Return how many values the labels and flags have that the frequencies depend on."""
+    counts = {
+        context.model.rvs_to_values[parent].name: _n_values(context, parent)
+        for parent in context.ancestry.parents[frequencies]
+        if parent in context.model.free_RVs
+    }
+    return {name: n for name, n in counts.items() if n is not None}
+
+
+def _check_declared(context: Context, frequencies: RV, prior) -> None:
+    """Hold the normal prior that was read against the declared density."""
+    declared = log_densities(context.model, [frequencies])
+    rng = np.random.default_rng(20130601)
+    key = context.model.rvs_to_values[frequencies].name
+    labels = _label_counts(context, frequencies)
+    for point in _points(context):
+        point |= {name: rng.integers(n, size=point[name].shape) for name, n in labels.items()}
+        try:
+            means, factors = prior(point)
+        except np.linalg.LinAlgError:
+            # Without its transform, a covariance need not be one there.
+            point = context.start | {key: point[key]}
+            means, factors = prior(point)
+        away = np.linalg.solve(factors, (point[key] - means)[:, :, None])[:, :, 0]
+        expected = log_normal(away, 0.0, 1.0).sum(axis=1)
+        expected -= np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+        found = declared(point)[frequencies]
+        if not same(found.sum(axis=1) if found.ndim == 2 else found, expected):
+            raise Refusal(
+                f"the declared density of the frequencies {frequencies.name!r} is not the normal "
+                "one that its parameters say (PyMC mistakes batches of covariances: declare "
+                "chol=, not cov=)"
+            )

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+
+import pm_match as pmm
+from pm_match.features.search import tables
+from pm_match.features.search.match_shapes import common_shape, match_shapes
+from pm_match.features.search.mixture_path import mixture_path
+from pm_match.reading import read
+from pm_match.sampling import dispersed_point
+from pm_match.search.chain import Chain
+
+
+def orthogonal(rng, n):
+    return np.linalg.qr(rng.normal(size=(n, n)))[0]
+
+
+@pytest.mark.parametrize(("n_domains", "n"), [(2, 5), (2, 8), (3, 7)])
+def test_turned_shapes_are_matched(n_domains, n):
+    rng = np.random.default_rng([n_domains, n])
+    latent = rng.normal(size=(n, 3))
+    maps = [rng.permutation(n) for _ in range(n_domains)]
+    means = [
+        scale * latent[m] @ orthogonal(rng, 4)[:3] + rng.normal(size=4)
+        for scale, m in enumerate(maps, 1)
+    ]
+    sizes = [np.full(n, 30.0)] * n_domains
+    (found,) = match_shapes(rng, means, sizes, 3)
+    for own, truth in zip(found, maps, strict=True):
+        assert (truth[own] == maps[0]).all()
+
+
+def test_sizes_decide_where_the_shape_does_not():
+    rng = np.random.default_rng(0)
+    # A square looks the same from four sides, and in a mirror.
+    square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+    sizes = np.array([10.0, 20.0, 40.0, 80.0])
+    order = np.array([1, 2, 3, 0])
+    (found,) = match_shapes(rng, [square, square[order]], [sizes, sizes[order]], 2)
+    assert (order[found[1]] == np.arange(4)).all()
+
+
+def test_common_shape_fits_what_is_a_shape():
+    rng = np.random.default_rng(1)
+    latent = rng.normal(size=(6, 2))
+    means = [2.0 * latent @ orthogonal(rng, 3)[:2], 0.5 * latent @ orthogonal(rng, 5)[:2]]
+    found, projections = common_shape(means, [np.full(6, 20.0)] * 2, 2)
+    for m, w in zip(means, projections, strict=True):
+        np.testing.assert_allclose(found @ w.T, m - m.mean(axis=0), atol=1e-8)
+        np.testing.assert_allclose(w.T @ w, (w.T @ w)[0, 0] * np.eye(2), atol=1e-8)
+
+
+def test_path_passes_through_plain_clusters():
+    rng = np.random.default_rng(2)
+    centres = 12.0 * rng.normal(size=(4, 3))
+    truth = np.repeat(np.arange(4), 25)
+    x = centres[truth] + rng.normal(size=(100, 3))
+    path = mixture_path(rng, x, 8)
+    assert set(path) >= {2, 3, 4}
+    assert all(int(labels.max()) == n - 1 for n, labels in path.items())
+    assert pmm.metrics.adjusted_rand_index({"x": truth}, {"x": path[4]}) == 1.0
+
+
+@pytest.fixture(scope="module")
+def truth():
+    rng = np.random.default_rng(5)
+    return {name: rng.permutation(np.repeat(np.arange(4), (10, 15, 25, 30))) for name in "ab"}
+
+
+@pytest.fixture(scope="module")
+def model(truth):
+    rng = np.random.default_rng(4)
+    latent = rng.normal(size=(4, 3))
+    tables_ = {
+        name: (latent @ orthogonal(rng, 4)[:3])[own] + 0.1 * rng.normal(size=(len(own), 4))
+        for name, own in truth.items()
+    }
+    # Principal components keep the shape that columns of equal variance would not.
+    return pmm.models.table_clusters(tables_, 7, n_components=4)
+
+
+def chain_of(model, seed):
+    rng = np.random.default_rng(seed)
+    point = dispersed_point(model, read(model), model.initial_point(0), rng)
+    return Chain(model, pmm.steps(model), point, rng)
+
+
+def test_judge_prefers_the_truth(truth, model):
+    chain = chain_of(model, 0)
+    features = chain.components[0].features[0]
+    values = [d.data.values for d in features.domains]
+    truth = list(truth.values())
+    mismatched = [truth[0], (truth[1] + 1) % 4]
+    merged = [np.minimum(own, 2) for own in truth]
+    rng = np.random.default_rng(0)
+    mixed = [np.where(rng.random(len(own)) < 0.1, rng.permutation(own), own) for own in truth]
+    proposals = []
+    for labels in (mismatched, merged, truth, mixed):
+        n = int(labels[0].max()) + 1
+        means, sizes = zip(
+            *(tables._means(x, own, n) for x, own in zip(values, labels, strict=True)), strict=True
+        )
+        _, projections = common_shape(means, sizes, features.n_factors)
+        proposals.append(tables._proposal(chain, 0, 0, features, labels, projections))
+    best = tables.judged(chain, 0, features, proposals)
+    everything = np.concatenate(truth)
+    assert pmm.metrics.adjusted_rand_index({"": everything}, {"": best.labels[0]}) == 1.0
+    # The draw that is kept is the highest, and of the labels that were judged.
+    chain.point = best.best
+    assert chain.log_joint(0) == pytest.approx(max(best.log_joints))
+    assert (chain.labels(0)[0] == best.labels[0]).all()
+
+
+def test_names_are_in_the_order_that_the_prior_likes(model):
+    chain = chain_of(model, 1)
+    features = chain.components[0].features[0]
+    sizes = (5, 10, 15, 50)
+    labels = [np.repeat(np.arange(4), sizes)] * 2
+    projections = [np.eye(4)] * 2
+    proposal = tables._proposal(chain, 0, 0, features, labels, projections)
+    assert np.bincount(proposal.labels[0]).tolist() == [100, 30, 20, 10]
+
+
+@pytest.mark.slow
+def test_search_finds_plain_clusters_and_repeats_itself(truth, model):
+    # One start in a few ends at a matching whose parameters mixed better: hence three.
+    found = [pmm.find_matching(model, starts=3, random_seed=3, progressbar=False) for _ in range(2)]
+    for draw in found:
+        labels = {name: draw["posterior"][f"cluster_{name}"][0, 0] for name in truth}
+        assert pmm.metrics.adjusted_rand_index(truth, labels) > 0.95
+    first, again = (draw["starts"].to_dataset().drop_vars("seconds") for draw in found)
+    assert first.equals(again)

@@ -1,0 +1,153 @@
+"""Proposals for tables: clusters of one table alone, matched by shape and sizes, and judged."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+import pm_match as pmm
+from pm_match.features.search.match_shapes import _climb, common_shape, match_shapes
+from pm_match.features.search.mixture_path import fit_mixture, merge_nearest, mixture_path
+from pm_match.features.search.tables import propose, turned
+from pm_match.metrics import adjusted_rand_index
+from pm_match.search.chain import Chain
+
+
+def blobs(seed, n_clusters=3, n_features=3, n=40, spread=6.0):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n_clusters, n_features)) * spread
+    label = rng.integers(n_clusters, size=n)
+    within = np.array([[1.0, 0.8, 0.0], [0.0, 0.5, 0.3], [0.0, 0.0, 1.0]])[:n_features, :n_features]
+    return centres[label] + rng.normal(size=(n, n_features)) @ within, label
+
+
+def test_the_path_passes_through_the_true_clusters():
+    x, label = blobs(0, n=120)
+    path = mixture_path(np.random.default_rng(1), x, 7)
+    assert list(path) == sorted(path)
+    assert {2, 3, 4} <= set(path)
+    assert all(set(own) == set(range(n)) for n, own in path.items())
+    assert adjusted_rand_index({"x": label}, {"x": path[3]}) > 0.95
+
+
+def test_a_fit_does_not_depend_on_units():
+    x, label = blobs(1)
+    start = np.random.default_rng(2).permutation(label)
+    one, value = fit_mixture(x, start)
+    other, scaled = fit_mixture(x * np.array([1.0, 100.0, 0.01]), start)
+    np.testing.assert_array_equal(one, other)
+    # A change of units moves the density of every object and of the covariance by a constant.
+    again, _ = fit_mixture(x, one)
+    np.testing.assert_array_equal(one, again)
+    assert np.isfinite([value, scaled]).all()
+
+
+def test_the_nearest_clusters_merge():
+    x = np.array([[0.0, 0], [0.1, 0], [1.0, 0], [1.1, 0.1], [9.0, 9], [9.1, 9.2]])
+    assert merge_nearest(x, np.array([0, 0, 1, 1, 2, 2])).tolist() == [0, 0, 0, 0, 1, 1]
+
+
+def shapes(seed, n=5, noise=0.0, n_domains=2):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 3))
+    means, sizes, orders = [], [], []
+    for d in range(n_domains):
+        order = rng.permutation(n)
+        turned_ = (z @ ortho_group.rvs(4, random_state=seed + d)[:3] * (d + 0.5) + d)[order]
+        means.append(turned_ + noise * rng.normal(size=turned_.shape))
+        sizes.append(rng.integers(5, 40, size=n).astype(float))
+        orders.append(order)
+    return means, sizes, orders
+
+
+@pytest.mark.parametrize(("n", "n_domains"), [(5, 2), (7, 2), (5, 3)])
+def test_the_same_shape_is_found_whatever_its_turn_scale_and_place(n, n_domains):
+    means, sizes, orders = shapes(3, n, 0.01, n_domains)
+    (maps,) = match_shapes(np.random.default_rng(0), means, sizes, 3)
+    matched = np.array([order[m] for order, m in zip(orders, maps, strict=True)])
+    assert (matched == matched[0]).all()
+
+
+def test_climbing_agrees_with_enumeration():
+    means, sizes, _ = shapes(4, 4, 0.6)
+    identity = np.arange(4)
+    scores = {}
+    for p in permutations(range(4)):
+        # From every start the climb ends at a local maximum; none is above the enumerated best.
+        value, maps = _climb(means, sizes, [identity, np.array(p)], 3)
+        scores[tuple(maps[1])] = value
+    best = max(scores, key=scores.__getitem__)
+    (found,) = match_shapes(np.random.default_rng(0), means, sizes, 3)
+    assert tuple(found[1]) == best
+
+
+def test_the_common_shape_explains_the_means():
+    means, sizes, orders = shapes(5, 6)
+    matched = [m[np.argsort(order)] for m, order in zip(means, orders, strict=True)]
+    weights = [s[np.argsort(order)] for s, order in zip(sizes, orders, strict=True)]
+    latent, projections = common_shape(matched, weights, 3)
+    for m, w in zip(matched, projections, strict=True):
+        fitted = latent @ w.T
+        fitted = fitted - fitted.mean(0)
+        np.testing.assert_allclose(np.linalg.norm(m - m.mean(0) - fitted) / np.linalg.norm(m), 0,
+                                   atol=0.15)  # fmt: skip
+        gram = w.T @ w
+        np.testing.assert_allclose(gram, gram[0, 0] * np.eye(3), atol=1e-8 * gram[0, 0])
+
+
+def two_tables(seed=6):
+    rng = np.random.default_rng(seed)
+    # Of no other order are distances nearly these: one matching is right, by ten nats and more.
+    z = np.array([[0.0, 0], [8, 0], [0, 6], [5, 9]])
+    tables, labels = {}, {}
+    for name in "ab":
+        label = rng.permutation(np.repeat(np.arange(4), [30, 20, 14, 10]))
+        q = ortho_group.rvs(3, random_state=rng.integers(100))[:2]
+        tables[name] = z[label] @ q + 0.5 * rng.normal(size=(len(label), 3))
+        labels[name] = label
+    return tables, labels
+
+
+def test_projections_are_turned_to_a_shape():
+    tables, _ = two_tables()
+    rng = np.random.default_rng(0)
+    targets = [1.7 * ortho_group.rvs(3, random_state=d)[:, :2] for d in (1, 2)]
+    for projection in ("isometric", "normal"):
+        model = pmm.models.projected_clusters(
+            tables, 2, 5, projection=projection, intercept=True, noise="own"
+        )
+        chain = Chain(model, pmm.steps(model), model.initial_point(0), rng)
+        features = chain.components[0].features[0]
+        view = features.view(turned(chain, features, targets))
+        for marginal, w in zip(view.marginals, targets, strict=True):
+            found = marginal.projection[:, :2]
+            scale = 1.0 if projection == "normal" else 1.7 / np.linalg.norm(found[:, 0])
+            np.testing.assert_allclose(found * scale, w, atol=1e-9)
+
+
+def test_proposals_hold_the_true_matching_and_it_is_found():
+    tables, true = two_tables()
+    model = pmm.models.table_clusters(tables, 6)
+    chain = Chain(model, pmm.steps(model), model.initial_point(0), np.random.default_rng(0))
+    features = chain.components[0].features[0]
+    proposals = propose(chain, 0, 0, features, np.random.default_rng(1))
+    ends = chain.components[0].clusterings[0].ends
+    scores = [
+        adjusted_rand_index(true, dict(zip("ab", np.split(p.labels[0], ends), strict=True)))
+        for p in proposals
+    ]
+    assert max(scores) > 0.95
+    best = pmm.find_matching(model, starts=3, random_seed=2, progressbar=False)
+    found = {name: best["posterior"][f"cluster_{name}"].to_numpy()[0, 0] for name in "ab"}
+    assert adjusted_rand_index(true, found) > 0.9
+
+
+@pytest.mark.slow
+def test_linked_objects_stay_together():
+    tables, _ = two_tables()
+    links = {"a": [0, 1, 2], "b": [3, 4, 5]}
+    model = pmm.models.table_clusters(tables, 5, links=links)
+    best = pmm.find_matching(model, starts=1, random_seed=2, progressbar=False)["posterior"]
+    a, b = (best[f"cluster_{name}"].to_numpy()[0, 0] for name in "ab")
+    np.testing.assert_array_equal(a[links["a"]], b[links["b"]])

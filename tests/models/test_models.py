@@ -1,0 +1,64 @@
+"""The declared models: what they are, and parameters that cannot be."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pm_match as pmm
+from tests.declared.plain import tiny_data
+
+
+def test_projected_clusters_declares_the_papers_model():
+    frame = pd.DataFrame(tiny_data()["a"], index=["u", "v", "w"], columns=["x", "y"])
+    model = pmm.models.projected_clusters({"first": frame, "second": tiny_data()["b"]}, 3, 7)
+    names = {rv.name for rv in model.free_RVs}
+    assert names == {
+        "weights",
+        "precision",
+        "latent",
+        "cluster_first",
+        "projection_first",
+        "cluster_second",
+        "projection_second",
+    }
+    assert list(model.coords["first_object"]) == ["u", "v", "w"]
+    assert list(model.coords["first_feature"]) == ["x", "y"]
+    assert model.named_vars_to_dims["projection_first"] == ("first_feature", "factor")
+    assert model.initial_point()["latent"].shape == (7, 3)
+
+
+@pytest.mark.parametrize("weights", ["dirichlet", "uniform"])
+def test_a_known_number_of_clusters(weights):
+    model = pmm.models.projected_clusters(tiny_data(), 2, 4, weights=weights, projection="normal")
+    assert ("weights" in model.named_vars) == (weights == "dirichlet")
+    (point,) = [model.initial_point(0)]
+    for step in pmm.steps(model):
+        point, _ = step.step(point)
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(point))
+
+
+def test_one_domain_is_a_mixture():
+    model = pmm.models.projected_clusters({"only": tiny_data()["a"]}, n_factors=1)
+    assert len(pmm.steps(model)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_factors": 0}, "n_factors must be a whole number of at least 1, found 0"),
+        ({"n_clusters": 1}, "n_clusters must be a whole number of at least 2, found 1"),
+        ({"n_clusters": 2.5}, "n_clusters must be a whole number of at least 2, found 2.5"),
+        ({"concentration": 0.0}, "concentration must be a positive number, found 0.0"),
+        ({"latent_precision": -1.0}, "latent_precision must be a positive number"),
+        ({"precision_prior": (1.0,)}, r"must be \(shape, rate\), found \(1.0,\)"),
+        ({"precision_prior": 1.0}, r"must be \(shape, rate\), found 1.0"),
+        ({"precision_prior": (1.0, np.inf)}, "rate must be a positive number, found inf"),
+        (
+            {"projection": "laplace"},
+            "projection must be 'map', 'normal' or 'isometric', found 'laplace'",
+        ),
+    ],
+)
+def test_bad_parameters(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        pmm.models.projected_clusters(tiny_data(), **arguments)

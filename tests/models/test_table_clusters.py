@@ -1,0 +1,121 @@
+"""Declarations with rich marginals, and the model to begin with for tables."""
+
+import numpy as np
+import pytest
+
+import pm_match as pmm
+from pm_match.reading import read
+from pm_match.reading.functions import evaluate
+from tests.declared.plain import tiny_data
+
+
+def data(seed=0, n=(12, 10), m=(3, 2)):
+    rng = np.random.default_rng(seed)
+    return {
+        name: 5.0 + rng.normal(size=(n_, m_)) * 2.0 for name, n_, m_ in zip("ab", n, m, strict=True)
+    }
+
+
+CASES = {
+    "own noise": ({"projection": "normal", "noise": "own"}, {"scale_a", "noise_a"}),
+    "intercept": ({"projection": "normal", "intercept": True}, {"intercept_a", "precision"}),
+    "full": ({"projection": "normal", "within": "full"}, {"within_a", "within_b"}),
+    "private": ({"projection": "normal", "within": 1}, {"private_a", "noise_b"}),
+    "deviations": ({"projection": "normal", "deviations": True}, {"deviation_a", "spread_b"}),
+    "isometric": ({"projection": "isometric"}, {"orientation_a", "scale_b"}),
+    "relevance": (
+        {"projection": "normal", "relevance": True},
+        {"relevance_a", "background_b", "relevance_probability"},
+    ),
+    "determination": (
+        {"projection": "normal", "determination": True},
+        {"factor_precision", "precision"},
+    ),
+    "all": (
+        {"projection": "isometric", "intercept": True, "within": "full", "deviations": True},
+        {"orientation_a", "intercept_b", "within_a", "deviation_b"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_option_is_declared_and_wholly_served(case):
+    options, expected = CASES[case]
+    model = pmm.models.projected_clusters(data(), n_factors=2, n_clusters=4, **options)
+    free = {rv.name for rv in model.free_RVs}
+    assert expected <= free
+    steps = pmm.steps(model)
+    served = {model.values_to_rvs[v].name for step in steps for v in step.vars}
+    assert served == free
+    point = model.initial_point(0)
+    for step in steps:
+        step.setup_chain(np.random.default_rng(1), 0, 0)
+    for _ in range(3):
+        for step in steps:
+            point, _ = step.step(point)
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(point))
+
+
+def test_priors_follow_the_units_of_the_data():
+    """The density of a table in other units is the same but for the change of variables."""
+    options = {"projection": "isometric", "intercept": True, "within": "full", "deviations": True}
+    one = pmm.models.projected_clusters(data(), 2, 4, **options)
+    other = pmm.models.projected_clusters(
+        {name: 1000.0 * x for name, x in data().items()}, 2, 4, **options
+    )
+    views = [read(m).features[0].view(m.initial_point(0)) for m in (one, other)]
+    for mine, scaled in zip(views[0].marginals, views[1].marginals, strict=True):
+        np.testing.assert_allclose(1000.0 * mine.projection[:, :2], scaled.projection[:, :2])
+        np.testing.assert_allclose(mine.precision, 1e6 * scaled.precision)
+        np.testing.assert_allclose(1000.0 * mine.intercept, scaled.intercept)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"intercept": True}, "intercept=True needs projections with a proper prior"),
+        ({"noise": "own"}, "noise='own' needs projections with a proper prior"),
+        ({"projection": "isometric", "noise": "shared"}, "isometric' needs noise='own'"),
+        ({"projection": "normal", "within": "full", "relevance": True}, "relevance=True needs"),
+        ({"projection": "isometric", "determination": True}, "determination=True needs"),
+        ({"projection": "normal", "within": 0}, "within must be a whole number of at least 1"),
+        ({"projection": "normal", "within": "diag"}, "within must be 'isotropic' or 'full'"),
+        (
+            {"projection": "normal", "noise": "own", "precision_prior": (2.0, 1.0)},
+            "precision_prior is for noise='shared'",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    with pytest.raises(ValueError, match=message):
+        pmm.models.projected_clusters(data(), **options)
+
+
+def test_flags_must_be_flags():
+    with pytest.raises(TypeError, match="deviations must be True or False, found 'yes'"):
+        pmm.models.projected_clusters(data(), projection="normal", deviations="yes")
+
+
+def test_missing_values_need_shared_noise():
+    with pytest.raises(ValueError, match="domain 'a' has missing values, which are served with"):
+        pmm.models.projected_clusters(tiny_data(missing=True), projection="normal", noise="own")
+
+
+def test_table_clusters_standardises_and_declares():
+    model = pmm.models.table_clusters({name: 100.0 * x for name, x in data().items()}, 5)
+    observed = model["a"].owner.op, np.asarray(model.rvs_to_values[model["a"]].data)
+    np.testing.assert_allclose(observed[1].std(axis=0), 1.0)
+    assert len(model.coords["factor"]) == 2
+    assert len(model.coords["cluster"]) == 5
+    assert {"orientation_a", "within_a", "deviation_a", "intercept_a"} <= set(model.named_vars)
+
+
+def test_semi_orthogonal_is_the_polar_factor():
+    rng = np.random.default_rng(3)
+    for shape in ((5, 2), (2, 5), (3, 3)):
+        raw = rng.normal(size=shape)
+        found = evaluate(pmm.semi_orthogonal(raw))
+        _, s, v = np.linalg.svd(raw, full_matrices=False)
+        np.testing.assert_allclose(found @ (v.T * s) @ v, raw, atol=1e-12)
+        short = found.T @ found if shape[0] >= shape[1] else found @ found.T
+        np.testing.assert_allclose(short, np.eye(min(shape)), atol=1e-12)

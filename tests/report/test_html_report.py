@@ -1,0 +1,163 @@
+import base64
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import pm_match as pmm
+from pm_match.matching import best_chain
+from pm_match.plots.canvas import pyplot
+from pm_match.report import html_report
+from tests.declared.draws import tree, typed, with_relevance
+
+
+def saved_tables(page):
+    """The tables that the page offers to save, by file name."""
+    found = re.findall(r'download="([^"]+)" href="data:text/csv[^,]*,([^"]+)"', page)
+    return {name: pd.read_csv(io.BytesIO(base64.b64decode(code))) for name, code in found}
+
+
+def written(idata, tmp_path, **options):
+    path = pmm.report(idata, tmp_path / "page.html", **options)
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_page_holds_all_it_shows(tmp_path):
+    page = written(tree(), tmp_path)
+    assert page.startswith("<!DOCTYPE html>")
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert "http" not in re.sub(r'"data:[^"]+"', "", page)
+    images = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    assert len(images) >= 3
+    assert all(base64.b64decode(image).startswith(b"\x89PNG") for image in images)
+
+
+def test_tables_are_those_of_the_summaries(tmp_path):
+    idata = with_relevance(tree())
+    labels = pmm.partition_estimate(idata)
+    tables = saved_tables(written(idata, tmp_path, labels=labels))
+    clusters, objects = pmm.match_summary(idata, labels)
+    assert list(tables) == ["clusters.csv", "match_a_b.csv", "objects.csv"]
+    pd.testing.assert_frame_equal(tables["clusters.csv"], clusters.reset_index(), rtol=1e-3)
+    pd.testing.assert_frame_equal(tables["objects.csv"], objects, rtol=1e-3, check_dtype=False)
+    best = pmm.match_probability(idata, "cluster_a", "cluster_b", top=3)
+    pd.testing.assert_frame_equal(tables["match_a_b.csv"], best, rtol=1e-3, check_dtype=False)
+
+
+def test_the_diagnosis_is_told_in_words(tmp_path):
+    idata = tree()
+    idata["sample_stats"]["log_joint"][0] += 50.0  # far above the other chain
+    found = pmm.diagnose(idata)
+    assert not found.ok
+    page = written(idata, tmp_path)
+    assert all(page.count(item) == 2 for item in found.advice)  # in short, and at length
+    page = written(best_chain(idata), tmp_path, diagnosis=found)
+    assert all(page.count(item) == 2 for item in found.advice)
+    assert "only one chain" not in page
+
+
+def test_what_is_said_in_short(tmp_path):
+    idata = with_relevance(tree())
+    labels = pmm.partition_estimate(idata)
+    objects = pmm.match_summary(idata, labels).objects
+    inside = objects[objects["cluster"] >= 0]
+    page = written(idata, tmp_path, labels=labels)
+    sure = int((inside["confidence"] > 0.9).sum())
+    assert f"{len(inside)} of {len(objects)} objects are in clusters; for {sure} of them" in page
+    assert ("Least sure of their cluster" in page) == bool((inside["confidence"] <= 0.9).any())
+    assert "maximised" not in page
+    idata["posterior"].attrs["projections"] = "map"
+    page = written(idata, tmp_path, labels={name: labels[name].to_numpy() for name in labels})
+    assert "Projections were maximised" in page
+
+
+def test_objects_without_a_counterpart_are_listed(tmp_path):
+    own = {"cluster_a": [0, 0, 1, 1], "cluster_b": [0, 0, 0]}  # cluster 1 is in a alone
+    posterior = xr.Dataset(
+        {
+            name: (("chain", "draw", f"{name}_object"), np.tile(values, (2, 5, 1)))
+            for name, values in own.items()
+        }
+    )
+    page = written(posterior, tmp_path)
+    assert "2 of them probably have no counterpart in another domain" in page
+    assert "Without a counterpart" in page
+
+
+def test_long_labels_are_not_rounded(tmp_path):
+    days = 20200101.0 + np.arange(7)
+    posterior = tree()["posterior"].to_dataset().assign_coords(a_object=days)
+    tables = saved_tables(written(posterior, tmp_path))
+    assert set(tables["match_a_b.csv"]["object"]) <= set(days)
+    assert set(tables["objects.csv"]["object"][:7].astype(float)) == set(days)
+
+
+def test_names_are_escaped(tmp_path):
+    objects = [f"<script>{i}" for i in range(7)]
+    posterior = tree()["posterior"].to_dataset().assign_coords(a_object=objects)
+    page = written(posterior, tmp_path, title="<script>1 & 2")
+    assert "<title>&lt;script&gt;1 &amp; 2</title>" in page
+    assert "<script>" not in page
+
+
+def test_sets_of_clusters_have_tables_of_their_own(tmp_path):
+    page = written(typed(), tmp_path)
+    assert page.count("<h3>document_weights</h3>") == page.count("<h3>word_weights</h3>") == 2
+    documents = page.partition("<h3>document_weights</h3>")[2].partition("<h3>")[0]
+    assert "size_A_document" in documents
+    assert "word" not in documents
+    assert {"match_A_document_B_document.csv", "match_A_word_B_word.csv"} < set(saved_tables(page))
+
+
+def test_large_matrices_are_left_out(tmp_path, monkeypatch):
+    assert "too many pairs" not in written(tree(), tmp_path)
+    monkeypatch.setattr(html_report, "_MOST_PAIRS", 34)
+    page = written(tree(), tmp_path)
+    assert "too many pairs" in page
+    assert "match_a_b.csv" in page
+
+
+@pytest.mark.parametrize(
+    "idata",
+    [
+        pytest.param(tree(sizes=(("a", 7),)), id="one domain"),
+        pytest.param(tree().isel(chain=[0], draw=[0]), id="one draw"),
+        pytest.param(tree()["posterior"].to_dataset(), id="posterior alone"),
+    ],
+)
+def test_little_is_enough(idata, tmp_path):
+    assert "Which clusters go together" in written(idata, tmp_path)
+
+
+def test_data_are_drawn(tmp_path):
+    rng = np.random.default_rng(0)
+    tables = {"a": rng.normal(size=(7, 3)), "b": rng.normal(size=(5, 4))}
+    without, drawn = (written(tree(), tmp_path, data=data) for data in (None, tables))
+    assert "Data, ordered by cluster" not in without
+    assert "Data, ordered by cluster" in drawn
+    assert drawn.count("<img") == without.count("<img") + 1
+    with pytest.raises(ValueError, match=r"data: no labels of 'A'; there are \['cluster_a'"):
+        written(tree(), tmp_path, data={"A": tables["a"]})
+    networks = {"A": rng.integers(0, 2, (6, 8)), "B": rng.integers(0, 2, (5, 7))}
+    assert "Data, ordered by cluster" in written(typed(), tmp_path, data=networks)
+
+
+def test_no_figure_stays_open(tmp_path):
+    plt = pyplot()
+    plt.close("all")
+    written(tree(), tmp_path)
+    with pytest.raises(ValueError, match="expected"):
+        written(tree(), tmp_path, data={"a": np.eye(2)})
+    assert plt.get_fignums() == []
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        pmm.report(tree(), tmp_path / "none" / "page.html")
+    with pytest.raises(KeyError, match="no assignment variable"):
+        pmm.report(tree()["posterior"].to_dataset()[["projection_a"]], tmp_path / "page.html")
+    with pytest.raises(TypeError, match="DataTree or a Dataset"):
+        pmm.report({}, tmp_path / "page.html")

@@ -1,0 +1,240 @@
+"""EM of dependency-seeking clusters, simple, hierarchical and projected, against plain formulas."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+from pm_match.metrics import adjusted_rand_index
+from pm_match.views.em import (
+    DependencyClusters,
+    DependencyHierarchy,
+    ProjectedClusters,
+    dependency_clusters,
+    dependency_hierarchy,
+    fit_dependency_clusters,
+    fit_dependency_hierarchy,
+    fit_projected_clusters,
+    projected_clusters,
+)
+from tests.views.em.climbing import (
+    check_climb,
+    covariance_of,
+    free_of,
+    free_of_weights,
+    gain_by_climbing,
+    softmax,
+)
+
+CASES = [False, True]
+
+
+def made_up(n=60, seed=0, unseen=False):
+    """Two views that share three clusters; one of them splits every cluster in two."""
+    rng = np.random.default_rng(seed)
+    z = rng.integers(3, size=n)
+    x = np.stack([3.0 * z, rng.choice([-3.0, 3.0], size=n)], axis=1)
+    y = np.array([0.0, 4.0, 9.0])[z][:, None]
+    x = 50.0 + x + 0.7 * rng.standard_normal(x.shape)
+    y = y + 0.7 * rng.standard_normal(y.shape)
+    if unseen:
+        x[:6], y[6:10] = np.nan, np.nan
+    return z, {"x": x, "y": y}
+
+
+def log_densities(x, means, covariance):
+    """(N, T), 0 where a sample is not seen."""
+    seen = ~np.isnan(x).any(axis=1)
+    found = np.zeros((len(x), len(means)))
+    for t, mean in enumerate(means):
+        found[seen, t] = multivariate_normal.logpdf(x[seen], mean, covariance)
+    return found
+
+
+def plain_clusters(views, p: DependencyClusters):
+    logs = np.log(p.weights) + sum(
+        log_densities(*parts) for parts in zip(views.values(), p.means, p.covariances, strict=True)
+    )
+    return float(logsumexp(logs, axis=1).sum()), logs
+
+
+@pytest.mark.parametrize("unseen", CASES)
+def test_clusters_climb_to_a_maximum(unseen):
+    _, views = made_up(unseen=unseen)
+    fit = fit_dependency_clusters(views, 3, random_seed=1, starts=5, tolerance=1e-9)
+    p = fit.parameters
+    total, logs = plain_clusters(views, p)
+    check_climb(fit, total)
+    expected = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    found = dependency_clusters.responsibilities(views, p)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+    def unpacked(free):
+        weights, mx, my, cx, cy = np.split(free, [2, 8, 11, 14])
+        return DependencyClusters(
+            softmax(weights),
+            (mx.reshape(3, 2), my.reshape(3, 1)),
+            (covariance_of(cx, 2), covariance_of(cy, 1)),
+        )
+
+    free = np.concatenate(
+        [
+            free_of_weights(p.weights),
+            *(m.ravel() for m in p.means),
+            *(free_of(c) for c in p.covariances),
+        ]
+    )
+    gained = gain_by_climbing(lambda free: plain_clusters(views, unpacked(free))[0], free)
+    assert gained < 1e-4
+
+
+def test_one_view_is_a_mixture_with_one_covariance():
+    mixture = pytest.importorskip("sklearn.mixture")
+    _, views = made_up(n=200)
+    x = np.concatenate(list(views.values()), axis=1)
+    fit = fit_dependency_clusters([x], 3, random_seed=1, starts=20)
+    other = mixture.GaussianMixture(
+        3, covariance_type="tied", n_init=20, tol=1e-9, max_iter=5000, reg_covar=0, random_state=0
+    ).fit(x)
+    theirs = DependencyClusters(other.weights_, (other.means_,), (other.covariances_,))
+    total, _ = plain_clusters({"x": x}, theirs)
+    assert total == pytest.approx(other.score(x) * len(x))
+    assert fit.log_likelihood > total - 1e-3
+
+
+def plain_hierarchy(views, p: DependencyHierarchy):
+    """Sum over all of z, w_x and w_y."""
+    own = [
+        log_densities(*parts) for parts in zip(views.values(), p.means, p.covariances, strict=True)
+    ]
+    terms, states = [], list(product(*(range(n) for n in (len(p.weights), *map(len, p.means)))))
+    with np.errstate(divide="ignore"):
+        for z, a, b in states:
+            prior = np.log(p.weights[z]) + np.log(p.links[0][z, a]) + np.log(p.links[1][z, b])
+            terms.append(prior + own[0][:, a] + own[1][:, b])
+    logs = np.stack(terms, axis=1)
+    total = logsumexp(logs, axis=1)
+    return float(total.sum()), states, np.exp(logs - total[:, None])
+
+
+@pytest.mark.parametrize("unseen", CASES)
+def test_hierarchies_climb_to_a_maximum(unseen):
+    _, views = made_up(unseen=unseen)
+    fit = fit_dependency_hierarchy(views, 2, [4, 3], random_seed=1, starts=6, tolerance=1e-9)
+    p = fit.parameters
+    total, states, joint = plain_hierarchy(views, p)
+    check_climb(fit, total)
+    z, w = dependency_hierarchy.responsibilities(views, p)
+    kinds = np.array(states)
+    for place, found in enumerate([z, *w]):
+        for label in range(found.shape[1]):
+            expected = joint[:, kinds[:, place] == label].sum(axis=1)
+            np.testing.assert_allclose(found[:, label], expected, atol=1e-9)
+
+    def unpacked(free):
+        parts = np.split(free, np.cumsum([1, 6, 4, 8, 3, 3]))
+        return DependencyHierarchy(
+            softmax(parts[0]),
+            (softmax(parts[1].reshape(2, 3)), softmax(parts[2].reshape(2, 2))),
+            (parts[3].reshape(4, 2), parts[4].reshape(3, 1)),
+            (covariance_of(parts[5], 2), covariance_of(parts[6], 1)),
+        )
+
+    free = np.concatenate(
+        [
+            free_of_weights(p.weights),
+            *(free_of_weights(link).ravel() for link in p.links),
+            *(m.ravel() for m in p.means),
+            *(free_of(c) for c in p.covariances),
+        ]
+    )
+    gained = gain_by_climbing(lambda free: plain_hierarchy(views, unpacked(free))[0], free)
+    assert gained < 1e-3
+
+
+def test_a_hierarchy_gathers_what_one_view_splits():
+    z, views = made_up(n=400, seed=1)
+    fit = fit_dependency_hierarchy(views, 3, [6, 3], random_seed=1, starts=10)
+    found, _ = dependency_hierarchy.responsibilities(views, fit.parameters)
+    assert adjusted_rand_index({"o": z}, {"o": found.argmax(axis=1)}) > 0.95
+
+
+def test_projected_clusters_climb_to_a_maximum():
+    rng = np.random.default_rng(3)
+    latent = 3.0 * rng.standard_normal((4, 2))
+    truth = [rng.integers(4, size=n) for n in (40, 30)]
+    tables = [
+        latent[s] @ rng.standard_normal((2, d)) + 0.5 * rng.standard_normal((len(s), d))
+        for s, d in zip(truth, (4, 3), strict=True)
+    ]
+    random = [rng.integers(4, size=len(s)) for s in truth]
+    fit = fit_projected_clusters(tables, [random, truth], 4, 2, random_seed=1, tolerance=1e-10)
+
+    def plain(p: ProjectedClusters):
+        total = 0.0
+        for x, w in zip(tables, p.projections, strict=True):
+            covariance = np.eye(len(w)) / p.precision
+            logs = np.log(p.weights) + log_densities(x, p.latent @ w.T, covariance)
+            total += float(logsumexp(logs, axis=1).sum())
+        return total
+
+    check_climb(fit, plain(fit.parameters))
+    found = projected_clusters.responsibilities(tables, fit.parameters)
+    labels = {n: s.argmax(axis=1) for n, s in zip("ab", found, strict=True)}
+    assert adjusted_rand_index(dict(zip("ab", truth, strict=True)), labels) > 0.9
+
+    def unpacked(free):
+        weights, z, a, b, precision = np.split(free, np.cumsum([3, 8, 8, 6]))
+        shapes = a.reshape(4, 2), b.reshape(3, 2)
+        return ProjectedClusters(
+            softmax(weights), z.reshape(4, 2), shapes, float(np.exp(precision[0]))
+        )
+
+    p = fit.parameters
+    free = np.concatenate(
+        [
+            free_of_weights(p.weights),
+            p.latent.ravel(),
+            *(w.ravel() for w in p.projections),
+            [np.log(p.precision)],
+        ]
+    )
+    assert gain_by_climbing(lambda free: plain(unpacked(free)), free) < 1e-4
+
+
+def test_fits_are_the_same_for_the_same_seed():
+    _, views = made_up()
+    one, other = (fit_dependency_hierarchy(views, 2, 3, random_seed=4, starts=2) for _ in range(2))
+    np.testing.assert_array_equal(one.log_likelihoods, other.log_likelihoods)
+
+
+def test_bad_input():
+    _, views = made_up()
+    x, y = views.values()
+    with pytest.raises(ValueError, match=r"view 'x'.*sample 2 has some values missing"):
+        fit_dependency_clusters(
+            {
+                "x": np.where(
+                    np.arange(2) + x * 0 + (np.arange(60) == 2)[:, None] > 1.5, np.nan, x
+                ),
+                "y": y,
+            },
+            2,
+        )
+    both = np.where((np.arange(60) == 3)[:, None], np.nan, x)
+    with pytest.raises(ValueError, match="sample 3 is not seen by any view"):
+        fit_dependency_clusters({"x": both, "y": np.where(np.isnan(both[:, :1]), np.nan, y)}, 2)
+    with pytest.raises(ValueError, match="linearly dependent"):
+        fit_dependency_clusters({"x": np.concatenate([x, x[:, :1]], axis=1), "y": y}, 2)
+    with pytest.raises(ValueError, match="more samples than features"):
+        fit_dependency_clusters({"x": x[:2], "y": y[:2]}, 2)
+    with pytest.raises(ValueError, match="n_clusters must be from 1 to the 60 samples"):
+        fit_dependency_clusters(views, 61)
+    with pytest.raises(ValueError, match="one number or 2, one a view"):
+        fit_dependency_hierarchy(views, 2, [2])
+    with pytest.raises(ValueError, match="same samples"):
+        fit_dependency_hierarchy({"x": x, "y": y[1:]}, 2, 2)
+    with pytest.raises(ValueError, match="a label for every object"):
+        fit_projected_clusters([x, y], [[np.zeros(60, int), np.zeros(3, int)]], 2, 1)

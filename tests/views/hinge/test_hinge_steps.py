@@ -1,0 +1,273 @@
+"""The steps of a hinge as PyMC uses them."""
+
+import copy
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_match as pmm
+from pm_match.views.hinge import fourier_values
+from pm_match.views.hinge.frequencies import FrequencyEvidence
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2))
+Y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
+Y[:5] = np.nan
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(6, 2))
+        v = pm.Gamma("v", 0.5, 0.5)
+        beta = pm.Normal("beta", 0.0, tau=v, shape=13)
+        pmm.Hinge("label", pmm.fourier_features(X, frequencies) @ beta, observed=Y)
+    return model
+
+
+KINDS = {
+    "gibbs": lambda model: pmm.HingeGibbs([model["beta"]], model=model),
+    "metropolis": lambda model: pmm.FrequencyMetropolis([model["frequencies"]], model=model),
+    "leaps": lambda model: pmm.FrequencyMetropolis(
+        [model["frequencies"]], model=model, n_leapfrog=3
+    ),
+    "hmc": lambda model: pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="hmc"),
+}
+CHANGED = {
+    "gibbs": {"beta", "v_log__"},
+    "metropolis": {"beta", "v_log__", "frequencies"},
+    "leaps": {"beta", "v_log__", "frequencies"},
+    "hmc": {"frequencies"},
+}
+
+
+def start(model):
+    rng = np.random.default_rng(1)
+    point = {
+        name: np.asarray(rng.normal(size=v.shape)) for name, v in model.initial_point().items()
+    }
+    for value in point.values():
+        value.setflags(write=False)
+    return point
+
+
+def run(step, point, n=5):
+    for _ in range(n):
+        point, stats = step.step(point)
+    return point, stats
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(model, kind):
+    step = KINDS[kind](model)
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    point = start(model)
+    before = copy.deepcopy(point)
+    new, (stats,) = run(step, point)
+    assert list(new) == list(point)
+    for name, value in new.items():
+        np.testing.assert_array_equal(point[name], before[name])
+        assert isinstance(value, np.ndarray)
+        assert (value.dtype, value.shape) == (point[name].dtype, point[name].shape)
+        assert np.array_equal(value, point[name]) == (name not in CHANGED[kind])
+    assert set(stats) == {name for name, _ in step.stats_dtypes_shapes.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pickled_step_goes_on_alike(model, kind):
+    step = KINDS[kind](model)
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    point, _ = run(step, start(model))
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    state = step.sampling_state
+    other.sampling_state = copy.deepcopy(state)
+    one, _ = run(step, point)
+    two, _ = run(other, point)
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name])
+
+
+def test_frequencies_are_where_their_leap_has_taken_them(model, monkeypatch):
+    """If nothing else moves them; and where they were if it is refused."""
+    step = KINDS["leaps"](model)
+    step.setup_chain(np.random.default_rng(4), 0, 0)
+    step.log_step_size = np.log(0.15)
+    monkeypatch.setattr(step, "_rescale", lambda new, evidence, stats: evidence)
+    monkeypatch.setattr(FrequencyEvidence, "sweep", lambda self, *given: np.zeros(6, bool))
+    ends, leap = [], step._leap
+
+    def recorded(*given):
+        ends.append(leap(*given))
+        return ends[-1]
+
+    monkeypatch.setattr(step, "_leap", recorded)
+    point = start(model)
+    for _ in range(40):
+        before = point["frequencies"]
+        point, _ = step.step(point)
+        if ends[-1] is None:
+            np.testing.assert_array_equal(point["frequencies"], before)
+        else:
+            np.testing.assert_array_equal(point["frequencies"], ends[-1])
+            assert (point["frequencies"] != before).all()
+    refused = sum(end is None for end in ends)
+    assert 0 < refused < 40
+
+
+@pytest.mark.parametrize("kind", ["metropolis", "leaps", "hmc"])
+def test_statistics_of_what_was_not_tried_are_no_numbers(model, kind):
+    step = KINDS[kind](model)
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    _, (stats,) = step.step(start(model))
+    assert np.isnan(stats["accepted_joint"]) == (kind == "metropolis")
+    assert np.isnan(stats["accepted_scale"]) == (kind == "hmc")
+    assert np.isnan(stats["accepted_prior"]) == (kind == "hmc")
+    if kind != "metropolis":
+        assert 0.0 < stats["accepted_joint"] <= 1.0
+
+
+@pytest.mark.parametrize("kind", ["leaps", "hmc"])
+def test_the_step_size_adapts_only_in_tuning(model, kind):
+    step = KINDS[kind](model)
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    first = step.log_step_size
+    point, _ = run(step, start(model))
+    adapted = step.log_step_size
+    assert adapted != first
+    step.stop_tuning()
+    run(step, point)
+    assert step.log_step_size == adapted
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    assert step.log_step_size == first
+
+
+def test_sample_takes_the_steps_and_learns(model):
+    kinds = [type(step).__name__ for step in pmm.steps(model)]
+    assert kinds == ["FrequencyMetropolis", "HingeGibbs"]
+    with model:
+        idata = pmm.sample(
+            150,
+            tune=150,
+            chains=2,
+            cores=1,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    posterior = idata["posterior"]
+    hits = []
+    for chain in range(2):
+        for draw in range(0, 150, 10):
+            own = posterior.isel(chain=chain, draw=draw)
+            features = fourier_values(X, own["frequencies"].values)
+            hits.append(np.mean((features @ own["beta"].values * Y)[5:] > 0))
+    assert np.mean(hits) > 0.85
+    assert not np.array_equal(posterior["beta"][0], posterior["beta"][1])
+    spread = idata["sample_stats"]["spread"].values
+    assert 0.3 < spread.mean() < 6.0
+
+
+def test_no_object_with_a_label():
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(1, 2))
+        beta = pm.Normal("beta", 0.0, 1.0, shape=3)
+        score = pmm.fourier_features(X, frequencies) @ beta
+        pmm.Hinge("label", score, observed=np.full(40, np.nan))
+    steps = pmm.steps(model)
+    for step in steps:
+        step.setup_chain(np.random.default_rng(3), 0, 0)
+    point, drawn = model.initial_point(), []
+    for _ in range(2000):
+        for step in steps:
+            point, _ = step.step(point)
+        drawn.append(np.append(point["beta"], point["frequencies"]))
+    # The prior.
+    np.testing.assert_allclose(np.mean(drawn, axis=0), 0.0, atol=0.15)
+    np.testing.assert_allclose(np.std(drawn, axis=0), 1.0, atol=0.12)
+
+
+def test_bad_settings(model):
+    with pytest.raises(ValueError, match="n_sweeps must be at least 1"):
+        pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_sweeps=0)
+    with pytest.raises(ValueError, match="'integrated' or 'hmc', found 'nuts'"):
+        pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="nuts")
+    for method, least in (("integrated", 0), ("hmc", 1)):
+        for wrong in (least - 1, 2.5):
+            expected = f"n_leapfrog must be an integer of at least {least}, found {wrong}"
+            with pytest.raises(ValueError, match=expected):
+                pmm.FrequencyMetropolis(
+                    [model["frequencies"]], model=model, method=method, n_leapfrog=wrong
+                )
+    with pytest.raises(pmm.UnservedModelError, match="frequencies"):
+        pmm.HingeGibbs([model["frequencies"]], model=model)
+
+
+def test_two_hinges_under_plain_pymc():
+    """PyMC hands a step that it chooses all variables that it may serve, of both."""
+    with pm.Model() as model:
+        v = pm.Gamma("v", 1.0, 1.0)
+        for name, sign in (("one", 1.0), ("other", -1.0)):
+            w = pm.Normal(f"w_{name}", 0.0, tau=v if sign > 0 else 1.0, shape=2)
+            pmm.Hinge(name, X @ w, observed=sign * Y)
+        steps = pmm.HingeGibbs(model.free_RVs, model=model)
+        idata = pm.sample(
+            3, tune=2, chains=1, random_seed=1, progressbar=False, compute_convergence_checks=False
+        )
+    assert [[own.name for own in step.vars] for step in steps.methods] == [
+        ["w_one", "v_log__"],
+        ["w_other"],
+    ]
+    for name in ("v", "w_one", "w_other"):
+        assert (idata.posterior[name].diff("draw") != 0.0).all()
+
+
+def mixture(rows):
+    """Frequencies of two components, whose weights are declared once, or for every frequency."""
+    with pm.Model() as model:
+        weights = np.array([0.6, 0.4])
+        component = pm.Categorical("component", p=np.tile(weights, (6, 1)) if rows else weights,
+                                   shape=6)  # fmt: skip
+        precision = pm.Wishart("precision", nu=5, V=np.eye(2), shape=(2, 2, 2))
+        root = pt.linalg.cholesky(pt.linalg.inv(precision))
+        mean = pm.MvNormal("mean", np.zeros(2), chol=root, shape=(2, 2))
+        frequencies = pm.MvNormal(
+            "frequencies", mean[component], chol=root[component], shape=(6, 2)
+        )
+        beta = pm.Normal("beta", 0.0, 1.0, shape=13)
+        pmm.Hinge("label", pmm.fourier_features(X, frequencies) @ beta, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_frequencies_take_their_clusters_with_them(rows):
+    model = mixture(rows)
+    step = pmm.FrequencyMetropolis([model["frequencies"]], model=model, rng=1)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    point = {name: np.asarray(value) for name, value in model.initial_point(0).items()}
+    seen = set()
+    for _ in range(20):
+        before = point
+        point, _ = step.step(point)
+        moved = before["component"] != point["component"]
+        assert point["component"].dtype == before["component"].dtype
+        assert (before["frequencies"][moved] != point["frequencies"][moved]).all()
+        seen |= set(point["component"])
+    assert seen == {0, 1}
+
+
+def test_a_weak_prior_keeps_coefficients_where_numbers_are():
+    """Of labels that can all be told apart, the scale has no end that the prior would set."""
+    with pm.Model() as model:
+        v = pm.Gamma("v", 0.01, 0.01)
+        beta = pm.Normal("beta", 0.0, tau=v, shape=13)
+        features = pmm.fourier_features(X[:8], X[8:14])
+        pmm.Hinge("label", features @ beta, observed=np.sign(X[:8, 0]))
+    step = pmm.HingeGibbs([model["beta"]], model=model, rng=1)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    point = model.initial_point(0)
+    for _ in range(300):
+        point, _ = step.step(point)
+    assert np.isfinite(point["beta"]).all()
