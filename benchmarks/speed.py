@@ -19,7 +19,9 @@ import numpy as np
 from numba import njit
 
 import pm_match as pmm
-from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
+from pm_match.features.projected_normal import ProjectedNormalEvidence
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import units
 
@@ -56,7 +58,7 @@ class Kernel:
             projections.append(w)
             labels.append(label)
             domains.append(DomainData(latent[label] @ w.T + noise))
-        self.projections = projections
+        self.emissions = [Emission.of_projection(w) for w in projections]
         self.truth = np.concatenate(labels)
         grouped = units(len(self.truth), np.zeros((0, 2), np.int64))
         self.evidence = ProjectedNormalEvidence(domains, grouped, truncation, n_factors)
@@ -70,7 +72,7 @@ class Kernel:
         """Set the partition to `labels`, and the evidence to it."""
         place(self.partition, labels)
         slots = self.partition.slot_of[self.partition.label]
-        self.evidence.load(self.projections, slots, 1.0, 1.0, 1.0)
+        self.evidence.load(self.emissions, slots, 1.0, (1.0, 1.0))
 
     def sweep(self) -> int:
         """Sweep once."""

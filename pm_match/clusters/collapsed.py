@@ -11,10 +11,11 @@ from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import log_joint, new_partition, place, rename, sweep
 from pm_match.clusters.units import Units, units
-from pm_match.features.marginals import Marginal, split_deviations
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission, split_deviations
 from pm_match.features.parts import Features, View
 from pm_match.features.points import FeaturesPoints
-from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.features.projected_normal import ProjectedNormalEvidence
 from pm_match.networks.block_evidence import BlockEvidence, Board
 from pm_match.networks.points import RelationPoints
 from pm_match.normal.normal_rows import NormalRows
@@ -181,11 +182,10 @@ class Collapsed:
             else:
                 hyper = declared.hyper(point)
                 evidence.load(
-                    self.projections(number, point),
+                    [Emission.of_projection(w) for w in self.projections(number, point)],
                     self.partitions[number].slot.astype(np.int64),
-                    hyper.shape,
-                    hyper.rate,
                     hyper.latent_precision,
+                    (hyper.shape, hyper.rate),
                 )
         if features:
             self._load_normals(point)
@@ -207,39 +207,20 @@ class Collapsed:
         self.views[number] = view
         slots = self.partitions[number].slot.astype(np.int64)
         by_assignment = {
-            domain.assignment: marginal
-            for domain, marginal in zip(features.domains, view.marginals, strict=True)
+            domain.assignment: emission
+            for domain, emission in zip(features.domains, view.marginals, strict=True)
         }
-        k = features.n_all_factors
-        nothing = Marginal(np.zeros((0, k)), np.zeros(0), np.zeros(0))
-        marginals = [
+        nothing = Emission.of_nothing(features.n_all_factors)
+        emissions = [
             by_assignment.get(assignment.name, nothing)
             for assignment in self.component.clusterings[number].assignments
         ]
-        pairs = list(zip(marginals, evidence.domains, strict=True))
-        whitened = [m.whitened(data) for m, data in pairs]
-        projections = [marginal.whitened_projection() for marginal in marginals]
+        gamma = None
         if features.precision:
             hyper = features.hyper(point)
-            evidence.load(
-                projections,
-                slots,
-                hyper.shape,
-                hyper.rate,
-                view.latent_precision,
-                whitened,
-                sum(m.log_root.sum() * len(data.values) for m, data in pairs),
-            )
-            return
-        constants = np.concatenate([m.log_constants(data) for m, data in pairs])
-        evidence.load_known(
-            whitened,
-            projections,
-            slots,
-            view.latent_precision,
-            constants,
-            self._idle(number, point),
-        )
+            gamma = hyper.shape, hyper.rate
+        background = self._idle(number, point)
+        evidence.load(emissions, slots, view.latent_precision, gamma, background)
 
     def _idle(self, number: int, point):
         """Log density of every object (N,) as an irrelevant one; None if all are relevant."""

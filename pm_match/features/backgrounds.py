@@ -3,7 +3,7 @@
 import numpy as np
 from pymc.model.core import Model
 
-from pm_match.features.marginals import Marginal
+from pm_match.features.emission import Emission
 from pm_match.features.parts import Projected
 from pm_match.features.recognise_marginals import noise_root
 from pm_match.reading.ancestry import Refusal, mean, scale
@@ -36,7 +36,7 @@ class Background:
             model, [mean(self._rv), scale(self._rv)], {flag: nobody, assignment: nobody}
         )
 
-    def __call__(self, point) -> Marginal:
+    def __call__(self, point) -> Emission:
         """Return the marginal at a point of value variables."""
         centre, width = self._read(point)
         rows = np.atleast_2d(centre)
@@ -50,4 +50,4 @@ class Background:
             root = noise_root(self._rv, width, self._n_features)
         except Refusal as refusal:
             raise UnservedModelError(f"irrelevant objects: {refusal}") from refusal
-        return Marginal(np.zeros((self._n_features, 0)), intercept, root)
+        return Emission(np.zeros((self._n_features, 0)), intercept, root)

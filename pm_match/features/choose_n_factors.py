@@ -15,8 +15,8 @@ from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_option
+from pm_match.features.data import DomainData
 from pm_match.features.parts import Features
-from pm_match.features.projected_normal import DomainData
 from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.plain import Mode, find_mode, problem_of
 from pm_match.reading import read

@@ -2,7 +2,7 @@ r"""The evidence of features as a function of everything but the assignment.
 
 Given the clusters, the data of a domain enter through sums alone: objects and features per cluster,
 and the scatter of all. From these the evidence with latent vectors (and deviations, see
-`marginals`) integrated out costs nothing that grows with the number of objects,
+`emission`) integrated out costs nothing that grows with the number of objects,
 
 .. math:: \log p(X \mid s, a, W, \Lambda) = \sum_d \left[ \tfrac{N_d}{2} \log |\Lambda_d / 2\pi|
           - \tfrac12 \mathrm{tr}\, \Lambda_d T_d \right] + \tfrac12 \sum_j \left[ K \log r +
@@ -10,165 +10,341 @@ and the scatter of all. From these the evidence with latent vectors (and deviati
 
 with :math:`T_d` the scatter about the intercept, :math:`C_j^{-1} = rI + \sum_d N_{dj} W_d^\top
 \Lambda_d W_d` and :math:`m_j = \sum_d W_d^\top \Lambda_d (S_{dj} - N_{dj} a_d)`. With missing
-values every feature has its own counts, and the noise of features must be independent.
+values every feature has its own counts if the noise is independent; otherwise objects of which the
+same features are observed have sums of their own, and a precision :math:`\Lambda_o`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import log, pi
+from dataclasses import dataclass, field, replace
+from math import lgamma, log, pi
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 
-from pm_match.features.marginals import Marginal
-from pm_match.features.projected_normal import DomainData
-from pm_match.features.projection import draw_rows
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission, block_roots
+from pm_match.numerics.kernels import entry
 
 _LOG_2PI = log(2.0 * pi)
 
 
+@entry
+def add_up(values, labels, sums):
+    """Add the rows of `values` (N, M) to the rows of `sums` (T, M) that `labels` (N,) name."""
+    for n in range(values.shape[0]):
+        label = labels[n]
+        if label >= 0:
+            for m in range(values.shape[1]):
+                sums[label, m] += values[n, m]
+
+
 @dataclass(frozen=True, eq=False)
-class DomainSums:
-    """Sums of one domain's features over its relevant objects.
+class ClusterSums:
+    """Sums of one domain's features over its relevant objects, by cluster.
+
+    Where values are missing and the noise is dependent, by cluster and by what is observed.
 
     Attributes
     ----------
-    sums : (J, M) array
-        Of each occupied cluster.
-    counts : (J, M) or (J, 1) array
-        Observed values behind them; the same for all features if nothing is missing.
-    scatter : (M, M) or (M,) array
-        Sum of x x', or if values are missing of x^2.
+    n_clusters : int
+        J.
+    sums : (R, M) array
+    counts : (R, M) or (R, 1) array
+        Observed values behind them, the same for all features if nothing is missing; objects if
+        there are patterns.
+    scatter : (P, M, M) or (M,) array
+        Sum of x x' over the objects of each pattern; of x^2 if the noise is independent.
+    cluster, pattern : (R,) integer array
+        Of every row. Without patterns, row j is cluster j.
+    observed : (P, M) boolean array
+        The patterns: one, unless values are missing and the noise is dependent.
     """
 
+    n_clusters: int
     sums: NDArray[np.float64]
     counts: NDArray[np.float64]
     scatter: NDArray[np.float64]
+    cluster: NDArray[np.int64]
+    pattern: NDArray[np.int64]
+    observed: NDArray[np.bool_]
+    _kept: dict = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, data: DomainData, labels: NDArray[np.int64], n_clusters: int) -> "DomainSums":
-        """Sum a domain by `labels` (N,) in 0 ... n_clusters - 1, -1 for irrelevant objects."""
+    def of(
+        cls, data: DomainData, labels: NDArray[np.int64], n_clusters: int, full: bool = False
+    ) -> "ClusterSums":
+        """Sum a domain by `labels` (N,) in 0 ... n_clusters - 1, -1 for irrelevant objects.
+
+        Parameters
+        ----------
+        data : DomainData
+        labels : (N,) integer array
+        n_clusters : int
+        full : bool
+            Whether the noise of features is dependent.
+        """
+        x, m = data.values, data.values.shape[1]
         kept = labels >= 0
-        x, label = data.values[kept], labels[kept]
-        members = np.zeros((n_clusters, len(label)))
-        members[label, np.arange(len(label))] = 1.0
-        if data.observed is None:
-            return cls(members @ x, members.sum(axis=1, keepdims=True), x.T @ x)
-        return cls(members @ x, members @ data.weights[kept], np.square(x).sum(axis=0))
-
-    def centred(self, intercept: NDArray) -> NDArray[np.float64]:
-        """Return the sums of the features less their intercept (J, M)."""
-        return self.sums - self.counts * intercept
-
-    def log_noise(self, marginal: Marginal) -> float:
-        """Log density of the features as if no cluster explained anything."""
-        a, precision = marginal.intercept, marginal.precision
-        total, n = self.sums.sum(axis=0), self.counts.sum(axis=0)
-        if self.scatter.ndim == 2:
-            about = self.scatter - np.outer(total, a) - np.outer(a, total) + n[0] * np.outer(a, a)
-            squares = (
-                np.einsum("ij,ij->", precision, about)
-                if marginal.full
-                else precision @ np.diagonal(about)
-            )
+        everyone = bool(kept.all())
+        cluster, pattern = np.arange(n_clusters), np.zeros(n_clusters, np.int64)
+        observed = np.ones((1, m), np.bool_)
+        by_pattern = full and data.observed is not None
+        row = labels
+        if by_pattern:
+            observed, own = data.patterns
+            codes, place = np.unique(labels[kept] * len(observed) + own[kept], return_inverse=True)
+            cluster, pattern = np.divmod(codes, len(observed))
+            row = np.full(len(labels), -1)
+            row[kept] = place.reshape(-1)
+        sums = np.zeros((len(cluster), m))
+        add_up(x, row, sums)
+        if data.observed is None or by_pattern:
+            counts = np.bincount(row[kept], minlength=len(cluster))[:, None].astype(float)
         else:
-            squares = precision @ (self.scatter - 2.0 * total * a + n * a * a)
-        return float((n * (marginal.log_root - 0.5 * _LOG_2PI)).sum() - 0.5 * squares)
+            counts = np.zeros((len(cluster), m))
+            add_up(data.weights, row, counts)
+        if not full:
+            scatter = data.column_squares if everyone else np.square(x[kept]).sum(axis=0)
+        elif by_pattern:
+            scatter = np.zeros((len(observed), m, m))
+            for p in range(len(observed)):
+                rows = x[kept & (own == p)]
+                scatter[p] = rows.T @ rows
+        else:
+            scatter = (data.scatter if everyone else x[kept].T @ x[kept])[None]
+        return cls(n_clusters, sums, counts, scatter, cluster, pattern, observed)
+
+    @property
+    def full(self) -> bool:
+        """Whether the noise of features is dependent."""
+        return self.scatter.ndim == 3
+
+    @property
+    def by_pattern(self) -> bool:
+        """Whether there are several rows for a cluster."""
+        return len(self.observed) > 1 or not self.observed.all()
+
+    def kept(self, clusters: NDArray[np.int64]) -> "ClusterSums":
+        """Return the sums of some clusters (J',), the only ones with objects, in their order."""
+        if not self.by_pattern:
+            return replace(
+                self,
+                n_clusters=len(clusters),
+                sums=self.sums[clusters],
+                counts=self.counts[clusters],
+                cluster=np.arange(len(clusters)),
+                pattern=self.pattern[clusters],
+            )
+        rank = np.zeros(self.n_clusters, np.int64)
+        rank[clusters] = np.arange(len(clusters))
+        return replace(self, n_clusters=len(clusters), cluster=rank[self.cluster])
+
+    def renamed(self, names: NDArray[np.int64]) -> "ClusterSums":
+        """Return the sums when cluster j has become ``names[j]``, a permutation (J,)."""
+        if self.by_pattern:
+            return replace(self, cluster=names[self.cluster])
+        old = np.argsort(names)
+        return replace(self, sums=self.sums[old], counts=self.counts[old])
+
+    def shifted(self, means: NDArray) -> "ClusterSums":
+        """Return the sums of what is left when means (M,) or (J, M) of clusters are taken away.
+
+        All but the scatter, and but for what is missing where there are patterns.
+        """
+        own = means if means.ndim == 1 else means[self.cluster]
+        return replace(self, sums=self.sums - self.counts * own)
+
+    def by_cluster(self, rows: NDArray) -> NDArray[np.float64]:
+        """Add up what there is for every row (R, ...) by clusters (J, ...)."""
+        if not self.by_pattern:
+            return rows
+        found = np.zeros((self.n_clusters, *rows.shape[1:]))
+        np.add.at(found, self.cluster, rows)
+        return found
+
+    def precisions(self, emission: Emission) -> NDArray[np.float64]:
+        """Noise precisions (P, M, M) of the patterns, zero where something is missing."""
+        # The root stays the same object while other parameters move.
+        if self._kept.get("root") is not emission.root:
+            roots = block_roots(emission.root, self.observed)
+            diagonal = np.where(self.observed, np.diagonal(roots, axis1=1, axis2=2), 1.0)
+            self._kept["root"] = emission.root
+            self._kept["precisions"] = roots @ roots.transpose(0, 2, 1)
+            self._kept["logs"] = np.log(diagonal).sum(axis=1)
+        return self._kept["precisions"]
+
+    def weigh(self, emission: Emission) -> NDArray[np.float64]:
+        """Sum of Lambda x by cluster (J, M)."""
+        if not self.full:
+            return self.sums * emission.precision
+        precisions = self.precisions(emission)
+        if not self.by_pattern:
+            return self.sums @ precisions[0]
+        return self.by_cluster(np.einsum("rm,rml->rl", self.sums, precisions[self.pattern]))
+
+    def gains(self, emission: Emission) -> NDArray[np.float64]:
+        """Sum of W' Lambda over the objects of each cluster (J, K, M)."""
+        w = emission.projection
+        if not self.full:
+            return self.counts[:, None, :] * (emission.precision[:, None] * w).T
+        own = w.T @ self.precisions(emission)
+        return self.by_cluster(self.counts[:, :, None] * own[self.pattern])
+
+    def grams(self, emission: Emission) -> NDArray[np.float64]:
+        """Sum of W' Lambda W over the objects of each cluster (J, K, K)."""
+        w, k = emission.projection, emission.projection.shape[1]
+        if self.by_pattern:
+            own = w.T @ self.precisions(emission) @ w
+            return self.by_cluster(self.counts[:, :, None] * own[self.pattern])
+        w = emission.whitened_projection()
+        if self.counts.shape[1] == 1:
+            return self.counts[:, :, None] * (w.T @ w)
+        outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
+        return (self.counts @ outer).reshape(-1, k, k)
+
+    def total_precision(self, emission: Emission) -> NDArray[np.float64]:
+        """Sum of Lambda over all objects (M, M)."""
+        if not self.full:
+            n = np.broadcast_to(self.counts.sum(axis=0), emission.intercept.shape)
+            return np.diag(emission.precision * n)
+        return np.tensordot(self._of_pattern(self.counts[:, 0]), self.precisions(emission), 1)
+
+    def _of_pattern(self, rows: NDArray) -> NDArray[np.float64]:
+        """Add up what there is for every row (R, ...) by patterns (P, ...)."""
+        found = np.zeros((len(self.observed), *rows.shape[1:]))
+        np.add.at(found, self.pattern, rows)
+        return found
+
+    def kronecker(self, emission: Emission, latent: NDArray) -> NDArray[np.float64]:
+        """Sum of Lambda (x) z z' over all objects (M K, M K), z the vectors (J, K) of clusters."""
+        m, k = emission.projection.shape[0], latent.shape[1]
+        outer = (latent[:, :, None] * latent[:, None, :])[self.cluster]
+        grams = self._of_pattern(self.counts[:, :, None] * outer)
+        whole = np.tensordot(self.precisions(emission), grams, axes=(0, 0))
+        return whole.transpose(0, 2, 1, 3).reshape(m * k, m * k)
+
+    def noise(self, emission: Emission) -> tuple[float, float]:
+        """Log normaliser of the features, and their squares in units of the noise.
+
+        The latter is what no cluster explains, if none explains anything.
+        """
+        a = emission.intercept
+        if not self.full:
+            total, n = self.sums.sum(axis=0), self.counts.sum(axis=0)
+            squares = emission.precision @ (self.scatter - 2.0 * total * a + n * a * a)
+            return float((n * (emission.log_root - 0.5 * _LOG_2PI)).sum()), float(squares)
+        precisions = self.precisions(emission)
+        n, total = self._of_pattern(self.counts[:, 0]), self._of_pattern(self.sums)
+        # Where something is missing, precisions are zero.
+        cross = total[:, :, None] * a
+        about = self.scatter - cross - cross.transpose(0, 2, 1) + n[:, None, None] * np.outer(a, a)
+        logs = self._kept["logs"] - 0.5 * _LOG_2PI * self.observed.sum(axis=1)
+        return float(n @ logs), float(np.einsum("pij,pij->", precisions, about))
 
 
-Contribution = tuple[NDArray[np.float64], NDArray[np.float64], float]
+Contribution = tuple[NDArray[np.float64], NDArray[np.float64], float, float]
 
 
-def contribution(own: DomainSums, marginal: Marginal) -> Contribution:
+def contribution(own: ClusterSums, emission: Emission) -> Contribution:
     """Return what a domain adds to the inverse of C_j (J, K, K) and to m_j (J, K), and its noise.
 
-    The last is the log density of its features as if no cluster explained anything.
+    That is its log normaliser, and the squares of its features (see `ClusterSums.noise`).
     """
-    w = marginal.whitened_projection()
-    k = w.shape[1]
-    linear = marginal.whiten(own.centred(marginal.intercept)) @ w
-    if own.counts.shape[1] == 1:
-        precision = own.counts[:, :, None] * (w.T @ w)
-    else:
-        outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
-        precision = (own.counts @ outer).reshape(-1, k, k)
-    return precision, linear, own.log_noise(marginal)
+    linear = own.shifted(emission.intercept).weigh(emission) @ emission.projection
+    return own.grams(emission), linear, *own.noise(emission)
 
 
 class Contributions:
-    """What domains add to the evidence, kept for as long as their marginals are the same objects.
+    """What domains add to the evidence, kept for as long as their emissions are the same objects.
 
     Parameters
     ----------
-    sums : sequence of DomainSums
+    sums : sequence of ClusterSums
     """
 
-    def __init__(self, sums: Sequence[DomainSums]):
+    def __init__(self, sums: Sequence[ClusterSums]):
         self.sums = sums
-        self._kept: list[tuple[Marginal, Contribution] | None] = [None for _ in sums]
+        self._kept: list[tuple[Emission, Contribution] | None] = [None for _ in sums]
 
-    def of(self, marginals: Sequence[Marginal]) -> list[Contribution]:
-        """Return what every domain adds with its marginal."""
+    def of(self, emissions: Sequence[Emission]) -> list[Contribution]:
+        """Return what every domain adds with its emission."""
         found = []
-        for d, (own, marginal) in enumerate(zip(self.sums, marginals, strict=True)):
+        for d, (own, emission) in enumerate(zip(self.sums, emissions, strict=True)):
             kept = self._kept[d]
-            if kept is None or kept[0] is not marginal:
-                kept = self._kept[d] = marginal, contribution(own, marginal)
+            if kept is None or kept[0] is not emission:
+                kept = self._kept[d] = emission, contribution(own, emission)
             found.append(kept[1])
         return found
 
 
-def by_cluster(
-    sums: Sequence[DomainSums], marginals: Sequence[Marginal], latent_precision: float
+def posterior(
+    contributions: Sequence[Contribution], latent_precision: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the inverse of C_j (J, K, K), and m_j (J, K), of the occupied clusters."""
-    return _totals(
-        [contribution(*pair) for pair in zip(sums, marginals, strict=True)], latent_precision
-    )
-
-
-def _totals(contributions: Sequence[Contribution], latent_precision: float):
-    """Add up the inverses of C_j, and the m_j, of all domains."""
-    precision = np.add.reduce([found for found, _, _ in contributions])
-    linear = np.add.reduce([found for _, found, _ in contributions])
+    """Return the inverse of C_j (J, K, K), and m_j (J, K), of the clusters."""
+    precision = np.add.reduce([found for found, *_ in contributions])
+    linear = np.add.reduce([found for _, found, *_ in contributions])
     diagonal = np.arange(linear.shape[1])
     precision[:, diagonal, diagonal] += latent_precision
     return precision, linear
 
 
-def log_evidence(contributions: Sequence[Contribution], latent_precision: float) -> float:
-    """Log p(X | s, a, W, noise), latent vectors integrated out; -inf where it is not a number."""
-    precision, linear = _totals(contributions, latent_precision)
+def log_evidence(
+    contributions: Sequence[Contribution],
+    latent_precision: float,
+    gamma: tuple[float, float] | None = None,
+    n_values: int = 0,
+) -> float:
+    """Log p(X | s, a, W, noise), latent vectors integrated out; -inf where it is not a number.
+
+    Parameters
+    ----------
+    contributions : sequence of Contribution
+        Of every domain.
+    latent_precision : float
+    gamma : (float, float), optional
+        Shape and rate of the prior of a precision that multiplies those of all noise and of the
+        latent vectors, and is integrated out.
+    n_values : int
+        Observed values of all domains, if there is such a precision.
+    """
+    precision, linear = posterior(contributions, latent_precision)
     try:
         lower = np.linalg.cholesky(precision)
     except np.linalg.LinAlgError:
         return -np.inf
     explained = np.linalg.solve(lower, linear[:, :, None])
     diagonal = np.diagonal(lower, axis1=1, axis2=2)
-    total = sum(noise for _, _, noise in contributions)
-    total += 0.5 * np.square(explained).sum() - np.log(diagonal).sum()
-    total += 0.5 * diagonal.size * log(latent_precision)
+    total = sum(constant for *_, constant, _ in contributions)
+    total += 0.5 * diagonal.size * log(latent_precision) - np.log(diagonal).sum()
+    left = 0.5 * (sum(squares for *_, squares in contributions) - np.square(explained).sum())
+    if gamma is None:
+        total -= left
+    else:
+        shape, rate = gamma
+        after = shape + 0.5 * n_values
+        total += shape * log(rate) - lgamma(shape) + lgamma(after)
+        total -= after * log(max(rate + left, rate))
     return float(total) if np.isfinite(total) else -np.inf
 
 
 def draw_intercepts(
     rng: np.random.Generator,
-    sums: Sequence[DomainSums],
-    marginals: Sequence[Marginal],
+    sums: Sequence[ClusterSums],
+    emissions: Sequence[Emission],
     latent_precision: float,
     priors: Sequence[tuple[NDArray, NDArray] | None],
 ) -> list[NDArray[np.float64]]:
     r"""Draw intercepts under normal priors jointly, with latent vectors integrated out.
 
     The evidence is quadratic in all intercepts :math:`a` together: with :math:`B_j` the matrices
-    :math:`W_d^\top \Lambda_d N_{dj}` side by side, their precision is the prior's plus
-    :math:`\mathrm{diag}(N_d \Lambda_d) - \sum_j B_j^\top C_j B_j`.
+    :math:`\sum_{n \in j} W_d^\top \Lambda_{dn}` side by side, their precision is the prior's plus
+    :math:`\sum_n \Lambda_{dn}` on the diagonal blocks, less :math:`\sum_j B_j^\top C_j B_j`.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-    sums, marginals : sequences, one item for each domain
+    sums, emissions : sequences, one item for each domain
     latent_precision : float
     priors : sequence of (mean (M_d,), precision (M_d,)) or None
         None for intercepts that stay as they are.
@@ -178,63 +354,46 @@ def draw_intercepts(
     list of (M_d,) array
     """
     moving = [number for number, prior in enumerate(priors) if prior is not None]
-    still = [
-        m if number not in moving else Marginal(m.projection, np.zeros_like(m.intercept), m.root)
-        for number, m in enumerate(marginals)
-    ]
     # With the moving intercepts at zero, what is left is linear and quadratic in them.
-    inverse, linear = by_cluster(sums, still, latent_precision)
-    ends = np.cumsum([0, *(len(marginals[number].intercept) for number in moving)])
+    still = [
+        replace(e, intercept=np.zeros_like(e.intercept)) if number in moving else e
+        for number, e in enumerate(emissions)
+    ]
+    pairs = zip(sums, still, strict=True)
+    inverse, linear = posterior([contribution(*pair) for pair in pairs], latent_precision)
+    ends = np.cumsum([0, *(len(emissions[number].intercept) for number in moving)])
     precision = np.zeros((ends[-1], ends[-1]))
     weight = np.zeros(ends[-1])
     pull = np.zeros((len(inverse), inverse.shape[1], ends[-1]))
     for place, number in enumerate(moving):
-        own, marginal, prior = sums[number], marginals[number], priors[number]
+        own, emission, prior = sums[number], still[number], priors[number]
         assert prior is not None
         here = slice(ends[place], ends[place + 1])
-        n = own.counts.sum(axis=0)
-        noise = marginal.precision
-        precision[here, here] = (noise * n) if marginal.full else np.diag(noise * n)
-        precision[here, here] += np.diag(prior[1])
-        total = own.sums.sum(axis=0)
-        weight[here] = (noise @ total if marginal.full else noise * total) + prior[0] * prior[1]
-        loading = (
-            (noise @ marginal.projection)
-            if marginal.full
-            else (noise[:, None] * marginal.projection)
-        )
-        pull[:, :, here] = loading.T[None] * own.counts[:, None, :]
+        precision[here, here] = own.total_precision(emission) + np.diag(prior[1])
+        weight[here] = own.weigh(emission).sum(axis=0) + prior[0] * prior[1]
+        pull[:, :, here] = own.gains(emission)
     solved = np.linalg.solve(inverse, np.concatenate([pull, linear[:, :, None]], axis=2))
     precision -= np.einsum("jki,jkl->il", pull, solved[:, :, :-1])
     weight -= np.einsum("jki,jk->i", pull, solved[:, :, -1])
-    lower = np.linalg.cholesky(0.5 * (precision + precision.T))
-    mean = cho_solve((lower, True), weight)
-    drawn = mean + solve_triangular(lower.T, rng.standard_normal(len(mean)))
-    found = [m.intercept for m in marginals]
+    drawn = _draw_normal(rng, 0.5 * (precision + precision.T), weight)
+    found = [e.intercept for e in emissions]
     for place, number in enumerate(moving):
         found[number] = drawn[ends[place] : ends[place + 1]]
     return found
 
 
-def draw_latent(
-    rng: np.random.Generator,
-    sums: Sequence[DomainSums],
-    marginals: Sequence[Marginal],
-    latent_precision: float,
+def draw_factors(
+    rng: np.random.Generator, contributions: Sequence[Contribution], latent_precision: float
 ) -> NDArray[np.float64]:
-    """Draw the latent vectors (J, K) of the occupied clusters from their exact conditional."""
-    precision, linear = by_cluster(sums, marginals, latent_precision)
-    lower = np.linalg.cholesky(precision)
-    noise = (
-        np.linalg.solve(lower, linear[:, :, None]) + rng.standard_normal(linear.shape)[..., None]
-    )
-    return np.linalg.solve(lower.transpose(0, 2, 1), noise)[:, :, 0]
+    """Draw the factors (J, K) of the clusters from their exact conditional."""
+    precision, linear = posterior(contributions, latent_precision)
+    return _draw_normals(rng, precision, linear)
 
 
 def draw_projection(
     rng: np.random.Generator,
-    own: DomainSums,
-    marginal: Marginal,
+    own: ClusterSums,
+    emission: Emission,
     latent: NDArray,
     explained: NDArray,
     mean: NDArray,
@@ -242,14 +401,17 @@ def draw_projection(
 ) -> NDArray[np.float64]:
     r"""Draw a domain's projection under independent normal priors from its exact conditional.
 
-    With features in dependent noise the entries of W are normal together: the precision of W, row
-    after row, is :math:`\Lambda \otimes Z^\top N Z` plus the prior's.
+    In independent noise row :math:`m` is normal with precision :math:`\mathrm{diag}(\tau_m) +
+    \lambda_m \sum_j N_{jm} z_j z_j^\top` and mean this inverted times :math:`\tau_m \circ \mu_m +
+    \lambda_m \sum_j S_{jm} z_j`. In dependent noise the entries of W are normal together: the
+    precision of W, row after row, is :math:`\sum_n \Lambda_n \otimes z_{s_n} z_{s_n}^\top` plus the
+    prior's.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-    own : DomainSums
-    marginal : Marginal
+    own : ClusterSums
+    emission : Emission
         Of which the projection is not used.
     latent : (J, K) array
     explained : (J, M) array
@@ -262,16 +424,28 @@ def draw_projection(
     (M, K) array
     """
     m, k = mean.shape
-    left = own.centred(marginal.intercept) - own.counts * explained
-    noise = marginal.precision
-    if marginal.full:
-        outer = (latent[:, :, None] * latent[:, None, :]).reshape(len(latent), k * k)
-        gram = (own.counts[:, 0] @ outer).reshape(k, k)
-        a = np.kron(noise, gram)
-        a[np.arange(m * k), np.arange(m * k)] += precision.ravel()
-        b = (noise @ (left.T @ latent)).ravel() + (precision * mean).ravel()
-        lower = np.linalg.cholesky(a)
-        centre = cho_solve((lower, True), b)
-        return (centre + solve_triangular(lower.T, rng.standard_normal(m * k))).reshape(m, k)
-    counts = np.broadcast_to(own.counts, (len(latent), m))
-    return draw_rows(rng, left, counts, latent, noise, mean, precision)
+    weighed = own.shifted(emission.intercept).shifted(explained).weigh(emission)
+    b = weighed.T @ latent + precision * mean
+    if own.full:
+        a = own.kronecker(emission, latent) + np.diag(precision.ravel())
+        return _draw_normal(rng, a, b.ravel()).reshape(m, k)
+    outer = (latent[:, :, None] * latent[:, None, :]).reshape(len(latent), k * k)
+    a = np.broadcast_to(own.counts, weighed.shape).T @ outer
+    a = (emission.precision[:, None] * a).reshape(m, k, k)
+    a[:, np.arange(k), np.arange(k)] += precision
+    return _draw_normals(rng, a, b)
+
+
+def _draw_normal(rng, precision: NDArray, linear: NDArray) -> NDArray[np.float64]:
+    """Draw a normal vector (n,) with a precision A (n, n) and the mean A^-1 `linear`."""
+    lower = np.linalg.cholesky(precision)
+    mean = cho_solve((lower, True), linear)
+    return mean + solve_triangular(lower.T, rng.standard_normal(len(mean)))
+
+
+def _draw_normals(rng, precision: NDArray, linear: NDArray) -> NDArray[np.float64]:
+    """Draw short normal vectors (J, K) likewise, with precisions (J, K, K)."""
+    lower = np.linalg.cholesky(precision)
+    noise = rng.standard_normal(linear.shape)[..., None]
+    whitened = np.linalg.solve(lower, linear[:, :, None]) + noise
+    return np.linalg.solve(lower.transpose(0, 2, 1), whitened)[:, :, 0]

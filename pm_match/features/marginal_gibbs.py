@@ -9,15 +9,15 @@ import pytensor.tensor as pt
 from pymc.blocking import PointType, StatsType
 
 from pm_match.clusters.step import PartitionStep
+from pm_match.features.emission import split_deviations
 from pm_match.features.feature_sums import (
+    ClusterSums,
     Contributions,
-    DomainSums,
+    draw_factors,
     draw_intercepts,
-    draw_latent,
     draw_projection,
     log_evidence,
 )
-from pm_match.features.marginals import split_deviations
 from pm_match.features.parts import Features, Parameter, View
 from pm_match.features.points import FeaturesPoints
 from pm_match.numerics.rescale import rescale
@@ -124,9 +124,10 @@ class MarginalGibbs(PartitionStep):
         self._occupied = np.unique(np.concatenate([own[own >= 0] for own in labels]))
         rank = np.full(features.truncation + 1, -1)
         rank[self._occupied] = np.arange(len(self._occupied))
+        full = [emission.full for emission in features.view(point).marginals]
         self._sums = [
-            DomainSums.of(domain.data, rank[own], len(self._occupied))
-            for domain, own in zip(features.domains, labels, strict=True)
+            ClusterSums.of(domain.data, rank[own], len(self._occupied), dense)
+            for domain, own, dense in zip(features.domains, labels, full, strict=True)
         ]
         self._contributions = Contributions(self._sums)
         self._idle_objects = [np.flatnonzero(own < 0) for own in labels]
@@ -143,7 +144,7 @@ class MarginalGibbs(PartitionStep):
         """
         rng, features, view = self.rng, self.part, self._view(new)
         if drawn is None:
-            drawn = draw_latent(rng, self._sums, view.marginals, view.latent_precision)
+            drawn = self._draw_factors(view)
         latent = rng.standard_normal((features.truncation, features.n_all_factors))
         latent /= np.sqrt(view.latent_precision)
         latent[self._occupied] = drawn
@@ -151,6 +152,10 @@ class MarginalGibbs(PartitionStep):
             latent, features.n_factors, view.scales, view.latent_precision
         )
         self._points.write_latent(new, self._root_alpha**2, latent, deviations)
+
+    def _draw_factors(self, view: View):
+        own = self._contributions.of(view.marginals)
+        return draw_factors(self.rng, own, view.latent_precision)
 
     def _labels(self, point):
         """Read the labels of every domain's objects, and which of these are relevant."""
@@ -254,7 +259,7 @@ class MarginalGibbs(PartitionStep):
         if not given:
             return None
         rng, view, k = self.rng, self._view(point), self.part.n_factors
-        drawn = draw_latent(rng, self._sums, view.marginals, view.latent_precision)
+        drawn = self._draw_factors(view)
         # Means of clusters, but for the intercept and what the latent vectors say.
         explained = [drawn[:, k:] @ m.projection[:, k:].T for m in view.marginals]
         latent = np.ascontiguousarray(drawn[:, :k])
@@ -305,7 +310,7 @@ class MarginalGibbs(PartitionStep):
         split = np.split(w, np.cumsum([len(projections[d]) for d in order])[:-1])
         return dict(zip(order, split, strict=True)), latent
 
-    def _draw_wishart(self, parameter: Parameter, point, own: DomainSums, centres) -> None:
+    def _draw_wishart(self, parameter: Parameter, point, own: ClusterSums, centres) -> None:
         """Draw a noise precision from its conjugate conditional."""
         # SciPy's distributions are slow to import.
         from scipy.stats import wishart
@@ -313,7 +318,7 @@ class MarginalGibbs(PartitionStep):
         prior, forward = self._forward[parameter.name]
         degrees, inverse_scale = prior(point)
         cross = own.sums.T @ centres
-        squares = own.scatter - cross - cross.T + (centres.T * own.counts[:, 0]) @ centres
+        squares = own.scatter[0] - cross - cross.T + (centres.T * own.counts[:, 0]) @ centres
         inverse = inverse_scale + 0.5 * (squares + squares.T)
         n = own.counts.sum()
         drawn = wishart.rvs(degrees + n, np.linalg.inv(inverse), random_state=self.rng)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.marginals import Marginal
-from pm_match.features.projected_normal import DomainData
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
 from pm_match.reading.parts import Point
 
 
@@ -64,7 +64,7 @@ class View:
 
     Attributes
     ----------
-    marginals : tuple of Marginal
+    marginals : tuple of Emission
         For every domain. If one precision is shared by all noise, of features scaled by its root.
     scales : tuple of (M_d,) array or None
         Standard deviations of each domain's deviations; None if it has none.
@@ -72,7 +72,7 @@ class View:
         Of the latent vectors; over the shared precision, if there is one.
     """
 
-    marginals: tuple[Marginal, ...]
+    marginals: tuple[Emission, ...]
     scales: tuple[NDArray[np.float64] | None, ...]
     latent_precision: float
 

@@ -1,19 +1,21 @@
 r"""Which clusters of one domain go with which latent vectors, its projection integrated out.
 
 Given the projections, the clusters of a domain hardly ever exchange their labels: every projection
-fits the matching that it was drawn under. Given the latent vectors z and the noise precision
-:math:`\alpha` instead, and with the domain's projection under its independent normal prior
-integrated out, the features of the domain are so many Bayesian linear regressions,
+fits the matching that it was drawn under. Given the latent vectors z and the noise instead, and
+with the domain's projection under its independent normal prior integrated out, the features of the
+domain are so many Bayesian linear regressions,
 
-.. math:: \log p(X_d \mid s_d, z, \alpha) = \mathrm{const} + \tfrac12 \sum_m
+.. math:: \log p(X_d \mid s_d, z) = \mathrm{const} + \tfrac12 \sum_m
           \left( b_m^\top A_m^{-1} b_m - \log |A_m| \right), \quad
-          A_m = \mathrm{diag}(\tau_m) + \alpha \sum_j N_{jm} z_j z_j^\top, \quad
-          b_m = \tau_m \circ \mu_m + \alpha \sum_j S_{jm} z_j
+          A_m = \mathrm{diag}(\tau_m) + \sum_j N_{jm} z_j z_j^\top, \quad
+          b_m = \tau_m \circ \mu_m + \sum_j S_{jm} z_j
 
-with the sums and counts per feature of `projection.ClusterSums`. Exchanges of two labels within the
-domain are proposed and accepted by Metropolis and Hastings' rule, with the ratio of these evidences
-and of the collapsed priors of all labels. The projection is then to be drawn from its conditional,
-and the weights from theirs: a blocked move of labels, projection and weights.
+with the sums and counts per feature of `feature_sums.ClusterSums`, of features in units of their
+independent noise, less intercepts and the deviations of their clusters (which keep these under
+other labels). Exchanges of two labels within the domain are proposed and accepted by Metropolis and
+Hastings' rule, with the ratio of these evidences and of the collapsed priors of all labels. The
+projection is then to be drawn from its conditional, and the weights from theirs: a blocked move of
+labels, projection and weights.
 """
 
 from math import exp
@@ -23,16 +25,13 @@ from numpy.typing import NDArray
 
 from pm_match.clusters.exchange import draw_exchange, rename_two, shift_objects
 from pm_match.clusters.label_swap import log_shift_ratio
-from pm_match.features.projection import ClusterSums
 from pm_match.numerics.cholesky import factorise, solve_lower
 from pm_match.numerics.kernels import entry, part
 
 
 @part
-def log_regression(
-    sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
-):
-    """Log p(X | labels, z, alpha), up to what no labels enter; `work` and `vectors` are scratch."""
+def log_regression(sums, counts, repeats, pull, precision, latent, groups, renamed, work, vectors):
+    """Log p(X | labels, z), up to what no labels enter; `work` and `vectors` are scratch."""
     n_features, n_factors = pull.shape
     matrix, lower = work[0], work[1]
     linear, solution = vectors[0], vectors[1]
@@ -42,7 +41,7 @@ def log_regression(
             linear[k] = pull[m, k]
         for i in range(groups.shape[0]):
             z = latent[renamed[groups[i]]]
-            total = alpha * sums[groups[i], m]
+            total = sums[groups[i], m]
             for k in range(n_factors):
                 linear[k] += total * z[k]
         # Features without a matrix of their own have that of the one before.
@@ -53,7 +52,7 @@ def log_regression(
                 matrix[k, k] = precision[m, k]
             for i in range(groups.shape[0]):
                 z = latent[renamed[groups[i]]]
-                count = alpha * counts[groups[i], m]
+                count = counts[groups[i], m]
                 for k in range(n_factors):
                     for j in range(k + 1):
                         matrix[k, j] += count * z[k] * z[j]
@@ -75,7 +74,6 @@ def permute_labels(
     pull,
     precision,
     latent,
-    alpha,
     groups,
     renamed,
     work,
@@ -96,8 +94,6 @@ def permute_labels(
     sums, counts, repeats, pull, precision : arrays
         The features of the domain, from `regressions`.
     latent : (T, K) array
-    alpha : float
-        Noise precision.
     groups : (J,) integer array
         The labels of the domain's clusters, as it comes.
     renamed : (T,) integer array
@@ -115,7 +111,7 @@ def permute_labels(
     accepted = 0
     proposed = 0
     here = log_regression(
-        sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
+        sums, counts, repeats, pull, precision, latent, groups, renamed, work, vectors
     )
     for _ in range(n_proposals):
         first, second = draw_exchange(rng, groups, renamed, objects)
@@ -126,7 +122,7 @@ def permute_labels(
         ratio = log_shift_ratio(a, b, held, first, second, shift)
         rename_two(renamed, first, second)
         there = log_regression(
-            sums, counts, repeats, pull, precision, latent, alpha, groups, renamed, work, vectors
+            sums, counts, repeats, pull, precision, latent, groups, renamed, work, vectors
         )
         if rng.random() < exp(min(0.0, ratio + there - here)):
             accepted += 1
@@ -137,7 +133,9 @@ def permute_labels(
     return accepted, proposed
 
 
-def regressions(clusters: ClusterSums, mean: NDArray, precision: NDArray) -> tuple[NDArray, ...]:
+def regressions(
+    sums: NDArray, counts: NDArray, mean: NDArray, precision: NDArray
+) -> tuple[NDArray, ...]:
     r"""Prepare the features of a domain for `permute_labels`: as few as will do.
 
     Features whose counts and prior precision are equal share :math:`A`, and what their
@@ -147,9 +145,10 @@ def regressions(clusters: ClusterSums, mean: NDArray, precision: NDArray) -> tup
 
     Parameters
     ----------
-    clusters : ClusterSums
+    sums, counts : (T, M) array
+        Of whitened features.
     mean, precision : (M, K) array
-        Of the projection's prior, entry by entry.
+        Of the prior of their projection, entry by entry.
 
     Returns
     -------
@@ -159,15 +158,15 @@ def regressions(clusters: ClusterSums, mean: NDArray, precision: NDArray) -> tup
     pull, precision : (M', K) array
         Precision times mean, and precision.
     """
-    sums, counts, pull = clusters.sums, clusters.counts, precision * mean
-    n_features = len(mean)
+    pull, n_features = precision * mean, len(mean)
+    occupied = np.flatnonzero(counts.any(axis=1))
     repeats = np.ones(n_features, np.int64)
-    rows = [sums[clusters.occupied]] + ([pull.T] if pull.any() else [])
+    rows = [sums[occupied]] + ([pull.T] if pull.any() else [])
     n_left = sum(map(len, rows))
     if n_left < n_features and _alike(counts.T) and _alike(precision):
         turned = np.linalg.qr(np.concatenate(rows).T, mode="r").T
         sums = np.zeros((len(sums), n_left))
-        sums[clusters.occupied] = turned[: len(rows[0])]
+        sums[occupied] = turned[: len(rows[0])]
         pull = np.zeros((n_left, pull.shape[1]))
         if len(rows) > 1:
             pull[:] = turned[len(rows[0]) :].T

@@ -15,18 +15,15 @@ With the new object in it, the factors of the cluster are :math:`N(C_{j+} m_{j+}
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from math import log, pi
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.feature_sums import DomainSums, by_cluster
-from pm_match.features.marginals import Marginal
-from pm_match.features.projected_normal import DomainData
-
-_LOG_2PI = log(2.0 * pi)
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import ClusterSums, contribution, posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +32,7 @@ class Clusters:
 
     Attributes
     ----------
-    marginals : sequence of Marginal
+    emissions : sequence of Emission
         Of every domain with features.
     precision, linear : (J, K, K), (J, K) array
         The inverse of C_j, and m_j. All empty clusters are alike, and have one row.
@@ -43,7 +40,7 @@ class Clusters:
         The row of every cluster.
     """
 
-    marginals: Sequence[Marginal]
+    emissions: Sequence[Emission]
     precision: NDArray[np.float64]
     linear: NDArray[np.float64]
     row: NDArray[np.int64]
@@ -53,7 +50,7 @@ class Clusters:
         cls,
         data: Sequence[DomainData],
         labels: Sequence[NDArray[np.int64]],
-        marginals: Sequence[Marginal],
+        emissions: Sequence[Emission],
         latent_precision: float,
         n_clusters: int,
     ) -> "Clusters":
@@ -65,12 +62,15 @@ class Clusters:
         rows = np.full(len(everyone), -1)
         rows[everyone >= 0] = place
         parts = np.split(rows, np.cumsum([len(label) for label in labels])[:-1])
-        sums = [DomainSums.of(*pair, len(occupied) + 1) for pair in zip(data, parts, strict=True)]
-        return cls(marginals, *by_cluster(sums, marginals, latent_precision), row)
+        own = [
+            contribution(ClusterSums.of(d, part, len(occupied) + 1, e.full), e)
+            for d, part, e in zip(data, parts, emissions, strict=True)
+        ]
+        return cls(emissions, *posterior(own, latent_precision), row)
 
-    def joined(self, marginal: Marginal, x: NDArray) -> "Joined":
+    def joined(self, emission: Emission, x: NDArray) -> "Joined":
         """Let each of some objects join every cluster, by features that are all observed."""
-        return Joined(self, marginal, x)
+        return Joined(self, emission, x)
 
     @cached_property
     def _lower(self) -> NDArray[np.float64]:
@@ -94,26 +94,23 @@ class Joined:
     Parameters
     ----------
     clusters : Clusters
-    marginal : Marginal
+    emission : Emission
         Of the M features that are observed.
     x : (N, M) array
     """
 
-    def __init__(self, clusters: Clusters, marginal: Marginal, x: NDArray):
-        self.clusters, self.marginal = clusters, marginal
-        self._residual = x - marginal.intercept
-        self._white = marginal.whiten(self._residual)
-        w = marginal.whitened_projection()
-        self._lower = np.linalg.cholesky(clusters.precision + w.T @ w)
+    def __init__(self, clusters: Clusters, emission: Emission, x: NDArray):
+        own = emission.statistics(DomainData(x))
+        self.clusters, self._log_noise = clusters, own.constants - 0.5 * own.squares
+        self._lower = np.linalg.cholesky(clusters.precision + own.gram[0])
         # L^-1 m_{j+}, for all objects side by side: (J, K, N).
-        together = clusters.linear[:, :, None] + (self._white @ w).T[None]
+        together = clusters.linear[:, :, None] + own.projected.T[None]
         self._solved = np.linalg.solve(self._lower, together)
 
     def log_density(self) -> NDArray[np.float64]:
         """Log predictive of every object (N) in every cluster (T)."""
         after = 0.5 * np.square(self._solved).sum(axis=1).T - _log_diagonal(self._lower)
-        own = log_noise(self.marginal, self._white)
-        return (own[:, None] + after - self.clusters._before)[:, self.clusters.row]
+        return (self._log_noise[:, None] + after - self.clusters._before)[:, self.clusters.row]
 
     def factors(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean (N, J, K) of the factors, and a root R (J, K, K) of their covariance R R'."""
@@ -121,39 +118,6 @@ class Joined:
         return np.linalg.solve(upper, self._solved).transpose(2, 0, 1), np.linalg.inv(upper)
 
 
-def log_noise(marginal: Marginal, white: NDArray) -> NDArray[np.float64]:
-    """Log density (N,) of whitened residuals (N, M) as nothing but noise."""
-    constant = (marginal.log_root - 0.5 * _LOG_2PI).sum()
-    return constant - 0.5 * np.square(white).sum(axis=1)
-
-
-def scaled(marginal: Marginal, alpha: float) -> Marginal:
-    """Multiply the noise precision of a marginal by a shared one."""
-    return replace(marginal, root=marginal.root * np.sqrt(alpha))
-
-
-def covariance(marginal: Marginal) -> NDArray[np.float64]:
-    """Return the covariance of the noise (M, M)."""
-    if marginal.full:
-        inverse = np.linalg.inv(marginal.root)
-        return inverse.T @ inverse
-    return np.diag(marginal.root**-2.0)
-
-
-def restricted(marginal: Marginal, seen: NDArray[np.bool_]) -> Marginal:
-    """Return the marginal of some of the features, the others integrated out."""
-    if seen.all():
-        return marginal
-    root = marginal.root[seen]
-    if marginal.full:
-        lower = np.linalg.cholesky(covariance(marginal)[np.ix_(seen, seen)])
-        root = np.linalg.inv(lower).T
-    return Marginal(marginal.projection[seen], marginal.intercept[seen], root)
-
-
 def _log_diagonal(lower: NDArray) -> NDArray[np.float64]:
     """Log determinants of triangular matrices (..., K, K)."""
     return np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
-
-
-__all__ = ["Clusters", "Joined", "covariance", "log_noise", "restricted", "scaled"]

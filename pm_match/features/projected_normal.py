@@ -28,16 +28,16 @@ is linear in the K(K+1)/2 products of :math:`h`, in :math:`h`, and in 1, with co
 kept until cluster :math:`j` changes. The coefficients of all clusters lie side by side, so that one
 pass of fused multiply-adds scores a unit against every cluster.
 
-Where the noise is known (its parameters are not integrated out but given, and the data come
-whitened by them), :math:`\alpha = 1`: the log predictive is :math:`\tfrac12 \log
+Intercepts, and noise of the features' own, are given: all of this is then of data that are shifted
+and whitened by them (see `emission`), :math:`\alpha` being what multiplies all precisions. If there
+is no such number, :math:`\alpha = 1`: the log predictive is :math:`\tfrac12 \log
 \frac{|C_{j+}|}{|C_j|} + \tfrac12 \Delta_j`. Objects may then be irrelevant, with a density of their
 own that no cluster enters.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from math import lgamma, log, log1p, pi, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
 from pm_match.clusters.units import Units
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, inlined, part
 
@@ -66,10 +68,10 @@ class ProjectedNormal(NamedTuple):
     ----------
     hyper : (5,) array
         Posterior shape a', prior rate b, latent precision r, log normaliser (what of the log
-        evidence depends on neither the partition nor the projections), and whether the noise is
-        known (1 or 0): a' and b are then not used, and b is 0.
+        evidence does not depend on the partition), and whether all noise is given (1 or 0): a' and
+        b are then not used, and b is 0.
     rate : (1,) array
-        Posterior rate b' of the precision; with known noise half of what no cluster explains.
+        Posterior rate b' of the precision; with given noise half of what no cluster explains.
     idle : (U,) array
         Log density of each unit as an irrelevant one, over the part of its density as a relevant
         one that is common to all clusters. Empty if all units are relevant.
@@ -549,46 +551,6 @@ def aligned_zeros(*shape: int) -> NDArray[np.float64]:
     return room[skip : skip + prod(shape)].reshape(shape)
 
 
-@dataclass(frozen=True)
-class DomainData:
-    """The observed features of one domain.
-
-    Attributes
-    ----------
-    values : (N, M) array
-        The features, 0 where they are missing.
-    observed : (N, M) boolean array or None
-        What is observed; None if everything is.
-    """
-
-    values: NDArray[np.float64]
-    observed: NDArray[np.bool_] | None = None
-
-    @cached_property
-    def weights(self) -> NDArray[np.float64]:
-        """`observed` as numbers, to sum."""
-        assert self.observed is not None
-        return self.observed.astype(np.float64)
-
-    @cached_property
-    def sum_of_squares(self) -> float:
-        """Sum of the squared observed values (not by BLAS, whose sums depend on its threads)."""
-        return float(np.square(self.values).sum())
-
-    @property
-    def n_values(self) -> int:
-        """Number of observed values."""
-        return self.values.size if self.observed is None else int(self.observed.sum())
-
-    def patterns(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Distinct rows of `observed` (P, M), and the one of every object (N,)."""
-        n_objects, n_features = self.values.shape
-        if self.observed is None:
-            return np.ones((1, n_features), np.bool_), np.zeros(n_objects, np.int64)
-        rows, inverse = np.unique(self.observed, axis=0, return_inverse=True)
-        return rows, inverse.reshape(-1).astype(np.int64)
-
-
 class ProjectedNormalEvidence:
     """The data behind one `ProjectedNormal` term: all domains that share a latent and a precision.
 
@@ -600,7 +562,8 @@ class ProjectedNormalEvidence:
         What moves together.
     truncation, n_factors : int
     flagged : bool, default False
-        Whether objects may be irrelevant; those with features only if the noise is known.
+        Whether objects may be irrelevant; those with features only if no precision is integrated
+        out.
     """
 
     def __init__(self, domains, units: Units, truncation: int, n_factors: int, flagged=False):
@@ -610,8 +573,6 @@ class ProjectedNormalEvidence:
         self.truncation = truncation
         self.n_factors = n_factors
         self.n_values = sum(domain.n_values for domain in self.domains)
-        self.sum_of_squares = sum(domain.sum_of_squares for domain in self.domains)
-        self._patterns = [domain.patterns() for domain in self.domains]
         self._members, unit_pattern = self._unit_patterns()
         self.term = self._allocate(unit_pattern)
 
@@ -619,7 +580,7 @@ class ProjectedNormalEvidence:
         """Patterns of units: as (Q, P) counts of the objects' patterns, and one for each unit."""
         offset = 0
         of_object = []
-        for rows, inverse in self._patterns:
+        for rows, inverse in (domain.patterns for domain in self.domains):
             of_object.append(inverse + offset)
             offset += len(rows)
         pattern = np.concatenate(of_object)
@@ -682,99 +643,54 @@ class ProjectedNormalEvidence:
 
     def load(
         self,
-        projections,
-        slots,
-        shape: float,
-        rate: float,
+        emissions: Sequence[Emission],
+        slots: NDArray[np.int64],
         latent_precision: float,
-        domains=None,
-        log_scale: float = 0.0,
+        gamma: tuple[float, float] | None = None,
+        background: NDArray[np.float64] | None = None,
     ) -> None:
-        """Bring the term to a point at which all noise has one unknown precision.
+        """Bring the term to a point.
 
         Parameters
         ----------
-        projections : sequence of (M_d, K) array
-        slots : (U,) integer array
-            The slot of every unit.
-        shape, rate : float
-            Gamma prior of the precision.
-        latent_precision : float
-            r: precision of the latent vectors over that of the noise.
-        domains : sequence of DomainData, optional
-            The data less their intercepts, and scaled; default: the data.
-        log_scale : float, default 0.0
-            Log determinant of how they were scaled.
-        """
-        squares = self.sum_of_squares
-        if domains is not None:
-            squares = sum(domain.sum_of_squares for domain in domains)
-        term = self.term
-        term.hyper[0] = shape + 0.5 * self.n_values
-        term.hyper[1] = rate
-        term.hyper[2] = latent_precision
-        term.hyper[3] = (
-            shape * log(rate)
-            - lgamma(shape)
-            + lgamma(term.hyper[0])
-            - 0.5 * self.n_values * log(2.0 * pi)
-            + log_scale
-        )
-        term.hyper[4] = 0.0
-        self._project(self.domains if domains is None else domains, projections)
-        rebuild(term, slots, squares)
-
-    def load_known(
-        self, domains, projections, slots, latent_precision: float, constants, idle=None
-    ):
-        """Bring the term to a point at which the noise is known.
-
-        Parameters
-        ----------
-        domains : sequence of DomainData
-            Whitened.
-        projections : sequence of (M_d, K) array
-            Of the whitened data.
+        emissions : sequence of Emission
+            Of every domain.
         slots : (U,) integer array
             The slot of every unit, 0 if it is irrelevant.
         latent_precision : float
-        constants : (N,) array
-            Log normaliser of every object's density, which whitening left out.
-        idle : (N,) array, optional
-            Log density of every object as an irrelevant one.
+            r.
+        gamma : (float, float), optional
+            Shape and rate of the prior of a precision that multiplies those of all noise and of the
+            latent vectors, and is integrated out.
+        background : (N,) array, optional
+            Log density of every object as an irrelevant one, without such a precision.
         """
-        term = self.term
-        term.hyper[:2] = 0.0
+        found = [e.statistics(data) for e, data in zip(emissions, self.domains, strict=True)]
+        term, k = self.term, self.n_factors
+        squares = sum(float(own.squares.sum()) for own in found)
         term.hyper[2] = latent_precision
-        term.hyper[3] = constants.sum()
-        term.hyper[4] = 1.0
-        self._project(domains, projections)
-        if idle is not None:
-            squares = np.concatenate([np.square(domain.values).sum(axis=1) for domain in domains])
-            term.idle[:] = self.units.total(idle - constants + 0.5 * squares)
-        rebuild(term, slots, sum(domain.sum_of_squares for domain in domains))
-
-    def _project(self, domains, projections) -> None:
-        """Compute what the term sees of the data: Gram matrices and projections of all units."""
-        k, term = self.n_factors, self.term
-        grams, projected = [], []
-        for domain, (rows, _), w in zip(domains, self._patterns, projections, strict=True):
-            if domain.observed is None:
-                grams.append((w.T @ w)[None])
-            else:
-                outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
-                grams.append((rows @ outer).reshape(-1, k, k))
-            projected.append(domain.values @ w)
-        gram = np.concatenate(grams)
+        term.hyper[3] = sum(float(own.constants.sum()) for own in found)
+        term.hyper[4] = float(gamma is None)
+        term.hyper[:2] = 0.0
+        if gamma is not None:
+            shape, rate = gamma
+            term.hyper[0] = shape + 0.5 * self.n_values
+            term.hyper[1] = rate
+            term.hyper[3] += shape * log(rate) - lgamma(shape) + lgamma(term.hyper[0])
+        gram = np.concatenate([own.gram for own in found])
         if self._members is not None:
             gram = (self._members @ gram.reshape(len(gram), k * k)).reshape(-1, k, k)
         term.gram[:] = gram
-        term.projected[:] = self.units.total(np.concatenate(projected))
+        term.projected[:] = self.units.total(np.concatenate([own.projected for own in found]))
+        if background is not None:
+            each = np.concatenate([0.5 * own.squares - own.constants for own in found])
+            term.idle[:] = self.units.total(background + each)
+        rebuild(term, slots, squares)
 
     def draw(self, rng: np.random.Generator, slot_of) -> tuple[float, NDArray[np.float64]]:
-        """Draw the precision and the latent vectors (T, K) given the term's present state.
+        """Draw the shared precision and the factors (T, K) given the term's present state.
 
-        The precision of whitened data is 1.
+        The precision is 1 if it is not integrated out.
         """
         term = self.term
         latent = np.empty((self.truncation, self.n_factors))
@@ -792,30 +708,51 @@ class ProjectedNormalEvidence:
         )
         return alpha, latent
 
-    def log_marginal(self, projections, labels, shape, rate, latent_precision) -> float:
-        """Log p(X | s, W), eq. (4) and (23)-(26), by the plain formula: slow and obvious.
 
-        Parameters
-        ----------
-        projections : sequence of (M_d, K) array
-        labels : (N,) integer array
-            Cluster of every object, domain after domain.
-        shape, rate, latent_precision : float
-        """
-        k, r = self.n_factors, latent_precision
-        a = shape + 0.5 * self.n_values
-        b = rate + 0.5 * self.sum_of_squares
-        total = -0.5 * self.n_values * log(2.0 * pi)
-        ends = np.cumsum([len(domain.values) for domain in self.domains])[:-1]
-        by_domain = np.split(np.asarray(labels), ends)
-        for j in np.unique(labels):
-            precision = r * np.eye(k)
-            linear = np.zeros(k)
-            for domain, w, label in zip(self.domains, projections, by_domain, strict=True):
-                for n in np.flatnonzero(label == j):
-                    seen = slice(None) if domain.observed is None else domain.observed[n]
-                    precision += w[seen].T @ w[seen]
-                    linear += w[seen].T @ domain.values[n, seen]
-            b -= 0.5 * linear @ np.linalg.solve(precision, linear)
-            total += 0.5 * (k * log(r) - np.linalg.slogdet(precision)[1])
-        return total + shape * log(rate) - a * log(b) + lgamma(a) - lgamma(shape)
+def log_marginal(
+    domains: Sequence[DomainData],
+    emissions: Sequence[Emission],
+    labels: NDArray[np.int64],
+    latent_precision: float,
+    gamma: tuple[float, float] | None = None,
+    background: NDArray[np.float64] | None = None,
+) -> float:
+    """Log p(X | s, W, ...) by the plain formula, object after object: slow and obvious.
+
+    With one shared precision eq. (4), and (23)-(26) with missing values.
+
+    Parameters
+    ----------
+    domains : sequence of DomainData
+    emissions : sequence of Emission
+    labels : (N,) integer array
+        Cluster of every object, domain after domain; -1 for irrelevant ones.
+    latent_precision, gamma, background
+        As in `ProjectedNormalEvidence.load`.
+    """
+    r, k = latent_precision, emissions[0].projection.shape[1]
+    by_domain = np.split(np.asarray(labels), np.cumsum([len(d.values) for d in domains])[:-1])
+    total = 0.0 if background is None else float(background[np.asarray(labels) < 0].sum())
+    squares: Any = 0.0
+    n_values = 0
+    for j in sorted(set(np.asarray(labels).tolist()) - {-1}):
+        precision, linear = r * np.eye(k), np.zeros(k)
+        for domain, emission, label in zip(domains, emissions, by_domain, strict=True):
+            for n in np.flatnonzero(label == j):
+                m = len(emission.intercept)
+                seen = np.ones(m, bool) if domain.observed is None else domain.observed[n]
+                noise = np.linalg.inv(emission.covariance[np.ix_(seen, seen)])
+                x, w = (domain.values[n] - emission.intercept)[seen], emission.projection[seen]
+                precision += w.T @ noise @ w
+                linear += w.T @ noise @ x
+                squares += x @ noise @ x
+                total += 0.5 * (np.linalg.slogdet(noise)[1] - seen.sum() * log(2.0 * pi))
+                n_values += int(seen.sum())
+        squares -= linear @ np.linalg.solve(precision, linear)
+        total += 0.5 * (k * log(r) - np.linalg.slogdet(precision)[1])
+    if gamma is None:
+        return float(total - 0.5 * squares)
+    shape, rate = gamma
+    after = shape + 0.5 * n_values
+    total += shape * log(rate) - after * log(rate + 0.5 * squares)
+    return float(total + lgamma(after) - lgamma(shape))

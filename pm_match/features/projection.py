@@ -1,30 +1,22 @@
-r"""Projections given an assignment: the collapsed objective that MAP climbs, and the Gibbs draw.
+r"""Projections given an assignment: the collapsed objective that MAP climbs.
 
-Both see the data of the projected normal term only through each cluster's sums and counts *per
-feature*, :math:`S_{jm} = \sum_{n \in j} h_{nm} x_{nm}` and :math:`N_{jm} = \sum_{n \in j} h_{nm}`,
-where :math:`h` marks what is observed. All domains' features stand one below the other in one
-matrix :math:`W` with rows :math:`w_m`.
+It sees the data only through each cluster's sums and counts *per feature*, :math:`S_{jm} = \sum_{n
+\in j} h_{nm} x_{nm}` and :math:`N_{jm} = \sum_{n \in j} h_{nm}`, where :math:`h` marks what is
+observed, of data that are shifted and whitened. All domains' features stand one below the other in
+one matrix :math:`W` with rows :math:`w_m`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.projected_normal import DomainData, draw_latent
+from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import ClusterSums
+from pm_match.features.projected_normal import draw_latent
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry
-
-
-@entry
-def add_up(values, labels, sums):
-    """Add the rows of `values` (N, M) to the rows of `sums` (T, M) that `labels` (N,) name."""
-    for n in range(values.shape[0]):
-        label = labels[n]
-        for m in range(values.shape[1]):
-            sums[label, m] += values[n, m]
 
 
 @entry
@@ -39,7 +31,8 @@ def climb(w, sums, counts, shape, rate, r, precision, linear, work, vectors, gra
               + \tfrac{a'}{b'} \sum_j S_{jm} \mu_j .
 
     With nothing missing this is eq. (18). Eq. (27), for missing values, counts objects where it
-    must count each feature's observed values, as here.
+    must count each feature's observed values, as here. If no precision is integrated out, the first
+    term is :math:`-b'`, and 1 stands for :math:`a' / b'`.
 
     Parameters
     ----------
@@ -47,7 +40,7 @@ def climb(w, sums, counts, shape, rate, r, precision, linear, work, vectors, gra
     sums, counts : (J, M) array
         Of the occupied clusters.
     shape : float
-        Posterior a'.
+        Posterior a'; 0 if no precision is integrated out.
     rate : float
         b plus half the sum of squares: b' before what the clusters explain.
     r : float
@@ -88,7 +81,7 @@ def climb(w, sums, counts, shape, rate, r, precision, linear, work, vectors, gra
                 precision[slot, i, k] = precision[slot, k, i]
         value -= 0.5 * factorise(precision[slot], lower)
         rate -= 0.5 * solve_lower(lower, linear[slot], vector)
-    ratio = shape / rate
+    ratio = shape / rate if shape > 0.0 else 1.0
     for m in range(n_features):
         for k in range(n_factors):
             gradient[m, k] = 0.0
@@ -108,92 +101,81 @@ def climb(w, sums, counts, shape, rate, r, precision, linear, work, vectors, gra
                 for i in range(n_factors):
                     pull += inverse[k, i] * w[m, i]
                 gradient[m, k] += total * mean[k] - count * pull
-    return value - shape * log(rate), rate
-
-
-@dataclass
-class ClusterSums:
-    """Per-feature sums and counts of the clusters of one assignment.
-
-    Attributes
-    ----------
-    sums, counts : (T, M) array
-        All domains' features side by side.
-    occupied : (J,) integer array
-        The labels that hold something.
-    slot_of : (T,) integer array
-        1 + position among the occupied ones, 0 for an empty label.
-    """
-
-    sums: NDArray[np.float64]
-    counts: NDArray[np.float64]
-    occupied: NDArray[np.int64]
-    slot_of: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, domains: Sequence[DomainData], labels: Sequence[NDArray[np.int64]], truncation):
-        """Sum the `domains` by their objects' `labels` (N_d,)."""
-        sums, counts = [], []
-        held = np.zeros(truncation, np.int64)
-        for domain, label in zip(domains, labels, strict=True):
-            n_features = domain.values.shape[1]
-            total = np.zeros((truncation, n_features))
-            add_up(domain.values, label, total)
-            objects = np.bincount(label, minlength=truncation)
-            held += objects
-            if domain.observed is None:
-                count = np.repeat(objects[:, None].astype(float), n_features, axis=1)
-            else:
-                count = np.zeros((truncation, n_features))
-                add_up(domain.weights, label, count)
-            sums.append(total)
-            counts.append(count)
-        occupied = np.flatnonzero(held)
-        slot_of = np.zeros(truncation, np.int64)
-        slot_of[occupied] = np.arange(1, len(occupied) + 1)
-        return cls(np.hstack(sums), np.hstack(counts), occupied, slot_of)
-
-    def renamed(self, names: NDArray[np.int64]) -> "ClusterSums":
-        """Return the sums when label j has become ``names[j]``, a permutation (T,)."""
-        old = np.argsort(names)
-        occupied = np.sort(names[self.occupied])
-        slot_of = np.zeros(len(names), np.int64)
-        slot_of[occupied] = np.arange(1, len(occupied) + 1)
-        return ClusterSums(self.sums[old], self.counts[old], occupied, slot_of)
+    return value - (shape * log(rate) if shape > 0.0 else rate), rate
 
 
 class ProjectionObjective:
     """L(W) for one assignment, ready for an optimiser; see `climb`.
 
+    What is optimised are the projections of shifted and whitened data: see `whitened`.
+
     Parameters
     ----------
-    clusters : ClusterSums
-    shape, rate, latent_precision : float
-        As in `climb`.
+    sums : sequence of ClusterSums
+        Of every domain; empty clusters are left out. Not of missing values in dependent noise.
+    emissions : sequence of Emission
+        Their projections of deviations stay as they are.
+    latent_precision : float
     n_factors : int
+        K, without those of deviations.
+    gamma : (float, float), optional
+        Prior of the precision that all noise and the latent vectors share.
     """
 
-    def __init__(self, clusters: ClusterSums, shape, rate, latent_precision, n_factors: int):
-        self._clusters = clusters
-        self._sums = clusters.sums[clusters.occupied]
-        self._counts = clusters.counts[clusters.occupied]
-        self._hyper = (float(shape), float(rate), float(latent_precision))
-        slots = len(clusters.occupied) + 1
-        self._precision = np.empty((slots, n_factors, n_factors))
-        self._linear = np.empty((slots, n_factors))
-        self._work = np.empty((3, n_factors, n_factors))
-        self._vectors = np.empty((2, n_factors))
-        self._shape = (self._sums.shape[1], n_factors)
+    def __init__(
+        self,
+        sums: Sequence[ClusterSums],
+        emissions: Sequence[Emission],
+        latent_precision: float,
+        n_factors: int,
+        gamma: tuple[float, float] | None = None,
+    ):
+        self.emissions, self.n_factors = emissions, n_factors
+        held = np.sum([own.counts.sum(axis=1) for own in sums], axis=0) > 0.0
+        self.slot_of = np.where(held, np.cumsum(held), 0)
+        totals, counts, squares, n_values = [], [], 0.0, 0
+        for own, emission in zip(sums, emissions, strict=True):
+            each = np.broadcast_to(own.counts, own.sums.shape)[held]
+            totals.append(emission.whiten(own.shifted(emission.intercept).sums)[held])
+            counts.append(each)
+            squares += own.noise(emission)[1]
+            n_values += int(each.sum())
+        self._sums, self._counts = np.hstack(totals), np.hstack(counts)
+        shape, rate = (0.0, 0.0) if gamma is None else gamma
+        shape += 0.0 if gamma is None else 0.5 * n_values
+        self._hyper = float(shape), float(rate + 0.5 * squares), float(latent_precision)
+        self._ends = np.cumsum([len(emission.intercept) for emission in emissions])[:-1]
+        self._whole = np.concatenate([emission.whitened_projection() for emission in emissions])
+        slots, k = int(held.sum()) + 1, self._whole.shape[1]
+        self._precision, self._linear = np.empty((slots, k, k)), np.empty((slots, k))
+        self._work, self._vectors = np.empty((3, k, k)), np.empty((2, k))
+
+    def whitened(self, projections: Sequence[NDArray]) -> NDArray[np.float64]:
+        """Return what is optimised (M, K), all domains' one below the other."""
+        return np.concatenate(
+            [e.root.T @ w if e.full else e.root[:, None] * w for e, w in self._pairs(projections)]
+        )
+
+    def projections(self, whitened: NDArray) -> list[NDArray[np.float64]]:
+        """Return the projections (M_d, K) of what is optimised."""
+        return [
+            np.linalg.solve(e.root.T, w) if e.full else w / e.root[:, None]
+            for e, w in self._pairs(np.split(whitened, self._ends))
+        ]
+
+    def _pairs(self, projections: Sequence[NDArray]):
+        return zip(self.emissions, projections, strict=True)
 
     def __call__(self, flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return -L and its gradient at the raveled projections `flat` (M * K,)."""
-        gradient = np.empty(self._shape)
-        value, _ = self._climb(flat.reshape(self._shape), gradient)
-        return -value, -gradient.ravel()
+        """Return -L and its gradient at raveled `whitened` projections (M * K,)."""
+        value, _, gradient = self._climb(flat.reshape(-1, self.n_factors))
+        return -value, -gradient[:, : self.n_factors].ravel()
 
-    def _climb(self, w, gradient):
-        return climb(
-            w,
+    def _climb(self, whitened: NDArray):
+        whole, gradient = self._whole, np.empty(self._whole.shape)
+        whole[:, : self.n_factors] = whitened
+        value, rate = climb(
+            whole,
             self._sums,
             self._counts,
             *self._hyper,
@@ -203,74 +185,22 @@ class ProjectionObjective:
             self._vectors,
             gradient,
         )
+        return value, rate, gradient
 
-    def draw(self, rng: np.random.Generator, w) -> tuple[float, NDArray[np.float64]]:
-        """Draw the precision and the latent vectors (T, K) given the projections `w` (M, K)."""
-        _, rate = self._climb(w, np.empty(self._shape))
-        n_factors = self._shape[1]
-        latent = np.empty((len(self._clusters.slot_of), n_factors))
+    def draw(self, rng: np.random.Generator, whitened) -> tuple[float, NDArray[np.float64]]:
+        """Draw the shared precision and the factors (T, K') given the projections."""
+        _, rate, _ = self._climb(whitened)
+        shape, k = self._hyper[0], self._whole.shape[1]
+        factors = np.empty((len(self.slot_of), k))
         alpha = draw_latent(
             rng,
             self._precision,
             self._linear,
-            self._clusters.slot_of,
-            self._hyper[0],
-            rate,
-            np.empty((n_factors, n_factors)),
-            np.empty(n_factors),
-            latent,
+            self.slot_of,
+            shape,
+            rate if shape > 0.0 else 0.0,
+            np.empty((k, k)),
+            np.empty(k),
+            factors,
         )
-        return alpha, latent
-
-
-def draw_projection(rng, clusters: ClusterSums, latent, alpha, mean, precision):
-    r"""Draw projections under independent normal priors from their exact conditional.
-
-    Row :math:`m` is normal with precision :math:`A_m = \mathrm{diag}(\tau_m) + \alpha \sum_j N_{jm}
-    z_j z_j^\top` and mean :math:`A_m^{-1} (\tau_m \circ \mu_m + \alpha \sum_j S_{jm} z_j)`.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    clusters : ClusterSums
-    latent : (T, K) array
-    alpha : float
-        Noise precision.
-    mean, precision : (M, K) array
-        Of the prior, entry by entry.
-
-    Returns
-    -------
-    (M, K) array
-    """
-    noise = np.full(len(mean), float(alpha))
-    return draw_rows(rng, clusters.sums, clusters.counts, latent, noise, mean, precision)
-
-
-def draw_rows(rng, sums, counts, latent, noise, mean, precision):
-    """Draw projections row by row, from cluster sums: `draw_projection`, a precision a feature.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    sums, counts : (J, M) array
-        Of the observed values of every cluster.
-    latent : (J, K) array
-    noise : (M,) array
-        Noise precision of every feature.
-    mean, precision : (M, K) array
-        Of the prior, entry by entry.
-
-    Returns
-    -------
-    (M, K) array
-    """
-    n_features, k = mean.shape
-    outer = (latent[:, :, None] * latent[:, None, :]).reshape(len(latent), k * k)
-    a = noise[:, None, None] * (counts.T @ outer).reshape(n_features, k, k)
-    a[:, np.arange(k), np.arange(k)] += precision
-    b = precision * mean + noise[:, None] * (sums.T @ latent)
-    lower = np.linalg.cholesky(a)
-    deviation = rng.standard_normal((n_features, k))
-    whitened = np.linalg.solve(lower, b[:, :, None]) + deviation[:, :, None]
-    return np.linalg.solve(lower.transpose(0, 2, 1), whitened)[:, :, 0]
+        return alpha, factors

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.stick_breaking import stick_factor
-from pm_match.features.projected_normal import DomainData
-from pm_match.features.projection import ClusterSums
+from pm_match.features.data import DomainData
+from pm_match.features.feature_sums import ClusterSums
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part
 
@@ -463,14 +463,14 @@ class Groups:
         a, b : (T - 1,) array
             Beta parameters of the sticks; there are T labels.
         """
-        summed = ClusterSums.of(domains, groups, n_groups)
         widths = [domain.values.shape[1] for domain in domains]
-        edges = np.cumsum([0, *widths])
         sums, counts, blocks = [], [], []
         bases: list[NDArray[np.float64] | None] = []
-        for number, domain in enumerate(domains):
-            columns = slice(edges[number], edges[number + 1])
-            own, seen = summed.sums[:, columns], summed.counts[:, columns]
+        squares = 0.0
+        for number, (domain, group) in enumerate(zip(domains, groups, strict=True)):
+            summed = ClusterSums.of(domain, group, n_groups)
+            squares += float(summed.scatter.sum())
+            own, seen = summed.sums, np.broadcast_to(summed.counts, summed.sums.shape)
             if domain.observed is None and widths[number]:
                 # Other domains' groups have no sums here, and need no rows.
                 here = np.flatnonzero(seen[:, 0])
@@ -490,7 +490,6 @@ class Groups:
         for group in groups:
             held += np.bincount(group, minlength=n_groups)
         n_values = sum(domain.n_values for domain in domains)
-        squares = sum(domain.sum_of_squares for domain in domains)
         posterior = shape + 0.5 * n_values
         normaliser = shape * log(rate) - lgamma(shape) + lgamma(posterior)
         t, k = len(a) + 1, n_factors

@@ -8,10 +8,11 @@ from pymc.blocking import PointType, StatsType
 from pm_match.clusters.points import ClusteringPoints
 from pm_match.clusters.step import PartitionStep
 from pm_match.clusters.units import units
+from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import ClusterSums, draw_projection
 from pm_match.features.parts import Features
 from pm_match.features.permute import permute_labels, regressions
 from pm_match.features.points import FeaturesPoints
-from pm_match.features.projection import ClusterSums, draw_projection
 from pm_match.features.projection_map import why_not
 from pm_match.numerics.rescale import rescale
 from pm_match.reading import read
@@ -113,14 +114,18 @@ class ProjectionGibbs(PartitionStep):
         for number, domain in enumerate(features.domains):
             if domain.update != "normal":
                 continue
-            clusters = ClusterSums.of([domain.data], [labels[number]], features.truncation)
+            clusters = ClusterSums.of(domain.data, labels[number], features.truncation)
             mean, precision = features.projection_prior(domain, point)
             if exchanges is not None and domain.assignment == chosen:
                 renamed = exchanges.propose(rng, clusters, mean, precision, latent, alpha, domain)
                 if renamed is not None:
                     labels[number] = renamed[labels[number]]
                     clusters = clusters.renamed(renamed)
-            projections[number] = draw_projection(rng, clusters, latent, alpha, mean, precision)
+            emission = Emission.of_projection(projections[number]).scaled(alpha)
+            nothing = np.zeros((features.truncation, len(mean)))
+            projections[number] = draw_projection(
+                rng, clusters, emission, latent, nothing, mean, precision
+            )
             priors.append((mean, precision))
         new = dict(point)
         if exchanges is not None and exchanges.changed:
@@ -184,15 +189,16 @@ class _Exchanges:
         """Exchange labels of a domain; return the new name (T,) of each, None if all are kept."""
         labels = self._labels[domain.assignment]
         objects = np.bincount(labels, minlength=len(self._held))
-        groups = clusters.occupied
+        groups = np.flatnonzero(objects)
+        counts = np.broadcast_to(clusters.counts, clusters.sums.shape)
+        root = np.sqrt(alpha)
         accepted, proposed = permute_labels(
             rng,
             *self._prior,
             self._held,
             objects,
-            *regressions(clusters, mean, precision),
+            *regressions(clusters.sums * root, counts, mean * root, precision / alpha),
             latent,
-            alpha,
             groups,
             self._renamed,
             *self._scratch,

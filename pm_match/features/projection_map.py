@@ -8,9 +8,11 @@ from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
 from pm_match.clusters.step import PartitionStep, PartitionStepState
+from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import ClusterSums
 from pm_match.features.parts import Features
 from pm_match.features.points import FeaturesPoints
-from pm_match.features.projection import ClusterSums, ProjectionObjective
+from pm_match.features.projection import ProjectionObjective
 from pm_match.reading.parts import Structure
 
 # The part of the warm-up in which projections only follow the assignments, gradually.
@@ -116,19 +118,17 @@ class ProjectionMAP(PartitionStep):
         features, points = self.part, self._points
         hyper = features.hyper(point)
         labels = points.labels(point)
-        data = [domain.data for domain in features.domains]
-        clusters = ClusterSums.of(data, labels, features.truncation)
-        n_values = sum(domain.n_values for domain in data)
-        squares = sum(domain.sum_of_squares for domain in data)
-        objective = ProjectionObjective(
-            clusters,
-            hyper.shape + 0.5 * n_values,
-            hyper.rate + 0.5 * squares,
-            hyper.latent_precision,
-            features.n_factors,
-        )
         projections = points.projections(point)
-        start = np.concatenate(projections)
+        emissions = [Emission.of_projection(w) for w in projections]
+        sums = [
+            ClusterSums.of(domain.data, label, features.truncation)
+            for domain, label in zip(features.domains, labels, strict=True)
+        ]
+        gamma = hyper.shape, hyper.rate
+        objective = ProjectionObjective(
+            sums, emissions, hyper.latent_precision, features.n_factors, gamma
+        )
+        start = objective.whitened(projections)
         if not self.started:
             self.started = True
             if not start.any():
@@ -144,7 +144,7 @@ class ProjectionMAP(PartitionStep):
         )
         self.n_done += 1
         w = found.x.reshape(start.shape)
-        projections = np.split(w, np.cumsum([len(w) for w in projections])[:-1])
+        projections = objective.projections(w)
         new = dict(point)
         points.write_projections(new, projections)
         alpha, latent = objective.draw(self.rng, w)

@@ -10,8 +10,8 @@ from pytensor.graph.replace import graph_replace
 from pytensor.tensor.random.basic import BernoulliRV, GammaRV, MvNormalRV, NormalRV
 
 from pm_match.features import recognise_marginals as marginals
+from pm_match.features.data import DomainData
 from pm_match.features.parts import Features, Hyper, Projected
-from pm_match.features.projected_normal import DomainData
 from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context

@@ -19,9 +19,9 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
-from pm_match.features.marginals import Marginal, with_deviations
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission, with_deviations
 from pm_match.features.parts import Parameter, View
-from pm_match.features.projected_normal import DomainData
 from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
@@ -286,7 +286,7 @@ class ViewReader:
             intercept, projection = centre
             if own:
                 projection = with_deviations(projection, d, scales, latent_precision)
-            self._kept[d] = key, Marginal(projection, intercept, root)
+            self._kept[d] = key, Emission(projection, intercept, root)
         return View(tuple(marginal for _, marginal in self._kept), scales, latent_precision)
 
     def idle(self, point) -> list[NDArray[np.float64] | None]:
@@ -393,9 +393,9 @@ def check_marginals(
                         f"{deviation.name!r}: its declared log density is not that of independent "
                         "Normal(0, sigma)"
                     )
-            residual = marginal.whiten(data[d].values - centre[label])
-            logs = marginal.log_constants(data[d]) - 0.5 * alpha * np.square(residual).sum(axis=1)
-            logs += 0.5 * data[d].values.shape[1] * np.log(alpha)
+            logs = marginal.scaled(alpha).log_noise(
+                DomainData(data[d].values - centre[label] + marginal.intercept)
+            )
             own_idle, flag = idle[d], graphs.flags[d]
             if own_idle is not None:
                 relevant = check.value(number, flag) > 0

@@ -120,7 +120,7 @@ def carry(
 def _outlook(predictive: Predictive, place: Place, number: int) -> Outlook:
     features = predictive.features[place.clustering]
     assert features is not None
-    return Outlook.fresh(features.clusters.marginals[number])
+    return Outlook.fresh(features.clusters.emissions[number])
 
 
 def _add_known(

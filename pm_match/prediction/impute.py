@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.features.marginals import Marginal
+from pm_match.features.emission import Emission
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.carry import draw_weights
@@ -163,7 +163,7 @@ def _entries(predictive: Predictive, place: Place, number: int, row, column):
     assert features is not None
     clusters = features.clusters
     labels = predictive.labels_of(place.clustering, place.assignment.name)
-    outlook = Outlook.fresh(clusters.marginals[number])
+    outlook = Outlook.fresh(clusters.emissions[number])
     factors, root = clusters.factors()
     cluster = clusters.row[labels[row]]
     return outlook.means(factors)[cluster, column], outlook.deviations(root)[cluster, column]
@@ -209,7 +209,7 @@ def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> 
         if seen.all():
             continue
         x = new.values[np.ix_(rows, seen)]
-        outlook = Outlook.unseen(part.clusters.marginals[number], seen, x)
+        outlook = Outlook.unseen(part.clusters.emissions[number], seen, x)
         factors, root = joined.factors()
         mean, sd = outlook.means(factors), outlook.deviations(root)
         weight = by_row[rows]
@@ -224,7 +224,7 @@ def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> 
         collected[key][2].add(np.arange(len(rows)), weight, mean, sd)
 
 
-def _idle(background: Marginal, seen: NDArray[np.bool_], x: NDArray):
+def _idle(background: Emission, seen: NDArray[np.bool_], x: NDArray):
     """Mean (N, 1, M) and standard deviation (M,) of what irrelevant objects lack."""
     outlook = Outlook.unseen(background, seen, x)
     return outlook.base, np.sqrt(outlook.variance)

@@ -7,10 +7,11 @@ from pymc.model.core import Model
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.points import ClusteringPoints
 from pm_match.features.backgrounds import Background
-from pm_match.features.marginals import Marginal
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
 from pm_match.features.parts import Features
 from pm_match.features.points import FeaturesPoints
-from pm_match.features.predictive import Clusters, Joined, log_noise, restricted, scaled
+from pm_match.features.predictive import Clusters, Joined
 from pm_match.networks.edges import log_edges
 from pm_match.prediction.new_objects import Edges, NewObjects
 from pm_match.prediction.prior import log_prior, log_relevance
@@ -29,12 +30,12 @@ class FeaturesAt:
     Attributes
     ----------
     clusters : Clusters
-    backgrounds : list of Marginal or None
+    backgrounds : list of Emission or None
         Of the irrelevant objects of each domain that may have any.
     """
 
     clusters: Clusters
-    backgrounds: list[Marginal | None]
+    backgrounds: list[Emission | None]
 
     def __init__(self, model: Model, features: Features):
         self.features = features
@@ -46,19 +47,15 @@ class FeaturesAt:
         """Bring the clusters to a point, with the labels of every domain's objects."""
         alpha = 1.0 if self._alpha is None else float(self._alpha(point)[0])
         if self._points is not None:
-            ones = [np.ones(d.data.values.shape[1]) for d in self.features.domains]
-            marginals = [
-                Marginal(w, np.zeros(len(w)), one)
-                for w, one in zip(self._points.projections(point), ones, strict=True)
-            ]
+            emissions = [Emission.of_projection(w) for w in self._points.projections(point)]
             r = self.features.hyper(point).latent_precision
         else:
             view = self.features.view(point)
-            marginals, r = list(view.marginals), view.latent_precision
+            emissions, r = list(view.marginals), view.latent_precision
         self.clusters = Clusters.of(
             [domain.data for domain in self.features.domains],
             labels,
-            [scaled(marginal, alpha) for marginal in marginals],
+            [emission.scaled(alpha) for emission in emissions],
             r * alpha,
             self.features.truncation,
         )
@@ -154,13 +151,13 @@ class Predictive:
         assert features is not None
         assert number is not None
         assert new.values is not None
-        marginal = features.clusters.marginals[number]
+        emission = features.clusters.emissions[number]
         seen = ~np.isnan(new.values)
         distinct, which = np.unique(seen, axis=0, return_inverse=True)
         found = []
         for pattern, observed in enumerate(distinct):
             rows = np.flatnonzero(which.ravel() == pattern)
-            own = restricted(marginal, observed)
+            own = emission.restricted(observed)
             x = new.values[np.ix_(rows, observed)]
             found.append((rows, observed, features.clusters.joined(own, x)))
         return found
@@ -187,9 +184,8 @@ class Predictive:
         for rows, observed, joined in self.patterns(new):
             found[rows, :-1] = joined.log_density()
             if background is not None:
-                own = restricted(background, observed)
-                residual = new.values[np.ix_(rows, observed)] - own.intercept
-                found[rows, -1] = log_noise(own, own.whiten(residual))
+                x = DomainData(new.values[np.ix_(rows, observed)])
+                found[rows, -1] = background.restricted(observed).log_noise(x)
         return found
 
     def _log_edges(self, new: NewObjects, edges: Edges) -> NDArray[np.float64]:

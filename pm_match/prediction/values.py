@@ -16,8 +16,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.marginals import Marginal
-from pm_match.features.predictive import covariance
+from pm_match.features.emission import Emission
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
 
 # How many components' means and deviations are held at a time.
@@ -45,19 +44,17 @@ class Outlook:
     variance: NDArray[np.float64]
 
     @classmethod
-    def fresh(cls, marginal: Marginal) -> "Outlook":
+    def fresh(cls, emission: Emission) -> "Outlook":
         """Look at the features of another object of a cluster."""
-        return cls(
-            marginal.intercept, marginal.projection, np.diagonal(covariance(marginal)).copy()
-        )
+        return cls(emission.intercept, emission.projection, np.diagonal(emission.covariance).copy())
 
     @classmethod
-    def unseen(cls, marginal: Marginal, seen: NDArray[np.bool_], x: NDArray) -> "Outlook":
+    def unseen(cls, emission: Emission, seen: NDArray[np.bool_], x: NDArray) -> "Outlook":
         """Look at the features of objects that are not `seen`, next to those (N, M_o) that are."""
-        noise, hidden = covariance(marginal), ~seen
+        noise, hidden = emission.covariance, ~seen
         b = np.linalg.solve(noise[np.ix_(seen, seen)], noise[np.ix_(seen, hidden)]).T
-        base = marginal.intercept[hidden] + (x - marginal.intercept[seen])[:, None] @ b.T
-        loading = marginal.projection[hidden] - b @ marginal.projection[seen]
+        base = emission.intercept[hidden] + (x - emission.intercept[seen])[:, None] @ b.T
+        loading = emission.projection[hidden] - b @ emission.projection[seen]
         left = noise[np.ix_(hidden, hidden)] - b @ noise[np.ix_(seen, hidden)]
         return cls(base, loading, np.diagonal(left).copy())
 

@@ -7,6 +7,8 @@ import pymc as pm
 from scipy.special import betaln
 
 import pm_match as pmm
+from pm_match.features.emission import Emission
+from pm_match.features.projected_normal import log_marginal
 from tests.declared.plain import plain_log_prior
 
 # Two networks over shared clusters: objects on each axis.
@@ -182,12 +184,12 @@ def plain_log_joint(step, point, labels) -> float:
             total += betaln(e + own.sum(), f + (~own).sum()) - betaln(e, f)
         if collapsed.features[number] is not None:
             hyper = step.part.features[number].hyper(point)
-            total += collapsed.features[number].log_marginal(
-                collapsed.projections(number, point),
+            total += log_marginal(
+                collapsed.features[number].domains,
+                [Emission.of_projection(w) for w in collapsed.projections(number, point)],
                 label,
-                hyper.shape,
-                hyper.rate,
                 hyper.latent_precision,
+                (hyper.shape, hyper.rate),
             )
     for evidence, relation in zip(collapsed.relations, step.part.relations, strict=True):
         total += evidence.log_marginal(labels, *relation.prior(point))

@@ -7,6 +7,8 @@ import numpy as np
 import pymc as pm
 
 import pm_match as pmm
+from pm_match.features.emission import Emission
+from pm_match.features.projected_normal import log_marginal
 
 TRUNCATION = 3
 
@@ -66,6 +68,28 @@ class inside:
         a, b = self.clustering.prior(point)
         return SimpleNamespace(a=a, b=b, **vars(self.features.hyper(point)))
 
+    def load(self, point, projections=None):
+        """Bring the evidence to a point, with slots as they are."""
+        hyper = self.hyper(point)
+        projections = self.projections(point) if projections is None else projections
+        self.evidence.load(
+            [Emission.of_projection(w) for w in projections],
+            self.state.slot_of[self.state.label],
+            hyper.latent_precision,
+            (hyper.shape, hyper.rate),
+        )
+
+    def log_marginal(self, point, labels):
+        """The evidence of labels (N,) by the plain formula."""
+        hyper = self.hyper(point)
+        return log_marginal(
+            self.evidence.domains,
+            [Emission.of_projection(w) for w in self.projections(point)],
+            labels,
+            hyper.latent_precision,
+            (hyper.shape, hyper.rate),
+        )
+
     def labels(self, point):
         return self._points.labels(point)
 
@@ -98,16 +122,12 @@ def all_assignments(step):
 def exact_law(step, point):
     """Posterior probability of every assignment in `all_assignments`, by the plain formulas."""
     hyper = inside(step).hyper(point)
-    projections = inside(step).projections(point)
     logs = []
     for units in all_assignments(step):
         labels = units[inside(step).units.of_object]
         counts = np.bincount(labels, minlength=inside(step).truncation)
         logs.append(
-            plain_log_prior(hyper.a, hyper.b, counts)
-            + inside(step).evidence.log_marginal(
-                projections, labels, hyper.shape, hyper.rate, hyper.latent_precision
-            )
+            plain_log_prior(hyper.a, hyper.b, counts) + inside(step).log_marginal(point, labels)
         )
     weights = np.exp(np.array(logs) - np.max(logs))
     return weights / weights.sum()

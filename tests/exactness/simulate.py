@@ -12,6 +12,13 @@ from pm_match.reading.functions import PLAIN, natural_function
 from tests.declared.plain import inside
 
 
+def replace_values(data, x) -> None:
+    """Replace the values of a domain, and forget what was made of the old ones."""
+    data.values[:] = x if data.observed is None else np.where(data.observed, x, 0.0)
+    for kept in ("squares", "column_squares", "scatter"):
+        vars(data).pop(kept, None)
+
+
 class Simulator:
     """A tiny declared model, its steps, and data that can be replaced without building anything
     anew.
@@ -59,12 +66,8 @@ class Simulator:
         return draws[:n]
 
     def set_data(self, data) -> None:
-        squares = 0.0
         for domain, x in zip(self.partition.domains, data, strict=True):
-            seen = domain.data.observed
-            domain.data.values[:] = x if seen is None else np.where(seen, x, 0.0)
-            squares += np.vdot(domain.data.values, domain.data.values)
-        inside(self.cluster).evidence.sum_of_squares = float(squares)
+            replace_values(domain.data, x)
 
     def point(self, draw) -> dict:
         """The point of value variables for a draw (missing values as drawn with the data)."""
@@ -224,12 +227,8 @@ class ModelSimulator:
 
     def new_data(self, draw) -> None:
         """Replace the data by a draw given everything else."""
-        squares = 0.0
         for domain, x in zip(self.features.domains, self.data(draw), strict=True):
-            domain.data.values[:] = x
-            squares += float(np.square(x).sum())
-        # Where all noise has one precision, this sum is kept.
-        self.cluster._collapsed.features[0].sum_of_squares = squares
+            replace_values(domain.data, x)
 
     def update(self, point) -> dict:
         for step in self.steps:

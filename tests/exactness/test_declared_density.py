@@ -73,9 +73,7 @@ def collapsed(step, point):
     hyper = inside(step).hyper(point)
     labels = np.concatenate(inside(step).labels(point))
     counts = np.bincount(labels, minlength=inside(step).truncation)
-    return plain_log_prior(hyper.a, hyper.b, counts) + inside(step).evidence.log_marginal(
-        inside(step).projections(point), labels, hyper.shape, hyper.rate, hyper.latent_precision
-    )
+    return plain_log_prior(hyper.a, hyper.b, counts) + inside(step).log_marginal(point, labels)
 
 
 def declared(model, projections=False):

@@ -27,15 +27,10 @@ def visits(step, point, n_sweeps, moves="both", seed=0):
     """How often a chain of sweeps and label swaps is in each assignment."""
     rng = np.random.default_rng(seed)
     hyper = inside(step).hyper(point)
-    state, evidence = inside(step).state, inside(step).evidence
+    own = inside(step)
+    state, evidence = own.state, own.evidence
     place(state, np.concatenate(inside(step).labels(point))[inside(step).units.first])
-    evidence.load(
-        inside(step).projections(point),
-        state.slot_of[state.label],
-        hyper.shape,
-        hyper.rate,
-        hyper.latent_precision,
-    )
+    own.load(point)
     powers = TRUNCATION ** np.arange(len(state.label))[::-1]
     counts = np.zeros(TRUNCATION ** len(state.label))
     terms = (evidence.term,)

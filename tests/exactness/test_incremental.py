@@ -53,22 +53,14 @@ def loaded(model, seed=0):
     point = random_point(model, np.random.default_rng(seed))
     hyper = inside(step).hyper(point)
     place(inside(step).state, np.concatenate(inside(step).labels(point))[inside(step).units.first])
-    inside(step).evidence.load(
-        inside(step).projections(point),
-        inside(step).state.slot_of[inside(step).state.label],
-        hyper.shape,
-        hyper.rate,
-        hyper.latent_precision,
-    )
+    inside(step).load(point)
     return step, point, hyper
 
 
 def plain(step, point, hyper, units):
     labels = units[inside(step).units.of_object]
     counts = np.bincount(labels, minlength=inside(step).truncation)
-    return plain_log_prior(hyper.a, hyper.b, counts) + inside(step).evidence.log_marginal(
-        inside(step).projections(point), labels, hyper.shape, hyper.rate, hyper.latent_precision
-    )
+    return plain_log_prior(hyper.a, hyper.b, counts) + inside(step).log_marginal(point, labels)
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -152,13 +144,12 @@ def test_kept_prior_weights_are_those_of_the_present_counts():
     """Rows that a sweep would look up instead of computing them, after sweeps and label swaps."""
     data = {"a": np.repeat(20.0 * np.eye(4), 5, axis=0)}
     model = tiny_model(data=data, n_clusters=6, n_factors=3)
-    step, _, hyper = loaded(model)
+    step, point, hyper = loaded(model)
     # Projections with which the clusters are far apart: nothing moves but names.
     projection = np.random.default_rng(1).normal(size=(4, 3))
     state, rng = inside(step).state, np.random.default_rng(2)
     place(state, np.repeat([4, 1, 0, 3], 5))
-    slots = state.slot_of[state.label]
-    inside(step).evidence.load([projection], slots, hyper.shape, hyper.rate, hyper.latent_precision)
+    inside(step).load(point, [projection])
     looked_up = swapped = 0
     for _ in range(200):
         sweep(rng, hyper.a, hyper.b, state, (inside(step).evidence.term,))

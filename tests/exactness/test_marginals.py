@@ -1,20 +1,20 @@
-"""Features with marginals of their own: collapsed formulas, draws and states, by plain formulas."""
+"""Features with emissions of their own: collapsed formulas, draws and states, by plain formulas."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from pm_match.clusters.sweep import log_joint, reassign
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission, split_deviations, with_deviations
 from pm_match.features.feature_sums import (
+    ClusterSums,
     Contributions,
-    DomainSums,
+    draw_factors,
     draw_intercepts,
-    draw_latent,
     draw_projection,
     log_evidence,
 )
-from pm_match.features.marginals import Marginal, split_deviations, with_deviations
-from pm_match.features.projected_normal import DomainData
 from tests.declared.features import (
     Kind,
     Plain,
@@ -208,9 +208,9 @@ R = 0.7
 
 
 def problem(full, missing=False, seed=0):
-    """Two domains with irrelevant objects, their marginals, and the plain data."""
+    """Two domains with irrelevant objects, their emissions, and the plain data."""
     rng = np.random.default_rng(seed)
-    data, labels, marginals = [], [], []
+    data, labels, emissions = [], [], []
     for n, m in zip(N, M, strict=True):
         x = rng.normal(size=(n, m)) + 1.0
         observed = None
@@ -221,18 +221,20 @@ def problem(full, missing=False, seed=0):
         labels.append(rng.integers(-1, J, n))
         lower = np.tril(rng.normal(size=(m, m)))
         root = lower + 2.0 * np.eye(m) if full else rng.uniform(0.7, 1.5, m)
-        marginals.append(Marginal(rng.normal(size=(m, K)), rng.normal(size=m), root))
-    sums = [DomainSums.of(d, own, J) for d, own in zip(data, labels, strict=True)]
-    return data, labels, marginals, sums
+        emissions.append(Emission(rng.normal(size=(m, K)), rng.normal(size=m), root))
+    sums = [
+        ClusterSums.of(d, own, J, e.full) for d, own, e in zip(data, labels, emissions, strict=True)
+    ]
+    return data, labels, emissions, sums
 
 
-def dense(data, labels, marginals):
+def dense(data, labels, emissions):
     """Observed values of relevant objects, less intercepts; what they see of all latent vectors.
 
     Returns values (n,), loadings (n, J K), domain of each value, its feature, noise covariance.
     """
     values, loading, where, blocks = [], [], [], []
-    for d, (own, label, m) in enumerate(zip(data, labels, marginals, strict=True)):
+    for d, (own, label, m) in enumerate(zip(data, labels, emissions, strict=True)):
         noise = np.linalg.inv(m.root @ m.root.T) if m.full else np.diag(m.root**-2.0)
         for n in np.flatnonzero(label >= 0):
             seen = (
@@ -241,7 +243,7 @@ def dense(data, labels, marginals):
             values.append(own.values[n, seen] - m.intercept[seen])
             see = np.zeros((len(seen), J, K))
             see[:, label[n]] = m.projection[seen]
-            loading.append(see.reshape(len(seen), -1))
+            loading.append(see.reshape(len(seen), J * K))
             where += [(d, feature) for feature in seen]
             blocks.append(noise[np.ix_(seen, seen)])
     covariance = np.zeros((len(where), len(where)))
@@ -252,21 +254,26 @@ def dense(data, labels, marginals):
     return np.concatenate(values), np.concatenate(loading), where, covariance
 
 
-CASES = {"diagonal": (False, False), "full": (True, False), "missing": (False, True)}
+CASES = {
+    "diagonal": (False, False),
+    "full": (True, False),
+    "missing": (False, True),
+    "full, missing": (True, True),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_log_evidence_is_dense(case):
-    data, labels, marginals, sums = problem(*CASES[case])
-    values, loading, _, covariance = dense(data, labels, marginals)
+    data, labels, emissions, sums = problem(*CASES[case])
+    values, loading, _, covariance = dense(data, labels, emissions)
     expected = stats.multivariate_normal.logpdf(
         values, np.zeros(len(values)), covariance + loading @ loading.T / R
     )
     kept = Contributions(sums)
-    assert log_evidence(kept.of(marginals), R) == pytest.approx(expected, rel=1e-10)
+    assert log_evidence(kept.of(emissions), R) == pytest.approx(expected, rel=1e-10)
     # What is kept is for the same marginal alone.
-    other = [Marginal(m.projection, m.intercept + 1.0, m.root) for m in marginals[:1]]
-    mixed = [*other, *marginals[1:]]
+    other = [Emission(m.projection, m.intercept + 1.0, m.root) for m in emissions[:1]]
+    mixed = [*other, *emissions[1:]]
     fresh = log_evidence(Contributions(sums).of(mixed), R)
     assert log_evidence(kept.of(mixed), R) == pytest.approx(fresh, rel=1e-12)
     assert fresh != pytest.approx(expected, rel=1e-3)
@@ -299,25 +306,27 @@ def check_moments(found, precision, linear):
 
 @pytest.mark.parametrize("case", CASES)
 def test_latent_vectors_are_drawn_from_their_conditional(case):
-    data, labels, marginals, sums = problem(*CASES[case])
-    values, loading, _, covariance = dense(data, labels, marginals)
+    data, labels, emissions, sums = problem(*CASES[case])
+    values, loading, _, covariance = dense(data, labels, emissions)
     gain = loading.T @ np.linalg.inv(covariance)
-    found = moments(lambda rng: draw_latent(rng, sums, marginals, R).ravel(), J * K)
+    found = moments(
+        lambda rng: draw_factors(rng, Contributions(sums).of(emissions), R).ravel(), J * K
+    )
     check_moments(found, gain @ loading + R * np.eye(J * K), gain @ values)
 
 
 @pytest.mark.parametrize("moving", [(0, 1), (1,)])
 @pytest.mark.parametrize("case", CASES)
 def test_intercepts_are_drawn_from_their_conditional(case, moving):
-    data, labels, marginals, sums = problem(*CASES[case])
+    data, labels, emissions, sums = problem(*CASES[case])
     rng = np.random.default_rng(4)
     priors = [
         (rng.normal(size=m), rng.uniform(0.5, 2.0, m)) if d in moving else None
         for d, m in enumerate(M)
     ]
     zero = [
-        Marginal(m.projection, np.zeros(len(m.intercept)), m.root) if d in moving else m
-        for d, m in enumerate(marginals)
+        Emission(m.projection, np.zeros(len(m.intercept)), m.root) if d in moving else m
+        for d, m in enumerate(emissions)
     ]
     values, loading, where, covariance = dense(data, labels, zero)
     places = [(d, feature) for d in moving for feature in range(M[d])]
@@ -326,9 +335,9 @@ def test_intercepts_are_drawn_from_their_conditional(case, moving):
     mean, precision = (np.concatenate([priors[d][i] for d in moving]) for i in (0, 1))
 
     def draw(rng):
-        drawn = draw_intercepts(rng, sums, marginals, R, priors)
+        drawn = draw_intercepts(rng, sums, emissions, R, priors)
         for d in set(range(2)) - set(moving):
-            assert drawn[d] is marginals[d].intercept
+            assert drawn[d] is emissions[d].intercept
         return np.concatenate([drawn[d] for d in moving])
 
     check_moments(
@@ -340,12 +349,12 @@ def test_intercepts_are_drawn_from_their_conditional(case, moving):
 
 @pytest.mark.parametrize("case", CASES)
 def test_projections_are_drawn_from_their_conditional(case):
-    data, labels, marginals, sums = problem(*CASES[case])
+    data, labels, emissions, sums = problem(*CASES[case])
     rng = np.random.default_rng(5)
     d, m = 1, M[1]
     latent, explained = rng.normal(size=(J, K)), rng.normal(size=(J, m))
     mean, precision = rng.normal(size=(m, K)), rng.uniform(0.5, 2.0, (m, K))
-    own, label, marginal = data[d], labels[d], marginals[d]
+    own, label, marginal = data[d], labels[d], emissions[d]
     noise = np.linalg.inv(marginal.root @ marginal.root.T) if marginal.full else None
     a, b = np.diag(precision.ravel()), (precision * mean).ravel()
     for n in np.flatnonzero(label >= 0):

@@ -9,7 +9,7 @@ from scipy import stats
 
 import pm_match as pmm
 from pm_match.clusters import exchange as exchange_module
-from pm_match.features.projection import ClusterSums
+from pm_match.features.feature_sums import ClusterSums
 from tests.declared import networks as tiny_networks
 from tests.declared import plain as tiny
 from tests.declared.networks import (
@@ -272,12 +272,12 @@ def test_law_of_permutations(case):
     n_draws = 20_000
     for number in range(n_draws):
         assert exchanges.load(rng, point) == "cluster_b"
-        clusters = ClusterSums.of([domain.data], [point["cluster_b"]], 4)
+        clusters = ClusterSums.of(domain.data, point["cluster_b"], 4)
         renamed = exchanges.propose(
             rng, clusters, *step.part.projection_prior(domain, point), latent, alpha, domain
         )
         if renamed is not None:
-            expected = ClusterSums.of([domain.data], [renamed[point["cluster_b"]]], 4)
+            expected = ClusterSums.of(domain.data, renamed[point["cluster_b"]], 4)
             if number < 50:
                 np.testing.assert_array_equal(clusters.renamed(renamed).sums, expected.sums)
             point["cluster_b"] = renamed[point["cluster_b"]]

@@ -7,9 +7,10 @@ import pymc as pm
 import pytest
 
 import pm_match as pmm
-from pm_match.clusters.units import units
 from pm_match.features.choose_n_factors import draw_folds, hold_out
-from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
+from pm_match.features.projected_normal import log_marginal
 
 
 def three_factors(seed=0, missing=0.0):
@@ -56,8 +57,8 @@ def test_the_predictive_is_that_of_the_held_out_entries():
     mode = find_mode(left, np.random.default_rng(0))
     labels = np.concatenate(mode.labels)
     plain = [
-        ProjectedNormalEvidence(data, units(80, np.zeros((0, 2), int)), 25, 2).log_marginal(
-            mode.projections, labels, 1.0, 1.0, 1.0
+        log_marginal(
+            data, [Emission.of_projection(w) for w in mode.projections], labels, 1.0, (1.0, 1.0)
         )
         for data in (problem.domains, left.domains)
     ]

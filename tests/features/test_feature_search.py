@@ -10,8 +10,11 @@ from scipy.optimize import minimize
 import pm_match as pmm
 from pm_match.clusters.stick_breaking import known_sticks
 from pm_match.clusters.units import units
-from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
-from pm_match.features.projection import ClusterSums, ProjectionObjective
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import ClusterSums
+from pm_match.features.projected_normal import log_marginal
+from pm_match.features.projection import ProjectionObjective
 from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.group_moves import merges, moves, permute, swaps
 from pm_match.features.search.one_domain import clusters_alone
@@ -51,19 +54,21 @@ def clustered(rng, missing=0.0, sizes=(12, 9), n_features=(4, 5), n_clusters=3, 
 
 def best_projection(problem, labels, rng, starts=8):
     """The maximum by a general optimiser from random starts, over all features."""
-    clusters = ClusterSums.of(
-        problem.domains, problem.split(labels[problem.units.of_object]), problem.truncation
-    )
-    n_values = sum(domain.n_values for domain in problem.domains)
-    squares = sum(domain.sum_of_squares for domain in problem.domains)
+    sums = [
+        ClusterSums.of(data, own, problem.truncation)
+        for data, own in zip(
+            problem.domains, problem.split(labels[problem.units.of_object]), strict=True
+        )
+    ]
+    widths = [domain.values.shape[1] for domain in problem.domains]
     objective = ProjectionObjective(
-        clusters,
-        problem.shape + 0.5 * n_values,
-        problem.rate + 0.5 * squares,
+        sums,
+        [Emission.of_projection(np.zeros((m, problem.n_factors))) for m in widths],
         problem.latent_precision,
         problem.n_factors,
+        (problem.shape, problem.rate),
     )
-    n_features = clusters.sums.shape[1]
+    n_features = sum(widths)
     ends = np.cumsum([domain.values.shape[1] for domain in problem.domains])[:-1]
     found = []
     for _ in range(starts):
@@ -87,8 +92,8 @@ def test_log_evidence_is_the_plain_formula(missing):
     tables, labels = clustered(rng, missing)
     problem = problem_about(tables)
     w = [rng.normal(size=(m, 2)) for m in (4, 5)]
-    evidence = ProjectedNormalEvidence(problem.domains, problem.units, 4, 2)
-    plain = evidence.log_marginal(w, labels, 2.0, 1.5, 0.6)
+    emissions = [Emission.of_projection(own) for own in w]
+    plain = log_marginal(problem.domains, emissions, labels, 0.6, (2.0, 1.5))
     np.testing.assert_allclose(problem.log_evidence(labels, w), plain, rtol=1e-12)
 
 

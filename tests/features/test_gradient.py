@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from pm_match.clusters.units import units
-from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
-from pm_match.features.projection import ClusterSums, ProjectionObjective
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission, with_deviations
+from pm_match.features.feature_sums import ClusterSums
+from pm_match.features.projected_normal import log_marginal
+from pm_match.features.projection import ProjectionObjective
 
 SHAPE, RATE, R, T = 2.0, 1.5, 0.7, 6
 
@@ -23,14 +25,12 @@ def case(missing, n_factors, seed=0):
             domains.append(DomainData(x))
         labels.append(rng.choice([0, 2, 3, 5], size=n))
     w = rng.normal(size=(9, n_factors))
-    n_values = sum(d.n_values for d in domains)
-    squares = sum(np.vdot(d.values, d.values) for d in domains)
     objective = ProjectionObjective(
-        ClusterSums.of(domains, labels, T),
-        SHAPE + 0.5 * n_values,
-        RATE + 0.5 * squares,
+        [ClusterSums.of(d, own, T) for d, own in zip(domains, labels, strict=True)],
+        [Emission.of_projection(w[:4]), Emission.of_projection(w[4:])],
         R,
         n_factors,
+        (SHAPE, RATE),
     )
     return domains, labels, w, objective
 
@@ -39,17 +39,53 @@ def case(missing, n_factors, seed=0):
 @pytest.mark.parametrize("n_factors", [1, 3])
 def test_gradient(missing, n_factors):
     *_, w, objective = case(missing, n_factors)
+    check_gradient(objective, w)
+
+
+def check_gradient(objective, w):
     _, gradient = objective(w.ravel())
     found = approx_fprime(w.ravel(), lambda flat: objective(flat)[0], 1e-6)
     np.testing.assert_allclose(gradient, found, rtol=2e-5, atol=2e-4)
 
 
+GENERAL = {"own noise": (False, False), "missing": (False, True), "full": (True, False)}
+
+
+@pytest.mark.parametrize("gamma", [None, (SHAPE, RATE)])
+@pytest.mark.parametrize("way", GENERAL)
+def test_given_noise_intercepts_and_deviations(way, gamma):
+    """The same of general emissions, whose factors of deviations stay as they are."""
+    full, missing = GENERAL[way]
+    domains, labels, w, _ = case(missing, 2)
+    rng = np.random.default_rng(3)
+    emissions = []
+    for d, m in enumerate((4, 5)):
+        root = np.tril(rng.normal(size=(m, m))) + 2.0 * np.eye(m) if full else rng.uniform(1, 2, m)
+        own = with_deviations(w[4 * d : 4 + 5 * d], d, [np.full(4, 0.3), np.full(5, 0.4)], R)
+        emissions.append(Emission(own, rng.normal(size=m), root))
+    sums = [ClusterSums.of(data, own, T, full) for data, own in zip(domains, labels, strict=True)]
+    objective = ProjectionObjective(sums, emissions, R, 2, gamma)
+    check_gradient(objective, w)
+    everyone, differences = np.concatenate(labels), []
+    for _ in range(3):
+        w = w + rng.normal(size=w.shape)
+        projections = objective.projections(w)
+        np.testing.assert_allclose(objective.whitened(projections), w)
+        own = [
+            Emission(np.hstack([p, e.projection[:, 2:]]), e.intercept, e.root)
+            for p, e in zip(projections, emissions, strict=True)
+        ]
+        value = log_marginal(domains, own, everyone, R, gamma)
+        differences.append(value + objective(w.ravel())[0])
+    np.testing.assert_allclose(differences, differences[0], rtol=1e-10)
+
+
 def test_counting_objects_instead_of_observed_values_is_wrong():
     """The printed gradient for missing values, eq. (27): the check above would see it."""
-    domains, labels, w, objective = case(missing=True, n_factors=3)
+    _, labels, w, objective = case(missing=True, n_factors=3)
     right = objective(w.ravel())[1]
-    clusters = ClusterSums.of(domains, labels, T)
-    counts = np.bincount(np.concatenate(labels[:1]), minlength=T)[clusters.occupied]
+    occupied = np.flatnonzero(objective.slot_of)
+    counts = np.bincount(np.concatenate(labels[:1]), minlength=T)[occupied]
     objective._counts[:, :4] = counts[:, None]
     wrong = objective(w.ravel())[1]
     assert np.abs(wrong - right).max() > 0.05 * np.abs(right).max()
@@ -58,11 +94,11 @@ def test_counting_objects_instead_of_observed_values_is_wrong():
 @pytest.mark.parametrize("missing", [False, True])
 def test_value_differs_from_the_log_marginal_by_a_constant(missing):
     domains, labels, w, objective = case(missing, 3)
-    evidence = ProjectedNormalEvidence(domains, units(21, np.empty((0, 2), int)), T, 3)
     rng = np.random.default_rng(1)
     differences = []
     for _ in range(4):
         w = w + rng.normal(size=w.shape)
-        plain = evidence.log_marginal([w[:4], w[4:]], np.concatenate(labels), SHAPE, RATE, R)
+        emissions = [Emission.of_projection(w[:4]), Emission.of_projection(w[4:])]
+        plain = log_marginal(domains, emissions, np.concatenate(labels), R, (SHAPE, RATE))
         differences.append(plain + objective(w.ravel())[0])
     np.testing.assert_allclose(differences, differences[0], rtol=1e-10)

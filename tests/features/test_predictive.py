@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pm_match.features.marginals import Marginal
-from pm_match.features.predictive import Clusters, covariance, restricted
-from pm_match.features.projected_normal import DomainData
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
+from pm_match.features.predictive import Clusters
 from pm_match.prediction.values import Outlook
 from tests.prediction.made_up import dense_log_density
 
@@ -22,7 +22,7 @@ def problem(seed, full=True, holes=False, n_clusters=4):
     labels[0][0] = 0
     if holes:
         tables[0][1, 2] = tables[1][0, 0] = np.nan
-    plain, marginals = [], []
+    plain, emissions = [], []
     for _, m in sizes:
         root = np.tril(rng.normal(size=(m, m))) * 0.3 + np.eye(m)
         sigma = root @ root.T if full else np.diag(np.diagonal(root) ** 2)
@@ -30,9 +30,9 @@ def problem(seed, full=True, holes=False, n_clusters=4):
         plain.append((w, a, sigma))
         lower = np.linalg.cholesky(sigma)
         own = np.linalg.inv(lower).T if full else 1.0 / np.diagonal(lower)
-        marginals.append(Marginal(w, a, own))
+        emissions.append(Emission(w, a, own))
     data = [DomainData(np.nan_to_num(t), ~np.isnan(t) if holes else None) for t in tables]
-    clusters = Clusters.of(data, labels, marginals, R, n_clusters)
+    clusters = Clusters.of(data, labels, emissions, R, n_clusters)
     return tables, labels, plain, clusters, rng
 
 
@@ -46,7 +46,7 @@ def extended(tables, labels, x, j, domain=0):
 def test_log_predictive_is_a_ratio_of_dense_densities(seed, full, seen):
     tables, labels, plain, clusters, rng = problem(seed, full, holes=not full)
     seen, x = np.array(seen), rng.normal(size=(2, 3))
-    own = restricted(clusters.marginals[0], seen)
+    own = clusters.emissions[0].restricted(seen)
     found = clusters.joined(own, x[:, seen]).log_density()
     assert found.shape == (2, 4)
     before = dense_log_density(tables, labels, plain, R)
@@ -63,8 +63,8 @@ def test_unseen_values_are_a_conditional_of_the_dense_normal(seed, full):
     tables, labels, plain, clusters, rng = problem(seed, full)
     seen = np.array([True, False, True])
     x = rng.normal(size=(1, 2))
-    joined = clusters.joined(restricted(clusters.marginals[0], seen), x)
-    outlook = Outlook.unseen(clusters.marginals[0], seen, x)
+    joined = clusters.joined(clusters.emissions[0].restricted(seen), x)
+    outlook = Outlook.unseen(clusters.emissions[0], seen, x)
     factors, root = joined.factors()
     sd = outlook.deviations(root)
     for j in range(4):
@@ -83,8 +83,8 @@ def test_unseen_values_are_a_conditional_of_the_dense_normal(seed, full):
 def test_values_of_another_domain_are_a_conditional_of_the_dense_normal():
     tables, labels, plain, clusters, rng = problem(3)
     x = rng.normal(size=(1, 3))
-    factors, root = clusters.joined(clusters.marginals[0], x).factors()
-    outlook = Outlook.fresh(clusters.marginals[1])
+    factors, root = clusters.joined(clusters.emissions[0], x).factors()
+    outlook = Outlook.fresh(clusters.emissions[1])
     sd = outlook.deviations(root)
     for j in range(4):
         row = clusters.row[j]
@@ -103,6 +103,6 @@ def test_values_of_another_domain_are_a_conditional_of_the_dense_normal():
 def test_marginal_of_some_features(full):
     _, _, plain, clusters, _ = problem(1, full)
     seen = np.array([True, False, True])
-    found = restricted(clusters.marginals[0], seen)
-    np.testing.assert_allclose(covariance(found), plain[0][2][np.ix_(seen, seen)], atol=1e-12)
+    found = clusters.emissions[0].restricted(seen)
+    np.testing.assert_allclose(found.covariance, plain[0][2][np.ix_(seen, seen)], atol=1e-12)
     np.testing.assert_array_equal(found.projection, plain[0][0][seen])

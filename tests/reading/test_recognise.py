@@ -365,7 +365,7 @@ def test_replaced_data_and_hyperparameters_are_read_again():
     # A step that was made before takes notice when its next chain starts.
     step.setup_chain(np.random.default_rng(0), 0, 0)
     assert inside(step).features is partition
-    assert inside(step).evidence.sum_of_squares == pytest.approx(1e4 * (x**2).sum())
+    assert inside(step).evidence.domains[0].squares.sum() == pytest.approx(1e4 * (x**2).sum())
 
 
 def test_missing_values_are_found_where_they_are():

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import lgamma, log, pi
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.units import Units
-from pm_match.features.projected_normal import DomainData
-from pm_match.features.projection import ClusterSums, ProjectionObjective
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import ClusterSums, contribution, log_evidence
 from pm_match.features.projection_fit import Groups
 
 Labels = NDArray[np.int64]
@@ -144,19 +144,13 @@ class FeatureProblem:
 
         Iwata, Hirao & Ueda (2016), eq. (4).
         """
-        sums = ClusterSums.of(
-            self.domains, self.split(labels[self.units.of_object]), self.truncation
-        )
+        by_domain = self.split(labels[self.units.of_object])
+        own = [
+            contribution(ClusterSums.of(data, label, self.truncation), Emission.of_projection(w))
+            for data, label, w in zip(self.domains, by_domain, projections, strict=True)
+        ]
         n_values = sum(domain.n_values for domain in self.domains)
-        squares = sum(domain.sum_of_squares for domain in self.domains)
-        shape = self.shape + 0.5 * n_values
-        objective = ProjectionObjective(
-            sums, shape, self.rate + 0.5 * squares, self.latent_precision, self.n_factors
-        )
-        value = -objective(np.concatenate(projections).ravel())[0]
-        value += 0.5 * len(sums.occupied) * self.n_factors * log(self.latent_precision)
-        value += self.shape * log(self.rate) - lgamma(self.shape) + lgamma(shape)
-        return value - 0.5 * n_values * log(2.0 * pi)
+        return log_evidence(own, self.latent_precision, (self.shape, self.rate), n_values)
 
     def in_order(self, labels: Labels) -> Labels:
         """Rename labels (U,) so that the larger a cluster is, the heavier its label by the prior.

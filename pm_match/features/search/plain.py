@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import Units, units
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
 from pm_match.features.parts import Features
 from pm_match.features.points import FeaturesPoints
-from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.features.projected_normal import ProjectedNormalEvidence
 from pm_match.features.search.feature_problem import FeatureProblem, Labels
 from pm_match.features.search.group_moves import LEAST_GAIN, climb, merges, moves, permute, swaps
 from pm_match.features.search.one_domain import clusters_alone
@@ -326,11 +328,10 @@ class _Gibbs:
             _, projections = problem.fit(labels)
             place(self.partition, labels)
             self.evidence.load(
-                projections,
+                [Emission.of_projection(w) for w in projections],
                 self.partition.slot.astype(np.int64),
-                problem.shape,
-                problem.rate,
                 problem.latent_precision,
+                (problem.shape, problem.rate),
             )
             for _ in range(_SWEEPS_A_FIT):
                 sweep(rng, problem.a, problem.b, self.partition, (self.evidence.term,))

@@ -1,0 +1,298 @@
+r"""Emissions: how the features of a domain vary around the latent vector of a cluster.
+
+.. math:: x_{dn} \sim N(a_d + W_d z_{s_{dn}},\; \Lambda_d^{-1})
+
+with an intercept :math:`a_d` and a noise of its own, private variation within clusters included. A
+cluster may also have a *deviation* from what its latent vector says, private to the domain,
+
+.. math:: x_{dn} \sim N(a_d + W_d z_{s_{dn}} + e_{d s_{dn}},\; \Lambda_d^{-1}), \quad
+          e_{dj} \sim N(0, \mathrm{diag}(\kappa_d^2)),
+
+which is nothing but more factors, whose projections are known: :math:`\kappa_d` on the domain's own
+block and zero elsewhere. Everything below sees one projection of all factors.
+
+Missing values are integrated out. Where the noise of features is dependent, what is observed of an
+object (its *pattern* o) has the precision :math:`\Lambda_o = (\Sigma_{oo})^{-1} = L_o L_o^\top`,
+here with zeros where something is missing, so that it multiplies whole vectors.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import log, pi
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.features.data import DomainData
+
+_LOG_2PI = log(2.0 * pi)
+
+
+class ObjectStatistics(NamedTuple):
+    """What objects say of their factors z: log N(x_n; ...) = c - (z' G z - 2 h' z + x' x) / 2.
+
+    Attributes
+    ----------
+    gram : (P, K, K) array
+        G of every pattern of what is observed.
+    projected : (N, K) array
+        h of every object.
+    squares, constants : (N,) array
+        x' x in units of the noise, and c.
+    """
+
+    gram: NDArray
+    projected: NDArray
+    squares: NDArray
+    constants: NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Emission:
+    """The parameters of a domain's features at a point.
+
+    Attributes
+    ----------
+    projection : (M, K) array
+        Of all factors, those of deviations included.
+    intercept : (M,) array
+    root : (M,) or (M, M) array
+        L, with the noise precision L L'; or its diagonal if features are independent.
+    """
+
+    projection: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    root: NDArray[np.float64]
+
+    @classmethod
+    def of_nothing(cls, n_factors: int) -> "Emission":
+        """Return the emission of a domain without features."""
+        return cls(np.zeros((0, n_factors)), np.zeros(0), np.zeros(0))
+
+    @classmethod
+    def of_projection(cls, projection: NDArray) -> "Emission":
+        """Return the emission with a projection and standard noise."""
+        return cls(projection, np.zeros(len(projection)), np.ones(len(projection)))
+
+    @property
+    def full(self) -> bool:
+        """Whether the noise of features is dependent."""
+        return self.root.ndim == 2
+
+    @cached_property
+    def standard(self) -> bool:
+        """Whether there is no intercept, and all noise is independent with a precision of 1."""
+        return not self.full and not self.intercept.any() and bool((self.root == 1.0).all())
+
+    @property
+    def log_root(self) -> NDArray[np.float64]:
+        """Log of the diagonal of L (M,), whose sum is half of log |precision|."""
+        return np.log(np.diagonal(self.root) if self.full else self.root)
+
+    def whiten(self, residuals: NDArray) -> NDArray[np.float64]:
+        """Scale residuals (..., M), nothing missing, so that their noise is standard normal."""
+        return residuals @ self.root if self.full else residuals * self.root
+
+    def whitened_projection(self) -> NDArray[np.float64]:
+        """Return L' W, the projection of whitened residuals."""
+        return self.root.T @ self.projection if self.full else self.root[:, None] * self.projection
+
+    @property
+    def precision(self) -> NDArray[np.float64]:
+        """The noise precision (M, M), or its diagonal (M,)."""
+        return self.root @ self.root.T if self.full else self.root**2
+
+    @cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        """The covariance of the noise (M, M)."""
+        if self.full:
+            inverse = np.linalg.inv(self.root)
+            return inverse.T @ inverse
+        return np.diag(self.root**-2.0)
+
+    def scaled(self, precision: float) -> "Emission":
+        """Multiply the noise precision by a shared one."""
+        return Emission(self.projection, self.intercept, self.root * np.sqrt(precision))
+
+    def restricted(self, seen: NDArray[np.bool_]) -> "Emission":
+        """Return the emission of some of the features (M,), the others integrated out."""
+        if seen.all():
+            return self
+        root = self.root[seen]
+        if self.full:
+            lower = np.linalg.cholesky(self.covariance[np.ix_(seen, seen)])
+            root = np.linalg.inv(lower).T
+        return Emission(self.projection[seen], self.intercept[seen], root)
+
+    def statistics(self, data: DomainData) -> ObjectStatistics:
+        """Return what every object of the data says of its factors."""
+        if self.full and data.observed is not None:
+            return self._by_pattern(data)
+        w = self.whitened_projection()
+        values, squares = data.values, data.squares
+        if not self.standard:
+            values = self.whiten(values - self.intercept)
+            if data.observed is not None:
+                values[~data.observed] = 0.0
+            squares = np.square(values).sum(axis=1)
+        constants = -0.5 * _LOG_2PI * data.n_seen
+        if data.observed is None:
+            gram = (w.T @ w)[None]
+            constants += self.log_root.sum()
+        else:
+            gram = _grams(data.patterns[0], w)
+            if not self.standard:
+                constants += data.weights @ self.log_root
+        return ObjectStatistics(gram, values @ w, squares, constants)
+
+    def _by_pattern(self, data: DomainData) -> ObjectStatistics:
+        """Whiten what is observed of each object."""
+        observed, pattern = data.patterns
+        n, k = len(data.values), self.projection.shape[1]
+        gram = np.empty((len(observed), k, k))
+        projected, squares, constants = np.empty((n, k)), np.empty(n), np.empty(n)
+        order = np.argsort(pattern, kind="stable")
+        ends = np.cumsum(np.bincount(pattern, minlength=len(observed)))[:-1]
+        roots = block_roots(self.root, observed)
+        residuals = data.values - self.intercept
+        # Where something is missing, a root is zero, and its diagonal is not part of it.
+        logs = np.log(np.where(observed, np.diagonal(roots, axis1=1, axis2=2), 1.0)).sum(axis=1)
+        for p, rows in enumerate(np.split(order, ends)):
+            w, white = roots[p].T @ self.projection, residuals[rows] @ roots[p]
+            gram[p] = w.T @ w
+            projected[rows] = white @ w
+            squares[rows] = np.square(white).sum(axis=1)
+            constants[rows] = logs[p]
+        return ObjectStatistics(gram, projected, squares, constants - 0.5 * _LOG_2PI * data.n_seen)
+
+    def log_noise(self, data: DomainData) -> NDArray[np.float64]:
+        """Log density of every object (N,) as nothing but noise about the intercept."""
+        found = self.statistics(data)
+        return found.constants - 0.5 * found.squares
+
+
+def _grams(observed: NDArray[np.bool_], w: NDArray) -> NDArray[np.float64]:
+    """Return W' W over the rows of W that each pattern (P, M) has."""
+    k = w.shape[1]
+    outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
+    return (observed @ outer).reshape(-1, k, k)
+
+
+def block_roots(root: NDArray, observed: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return L_o of every pattern: roots of the precisions of what is observed.
+
+    Parameters
+    ----------
+    root : (M, M) array
+        L, with the noise precision L L'.
+    observed : (P, M) boolean array
+
+    Returns
+    -------
+    (P, M, M) array
+        Zero in rows and columns of what is missing.
+    """
+    if observed.all():
+        return np.broadcast_to(root, (len(observed), *root.shape))
+    inverse = np.linalg.inv(root)
+    covariance = inverse.T @ inverse
+    both = observed[:, :, None] & observed[:, None, :]
+    # An identity where something is missing leaves the other block to itself.
+    padded = np.where(both, covariance, np.eye(len(root)))
+    roots = np.linalg.inv(np.linalg.cholesky(padded)).transpose(0, 2, 1)
+    return np.where(both, roots, 0.0)
+
+
+def draw_missing(
+    rng: np.random.Generator, root: NDArray, data: DomainData, means: NDArray
+) -> NDArray[np.float64]:
+    r"""Draw the missing values given the observed ones and all means.
+
+    .. math:: x_u \mid x_o \sim N(\mu_u - \Lambda_{uu}^{-1} \Lambda_{uo} (x_o - \mu_o),\;
+              \Lambda_{uu}^{-1})
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    root : (M,) or (M, M) array
+        L, with the noise precision L L'; or its diagonal.
+    data : DomainData
+    means : (N, M) array
+
+    Returns
+    -------
+    (N, M) array
+        The values, observed ones as they are.
+    """
+    assert data.observed is not None
+    values = data.values.copy()
+    if root.ndim == 1:
+        row, column = np.nonzero(~data.observed)
+        noise = rng.standard_normal(len(row))
+        values[row, column] = means[row, column] + noise / root[column]
+        return values
+    precision = root @ root.T
+    observed, pattern = data.patterns
+    for p, seen in enumerate(observed):
+        if seen.all():
+            continue
+        rows = np.flatnonzero(pattern == p)
+        own, cross = precision[np.ix_(~seen, ~seen)], precision[np.ix_(~seen, seen)]
+        lower = np.linalg.cholesky(own)
+        residuals = data.values[np.ix_(rows, seen)] - means[np.ix_(rows, seen)]
+        shift = np.linalg.solve(own, cross @ residuals.T).T
+        noise = np.linalg.solve(lower.T, rng.standard_normal((len(rows), len(own))).T).T
+        values[np.ix_(rows, ~seen)] = means[np.ix_(rows, ~seen)] - shift + noise
+    return values
+
+
+def with_deviations(
+    projection: NDArray,
+    number: int,
+    scales: Sequence[NDArray | None],
+    latent_precision: float,
+) -> NDArray[np.float64]:
+    """Append to a domain's projection (M_d, K) the factors of all domains' deviations.
+
+    Parameters
+    ----------
+    projection : (M_d, K) array
+    number : int
+        Of the domain.
+    scales : sequence of (M_d,) array or None
+        Standard deviations of each domain's deviations; None if it has none.
+    latent_precision : float
+        r: prior precision that all factors have.
+
+    Returns
+    -------
+    (M_d, K + sum of M_e over domains e with deviations) array
+    """
+    widths = [0 if s is None else len(s) for s in scales]
+    n_factors = projection.shape[1]
+    whole = np.zeros((len(projection), n_factors + sum(widths)))
+    whole[:, :n_factors] = projection
+    own = scales[number]
+    if own is not None:
+        first = n_factors + sum(widths[:number])
+        features = np.arange(len(own))
+        whole[features, first + features] = own * np.sqrt(latent_precision)
+    return whole
+
+
+def split_deviations(
+    latent: NDArray, n_factors: int, scales: Sequence[NDArray | None], latent_precision: float
+) -> tuple[NDArray[np.float64], list[NDArray[np.float64] | None]]:
+    """Take drawn factors (T, K') apart: latent vectors (T, K), and each domain's deviations."""
+    found: list[NDArray[np.float64] | None] = []
+    start = n_factors
+    for s in scales:
+        if s is None:
+            found.append(None)
+            continue
+        drawn = latent[:, start : start + len(s)]
+        found.append(drawn * (s * np.sqrt(latent_precision)))
+        start += len(s)
+    return np.ascontiguousarray(latent[:, :n_factors]), found
