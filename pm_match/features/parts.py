@@ -9,93 +9,132 @@ from numpy.typing import NDArray
 
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
-from pm_match.reading.parts import Point
+from pm_match.reading.parts import Point, UnservedModelError
 
 
 @dataclass(frozen=True, eq=False)
-class Projected:
+class FeatureDomain:
     """One domain: an observed variable that is normal around projected latent vectors.
 
     Attributes
     ----------
     name : str
         The observed variable, as the user named it.
-    assignment, projection : str
-        The free variables that its mean depends on, besides the latent vectors. No projection if it
-        is not one free variable.
-    transposed : bool
-        Whether the projection is declared as (K, M_d) rather than (M_d, K).
+    assignment : str
     data : DomainData
     missing : str or None
         The free variable that holds the missing values, in the order of the array.
-    update : {"map", "normal", None}
-        What serves the projection: MAP sub-steps for a flat prior, Gibbs draws for a normal one,
-        and nothing of ours for any other (its own step can still be PyMC's).
-    why_not : str
-        If `update` is None, the reason.
     deviation, flag : str or None
         The deviations of its clusters, and the relevance of its objects.
     """
 
     name: str
     assignment: str
-    projection: str
-    transposed: bool
     data: DomainData
-    missing: str | None
-    update: str | None
-    why_not: str = ""
+    missing: str | None = None
     deviation: str | None = None
     flag: str | None = None
 
-
-@dataclass(frozen=True)
-class Hyper:
-    """Hyperparameters of features at a point, as numbers: Gamma(shape, rate), and r."""
-
-    shape: float
-    rate: float
-    latent_precision: float
+    @property
+    def n_features(self) -> int:
+        """M_d, the number of its features."""
+        return self.data.values.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class Setting:
     """How the features of all domains vary, at a point.
 
     Attributes
     ----------
-    marginals : tuple of Emission
+    emissions : tuple of Emission
         For every domain. If one precision is shared by all noise, of features scaled by its root.
-    scales : tuple of (M_d,) array or None
+    spreads : tuple of (M_d,) array or None
         Standard deviations of each domain's deviations; None if it has none.
     latent_precision : float
         Of the latent vectors; over the shared precision, if there is one.
+    gamma : (float, float) or None
+        Shape and rate of the shared precision's prior, if there is one.
     """
 
-    marginals: tuple[Emission, ...]
-    scales: tuple[NDArray[np.float64] | None, ...]
+    emissions: tuple[Emission, ...]
+    spreads: tuple[NDArray[np.float64] | None, ...]
     latent_precision: float
+    gamma: tuple[float, float] | None = None
+
+    def given(self, precision: float) -> "Setting":
+        """Return the setting with the shared precision at some value."""
+        return Setting(
+            tuple(emission.scaled(precision) for emission in self.emissions),
+            self.spreads,
+            self.latent_precision * precision,
+        )
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """A free variable that the marginals of features depend on.
+@dataclass(frozen=True, eq=False)
+class Background:
+    """How the irrelevant objects of a domain vary, at a point.
 
     Attributes
     ----------
     name : str
-    update : {"intercept", "projection", "transposed", "wishart", "normal", "slice", "prior"}
-        How it is drawn. From its exact conditional: an intercept, a projection (declared as it is
-        or transposed) with a normal prior, a noise precision with a Wishart prior. Otherwise, with
-        all latent vectors integrated out: by elliptical slices, under any normal prior; by slices,
-        one number after the other; and so too if only priors of such parameters depend on it.
+        The observed variable.
+    mean : (N, M) array
+    root : (M,) or (M, M) array
+        Of the noise precision, as in `Emission`.
+    """
+
+    name: str
+    mean: NDArray[np.float64]
+    root: NDArray[np.float64]
+
+    def log_density(self, data: DomainData) -> NDArray[np.float64]:
+        """Log density (N,) of what is observed of each object, as an irrelevant one."""
+        residuals = data.values - self.mean
+        if data.observed is not None:
+            residuals[~data.observed] = 0.0
+        nothing = Emission(np.zeros((data.values.shape[1], 0)), np.zeros(1), self.root)
+        return nothing.log_noise(DomainData(residuals, data.observed))
+
+    def emission(self) -> Emission:
+        """Return the emission that a new irrelevant object has.
+
+        Raises
+        ------
+        UnservedModelError
+            If the irrelevant objects do not all vary alike: of a new one nothing is known.
+        """
+        if not (self.mean == self.mean[0]).all():
+            raise UnservedModelError(
+                f"{self.name!r}: the means of its irrelevant objects differ; expected one, "
+                "which a new object would have too"
+            )
+        return Emission(np.zeros((len(self.mean[0]), 0)), self.mean[0].copy(), self.root)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A free variable that emissions depend on.
+
+    Attributes
+    ----------
+    name : str
+    update : {"intercept", "projection", "flat", "wishart", "normal", "slice", "prior"}
+        How it is drawn. From its exact conditional: an intercept or a projection with a normal
+        prior, a noise precision with a Wishart prior. By MAP sub-steps: a flat projection.
+        Otherwise, with all latent vectors integrated out: by elliptical slices, under any normal
+        prior; by slices, one number after the other; and so too if only priors of such parameters
+        depend on it.
     domain : int
         The number of the domain that it is of; -1 if `update` does not say.
+    transposed : bool
+        Whether a projection is declared as (K, M_d) rather than (M_d, K).
     """
 
     name: str
     update: str
     domain: int
+    transposed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +144,15 @@ class Features:
     Attributes
     ----------
     precision : str or None
-        The precision that all noise shares; None if every domain has noise of its own.
+        A precision that all noise and the latent vectors share, and that is integrated out.
     latent : str
     latent_transposed : bool
         Whether the latent vectors are declared as (K, T) rather than (T, K).
     truncation, n_factors : int
-    domains : tuple of Projected
+    domains : tuple of FeatureDomain
         In the order of the clustering's assignments, some of which may have none.
     parameters : tuple of Parameter
-        What else is ours to draw: all that the marginals depend on, if they are not plain;
-        otherwise what only the priors of projections depend on.
+        What else is ours to draw.
     """
 
     precision: str | None
@@ -122,16 +160,10 @@ class Features:
     latent_transposed: bool
     truncation: int
     n_factors: int
-    domains: tuple[Projected, ...]
-    _hyper: Callable[[Point], Hyper] | None = field(repr=False)
+    domains: tuple[FeatureDomain, ...]
+    parameters: tuple[Parameter, ...]
+    _reader: Any = field(repr=False)
     _priors: Mapping[str, Callable] = field(repr=False)
-    parameters: tuple[Parameter, ...] = ()
-    _view: Any = field(default=None, repr=False)
-
-    @property
-    def plain(self) -> bool:
-        """Whether the features are nothing but projected latent vectors and one shared noise."""
-        return self._view is None
 
     @property
     def flagged(self) -> bool:
@@ -141,9 +173,7 @@ class Features:
     @property
     def n_all_factors(self) -> int:
         """Factors of a cluster, those of deviations included."""
-        return self.n_factors + sum(
-            domain.data.values.shape[1] for domain in self.domains if domain.deviation
-        )
+        return self.n_factors + sum(d.n_features for d in self.domains if d.deviation)
 
     @property
     def names(self) -> list[str]:
@@ -153,26 +183,50 @@ class Features:
         precision = [self.precision] if self.precision else []
         return [*precision, self.latent, *deviations, *missing]
 
-    def hyper(self, point: Point) -> Hyper:
-        """Evaluate the hyperparameters at a `point` of value variables."""
-        assert self._hyper is not None
-        return self._hyper(point)
+    @property
+    def projections(self) -> list[Parameter | None]:
+        """The projection of every domain, None where it is not one free variable."""
+        found = {p.domain: p for p in self.parameters if p.update in ("projection", "flat")}
+        return [found.get(number) for number in range(len(self.domains))]
 
-    def view(self, point: Point) -> View:
-        """Evaluate how the features vary at a `point`, where they are not plain."""
-        return self._view(point)
+    @property
+    def flat(self) -> bool:
+        """Whether the projections have no prior, and are found rather than drawn."""
+        return any(p.update == "flat" for p in self.parameters)
 
-    def idle(self, point: Point) -> list[NDArray[np.float64] | None]:
-        """Log density of every object (N_d,) as an irrelevant one, where it may be one."""
-        return self._view.idle(point)
+    @property
+    def only_projections(self) -> bool:
+        """Whether projections are all that emissions have besides the shared precision.
 
-    def idle_of(self, number: int) -> tuple[Callable, list[str]] | None:
-        """Return the density of a domain's irrelevant objects, if there may be any.
-
-        A function of a point to an array (N_d,), and the value variables that enter it.
+        What else there is, such as scales of the noise, is constant.
         """
-        return self._view.idle_of(number)
+        own = {p.name for p in self.projections if p is not None}
+        others = [p for p in self.parameters if p.name not in own and p.update != "prior"]
+        plain = not self.flagged and self.n_all_factors == self.n_factors
+        return plain and bool(self.precision) and None not in self.projections and not others
 
-    def projection_prior(self, domain: Projected, point: Point) -> tuple[NDArray, NDArray]:
-        """Mean and precision (M_d, K) of a normal prior on the domain's projection."""
-        return self._priors[domain.projection](point)
+    def setting(self, point: Point) -> Setting:
+        """Evaluate how the features vary at a `point` of value variables.
+
+        Emissions are the same objects as long as nothing of them changes.
+        """
+        return self._reader(point)
+
+    def background(self, number: int, point: Point) -> Background | None:
+        """Evaluate how a domain's irrelevant objects vary, if there may be any.
+
+        It is the same object as long as nothing of it changes.
+        """
+        return self._reader.background(number, point)
+
+    def log_background(self, number: int, point: Point) -> NDArray[np.float64] | None:
+        """Log density of a domain's objects (N_d,) as irrelevant ones, if there may be any."""
+        own = self.background(number, point)
+        return None if own is None else own.log_density(self.domains[number].data)
+
+    def prior(self, parameter: Parameter, point: Point) -> tuple[NDArray, NDArray]:
+        """Mean and standard deviation of a parameter's normal prior, in its shape.
+
+        Those of a projection as (M_d, K), however it is declared.
+        """
+        return self._priors[parameter.name](point)

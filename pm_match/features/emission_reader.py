@@ -1,0 +1,437 @@
+"""Reads emissions from declared graphs, by numbers.
+
+What a domain looks like is what its mean is when the latent vectors are replaced by unit vectors:
+that gives the projection and the intercept, however they are written.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.distributions.distribution import PartialObservedRV
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.tensor.random.basic import MvNormalRV
+
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission, with_deviations
+from pm_match.features.parts import Background, Parameter, Setting
+from pm_match.reading.ancestry import RV, Refusal, mean, scale
+from pm_match.reading.context import Context
+from pm_match.reading.functions import PLAIN, evaluate, point_function
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """An observed variable: where something is missing, PyMC splits it in two.
+
+    Attributes
+    ----------
+    name : str
+    rvs : list of variables
+        The one that is observed, and the free one that holds the missing values if there are any.
+    mean, scale : variable
+        Of the features of all objects, missing ones included: a standard deviation or a covariance.
+    multivariate : bool
+        Whether the features of an object are one multivariate normal vector.
+    """
+
+    name: str
+    rvs: list[RV]
+    mean: RV
+    scale: RV
+    multivariate: bool
+
+    @classmethod
+    def of(cls, context: Context, name: str, rvs: list[RV]) -> "Observed":
+        """Find the mean and the scale of the whole."""
+        rv = undivided(rvs[0])
+        multivariate = isinstance(rv.owner.op, MvNormalRV)
+        centre, width = mean(rv), scale(rv)
+        if len(rvs) == 2 and rv is rvs[0]:
+            parts = [(r, np.shape(evaluate(context.model.rvs_to_values[rvs[0]]))) for r in rvs[:1]]
+            parts.append((rvs[1], context.shapes[rvs[1].name]))
+
+            def joined(graph_of) -> RV:
+                own = {r: pt.broadcast_to(graph_of(r), shape) for r, shape in parts}
+                (found,) = replaced([context.model[name]], own)
+                return found
+
+            centre = joined(mean)
+            width = width if multivariate else joined(scale)
+        return cls(name, rvs, centre, width, multivariate)
+
+    def by_object(self, declared: Sequence[NDArray], observed: NDArray[np.bool_]) -> NDArray:
+        """Add up the declared log densities of its variables by objects (N,).
+
+        Parameters
+        ----------
+        declared : sequence of array
+            Of each of `rvs`.
+        observed : (N, M) boolean array
+        """
+        total = np.zeros(len(observed))
+        for rv, found, where in zip(self.rvs, declared, (observed, ~observed), strict=False):
+            if isinstance(rv.owner.op, PartialObservedRV):
+                total += found if found.size else 0.0
+            elif self.multivariate:
+                total[where.all(axis=1)] += found
+            else:
+                np.add.at(total, np.nonzero(where)[0], found.ravel())
+        return total
+
+
+def undivided(rv: RV) -> RV:
+    """Return the variable that an observed part of it is taken from, or the variable itself."""
+    return rv.owner.inputs[0] if isinstance(rv.owner.op, PartialObservedRV) else rv
+
+
+def replaced(outputs: Sequence[RV], replacements: dict[RV, Any]) -> list[RV]:
+    """Return graphs with random variables replaced."""
+    return list(graph_replace(list(outputs), list(replacements.items()), strict=False))
+
+
+@dataclass(frozen=True, eq=False)
+class Graphs:
+    """The graphs of the features of a clustering, from which `Setting`s are read.
+
+    Attributes
+    ----------
+    observed : list of Observed
+    assignments : list of variables
+        For each domain.
+    deviations, flags : list of (variable or None)
+        For each domain.
+    latent : variable
+    transposed : bool
+        Whether the latent vectors are declared as (K, T).
+    precision : variable or None
+        The precision that all noise shares; None if the noise of the domains is given.
+    n_factors : int
+    """
+
+    observed: list[Observed]
+    assignments: list[RV]
+    deviations: list[RV | None]
+    flags: list[RV | None]
+    latent: RV
+    transposed: bool
+    precision: RV | None
+    n_factors: int
+
+
+class _Part:
+    """A graph as a function of a point, evaluated anew only when what enters it has changed.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    graph : variable
+    stands : sequence of (variable, variable)
+        Random variables, and the inputs that replace them.
+    probes : sequence of list of array
+        Values of these inputs; one evaluation for each.
+    finish : callable
+        What is made of the list of values found.
+    """
+
+    def __init__(self, model, graph, stands, probes, finish):
+        (graph,) = replaced([graph], dict(stands))
+        (graph,) = model.replace_rvs_by_values([pt.as_tensor(graph)])
+        inputs = [v for v in explicit_graph_inputs([graph]) if v in set(model.value_vars)]
+        self.inputs = [v.name for v in inputs]
+        self._function = pytensor.function(
+            [*(stand for _, stand in stands), *inputs],
+            graph,
+            mode=PLAIN,
+            on_unused_input="ignore",
+        )
+        self._function.trust_input = True
+        self._probes, self._finish = probes, finish
+        self._given: list[NDArray] | None = None
+        self._found: Any = None
+
+    def __call__(self, point) -> Any:
+        given = [point[name] for name in self.inputs]
+        if self._given is None or not all(map(np.array_equal, given, self._given)):
+            # Copies: points may be written to by those who own them.
+            given = [np.array(v) for v in given]
+            found = [np.asarray(self._function(*probe, *given)) for probe in self._probes]
+            self._found, self._given = self._finish(found), given
+        return self._found
+
+
+class _Direct:
+    """The intercept and projection of a domain where variables are just these: nothing is probed.
+
+    Parameters
+    ----------
+    projection : str
+        Name of the value variable.
+    transposed : bool
+    intercept : str or array
+        Likewise, or its constant value.
+    """
+
+    def __init__(self, projection: str, transposed: bool, intercept: str | NDArray):
+        self._projection, self._transposed, self._intercept = projection, transposed, intercept
+        self.inputs = [projection] + ([intercept] if isinstance(intercept, str) else [])
+        self._given: list[NDArray] | None = None
+        self._found: Any = None
+
+    def __call__(self, point) -> Any:
+        given = [point[name] for name in self.inputs]
+        if self._given is None or not all(map(np.array_equal, given, self._given)):
+            self._given = [np.array(v) for v in given]
+            w = self._given[0].T if self._transposed else self._given[0]
+            a = self._given[1] if isinstance(self._intercept, str) else self._intercept
+            self._found = a, np.ascontiguousarray(w)
+        return self._found
+
+
+class EmissionReader:
+    """Evaluates how features vary, at any point.
+
+    Parameters
+    ----------
+    context : Context
+    graphs : Graphs
+    data : sequence of DomainData
+
+    Raises
+    ------
+    Refusal
+        If the mean of a domain is not a function of the label alone.
+    """
+
+    def __init__(self, context: Context, graphs: Graphs, data: Sequence[DomainData]):
+        self.graphs = graphs
+        self._model, self._shapes = context.model, context.shapes
+        self._data = data
+        latent, precision = graphs.latent, graphs.precision
+        self._latent = self._part(scale(latent), None, lambda found: _one_number(latent, found[0]))
+        self._means: list[Any] = []
+        self._noises, self._spreads, self._backgrounds = [], [], []
+        for d, (own, domain) in enumerate(zip(graphs.observed, data, strict=True)):
+            n, m = domain.values.shape
+            deviation, flag = graphs.deviations[d], graphs.flags[d]
+            self._means.append(self._mean(context, d))
+            self._noises.append(
+                self._part(own.scale, d, lambda found, own=own, m=m: noise_root(own, found[0], m))
+            )
+            self._spreads.append(
+                None
+                if deviation is None
+                else self._part(
+                    scale(deviation),
+                    None,
+                    lambda found, rv=deviation, m=m: _one_row(rv, found[0], m),
+                )
+            )
+            self._backgrounds.append(None if flag is None else self._background(own, flag, n, m))
+        self._kept: list[tuple] = [() for _ in data]
+        self._kept_backgrounds: list[tuple] = [() for _ in data]
+        self._gamma = None
+        if precision is not None:
+            shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
+            self._gamma = point_function(context.model, [shape, 1.0 / inverse_rate], {})
+        # A reading must not keep its model alive (see `structure.read`).
+        del self._model
+
+    def _part(self, graph: RV, d: int | None, finish: Callable) -> _Part:
+        """Make a part in which nothing is probed: neither clusters nor latent vectors enter it."""
+        stands, values = self._stands(d, None)
+        return _Part(self._model, graph, stands, [values], finish)
+
+    def _background(self, own: Observed, flag: RV, n: int, m: int) -> tuple[_Part, _Part]:
+        """Make the parts with mean and noise of irrelevant objects, which no cluster enters."""
+        shape = self._shapes[flag.name]
+        stands = [(flag, pt.tensor(dtype=flag.dtype, shape=shape))]
+        probes = [[np.zeros(shape, flag.dtype)]]
+        return (
+            _Part(
+                self._model, own.mean, stands, probes,
+                lambda found: np.broadcast_to(found[0], (n, m)).astype(float),
+            ),
+            _Part(
+                self._model, own.scale, stands, probes,
+                lambda found: noise_root(own, found[0], m),
+            ),
+        )  # fmt: skip
+
+    def _stands(self, d: int | None, n: int | None) -> tuple[list, list[NDArray]]:
+        """Make inputs for what is replaced, and values for them: all relevant, all else zero.
+
+        With `n`, domain `d` is one of so many objects.
+        """
+        graphs, stands, values = self.graphs, [], []
+        for rv in (graphs.latent, graphs.precision, *graphs.deviations):
+            if rv is not None:
+                shape = self._shapes[rv.name]
+                stands.append((rv, pt.tensor(dtype=rv.dtype, shape=shape)))
+                values.append(np.full(shape, float(rv is graphs.precision), rv.dtype))
+        for rv in [] if d is None else [graphs.assignments[d], graphs.flags[d]]:
+            if rv is not None:
+                shape = self._shapes[rv.name] if n is None else (n,)
+                stands.append((rv, pt.tensor(dtype=rv.dtype, shape=(None,) if n else shape)))
+                values.append(np.full(shape, int(rv in graphs.flags), rv.dtype))
+        return stands, values
+
+    @property
+    def _truncation(self) -> int:
+        return self._shapes[self.graphs.latent.name][int(self.graphs.transposed)]
+
+    def _mean(self, context: Context, d: int) -> _Part:
+        """Make the part with a domain's mean: its intercept and its projection.
+
+        Read from a few objects alone if their number does not matter to the graph, as it should.
+        """
+        graphs, own = self.graphs, self.graphs.observed[d]
+        n_rows = min(self._truncation, graphs.n_factors + 1)
+        n_objects = self._shapes[graphs.assignments[d].name][0]
+        why: Exception | None = None
+        for n in (n_rows, None):
+            try:
+                part = self._probed_mean(d, n, n_objects)
+                part(context.start)
+                return part
+            except Refusal as refusal:
+                why = refusal
+            except Exception as error:
+                why = Refusal(
+                    f"the mean of {own.name!r} is not a function of its objects' clusters alone "
+                    f"({type(error).__name__})"
+                )
+        assert why is not None
+        raise why
+
+    def _probed_mean(self, d: int, n: int | None, n_objects: int) -> _Part:
+        """Probe a mean: put a cluster at the origin and one at each unit vector.
+
+        They are put there in as many goes as there are rows for.
+        """
+        graphs, k = self.graphs, self.graphs.n_factors
+        own, m = graphs.observed[d], self._data[d].values.shape[1]
+        n_rows = n or min(self._truncation, n_objects)
+        corners = np.vstack([np.zeros((1, k)), np.eye(k)])
+        stands, _ = self._stands(d, n)
+        probes = []
+        for first in range(0, k + 1, n_rows):
+            rows = corners[first : first + n_rows]
+            _, values = self._stands(d, n)
+            for (rv, _), value in zip(stands, values, strict=True):
+                if rv is graphs.latent:
+                    (value.T if graphs.transposed else value)[: len(rows)] = rows
+                elif rv is graphs.assignments[d]:
+                    value[: len(rows)] = np.arange(len(rows))
+            probes.append(values)
+
+        def finish(found):
+            for values in found:
+                if values.shape != (n or n_objects, m):
+                    raise Refusal(f"the mean of {own.name!r} has not one row for each object")
+            rows = np.concatenate([values[:n_rows] for values in found])[: k + 1]
+            return rows[0].copy(), np.ascontiguousarray((rows[1:] - rows[0]).T)
+
+        return _Part(self._model, own.mean, stands, probes, finish)
+
+    def read_directly(self, keys: dict[str, str], parameters: Sequence[Parameter], point) -> None:
+        """Read projections and intercepts as what they are, where nothing else enters the means.
+
+        Parameters
+        ----------
+        keys : dict of str to str
+            The value variable of every parameter.
+        parameters : sequence of Parameter
+        point : dict
+            Any point of value variables.
+        """
+        for d, part in enumerate(self._means):
+            own = {p.update: p for p in parameters if p.domain == d}
+            w = own.get("projection", own.get("flat"))
+            a = own.get("intercept")
+            known = {keys[p.name] for p in (w, a) if p is not None}
+            if w is not None and set(part.inputs) <= known:
+                intercept = keys[a.name] if a is not None else part(point)[0]
+                self._means[d] = _Direct(keys[w.name], w.transposed, intercept)
+
+    def __call__(self, point) -> Setting:
+        """Read the setting at a point of value variables.
+
+        The emission of a domain is the same object as long as nothing of it changes.
+        """
+        latent_precision = self._latent(point) ** -2.0
+        spreads = tuple(None if part is None else part(point) for part in self._spreads)
+        own = any(s is not None for s in spreads)
+        for d, (mean_part, noise) in enumerate(zip(self._means, self._noises, strict=True)):
+            centre, root = mean_part(point), noise(point)
+            key = (centre, root, *((spreads[d], latent_precision) if own else ()))
+            kept = self._kept[d]
+            if kept and all(map(_is, kept[0], key)):
+                continue
+            intercept, projection = centre
+            if own:
+                projection = with_deviations(projection, d, spreads, latent_precision)
+            self._kept[d] = key, Emission(projection, intercept, root)
+        gamma = None
+        if self._gamma is not None:
+            shape, rate = self._gamma(point)
+            gamma = float(shape), float(rate)
+        emissions = tuple(emission for _, emission in self._kept)
+        return Setting(emissions, spreads, latent_precision, gamma)
+
+    def background(self, number: int, point) -> Background | None:
+        """Read how a domain's irrelevant objects vary, if there may be any.
+
+        It is the same object as long as nothing of it changes.
+        """
+        parts = self._backgrounds[number]
+        if parts is None:
+            return None
+        key = parts[0](point), parts[1](point)
+        kept = self._kept_backgrounds[number]
+        if not kept or not all(map(_is, kept[0], key)):
+            name = self.graphs.observed[number].name
+            kept = self._kept_backgrounds[number] = key, Background(name, *key)
+        return kept[1]
+
+
+def _is(one, other) -> bool:
+    """Whether two keys are the same: one object, or one number."""
+    return one is other or (isinstance(one, float) and one == other)
+
+
+def _one_number(rv: RV, value: NDArray) -> float:
+    if not np.allclose(value, value.flat[0], rtol=1e-12):
+        raise Refusal(f"the scale of {rv.name!r} is not one number")
+    return float(value.flat[0])
+
+
+def _one_row(rv: RV, value: NDArray, n: int) -> NDArray[np.float64]:
+    rows = value.reshape(1, -1) if value.ndim < 2 else value
+    if not (rows == rows[0]).all() or rows.shape[1] not in (1, n):
+        raise Refusal(
+            f"the scale of {rv.name!r} differs between clusters; expected one for each feature"
+        )
+    return np.broadcast_to(rows[0], (n,)).astype(float)
+
+
+def noise_root(own: Observed, width: NDArray, n: int) -> NDArray[np.float64]:
+    """Return L, with noise precision L L', from a standard deviation or a covariance."""
+    if own.multivariate:
+        width = width.reshape(-1, *width.shape[-2:])
+        if width.shape[1:] != (n, n) or not (width == width[0]).all():
+            raise Refusal(f"the covariance of {own.name!r} differs between objects; expected one")
+        # The inverse of the transposed factor of the covariance is a root of the precision.
+        lower = np.linalg.cholesky(width[0])
+        return np.ascontiguousarray(np.linalg.inv(lower).T)
+    rows = width.reshape(1, -1) if width.ndim < 2 else width
+    if not (rows == rows[0]).all() or rows.shape[1] not in (1, n):
+        raise Refusal(
+            f"the noise of {own.name!r} differs between objects; expected one for each feature"
+        )
+    return 1.0 / np.broadcast_to(rows[0], (n,)).astype(float)
