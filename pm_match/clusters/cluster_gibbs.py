@@ -50,7 +50,7 @@ class ClusterGibbs(PartitionStep):
     Notes
     -----
     Sampler statistics: `log_joint`, the collapsed log joint of data, assignments, relevance,
-    projections (as far as those have a normal prior) and all that `MarginalGibbs` draws, given
+    and all that `FeatureGibbs` draws, given
     hyperparameters; `n_occupied`, the clusters that hold something, of all types; `filled`, the
     largest fraction of a truncation that is in use; `moved`, the fraction of objects that changed
     their cluster or relevance; `swap_accepted`, `split_merge_accepted` and `exchange_accepted`, the
@@ -60,6 +60,7 @@ class ClusterGibbs(PartitionStep):
     """
 
     name = "cluster_gibbs"
+    order = 100
     _announces = True
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "log_joint": (np.float64, []),
@@ -133,7 +134,7 @@ class ClusterGibbs(PartitionStep):
             if not c.finite
         ]
         stats = {
-            "log_joint": collapsed.log_joint() + collapsed.log_feature_prior(point),
+            "log_joint": collapsed.log_joint() + collapsed.log_prior(point),
             "n_occupied": int(occupied.sum()),
             "filled": max(truncated, default=0.0),
             "moved": moved / (self.n_sweeps * collapsed.n_objects),

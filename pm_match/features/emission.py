@@ -126,17 +126,21 @@ class Emission:
             root = np.linalg.inv(lower).T
         return Emission(self.projection[seen], self.intercept[seen], root)
 
+    def whitened(self, data: DomainData) -> DomainData:
+        """Shift and whiten data, of which nothing is missing if the noise is dependent."""
+        if self.standard:
+            return data
+        values = self.whiten(data.values - self.intercept)
+        if data.observed is not None:
+            values[~data.observed] = 0.0
+        return DomainData(np.ascontiguousarray(values), data.observed)
+
     def statistics(self, data: DomainData) -> ObjectStatistics:
         """Return what every object of the data says of its factors."""
         if self.full and data.observed is not None:
             return self._by_pattern(data)
         w = self.whitened_projection()
-        values, squares = data.values, data.squares
-        if not self.standard:
-            values = self.whiten(values - self.intercept)
-            if data.observed is not None:
-                values[~data.observed] = 0.0
-            squares = np.square(values).sum(axis=1)
+        white = self.whitened(data)
         constants = -0.5 * _LOG_2PI * data.n_seen
         if data.observed is None:
             gram = (w.T @ w)[None]
@@ -145,7 +149,7 @@ class Emission:
             gram = _grams(data.patterns[0], w)
             if not self.standard:
                 constants += data.weights @ self.log_root
-        return ObjectStatistics(gram, values @ w, squares, constants)
+        return ObjectStatistics(gram, white.values @ w, white.squares, constants)
 
     def _by_pattern(self, data: DomainData) -> ObjectStatistics:
         """Whiten what is observed of each object."""
@@ -206,45 +210,51 @@ def block_roots(root: NDArray, observed: NDArray[np.bool_]) -> NDArray[np.float6
 
 
 def draw_missing(
-    rng: np.random.Generator, root: NDArray, data: DomainData, means: NDArray
+    rng: np.random.Generator | None, emission: Emission, data: DomainData, factors: NDArray
 ) -> NDArray[np.float64]:
-    r"""Draw the missing values given the observed ones and all means.
+    r"""Draw missing values given the observed ones and all else, or give their means.
 
     .. math:: x_u \mid x_o \sim N(\mu_u - \Lambda_{uu}^{-1} \Lambda_{uo} (x_o - \mu_o),\;
               \Lambda_{uu}^{-1})
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-    root : (M,) or (M, M) array
-        L, with the noise precision L L'; or its diagonal.
+    rng : numpy.random.Generator or None
+        None for the means.
+    emission : Emission
     data : DomainData
-    means : (N, M) array
+    factors : (N, K) array
+        Of the cluster of every object.
 
     Returns
     -------
     (N, M) array
         The values, observed ones as they are.
     """
-    assert data.observed is not None
     values = data.values.copy()
-    if root.ndim == 1:
-        row, column = np.nonzero(~data.observed)
-        noise = rng.standard_normal(len(row))
-        values[row, column] = means[row, column] + noise / root[column]
+    if data.observed is None:
         return values
-    precision = root @ root.T
+    if not emission.full:
+        row, column = np.nonzero(~data.observed)
+        mean = np.einsum("ik,ik->i", factors[row], emission.projection[column])
+        values[row, column] = mean + emission.intercept[column]
+        if rng is not None:
+            values[row, column] += rng.standard_normal(len(row)) / emission.root[column]
+        return values
+    precision = emission.precision
     observed, pattern = data.patterns
     for p, seen in enumerate(observed):
         if seen.all():
             continue
         rows = np.flatnonzero(pattern == p)
         own, cross = precision[np.ix_(~seen, ~seen)], precision[np.ix_(~seen, seen)]
-        lower = np.linalg.cholesky(own)
-        residuals = data.values[np.ix_(rows, seen)] - means[np.ix_(rows, seen)]
-        shift = np.linalg.solve(own, cross @ residuals.T).T
-        noise = np.linalg.solve(lower.T, rng.standard_normal((len(rows), len(own))).T).T
-        values[np.ix_(rows, ~seen)] = means[np.ix_(rows, ~seen)] - shift + noise
+        means = factors[rows] @ emission.projection.T + emission.intercept
+        shift = np.linalg.solve(own, cross @ (data.values[rows] - means)[:, seen].T).T
+        drawn = means[:, ~seen] - shift
+        if rng is not None:
+            root = np.linalg.inv(np.linalg.cholesky(own))
+            drawn += rng.standard_normal((len(rows), len(own))) @ root
+        values[np.ix_(rows, ~seen)] = drawn
     return values
 
 

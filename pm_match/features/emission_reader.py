@@ -123,6 +123,12 @@ class Graphs:
     precision: RV | None
     n_factors: int
 
+    @property
+    def integrated(self) -> list[RV]:
+        """What no irrelevant object may depend on: clusters, latent vectors and deviations."""
+        deviations = [rv for rv in self.deviations if rv is not None]
+        return [*self.assignments, self.latent, *deviations]
+
 
 class _Part:
     """A graph as a function of a point, evaluated anew only when what enters it has changed.
@@ -144,6 +150,7 @@ class _Part:
         (graph,) = model.replace_rvs_by_values([pt.as_tensor(graph)])
         inputs = [v for v in explicit_graph_inputs([graph]) if v in set(model.value_vars)]
         self.inputs = [v.name for v in inputs]
+        self.watched = self.inputs
         self._function = pytensor.function(
             [*(stand for _, stand in stands), *inputs],
             graph,
@@ -156,13 +163,25 @@ class _Part:
         self._found: Any = None
 
     def __call__(self, point) -> Any:
-        given = [point[name] for name in self.inputs]
+        given = [point[name] for name in self.watched]
         if self._given is None or not all(map(np.array_equal, given, self._given)):
+            inputs = [np.asarray(point[name]) for name in self.inputs]
+            found = [np.asarray(self._function(*probe, *inputs)) for probe in self._probes]
             # Copies: points may be written to by those who own them.
-            given = [np.array(v) for v in given]
-            found = [np.asarray(self._function(*probe, *given)) for probe in self._probes]
-            self._found, self._given = self._finish(found), given
+            self._found, self._given = self._finish(found), [np.array(v) for v in given]
         return self._found
+
+    def forget(self, points, keys: set[str]) -> None:
+        """Watch no more what does not matter: values `keys`, and what moves nothing at `points`."""
+        found = [self(point) for point in points]
+        watched = []
+        for name in self.inputs:
+            if name in keys:
+                continue
+            moved = [self(point | {name: point[name] + 0.1}) for point in points]
+            if not all(map(np.array_equal, found, moved)):
+                watched.append(name)
+        self.watched, self._given = watched, None
 
 
 class _Direct:
@@ -358,6 +377,20 @@ class EmissionReader:
             if w is not None and set(part.inputs) <= known:
                 intercept = keys[a.name] if a is not None else part(point)[0]
                 self._means[d] = _Direct(keys[w.name], w.transposed, intercept)
+
+    def forget(self, points, keys: set[str]) -> None:
+        """Let backgrounds be evaluated no more often than they change.
+
+        Parameters
+        ----------
+        points : sequence of dict
+            Random points of value variables.
+        keys : set of str
+            Value variables that backgrounds do not depend on.
+        """
+        for parts in self._backgrounds:
+            for part in parts or ():
+                part.forget(points, keys)
 
     def __call__(self, point) -> Setting:
         """Read the setting at a point of value variables.

@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
+from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point, UnservedModelError
+
+# Parameters that the factors' rotations and labels turn: not to be judged one by one.
+_TURNING = ("projection", "flat", "normal")
+
+
+def random_projection(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Draw small projections to start from: they grow with the matching instead of fixing it."""
+    return 0.01 * rng.standard_normal(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +31,8 @@ class FeatureDomain:
         The observed variable, as the user named it.
     assignment : str
     data : DomainData
+    full : bool
+        Whether the noise of its features is dependent.
     missing : str or None
         The free variable that holds the missing values, in the order of the array.
     deviation, flag : str or None
@@ -31,6 +42,7 @@ class FeatureDomain:
     name: str
     assignment: str
     data: DomainData
+    full: bool
     missing: str | None = None
     deviation: str | None = None
     flag: str | None = None
@@ -138,11 +150,13 @@ class Parameter:
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class Features(Evidence):
     """Feature vectors of some of a clustering's objects, around shared latent vectors.
 
     Attributes
     ----------
+    clustering : int
+        The number of the clustering whose objects they are of.
     precision : str or None
         A precision that all noise and the latent vectors share, and that is integrated out.
     latent : str
@@ -155,6 +169,9 @@ class Features:
         What else is ours to draw.
     """
 
+    kind = "features"
+
+    clustering: int
     precision: str | None
     latent: str
     latent_transposed: bool
@@ -164,6 +181,7 @@ class Features:
     parameters: tuple[Parameter, ...]
     _reader: Any = field(repr=False)
     _priors: Mapping[str, Callable] = field(repr=False)
+    _standard: bool = field(repr=False)
 
     @property
     def flagged(self) -> bool:
@@ -184,6 +202,42 @@ class Features:
         return [*precision, self.latent, *deviations, *missing]
 
     @property
+    def clusterings(self) -> tuple[int, ...]:
+        """The number of its clustering."""
+        return (self.clustering,)
+
+    @property
+    def relabelled(self) -> list[str]:
+        """What factors' rotations and labels turn: all but the precision and other parameters."""
+        turned = [own.name for own in self.parameters if own.update in _TURNING]
+        return [*(name for name in self.names if name != self.precision), *turned]
+
+    @property
+    def handed_on(self) -> list[str]:
+        """All that is drawn given the rest, so that a chain goes on from there."""
+        own = [parameter.name for parameter in self.parameters]
+        return [*([self.precision] if self.precision else []), self.latent, *own]
+
+    @property
+    def conditioned_on(self) -> list[str]:
+        """The noise, so that what is predicted is normal."""
+        return [self.precision] if self.precision else []
+
+    def dispersed(self, rng: np.random.Generator, start: Point) -> dict[str, NDArray]:
+        """Draw projections from their normal prior or, where that is flat, small noise."""
+        point = {}
+        for w in self.projections:
+            if w is None:
+                continue
+            if w.update == "flat":
+                drawn = random_projection(rng, (self.domains[w.domain].n_features, self.n_factors))
+            else:
+                centre, width = self.prior(w, start)
+                drawn = centre + width * rng.standard_normal(centre.shape)
+            point[w.name] = drawn.T if w.transposed else drawn
+        return point
+
+    @property
     def projections(self) -> list[Parameter | None]:
         """The projection of every domain, None where it is not one free variable."""
         found = {p.domain: p for p in self.parameters if p.update in ("projection", "flat")}
@@ -198,12 +252,17 @@ class Features:
     def only_projections(self) -> bool:
         """Whether projections are all that emissions have besides the shared precision.
 
-        What else there is, such as scales of the noise, is constant.
+        What else there is, such as scales of independent noise, is constant.
         """
         own = {p.name for p in self.projections if p is not None}
         others = [p for p in self.parameters if p.name not in own and p.update != "prior"]
-        plain = not self.flagged and self.n_all_factors == self.n_factors
+        plain = all(not (d.flag or d.deviation or d.full) for d in self.domains)
         return plain and bool(self.precision) and None not in self.projections and not others
+
+    @property
+    def standard(self) -> bool:
+        """Whether there is nothing but projections and one noise for all features."""
+        return self.only_projections and self._standard
 
     def setting(self, point: Point) -> Setting:
         """Evaluate how the features vary at a `point` of value variables.

@@ -7,68 +7,92 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
-from pm_match.features.parts import Features
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission, draw_missing, split_deviations
+from pm_match.features.parts import Features, Parameter, Setting
 from pm_match.reading.functions import natural_function
+from pm_match.reading.priors import log_densities_function
 
 
 class FeaturesPoints(Writer):
-    """Reads and writes projections, latent vectors, precision and missing values."""
+    """Reads and writes latent vectors, precision, deviations, missing values and parameters."""
 
     def __init__(self, model: Model, features: Features):
         domains = features.domains
-        own = [domain.projection for domain in domains if domain.projection]
-        own += [domain.flag for domain in domains if domain.flag]
-        super().__init__(model, [*features.names, *own, *(d.assignment for d in domains)])
+        own = [domain.flag for domain in domains if domain.flag]
+        own += [domain.assignment for domain in domains]
+        super().__init__(
+            model, [*features.names, *own, *(parameter.name for parameter in features.parameters)]
+        )
         self.features = features
-        self._projections = natural_function(model, [d.projection for d in domains if d.projection])
-
-    def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
-        """Read the labels of every domain's objects from a point."""
-        return [
-            np.asarray(self.read(point, domain.assignment), np.int64)
-            for domain in self.features.domains
-        ]
-
-    def projections(self, point: Mapping[str, NDArray]) -> list[NDArray[np.float64]]:
-        """Read every domain's projection (M_d, K) from a point, where features are plain."""
-        return [
-            np.ascontiguousarray(w.T if domain.transposed else w, dtype=np.float64)
-            for domain, w in zip(self.features.domains, self._projections(point), strict=True)
-        ]
-
-    def write_projections(self, point, projections) -> None:
-        """Write the projections (M_d, K) that are ours to update into a new `point`."""
-        self.write(
-            point,
-            {
-                domain.projection: w.T if domain.transposed else w
-                for domain, w in zip(self.features.domains, projections, strict=True)
-                if domain.update is not None
-            },
+        proper = [p.name for p in features.parameters if p.update != "flat"]
+        self.log_parameters = log_densities_function(model, proper)
+        self._precision = (
+            natural_function(model, [features.precision]) if features.precision else None
         )
 
-    def write_latent(self, point, alpha, latent, deviations=()) -> None:
-        """Write precision (if it is free), latent vectors (T, K) and deviations (T, M_d)."""
+    def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
+        """Read the labels of every domain's objects from a point, -1 for irrelevant ones."""
+        found = []
+        for domain in self.features.domains:
+            label = np.asarray(self.read(point, domain.assignment), np.int64)
+            if domain.flag:
+                label = np.where(self.read(point, domain.flag) > 0, label, -1)
+            found.append(label)
+        return found
+
+    def precision(self, point: Mapping[str, NDArray]) -> float:
+        """Read the precision that is shared, 1 if there is none."""
+        return 1.0 if self._precision is None else float(self._precision(point)[0])
+
+    def write_projections(self, point, projections: Mapping[Parameter, NDArray]) -> None:
+        """Write projections (M_d, K), by what they are of, into a new `point`."""
+        self.write(point, {p.name: w.T if p.transposed else w for p, w in projections.items()})
+
+    def write_factors(self, rng, point, precision: float, factors: NDArray, setting: Setting):
+        """Write what is integrated out: precision, latent vectors, deviations, missing values.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            By which missing values are drawn given all else.
+        point : dict
+            A new point, with the present labels.
+        precision : float
+            The shared one, 1 if there is none.
+        factors : (T, K') array
+            Of all clusters, those of deviations included.
+        setting : Setting
+            At the point, given the shared precision.
+        """
         features = self.features
-        if not (np.isfinite(alpha) and alpha > 0.0 and np.isfinite(latent).all()):
+        if not (np.isfinite(precision) and precision > 0.0 and np.isfinite(factors).all()):
             raise FloatingPointError(
                 f"{features.precision or 'the noise'!r} or {features.latent!r} is not finite any "
                 "more: the data or the projections are on too extreme a scale."
             )
         if features.precision:
-            precision = np.log(alpha) if self.transformed[features.precision] else alpha
-            self.write(point, {features.precision: precision})
+            log_scale = self.transformed[features.precision]
+            self.write(point, {features.precision: np.log(precision) if log_scale else precision})
+        latent, deviations = split_deviations(
+            factors, features.n_factors, setting.spreads, setting.latent_precision
+        )
         self.write(point, {features.latent: latent.T if features.latent_transposed else latent})
-        for domain, drawn in zip(features.domains, deviations, strict=False):
+        for domain, drawn in zip(features.domains, deviations, strict=True):
             if domain.deviation:
                 self.write(point, {domain.deviation: drawn})
-
-    def write_missing(self, rng, point, labels, projections, alpha, latent) -> None:
-        """Draw the missing values given all else, and write them."""
-        for domain, label, w in zip(self.features.domains, labels, projections, strict=True):
+        if not any(domain.missing for domain in features.domains):
+            return
+        for d, (domain, label) in enumerate(zip(features.domains, self.labels(point), strict=True)):
             if domain.missing is None or domain.data.observed is None:
                 continue
-            row, column = np.nonzero(~domain.data.observed)
-            mean = np.einsum("ik,ik->i", latent[label[row]], w[column])
-            noise = rng.standard_normal(len(mean))
-            self.write(point, {domain.missing: mean + alpha**-0.5 * noise})
+            # Those of irrelevant objects are drawn too, and replaced.
+            values = draw_missing(rng, setting.emissions[d], domain.data, factors[label])
+            background = features.background(d, point)
+            if background is not None and (label < 0).any():
+                own = Emission(np.zeros((domain.n_features, 0)), np.zeros(1), background.root)
+                residuals = DomainData(domain.data.values - background.mean, domain.data.observed)
+                drawn = draw_missing(rng, own, residuals, np.zeros((len(label), 0)))
+                values = np.where((label < 0)[:, None], drawn + background.mean, values)
+            shape = self.read(point, domain.missing).shape
+            self.write(point, {domain.missing: values[~domain.data.observed].reshape(shape)})

@@ -8,9 +8,8 @@ from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
 from pm_match.clusters.step import PartitionStep, PartitionStepState
-from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums
-from pm_match.features.parts import Features
+from pm_match.features.parts import Features, random_projection
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projection import ProjectionObjective
 from pm_match.reading.parts import Structure
@@ -59,10 +58,12 @@ class ProjectionMAP(PartitionStep):
     Notes
     -----
     This maximises: it is not a Markov chain Monte Carlo kernel, and the chain's law is not the
-    posterior of the projections. Declare them with `pm.Normal` for that (see `ProjectionGibbs`).
+    posterior of the projections. Declare them with `pm.Normal` for that (see `FeatureGibbs`).
     """
 
     name = "projection_map"
+    order = 30
+    maximises = True
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"projection_log_joint": (np.float64, [])}
 
     _state_class = ProjectionMAPState
@@ -91,24 +92,24 @@ class ProjectionMAP(PartitionStep):
     @classmethod
     def parts(cls, structure: Structure) -> list[Features]:
         """Return the feature vectors of a model."""
-        return structure.features
+        return structure.of(Features)
 
     @classmethod
     def served(cls, part: Features) -> list[str]:
         """Names of the projections that the step serves."""
-        # All projections of shared latent vectors are climbed together, or none.
-        if any(domain.update != "map" for domain in part.domains):
-            return []
-        return [domain.projection for domain in part.domains]
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._points = FeaturesPoints(self.model, self.part)
+        return [parameter.name for parameter in part.parameters if parameter.update == "flat"]
 
     @classmethod
     def why_not(cls, structure: Structure, name: str) -> str:
         """Say why the step does not serve the variable `name`."""
-        return why_not(structure, name, "map", "pm.Flat")
+        for features in structure.of(Features):
+            if any(p is not None and p.name == name for p in features.projections):
+                return "its prior is not pm.Flat"
+        return super().why_not(structure, name)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._points = FeaturesPoints(self.model, self.part)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -116,19 +117,16 @@ class ProjectionMAP(PartitionStep):
         from scipy.optimize import minimize
 
         features, points = self.part, self._points
-        hyper = features.hyper(point)
-        labels = points.labels(point)
-        projections = points.projections(point)
-        emissions = [Emission.of_projection(w) for w in projections]
+        setting = features.setting(point)
         sums = [
-            ClusterSums.of(domain.data, label, features.truncation)
-            for domain, label in zip(features.domains, labels, strict=True)
+            ClusterSums.of(domain.data, label, features.truncation, domain.full)
+            for domain, label in zip(features.domains, points.labels(point), strict=True)
         ]
-        gamma = hyper.shape, hyper.rate
         objective = ProjectionObjective(
-            sums, emissions, hyper.latent_precision, features.n_factors, gamma
+            sums, setting.emissions, setting.latent_precision, features.n_factors, setting.gamma
         )
-        start = objective.whitened(projections)
+        k = features.n_factors
+        start = objective.whitened([e.projection[:, :k] for e in setting.emissions])
         if not self.started:
             self.started = True
             if not start.any():
@@ -144,28 +142,11 @@ class ProjectionMAP(PartitionStep):
         )
         self.n_done += 1
         w = found.x.reshape(start.shape)
-        projections = objective.projections(w)
         new = dict(point)
-        points.write_projections(new, projections)
-        alpha, latent = objective.draw(self.rng, w)
-        points.write_latent(new, alpha, latent)
-        points.write_missing(self.rng, new, labels, projections, alpha, latent)
+        own = zip(features.projections, objective.projections(w), strict=True)
+        points.write_projections(new, {p: drawn for p, drawn in own if p is not None})
+        precision, factors = objective.draw(self.rng, w)
+        setting = features.setting(new)
+        setting = setting if setting.gamma is None else setting.given(precision)
+        points.write_factors(self.rng, new, precision, factors, setting)
         return new, [{"projection_log_joint": -float(found.fun)}]
-
-
-def random_projection(rng: np.random.Generator, shape) -> np.ndarray:
-    """Draw small projections to start from: they grow with the matching instead of fixing it."""
-    return 0.01 * rng.standard_normal(shape)
-
-
-def why_not(structure: Structure, name: str, update: str, prior: str) -> str:
-    """Say why a projection's step does not serve the variable `name`."""
-    for features in structure.features:
-        for domain in features.domains:
-            if domain.projection == name and domain.update != update:
-                return domain.why_not or f"its prior is not {prior}"
-            if domain.update != update and any(d.projection == name for d in features.domains):
-                return f"{domain.projection!r} of the same partition: " + (
-                    domain.why_not or f"its prior is not {prior}"
-                )
-    return structure.explain() if structure.refusals else "it is not a projection of the model"

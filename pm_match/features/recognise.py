@@ -1,22 +1,35 @@
 """Reads feature vectors: observed variables that are normal around projected latent vectors."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.distributions.multivariate import WishartRV
 from pymc.logprob.transforms import LogTransform
-from pytensor.graph.replace import graph_replace
-from pytensor.tensor.random.basic import BernoulliRV, GammaRV, MvNormalRV, NormalRV
+from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, GammaRV, MvNormalRV, NormalRV
 
-from pm_match.features import recognise_marginals as marginals
 from pm_match.features.data import DomainData
-from pm_match.features.parts import Features, Hyper, Projected
+from pm_match.features.emission_reader import (
+    EmissionReader,
+    Graphs,
+    Observed,
+    replaced,
+    undivided,
+)
+from pm_match.features.parts import FeatureDomain, Features, Parameter, Setting
 from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
-from pm_match.reading.functions import evaluate, natural_function, point_function
+from pm_match.reading.functions import PLAIN, evaluate, natural_function, point_function
+from pm_match.reading.parts import Point
+
+# More numbers than this in one variable are not drawn one by one.
+_MOST_SLICED = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,95 +38,193 @@ class FeaturesCandidate:
 
     Attributes
     ----------
-    precision, latent : variables
+    clustering : int
+        The number of the clustering whose objects they are of.
     assignments : list of variables
         Those that have features.
-    found : list of (str, list of variables)
-        For each of them the observed variable: its name, and its random variables.
-    plain : bool
-        Whether the noise has one precision, and the means are projections and nothing else.
+    observed : list of Observed
+        The observed variable of each of them.
     deviations, flags : list of (variable or None)
-        For each of them, if the features are not plain.
+        Of each of them.
+    latents : list of (variable, variable or None)
+        What the latent vectors may be, the likeliest first, each with the precision that it and all
+        noise share, if there is one that can be integrated out.
     """
 
-    precision: RV | None
-    latent: RV
+    clustering: int
     assignments: list[RV]
-    found: list[tuple[str, list[RV]]]
-    plain: bool
+    observed: list[Observed]
     deviations: list[RV | None]
     flags: list[RV | None]
+    latents: list[tuple[RV, RV | None]]
 
     @property
-    def observed(self) -> list[RV]:
+    def rvs(self) -> list[RV]:
         """All random variables that are observed, or hold missing values."""
-        return [rv for _, rvs in self.found for rv in rvs]
+        return [rv for own in self.observed for rv in own.rvs]
 
     @property
     def checked(self) -> list[RV]:
         """All random variables whose declared densities are looked at."""
-        return [self.latent, *(v for v in self.deviations if v is not None), *self.observed]
+        deviations = [rv for rv in self.deviations if rv is not None]
+        return [*(latent for latent, _ in self.latents), *deviations, *self.rvs]
+
+    def verified(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
+    ) -> Features:
+        """Hold it against the declared densities."""
+        truncation = clusterings[self.clustering].truncation
+        data = [_data(context, own) for own in self.observed]
+        for own, domain, assignment in zip(self.observed, data, self.assignments, strict=True):
+            n_labels = context.shapes[assignment.name][0]
+            if n_labels != len(domain.values):
+                raise Refusal(
+                    f"{own.name!r} has {len(domain.values)} objects and {assignment.name!r} "
+                    f"{n_labels} labels"
+                )
+        why: Refusal | None = None
+        for latent, precision in self.latents:
+            shape = context.shapes[latent.name]
+            # A square array of latent vectors can be read both ways: the means decide.
+            for flip in (flip for flip in (False, True) if shape[int(flip)] == truncation):
+                graphs = Graphs(
+                    self.observed,
+                    self.assignments,
+                    self.deviations,
+                    self.flags,
+                    latent,
+                    flip,
+                    precision,
+                    shape[int(not flip)],
+                )
+                try:
+                    _check_sole_use(context, graphs)
+                    reader = EmissionReader(context, graphs, data)
+                    check_emissions(context, check, graphs, data, reader)
+                except Refusal as refusal:
+                    why = why or refusal
+                else:
+                    return self._features(context, check, graphs, data, reader, truncation)
+        assert why is not None
+        if len(self.latents) > 1:
+            raise Refusal(
+                f"{names(latent for latent, _ in self.latents)} could each be the latent vectors; "
+                "expected one"
+            )
+        raise why
+
+    def _features(self, context, check, graphs: Graphs, data, reader, truncation: int) -> Features:
+        parameters = parameters_of(context, check, graphs, reader)
+        _check_flat(graphs, data, parameters)
+        keys = {p.name: _key(context, context.model[p.name]) for p in parameters}
+        reader.read_directly(keys, parameters, context.start)
+        reader.forget(check.points, {_key(context, rv) for rv in graphs.integrated})
+        domains = tuple(
+            FeatureDomain(
+                own.name,
+                assignment.name,
+                domain,
+                own.multivariate,
+                own.rvs[1].name if len(own.rvs) == 2 else None,
+                None if deviation is None else deviation.name,
+                None if flag is None else flag.name,
+            )
+            for own, assignment, domain, deviation, flag in zip(
+                self.observed, self.assignments, data, self.deviations, self.flags, strict=True
+            )
+        )
+        return Features(
+            clustering=self.clustering,
+            precision=None if graphs.precision is None else graphs.precision.name,
+            latent=graphs.latent.name,
+            latent_transposed=graphs.transposed,
+            truncation=truncation,
+            n_factors=graphs.n_factors,
+            domains=domains,
+            parameters=parameters,
+            _reader=reader,
+            _standard=all(e.standard for e in reader(context.start).emissions),
+            _priors={
+                p.name: _prior_function(context, p)
+                for p in parameters
+                if p.update in ("intercept", "projection", "normal")
+            },
+        )
 
 
 def features_candidate(
-    context: Context, clustering: ClusteringCandidate, networks: list[RV]
+    context: Context, number: int, clustering: ClusteringCandidate, values: Sequence[RV]
 ) -> FeaturesCandidate | None:
     """Find the feature vectors of a clustering's objects, and refuse what are none."""
     ancestry = context.ancestry
-    assignments, found = [], []
+    assignments, observed = [], []
     for assignment in clustering.assignments:
-        children = [v for v in ancestry.children(assignment) if v not in context.model.potentials]
-        rvs = [v for v in children if v not in networks]
+        rvs = [v for v in ancestry.children(assignment) if v in values]
         if rvs:
             assignments.append(assignment)
-            found.append(_domain_candidate(context, assignment, rvs))
-        elif not children:
-            raise Refusal(f"no observed variable depends on {assignment.name!r}")
-    if not found:
+            observed.append(_observed(context, assignment, rvs))
+    if not observed:
         return None
-    observed = [rv for _, rvs in found for rv in rvs]
-    if _is_plain(context, found):
-        candidate = _plain_candidate(context, clustering, assignments, found)
-    else:
-        candidate = _general_candidate(context, clustering, assignments, found)
-    _check_latent(context, clustering.truncation, candidate.latent)
-    given = [rv for rv in (candidate.precision, candidate.latent) if rv is not None]
-    discrete = [*clustering.assignments, *clustering.flags.values()]
-    for rv in [*given, *observed]:
-        # That the latent vectors have no transform is checked with their density.
-        own = context.model.rvs_to_transforms.get(rv)
-        transforms = (LogTransform,) if rv is candidate.precision else (type(own),)
-        context.must_be_plain(rv, transforms, discrete)
-    context.ancestry.only_children(candidate.latent, observed)
-    if candidate.precision is not None:
-        context.ancestry.only_children(candidate.precision, [candidate.latent, *observed])
-    for rv in given:
-        context.must_be_free(rv)
-    flagged = [
-        rv
-        for rv, flag in zip(assignments, candidate.flags, strict=True)
-        if rv in clustering.flags and flag is not clustering.flags[rv]
+    rvs = [rv for own in observed for rv in own.rvs]
+    truncation = clustering.truncation
+    deviations = [
+        deviation_of(context, own, assignment, truncation)
+        for own, assignment in zip(observed, assignments, strict=True)
     ]
-    if flagged:
+    common = set.intersection(*(ancestry.of([own.mean]) for own in observed))
+    latents = [
+        rv
+        for rv in context.model.free_RVs
+        if rv in common
+        and isinstance(rv.owner.op, NormalRV)
+        and rv not in deviations
+        and len(context.shapes.get(rv.name, ())) == 2
+        and truncation in context.shapes[rv.name]
+    ]
+    if not latents:
         raise Refusal(
-            f"{names(flagged)} has features ({', '.join(repr(name) for name, _ in found)}), which "
-            f"its relevance {clustering.flags[flagged[0]].name!r} does not enter"
+            f"no normal variable with one row for each of {truncation} clusters is shared by the "
+            f"means of {names(rvs)}"
         )
-    return candidate
+    for rv in (v for v in deviations if v is not None):
+        context.must_be_free(rv)
+        ancestry.only_children(rv, rvs)
+    flags = [clustering.flags.get(rv) for rv in assignments]
+    used = [
+        flag if flag in ancestry.parents[own.rvs[0]] else None
+        for flag, own in zip(flags, observed, strict=True)
+    ]
+    for assignment, flag, own_flag, own in zip(assignments, flags, used, observed, strict=True):
+        if flag is not own_flag:
+            assert flag is not None
+            raise Refusal(
+                f"{assignment.name!r} has features ({own.name!r}), which its relevance "
+                f"{flag.name!r} does not enter"
+            )
+    discrete = [*clustering.assignments, *clustering.flags.values()]
+    for rv in rvs:
+        # What transforms there are is checked with the densities.
+        context.must_be_plain(rv, (type(context.model.rvs_to_transforms.get(rv)),), discrete)
+    apart = any(v is not None for v in (*deviations, *used))
+    pairs = [(rv, None if apart else _shared_precision(context, rv, observed)) for rv in latents]
+    # What has the precision of the noise is more likely to be the latent vectors.
+    pairs.sort(key=lambda pair: pair[1] is None)
+    return FeaturesCandidate(number, assignments, observed, deviations, used, pairs)
 
 
-def feature_flags(context: Context, assignments: list[RV], networks: list[RV]) -> dict[RV, RV]:
+def feature_flags(context: Context, values: Sequence[RV]) -> dict[RV, RV]:
     """Find the relevance flags that features depend on, by assignment."""
     found = {}
-    for assignment in assignments:
-        for rv in context.ancestry.children(assignment):
-            if rv in networks or rv in context.model.potentials:
+    for rv in values:
+        parents = context.ancestry.parents[rv]
+        for assignment in parents:
+            if not isinstance(assignment.owner.op, CategoricalRV):
                 continue
             flags = {
                 p
-                for p in context.ancestry.parents[rv]
+                for p in parents
                 if isinstance(p.owner.op, BernoulliRV)
-                and context.shapes.get(p.name) == context.shapes[assignment.name]
+                and context.shapes.get(p.name) == context.shapes.get(assignment.name)
             }
             if len(flags) > 1:
                 raise Refusal(
@@ -124,123 +235,16 @@ def feature_flags(context: Context, assignments: list[RV], networks: list[RV]) -
     return found
 
 
-def _is_plain(context: Context, found) -> bool:
-    """Whether features look like nothing but projected latent vectors and one shared noise."""
-    observed = [rv for _, rvs in found for rv in rvs]
-    if any(isinstance(rv.owner.op, MvNormalRV) for rv in observed):
-        return False
-    noise = {p for rv in observed for p in context.ancestry.of([scale(rv)])}
-    shared = len(noise) == 1 and any(
-        noise <= context.ancestry.parents.get(p, set())
-        for rv in observed
-        for p in context.ancestry.of([mean(rv)])
-    )
-    return shared and all(len(context.ancestry.of([mean(rv)])) <= 3 for rv in observed)
+def is_normal(rv: RV) -> bool:
+    """Whether a variable is normal, or the observed or the missing part of one."""
+    return isinstance(undivided(rv).owner.op, NormalRV | MvNormalRV)
 
 
-def _plain_candidate(context, clustering, assignments, found) -> FeaturesCandidate:
-    observed = [rv for _, rvs in found for rv in rvs]
-    precision = _one(
-        {p for rv in observed for p in context.ancestry.of([scale(rv)])},
-        "the noise of",
-        "precision",
-        observed,
-    )
-    _check_gamma(context, precision, observed)
-    latents = set.intersection(*({p for p in context.ancestry.of([mean(rv)])} for rv in observed))
-    latents = {
-        rv
-        for rv in latents
-        if isinstance(rv.owner.op, NormalRV) and precision in context.ancestry.parents[rv]
-    }
-    if len(latents) != 1:
-        raise Refusal(
-            f"no latent variable is shared by the means of {names(observed)} and normal with a "
-            f"precision that is a multiple of {precision.name!r}"
-            if not latents
-            else f"{names(latents)} could each be the latent vectors; expected one"
-        )
-    (latent,) = latents
-    shifts = context.ancestry.of([mean(latent)])
-    if shifts:
-        raise Refusal(f"the mean of {latent.name!r} depends on {names(shifts)}; expected zero")
-    nothing: list[RV | None] = [None for _ in assignments]
-    return FeaturesCandidate(precision, latent, assignments, found, True, nothing, nothing)
-
-
-def _general_candidate(context, clustering, assignments, found) -> FeaturesCandidate:
-    """Find latent vectors, deviations and flags of features with marginals of their own."""
-    observed = [rv for _, rvs in found for rv in rvs]
-    split = [name for name, rvs in found if len(rvs) == 2]
-    if split:
-        raise Refusal(
-            f"{', '.join(map(repr, split))} has missing values, which are served where all noise "
-            "has one precision and there are no intercepts"
-        )
-    deviations = {
-        assignment: marginals.deviation_of(context, rv, assignment, clustering.truncation)
-        for assignment, rv in zip(assignments, observed, strict=True)
-    }
-    latents = [
-        rv
-        for rv in set.intersection(*({*context.ancestry.of([mean(rv)])} for rv in observed))
-        if isinstance(rv.owner.op, NormalRV)
-        and rv not in deviations.values()
-        and len(context.shapes.get(rv.name, ())) == 2
-        and context.shapes[rv.name][0] == clustering.truncation
-    ]
-    if len(latents) != 1:
-        raise Refusal(
-            f"{names(latents)} could each be the latent vectors; expected one"
-            if latents
-            else f"no normal variable with one row for each of {clustering.truncation} clusters "
-            f"is shared by the means of {names(observed)}"
-        )
-    (latent,) = latents
-    for rv in (v for v in deviations.values() if v is not None):
-        context.must_be_free(rv)
-        context.ancestry.only_children(rv, observed)
-    flags = [clustering.flags.get(rv) for rv in assignments]
-    used = [
-        flag if flag in context.ancestry.parents[rv] else None
-        for flag, rv in zip(flags, observed, strict=True)
-    ]
-    apart = any(v is not None for v in (*deviations.values(), *used))
-    precision = None if apart else _shared_precision(context, latent, observed)
-    return FeaturesCandidate(
-        precision, latent, assignments, found, False, [deviations[rv] for rv in assignments], used
-    )
-
-
-def _shared_precision(context: Context, latent: RV, observed: list[RV]) -> RV | None:
-    """Find the Gamma precision that all noise and the latent vectors share, if there is one.
-
-    It is integrated out. Whatever else they share is a parameter like others, and given.
-    """
-    tied = set.intersection(*({*context.ancestry.of([scale(rv)])} for rv in (latent, *observed)))
-    if len(tied) != 1:
-        return None
-    (precision,) = tied
-    gamma = isinstance(precision.owner.op, GammaRV) and context.shapes[precision.name] == ()
-    return precision if gamma else None
-
-
-def _check_gamma(context: Context, precision: RV, observed) -> None:
-    if not isinstance(precision.owner.op, GammaRV):
-        raise Refusal(
-            f"the noise of {names(observed)} comes from {precision.name!r}, a "
-            f"{kind(precision)}; expected a Gamma precision"
-        )
-    shape = context.shapes[precision.name]
-    if shape != ():
-        raise Refusal(f"{precision.name!r} has shape {shape}; expected one number")
-
-
-def _domain_candidate(context, assignment, rvs) -> tuple[str, list[RV]]:
-    """Find the observed variable over an assignment: its name, and its random variables."""
+def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
+    """Find the observed variable over an assignment."""
     free = context.model.free_RVs
     for rv in rvs:
-        if not isinstance(rv.owner.op, NormalRV | MvNormalRV):
+        if not is_normal(rv):
             raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal or MvNormal")
     stems = {rv.name.removesuffix("_observed").removesuffix("_unobserved") for rv in rvs}
     split = len(rvs) == 2 and len(stems) == 1
@@ -257,266 +261,111 @@ def _domain_candidate(context, assignment, rvs) -> tuple[str, list[RV]]:
         context.ancestry.only_children(rvs[1], [])
     elif rvs[0] in free:
         raise Refusal(f"{rvs[0].name!r} is not observed")
-    return stems.pop() if split else rvs[0].name, rvs
+    return Observed.of(context, stems.pop() if split else rvs[0].name, rvs)
 
 
-def _one(candidates, what, expected, observed) -> RV:
-    if len(candidates) != 1:
-        raise Refusal(
-            f"{what} {names(observed)} depends on {names(candidates) or 'no variable'}; "
-            f"expected one {expected} shared by all"
-        )
-    return next(iter(candidates))
+def deviation_of(context: Context, own: Observed, assignment: RV, truncation: int) -> RV | None:
+    """Find the deviations of a domain: what its mean has besides, one row for each cluster.
 
-
-def _check_latent(context, truncation, latent) -> None:
-    shape = context.shapes[latent.name]
-    if len(shape) != 2 or truncation not in shape:
-        raise Refusal(
-            f"{latent.name!r} has shape {shape}; expected one vector for each of the "
-            f"{truncation} clusters"
-        )
-
-
-# -- what the candidates mean, by numbers --------------------------------------------------------
-
-
-def verified_features(
-    context: Context,
-    clustering: ClusteringCandidate,
-    candidate: FeaturesCandidate,
-    check: DensityCheck,
-) -> Features:
-    """Hold a candidate against its declared densities."""
-    data = [_data(context, name, rvs) for name, rvs in candidate.found]
-    for (name, _), own, assignment in zip(
-        candidate.found, data, candidate.assignments, strict=True
-    ):
-        n_labels = context.shapes[assignment.name][0]
-        if n_labels != len(own.values):
-            raise Refusal(
-                f"{name!r} has {len(own.values)} objects and {assignment.name!r} {n_labels} labels"
-            )
-    if not candidate.plain:
-        return _general_features(context, clustering, candidate, check, data)
-    precision, latent = candidate.precision, candidate.latent
-    assert precision is not None
-    truncation = clustering.truncation
-    shape = context.shapes[latent.name]
-    projections = [
-        _projection(context, rvs, assignment, latent)
-        for (_, rvs), assignment in zip(candidate.found, candidate.assignments, strict=True)
-    ]
-    hyper = _hyper_function(context, precision, latent)
-    alphas = [
-        float(natural_function(context.model, [precision.name])(point)[0]) for point in check.points
-    ]
-    _check_latent_prior(context, check, precision, latent, hyper, alphas)
-    # A square array of latent vectors can be read both ways: the means decide.
-    why: Refusal | None = None
-    for transposed in [flip for flip in (False, True) if shape[int(flip)] == truncation]:
-        n_factors = shape[int(not transposed)]
-        try:
-            flips = [
-                _check_likelihood(
-                    context,
-                    check,
-                    candidate,
-                    number,
-                    data[number],
-                    projections[number],
-                    alphas,
-                    transposed,
-                    n_factors,
-                )
-                for number in range(len(data))
-            ]
-            break
-        except Refusal as refusal:
-            why = refusal
-    else:
-        assert why is not None
-        raise why
-    domains = []
-    for (name, rvs), d, assignment, w, flip in zip(
-        candidate.found, data, candidate.assignments, projections, flips, strict=True
-    ):
-        update, why_not = _update(context, w, rvs)
-        missing = rvs[1].name if len(rvs) == 2 else None
-        domains.append(Projected(name, assignment.name, w.name, flip, d, missing, update, why_not))
-    drawn = [domain for domain in domains if domain.update == "normal"]
-    flat = [w.name for w in projections if kind(w) == "Flat"]
-    if flat and any(domain.update != "map" for domain in domains):
-        # A flat projection has no posterior of its own, and no other step should find that out.
-        others = [d.why_not or f"{d.projection!r} is not flat" for d in domains]
-        reason = next(why for d, why in zip(domains, others, strict=True) if d.update != "map")
-        raise Refusal(
-            f"{flat[0]!r} is flat, and flat projections are found together, all or none: {reason}"
-        )
-    return Features(
-        precision=precision.name,
-        latent=latent.name,
-        latent_transposed=transposed,
-        truncation=truncation,
-        n_factors=n_factors,
-        domains=tuple(domains),
-        _hyper=hyper,
-        _priors={d.projection: _prior_function(context, d) for d in drawn},
-        parameters=tuple(
-            marginals.hyperparameters_of(
-                context, {d.projection for d in drawn}, {precision.name, latent.name}
-            )
-        ),
-    )
-
-
-def _general_features(context, clustering, candidate, check, data) -> Features:
-    """Hold features with marginals of their own against their declared densities."""
-    latent, precision = candidate.latent, candidate.precision
-    graphs = marginals.Graphs(
-        observed=candidate.observed,
-        assignments=candidate.assignments,
-        deviations=candidate.deviations,
-        flags=candidate.flags,
-        latent=latent,
-        precision=precision,
-        n_factors=context.shapes[latent.name][1],
-    )
-    reader = marginals.ViewReader(context, graphs, data)
-    marginals.check_marginals(context, check, graphs, data, reader)
-    domains = tuple(
-        Projected(
-            name,
-            assignment.name,
-            "",
-            False,
-            own,
-            None,
-            None,
-            "it is drawn with what else its features depend on",
-            None if deviation is None else deviation.name,
-            None if flag is None else flag.name,
-        )
-        for (name, _), assignment, own, deviation, flag in zip(
-            candidate.found,
-            candidate.assignments,
-            data,
-            candidate.deviations,
-            candidate.flags,
-            strict=True,
-        )
-    )
-    return Features(
-        precision=None if precision is None else precision.name,
-        latent=latent.name,
-        latent_transposed=False,
-        truncation=clustering.truncation,
-        n_factors=graphs.n_factors,
-        domains=domains,
-        _hyper=None if precision is None else _gamma_function(context, precision),
-        _priors={},
-        parameters=marginals.parameters_of(context, check, graphs, reader),
-        _view=reader,
-    )
-
-
-def _gamma_function(context, precision):
-    shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
-    evaluate_at = point_function(context.model, [shape, 1.0 / inverse_rate], {})
-
-    def hyper(point) -> Hyper:
-        shape, rate = evaluate_at(point)
-        return Hyper(float(shape), float(rate), np.nan)
-
-    return hyper
-
-
-def _check_latent_prior(context, check, precision, latent, hyper, alphas) -> None:
-    """Refuse if the latent vectors are not Normal(0, tau = r * precision), r a constant."""
-    if context.model.rvs_to_transforms[latent] is not None:
-        raise Refusal(f"{latent.name!r} has a transform; expected none")
-    expected = [
-        log_normal(check.value(number, latent), 0.0, alpha * hyper(point).latent_precision)
-        for number, (point, alpha) in enumerate(zip(check.points, alphas, strict=True))
-    ]
-    if not check.agrees(latent, expected):
-        raise Refusal(
-            f"{latent.name!r}: its declared log density is not that of independent "
-            f"Normal(0, tau = r * {precision.name}) with a constant r"
-        )
-
-
-def _check_likelihood(
-    context, check, candidate, number, data, projection, alphas, latent_transposed, n_factors
-) -> bool:
-    """Refuse if a domain is not normal around its projected latent vectors.
-
-    Returns
-    -------
-    bool
-        Whether the projection is declared as (K, M_d) rather than (M_d, K).
+    They are told from a projection that happens to have the same shape by what they do: to a row's
+    objects they add the row.
     """
-    (name, rvs), assignment = candidate.found[number], candidate.assignments[number]
-    n_features = data.values.shape[1]
-    natural = natural_function(context.model, [projection.name])
-    shape = context.shapes[projection.name]
-    layouts = {False: (n_features, n_factors), True: (n_factors, n_features)}
-    possible = [flip for flip, layout in layouts.items() if shape == layout]
-    if not possible:
+    found = [
+        p
+        for p in context.ancestry.of([own.mean])
+        if p is not assignment
+        and isinstance(p.owner.op, NormalRV)
+        and len(context.shapes.get(p.name, ())) == 2
+        and context.shapes[p.name][0] == truncation
+        and _adds_rows(context, own, assignment, p)
+    ]
+    if len(found) > 1:
         raise Refusal(
-            f"{projection.name!r} has shape {shape}; expected ({n_features} features, "
-            f"{n_factors} factors)"
+            f"{names(found)} could each be the deviations of {own.name!r} from its clusters' "
+            "latent vectors; expected one"
         )
-    assert candidate.precision is not None
-    for place, (point, alpha) in enumerate(zip(check.points, alphas, strict=True)):
-        (w,) = natural(point)
-        z = check.value(place, candidate.latent)
-        z = (z.T if latent_transposed else z)[check.value(place, assignment)]
-        seen = np.ones(data.values.shape, bool) if data.observed is None else data.observed
-        values = data.values.copy()
-        if len(rvs) == 2:
-            values[~seen] = check.value(place, rvs[1])
-        found = np.empty(values.shape)
-        for rv, where in zip(rvs, (seen, ~seen), strict=False):
-            declared = check.declared(rv)[place]
-            if np.size(declared) != where.sum():
-                possible = []
-            else:
-                found[where] = np.ravel(declared)
-        possible = [
-            flip
-            for flip in possible
-            if same(found, log_normal(values, z @ (w if flip else w.T), alpha))
-        ]
-        if not possible:
-            raise Refusal(
-                f"{name!r}: its declared log density is not that of Normal({candidate.latent.name}"
-                f"[{assignment.name}] @ {projection.name}.T, tau={candidate.precision.name})"
-            )
-    return possible[0]
+    return found[0] if found else None
 
 
-def _data(context, name, rvs) -> DomainData:
+def _adds_rows(context: Context, own: Observed, assignment: RV, candidate: RV) -> bool:
+    """Whether the mean is something plus ``candidate[assignment]``."""
     model = context.model
+    labels = pt.lvector()
+    rows = pt.matrix(dtype=candidate.dtype)
+    try:
+        (graph,) = model.replace_rvs_by_values(
+            replaced([own.mean], {assignment: labels, candidate: rows})
+        )
+        inputs = [v for v in explicit_graph_inputs([graph]) if v in set(model.value_vars)]
+        function = pytensor.function(
+            [labels, rows, *inputs], graph, mode=PLAIN, on_unused_input="ignore"
+        )
+        given = [context.start[v.name] for v in inputs]
+        shape = context.shapes[candidate.name]
+        label = np.arange(context.shapes[assignment.name][0]) % shape[0]
+        some = np.random.default_rng(1).normal(size=shape)
+        zero = function(label, np.zeros(shape), *given)
+        moved = function(label, some, *given)
+    except Exception:
+        return False
+    return moved.shape[1:] == shape[1:] and np.allclose(moved - zero, some[label])
+
+
+def _shared_precision(context: Context, latent: RV, observed: list[Observed]) -> RV | None:
+    """Find the Gamma precision that all noise and the latent vectors share, if there is one.
+
+    It is integrated out. Whatever else they share is a parameter like others, and given.
+    """
+    model, ancestry = context.model, context.ancestry
+    rvs = [rv for own in observed for rv in own.rvs]
+    scales = [scale(latent), *(own.scale for own in observed)]
+    tied = set.intersection(*(ancestry.of([graph]) for graph in scales))
+    if len(tied) != 1:
+        return None
+    (precision,) = tied
+    transform = model.rvs_to_transforms.get(precision)
+    if (
+        not isinstance(precision.owner.op, GammaRV)
+        or precision not in model.free_RVs
+        or context.shapes[precision.name] != ()
+        or (transform is not None and type(transform) is not LogTransform)
+        or set(ancestry.children(precision)) - {latent, *rvs}
+        or any(not p.dtype.startswith("float") for p in ancestry.parents[precision])
+    ):
+        return None
+    powers = [-1.0 if own.multivariate else -0.5 for own in observed]
+    key = _key(context, precision)
+    evaluate_at = point_function(model, scales, {})
+    before = evaluate_at(context.start)
+    after = evaluate_at(context.start | {key: context.start[key] + 0.7})
+    natural = natural_function(model, [precision.name])
+    values = [natural(context.start | {key: context.start[key] + by})[0] for by in (0.0, 0.7)]
+    ratio = float(values[1] / values[0])
+    multiples = all(
+        np.allclose(new, old * ratio**power, rtol=1e-9)
+        for old, new, power in zip(before, after, [-0.5, *powers], strict=True)
+    )
+    return precision if multiples else None
+
+
+def _data(context: Context, own: Observed) -> DomainData:
+    model, rvs = context.model, own.rvs
     observed = np.asarray(evaluate(model.rvs_to_values[rvs[0]]), dtype=np.float64)
     if len(rvs) == 2:
         holes = np.full(context.shapes[rvs[1].name], np.nan)
-        joined = graph_replace(
-            model[name],
-            {rvs[0]: pt.constant(observed), rvs[1]: pt.constant(holes)},
-            strict=False,
-        )
+        given = {rvs[0]: pt.constant(observed), rvs[1]: pt.constant(holes)}
+        (joined,) = replaced([model[own.name]], given)
         values = np.asarray(evaluate(joined), dtype=np.float64)
     else:
         values = observed
     if values.ndim != 2:
-        raise Refusal(f"{name!r} has shape {values.shape}; expected (objects, features)")
+        raise Refusal(f"{own.name!r} has shape {values.shape}; expected (objects, features)")
     seen = np.isfinite(values)
     # With missing values declared, what is observed must still be all there.
     declared, fine = (observed, np.isfinite(observed)) if len(rvs) == 2 else (values, seen)
     if not fine.all():
         raise Refusal(
-            f"{name!r} holds {declared[~fine][0]} where nothing is declared missing; missing "
+            f"{own.name!r} holds {declared[~fine][0]} where nothing is declared missing; missing "
             "values are NaN or masked"
         )
     if seen.all():
@@ -524,61 +373,292 @@ def _data(context, name, rvs) -> DomainData:
     return DomainData(np.ascontiguousarray(np.where(seen, values, 0.0)), seen)
 
 
-def _projection(context, rvs, assignment, latent) -> RV:
-    candidates = {p for rv in rvs for p in context.ancestry.of([mean(rv)])} - {assignment, latent}
-    name = rvs[0].name
-    if len(candidates) != 1:
+# -- what the candidates mean, by numbers ---------------------------------------------------------
+
+
+def check_emissions(
+    context: Context,
+    check: DensityCheck,
+    graphs: Graphs,
+    data: Sequence[DomainData],
+    reader: EmissionReader,
+) -> None:
+    """Refuse if the declared densities are not those of the settings that are read."""
+    for number, point in enumerate(check.points):
+        try:
+            setting = reader(point)
+        except np.linalg.LinAlgError as error:
+            raise Refusal(
+                f"the noise of {names(rv for own in graphs.observed for rv in own.rvs)} is not "
+                "positive definite"
+            ) from error
+        if graphs.precision is not None:
+            alpha = natural_function(context.model, [graphs.precision.name])(point)[0]
+            setting = setting.given(float(alpha))
+        latent = check.value(number, graphs.latent)
+        expected = log_normal(latent, 0.0, setting.latent_precision)
+        if not same(check.declared(graphs.latent)[number], expected):
+            raise Refusal(
+                f"{graphs.latent.name!r}: its declared log density is not that of independent "
+                "Normal(0, sigma) with one sigma"
+            )
+        for d in range(len(data)):
+            _check_domain(context, check, graphs, data[d], reader, setting, number, d)
+
+
+def _check_domain(
+    context: Context,
+    check: DensityCheck,
+    graphs: Graphs,
+    data: DomainData,
+    reader: EmissionReader,
+    setting: Setting,
+    number: int,
+    d: int,
+) -> None:
+    """Refuse if the declared density of one domain is another one."""
+    own, emission, deviation = graphs.observed[d], setting.emissions[d], graphs.deviations[d]
+    point, latent = check.points[number], check.value(number, graphs.latent)
+    label = check.value(number, graphs.assignments[d])
+    latent = latent.T if graphs.transposed else latent
+    centre = latent @ emission.projection[:, : graphs.n_factors].T
+    if deviation is not None:
+        drawn = check.value(number, deviation)
+        centre = centre + drawn
+        tau = np.asarray(setting.spreads[d]) ** -2.0
+        if not same(check.declared(deviation)[number], log_normal(drawn, 0.0, tau)):
+            raise Refusal(
+                f"{deviation.name!r}: its declared log density is not that of independent "
+                "Normal(0, sigma)"
+            )
+    seen = np.ones(data.values.shape, bool) if data.observed is None else data.observed
+    values = data.values.copy()
+    if len(own.rvs) == 2:
+        values[~seen] = np.ravel(check.value(number, own.rvs[1]))
+    logs = emission.log_noise(DomainData(values - centre[label]))
+    background, flag = reader.background(d, point), graphs.flags[d]
+    if background is not None:
+        assert flag is not None
+        others = dict(point)
+        for v in graphs.integrated:
+            others[_key(context, v)] = np.zeros_like(point[_key(context, v)])
+        alone = background.log_density(DomainData(values))
+        without = reader.background(d, others)
+        assert without is not None
+        if not same(alone, without.log_density(DomainData(values))):
+            raise Refusal(
+                f"{own.name!r}: objects that are irrelevant by {names([flag])} still depend on "
+                "their cluster"
+            )
+        logs = np.where(check.value(number, flag) > 0, logs, alone)
+    declared = [check.declared(rv)[number] for rv in own.rvs]
+    if not same(own.by_object(declared, seen), logs):
         raise Refusal(
-            f"the mean of {name!r} depends on {names(candidates) or 'nothing'} besides "
-            f"{assignment.name!r} and {latent.name!r}; expected one projection"
+            f"{own.name!r}: its declared log density is not that of a normal around the "
+            f"projected vectors {graphs.latent.name!r} of its objects' clusters"
         )
-    (projection,) = candidates
-    context.must_be_free(projection)
-    return projection
 
 
-def _update(context, projection, rvs) -> tuple[str | None, str]:
-    """Which of our steps serves a projection, or why none does."""
-    name = projection.name
-    others = [v for v in context.ancestry.children(projection) if v not in rvs]
-    if others:
-        return None, f"{names(others)} depends on {name!r} too"
-    if context.model.rvs_to_transforms[projection] is not None:
-        return None, f"{name!r} has a transform"
-    parents = context.ancestry.parents[projection]
-    discrete = [p for p in parents if not p.dtype.startswith("float")]
-    if discrete:
-        return None, f"{name!r} depends on {names(discrete)}, which is discrete"
-    if kind(projection) == "Flat":
-        return "map", ""
-    if isinstance(projection.owner.op, NormalRV):
-        return "normal", ""
-    return None, f"{name!r} is a {kind(projection)}; expected Flat or Normal"
+def _check_sole_use(context: Context, graphs: Graphs) -> None:
+    """Refuse latent vectors that cannot be integrated out."""
+    rvs = [rv for own in graphs.observed for rv in own.rvs]
+    context.must_be_plain(graphs.latent, (), ())
+    context.ancestry.only_children(graphs.latent, rvs)
+    context.must_be_free(graphs.latent)
 
 
-def _hyper_function(context, precision, latent):
-    shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
-    # r = tau_z / alpha; that it does not depend on alpha is checked, and alpha then drops out.
-    ratio = 1.0 / (scale(latent) ** 2 * precision)
-    evaluate_at = point_function(
-        context.model, [shape, 1.0 / inverse_rate, ratio], {precision: 1.0}
+def _check_flat(graphs: Graphs, data: Sequence[DomainData], parameters) -> None:
+    """Refuse flat projections that cannot be found, all of them together."""
+    flat = {p.domain: p.name for p in parameters if p.update == "flat"}
+    for d, own in enumerate(graphs.observed if flat else []):
+        if d not in flat:
+            raise Refusal(
+                f"{min(flat.values())!r} is flat, and flat projections are found together, all or "
+                f"none; that of {own.name!r} is not"
+            )
+        if own.multivariate and data[d].observed is not None:
+            raise Refusal(
+                f"{flat[d]!r} is flat; where values are missing and the noise of features is "
+                "dependent, expected projections with a proper prior"
+            )
+
+
+def parameters_of(
+    context: Context, check: DensityCheck, graphs: Graphs, reader: EmissionReader
+) -> tuple[Parameter, ...]:
+    """Find the free variables that emissions depend on, and say how each is drawn."""
+    ancestry, model = context.ancestry, context.model
+    known = {
+        graphs.latent,
+        graphs.precision,
+        *graphs.assignments,
+        *graphs.deviations,
+        *graphs.flags,
+    }
+    observed = [rv for own in graphs.observed for rv in own.rvs]
+    home = {graphs.latent, *observed, *(v for v in graphs.deviations if v is not None)}
+    entering: set[RV] = set().union(*(ancestry.parents[rv] for rv in home)) - known
+    found = []
+    for rv in model.free_RVs:
+        if rv not in entering or rv in home:
+            continue
+        if set(ancestry.children(rv)) - home or _discrete_parents(context, rv):
+            if kind(rv) == "Flat":
+                raise Refusal(
+                    f"{rv.name!r} is flat, and more than the features of one domain depends on it; "
+                    "expected a proper prior"
+                )
+            continue
+        parameter = _parameter(context, check, graphs, reader, rv)
+        if parameter is not None:
+            found.append(parameter)
+    taken = {rv.name for rv in known | home if rv is not None}
+    served = {p.name for p in found}
+    return (*found, *_hyperparameters(context, served, taken))
+
+
+def _hyperparameters(context: Context, served: set[str], taken: set[str]) -> list[Parameter]:
+    """Find the free variables that only the priors of variables `served` by a step depend on.
+
+    Those `taken` are not considered.
+    """
+    model, ancestry = context.model, context.ancestry
+    found = []
+    for rv in model.free_RVs:
+        children = ancestry.children(rv)
+        if (
+            children
+            and rv.name not in taken | served
+            and not _discrete_parents(context, rv)
+            and _number_by_number(context, rv)
+            and all(child.name in served for child in children)
+            and not any(rv in _moved_by(context, child) for child in children)
+        ):
+            found.append(Parameter(rv.name, "prior", -1))
+    return found
+
+
+def _discrete_parents(context: Context, rv: RV) -> bool:
+    """Whether a variable or what it depends on is discrete."""
+    return any(not v.dtype.startswith("float") for v in (rv, *context.ancestry.parents[rv]))
+
+
+def _number_by_number(context: Context, rv: RV) -> bool:
+    """Whether the numbers of a variable can be drawn one by one, on the scale that is sampled."""
+    op = rv.owner.op
+    free = (
+        context.model.rvs_to_transforms[rv] is not None
+        or isinstance(op, MvNormalRV)
+        or getattr(op, "ndim_supp", 1) == 0
     )
-
-    def hyper(point) -> Hyper:
-        shape, rate, r = evaluate_at(point)
-        return Hyper(float(shape), float(rate), float(r.flat[0]))
-
-    return hyper
+    return free and int(np.prod(context.start[_key(context, rv)].shape)) <= _MOST_SLICED
 
 
-def _prior_function(context, domain: Projected):
-    projection = context.model[domain.projection]
-    evaluate_at = point_function(context.model, [mean(projection), scale(projection)], {})
-    shape = context.shapes[domain.projection]
+def _moved_by(context: Context, rv: RV) -> set[RV]:
+    """Return what a variable's natural value depends on besides the value that is sampled."""
+    transform = context.model.rvs_to_transforms[rv]
+    if transform is None:
+        return set()
+    value = context.model.rvs_to_values[rv]
+    return context.ancestry.of([transform.backward(value, *rv.owner.inputs)])
 
-    def prior(point) -> tuple[NDArray, NDArray]:
+
+def _key(context: Context, rv: RV) -> str:
+    """Name of a variable's value variable."""
+    return context.model.rvs_to_values[rv].name
+
+
+def _parameter(context, check, graphs: Graphs, reader, rv) -> Parameter | None:
+    """Say which draw a parameter gets; None if it is none of ours."""
+    plain = context.model.rvs_to_transforms[rv] is None
+    flat, normal = kind(rv) == "Flat", isinstance(rv.owner.op, NormalRV)
+    homes = [
+        d
+        for d, own in enumerate(graphs.observed)
+        if any(rv in context.ancestry.parents[o] for o in own.rvs)
+    ]
+    everything = [o for d in homes for o in graphs.observed[d].rvs]
+    elsewhere = set(context.ancestry.children(rv)) - set(everything)
+    if (
+        len(homes) == 1
+        and not elsewhere
+        and not _moves_background(context, check, reader, rv, homes)
+    ):
+        (d,) = homes
+        natural = natural_function(context.model, [rv.name])
+        pairs = [(natural(p)[0], reader(p).emissions[d]) for p in check.points]
+        k = graphs.n_factors
+
+        def only(what: str) -> bool:
+            return _moves_only(context, check, reader, rv, d, what)
+
+        equal = all(np.array_equal(v, e.intercept) for v, e in pairs)
+        if plain and normal and equal and only("intercept"):
+            return Parameter(rv.name, "intercept", d)
+        if plain and (normal or flat):
+            for flip in (False, True):
+                if all(_same_matrix(v, e.projection[:, :k], flip) for v, e in pairs) and only(
+                    "projection"
+                ):
+                    return Parameter(rv.name, "flat" if flat else "projection", d, flip)
+        if (
+            graphs.precision is None
+            and isinstance(rv.owner.op, WishartRV)
+            and all(v.shape == e.precision.shape and same(v, e.precision) for v, e in pairs)
+            and only("root")
+        ):
+            return Parameter(rv.name, "wishart", d)
+    if flat:
+        raise Refusal(
+            f"{rv.name!r} is flat, and it is not just the projection of one domain; expected a "
+            "proper prior"
+        )
+    if plain and normal:
+        return Parameter(rv.name, "normal", -1)
+    return Parameter(rv.name, "slice", -1) if _number_by_number(context, rv) else None
+
+
+def _same_matrix(value: NDArray, projection: NDArray, flip: bool) -> bool:
+    if value.ndim != 2 or (value.T if flip else value).shape != projection.shape:
+        return False
+    return bool(np.allclose(value.T if flip else value, projection, rtol=1e-12))
+
+
+def _moves_only(context, check, reader, rv, d: int, what: str) -> bool:
+    """Whether nothing of a domain's emission depends on a variable but `what`."""
+    key = _key(context, rv)
+    others = {"intercept", "projection", "root"} - {what}
+    for point in check.points:
+        old = reader(point).emissions[d]
+        new = reader(point | {key: point[key] + 0.1}).emissions[d]
+        for other in others:
+            before, after = getattr(old, other), getattr(new, other)
+            # A projection is what is left when an intercept is taken away: up to rounding.
+            if not np.allclose(before, after, rtol=1e-9, atol=1e-9):
+                return False
+    return True
+
+
+def _moves_background(context, check, reader, rv, d: int) -> bool:
+    """Whether the irrelevant objects of a domain depend on a variable."""
+    key = _key(context, rv)
+    for point in check.points:
+        old = reader.background(d, point)
+        if old is None:
+            return False
+        new = reader.background(d, point | {key: point[key] + 0.1})
+        if not (np.array_equal(old.mean, new.mean) and np.array_equal(old.root, new.root)):
+            return True
+    return False
+
+
+def _prior_function(context: Context, parameter: Parameter) -> Callable[[Point], tuple]:
+    rv = context.model[parameter.name]
+    evaluate_at = point_function(context.model, [mean(rv), scale(rv)], {})
+    shape, flip = context.shapes[parameter.name], parameter.transposed
+
+    def prior(point: Point) -> tuple[NDArray, NDArray]:
         centre, width = (np.broadcast_to(p, shape).astype(float) for p in evaluate_at(point))
-        precision = width**-2.0
-        return (centre.T, precision.T) if domain.transposed else (centre, precision)
+        return (centre.T, width.T) if flip else (centre, width)
 
     return prior

@@ -80,7 +80,7 @@ def projected_clusters(
         normal and sampled (standard normal, or times a scale of the domain where the noise is its
         own, log-normal with median :math:`u_d`); or semi-orthogonal times such a scale, and
         sampled, so that distances between clusters agree across domains, which is what tells a
-        matching from the others. The last two are for all that follows.
+        matching from the others.
     intercept : bool, default False
         Whether every domain has an intercept :math:`a_d`, normal around the columns' means with
         standard deviation :math:`u_d`.
@@ -202,13 +202,13 @@ def projected_clusters(
                 flag = pm.Bernoulli(f"relevance_{name}", share, dims=objects)[:, None] > 0
                 mean = pt.where(flag, mean, origin)
             dims = (objects, features)
-            if not own:
-                with warnings.catch_warnings():
-                    # PyMC announces that it imputes missing values: that is what was asked for.
-                    warnings.simplefilter("ignore", ImputationWarning)
+            with warnings.catch_warnings():
+                # PyMC announces that it imputes missing values: that is what was asked for.
+                warnings.simplefilter("ignore", ImputationWarning)
+                if own:
+                    _observe(name, mean, within, unit, flag, table.values, dims)
+                else:
                     pm.Normal(name, mu=mean, tau=precision, observed=table.values, dims=dims)
-                continue
-            _observe(name, mean, within, unit, flag, table.values, dims)
         for number, linked in enumerate(link_sets(links)):
             _check_links(linked, tables)
             must_link(
@@ -222,7 +222,7 @@ _ONE = np.float64(1.0)
 
 
 def _own_noise(projection, intercept, noise, within, deviations, relevance, determination) -> bool:
-    """Check the options for richer marginals; return whether domains have noise of their own."""
+    """Check the options for richer emissions; return whether domains have noise of their own."""
     flags = {
         "intercept": intercept,
         "deviations": deviations,
@@ -248,12 +248,6 @@ def _own_noise(projection, intercept, noise, within, deviations, relevance, dete
     check_option("noise", noise, ("shared", "own"))
     if noise == "shared" and needs:
         raise ValueError(f"{needs[0]} needs noise='own', found noise='shared'.")
-    if projection == "map" and (noise == "own" or intercept):
-        first = needs[0] if needs else "intercept=True" if intercept else "noise='own'"
-        raise ValueError(
-            f"{first} needs projections with a proper prior, projection='normal' or 'isometric'; "
-            "found projection='map'."
-        )
     if relevance and within != "isotropic":
         raise ValueError(
             f"relevance=True needs within='isotropic', found within={within!r}: irrelevant objects "
@@ -303,11 +297,6 @@ def _projection(name, kind, own, unit, columns, n_features, n_factors) -> Any:
 
 def _observe(name, mean, within, unit, flag, values, dims) -> None:
     """Declare a domain's features, with noise of its own."""
-    if np.isnan(np.ma.filled(values, np.nan)).any():
-        raise ValueError(
-            f"domain {name!r} has missing values, which are served with noise='shared' and without "
-            "intercept only."
-        )
     n_features = values.shape[1]
     if within == "full":
         # The covariance is then inverse Wishart, with a mean of a quarter of the squared unit.

@@ -41,8 +41,9 @@ def table_clusters(
     Parameters
     ----------
     domains : mapping
-        From names to tables of objects by features, without missing values. They are standardised
-        (see `standardise`): the model's variables are in the units of standardised features.
+        From names to tables of objects by features. They are standardised (see `standardise`): the
+        model's variables are in the units of standardised features. NaN and masked values are
+        missing: integrated out, and drawn.
     n_clusters : int, default 12
         Truncation: the most clusters there can be.
     n_components : int, optional

@@ -8,6 +8,7 @@ from pymc.pytensorf import compile
 from pytensor.graph.replace import graph_replace
 
 import pm_match as pmm
+from pm_match.features.parts import Features
 from pm_match.reading.functions import PLAIN, natural_function
 from tests.declared.plain import inside
 
@@ -193,7 +194,7 @@ class ModelSimulator:
 
     @property
     def features(self):
-        return self.cluster.part.features[0]
+        return self.cluster.part.of(Features)[0]
 
     @property
     def observed(self) -> list[str]:

@@ -97,11 +97,9 @@ def search_from(
     if start is not None:
         chain.place(number, start)
     for again in range(2 if free else 1):
-        for place_of, (clustering, features) in enumerate(
-            zip(component.clusterings, component.features, strict=True)
-        ):
-            if features is None:
-                continue
+        for features in component.of(Features):
+            place_of = features.clustering
+            clustering = component.clusterings[place_of]
             problem, units_of, part = problem_of(clustering, features, chain.point)
             labels = [np.array(label) for label in chain.labels(number)]
             own = labels[place_of][units_of.first]
@@ -110,11 +108,18 @@ def search_from(
             labels[place_of] = own[units_of.of_object]
             chain.place(number, labels)
             _, projections = problem.fit(own[part])
-            point = dict(chain.point)
-            if all(domain.update == "normal" for domain in features.domains):
-                priors = [features.projection_prior(domain, point) for domain in features.domains]
-                projections = spread_evenly(projections, [precision for _, precision in priors])
-            FeaturesPoints(chain.model, features).write_projections(point, projections)
+            point, emissions = dict(chain.point), features.setting(chain.point).emissions
+            # Fitted to what is whitened.
+            projections = [
+                w / emission.root[:, None]
+                for w, emission in zip(projections, emissions, strict=True)
+            ]
+            parameters = [w for w in features.projections if w is not None]
+            if not features.flat:
+                widths = [features.prior(parameter, point)[1] for parameter in parameters]
+                projections = spread_evenly(projections, [width**-2.0 for width in widths])
+            found = dict(zip(parameters, projections, strict=True))
+            FeaturesPoints(chain.model, features).write_projections(point, found)
             chain.point = point
         # Projections with a prior are drawn given latent vectors: those of this matching.
         chain.settle(number)
@@ -159,15 +164,19 @@ def problem_of(
     Returns
     -------
     problem : FeatureProblem
-        Of the assignments that have features.
+        Of the assignments that have features, which are shifted and whitened.
     units : Units
         Of all objects of the clustering.
     part : (P,) integer array
         Which of these each of the problem's units is part of.
     """
-    by_assignment = {domain.assignment: domain.data for domain in features.domains}
+    setting = features.setting(point)
+    assert setting.gamma is not None
+    by_assignment = {
+        domain.assignment: emission.whitened(domain.data)
+        for domain, emission in zip(features.domains, setting.emissions, strict=True)
+    }
     names = [assignment.name for assignment in clustering.assignments]
-    hyper = features.hyper(point)
     a, b = clustering.prior(point)
     everything = units(clustering.n_objects, clustering.links)
     whole = FeatureProblem(
@@ -177,9 +186,8 @@ def problem_of(
         ),
         everything,
         features.n_factors,
-        hyper.shape,
-        hyper.rate,
-        hyper.latent_precision,
+        *setting.gamma,
+        setting.latent_precision,
         np.asarray(a, np.float64),
         np.asarray(b, np.float64),
     )

@@ -1,4 +1,4 @@
-"""The matching of tables with rich marginals: clusters alone, shapes matched, the joint judges.
+"""The matching of tables with rich emissions: clusters alone, shapes matched, the joint judges.
 
 Where projections keep distances, and every domain has noise of its own, the clusters of a domain
 are found best on their own, at every number of clusters; matchings of so many clusters are then
@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
-from pm_match.features.marginal_gibbs import MarginalGibbs
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission, draw_missing
+from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.parts import Features
+from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.search.match_shapes import common_shape, match_shapes
 from pm_match.features.search.mixture_path import mixture_path
 from pm_match.search.chain import Chain
@@ -34,6 +37,10 @@ _BURN_IN = 15
 _ROUNDS = ((4, 5.0, 8), (10, 2.5, 4), (20, 0.0, 1))
 # The round before which objects are moved, how often, and draws of the parameters after it.
 _MOVING = 2
+# Of missing values, where clusters are looked for in one domain: how often they are filled in anew,
+# and how much their correlations with others are believed.
+_COMPLETIONS = 10
+_TRUST = 0.9
 _MOST_MOVES = 3
 _DRAWS_A_MOVE = 5
 
@@ -78,7 +85,7 @@ class Proposal:
 
 
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
-    """Bring a chain to a good mode of a component with features that have rich marginals.
+    """Bring a chain to a good mode of a component with features that have rich emissions.
 
     Parameters
     ----------
@@ -87,10 +94,9 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
         Of the component.
     rng : numpy.random.Generator
     """
-    for place, features in enumerate(chain.components[number].features):
-        if features is not None and not features.plain:
-            proposals = propose(chain, number, place, features, rng)
-            _leave_at(chain, number, judged(chain, number, features, proposals))
+    for features in chain.components[number].of(Features):
+        proposals = propose(chain, number, features.clustering, features, rng)
+        _leave_at(chain, number, judged(chain, number, features, proposals))
 
 
 def search_from(chain: Chain, number: int, labels: Sequence[NDArray[np.int64]]) -> None:
@@ -105,11 +111,8 @@ def search_from(chain: Chain, number: int, labels: Sequence[NDArray[np.int64]]) 
         Of every clustering.
     """
     component = chain.components[number]
-    for clustering, features, own in zip(
-        component.clusterings, component.features, labels, strict=True
-    ):
-        if features is None or features.plain:
-            continue
+    for features in component.of(Features):
+        clustering, own = component.clusterings[features.clustering], labels[features.clustering]
         by_name = dict(
             zip(
                 [assignment.name for assignment in clustering.assignments],
@@ -119,7 +122,7 @@ def search_from(chain: Chain, number: int, labels: Sequence[NDArray[np.int64]]) 
         )
         n = int(own.max()) + 1
         means, sizes = zip(
-            *(_means(d.data.values, by_name[d.assignment], n) for d in features.domains),
+            *(_means(completed(d.data), by_name[d.assignment], n) for d in features.domains),
             strict=True,
         )
         _, projections = common_shape(means, sizes, features.n_factors)
@@ -139,7 +142,7 @@ def propose(
     chain: Chain, number: int, place: int, features: Features, rng: np.random.Generator
 ) -> list[Proposal]:
     """Propose matchings of the clusters that the domains have on their own."""
-    values = [domain.data.values for domain in features.domains]
+    values = [completed(domain.data) for domain in features.domains]
     most = min(_MOST, features.truncation, *(len(x) // _LEAST_OBJECTS for x in values))
     paths = [mixture_path(rng, x, max(most, 2)) for x in values]
     found = []
@@ -159,6 +162,25 @@ def propose(
             _, projections = common_shape(matched, weights, features.n_factors)
             found.append(_proposal(chain, number, place, features, labels, projections))
     return found
+
+
+def completed(data: DomainData) -> NDArray[np.float64]:
+    """Fill in missing values (N, M) by what one normal distribution of all objects expects."""
+    if data.observed is None:
+        return data.values
+    seen, m = data.observed, data.values.shape[1]
+    mean = data.values.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    values = np.where(seen, data.values, mean)
+    nobody = np.zeros((len(values), 0))
+    for _ in range(_COMPLETIONS):
+        covariance = np.cov(values.T, bias=True).reshape(m, m)
+        # Shrunk, so that few objects do not seem to say everything.
+        variances = np.diagonal(covariance) + 1e-9 * np.trace(covariance) + 1e-300
+        covariance = _TRUST * covariance + (1.0 - _TRUST) * np.diag(variances)
+        root = np.linalg.inv(np.linalg.cholesky(covariance)).T
+        own = Emission(np.zeros((m, 0)), values.mean(axis=0), root)
+        values = draw_missing(None, own, data, nobody)
+    return values
 
 
 def _means(x, label, n: int):
@@ -199,10 +221,9 @@ def turned(chain: Chain, features: Features, projections) -> dict[str, NDArray]:
     model, point = chain.model, dict(chain.point)
     for p in features.parameters:
         key = model.rvs_to_values[model[p.name]].name
-        if p.update == "projection":
-            point[key] = projections[p.domain]
-        elif p.update == "transposed":
-            point[key] = np.ascontiguousarray(projections[p.domain].T)
+        if p.update in ("projection", "flat"):
+            w = projections[p.domain]
+            point[key] = np.ascontiguousarray(w.T if p.transposed else w)
         elif p.update == "normal":
             d = _oriented_by(features, chain.point, key)
             if d is not None:
@@ -224,9 +245,9 @@ def _oriented_by(features: Features, point, key: str) -> int | None:
         return None
     # Another value tells whose projection follows it.
     other = np.random.default_rng(len(key)).standard_normal(point[key].shape)
-    before, after = features.view(point), features.view({**point, key: other})
+    before, after = features.setting(point), features.setting({**point, key: other})
     polar = _polar(other)
-    for d, (old, new) in enumerate(zip(before.marginals, after.marginals, strict=True)):
+    for d, (old, new) in enumerate(zip(before.emissions, after.emissions, strict=True)):
         w = new.projection[:, :k]
         if w.shape != polar.shape or np.array_equal(w, old.projection[:, :k]):
             continue
@@ -262,7 +283,7 @@ def _draw(chain: Chain, number: int, features: Features, proposal: Proposal, n: 
     chain.point = proposal.point
     for _ in range(n):
         for step in chain.steps_of(number):
-            if isinstance(step, MarginalGibbs | HyperparameterGibbs):
+            if isinstance(step, FeatureGibbs | ProjectionMAP | HyperparameterGibbs):
                 chain.point, _ = step.step(chain.point)
         proposal.log_joints.append(chain.log_joint(number))
         if proposal.best is None or proposal.log_joints[-1] >= max(proposal.log_joints):

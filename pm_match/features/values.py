@@ -16,6 +16,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
 
@@ -65,6 +66,47 @@ class Outlook:
     def deviations(self, root: NDArray) -> NDArray[np.float64]:
         """Return standard deviations (J, M) by the roots (J, K, K) of the factors' covariances."""
         return np.sqrt(np.square(self.loading @ root).sum(axis=2) + self.variance)
+
+
+def entries(
+    emission: Emission,
+    data: DomainData,
+    factors: NDArray,
+    root: NDArray,
+    cluster: NDArray[np.int64],
+    row: NDArray[np.int64],
+    column: NDArray[np.int64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Look at missing entries of a domain's own table.
+
+    Parameters
+    ----------
+    emission : Emission
+    data : DomainData
+    factors, root : (J, K), (J, K, K) array
+        Means of the clusters' factors, and roots of their covariances.
+    cluster : (N,) integer array
+        Of every object.
+    row, column : (E,) integer array
+
+    Returns
+    -------
+    mean, standard deviation : (E,) array
+    """
+    if not emission.full:
+        outlook = Outlook.fresh(emission)
+        own = cluster[row], column
+        return outlook.means(factors)[own], outlook.deviations(root)[own]
+    observed, pattern = data.patterns
+    mean, sd = np.empty((2, len(row)))
+    for p in np.unique(pattern[row]):
+        seen, here = observed[p], np.flatnonzero(pattern[row] == p)
+        n, place = row[here], (np.cumsum(~observed[p]) - 1)[column[here]]
+        outlook = Outlook.unseen(emission, seen, data.values[n][:, seen])
+        explained = np.einsum("ek,ek->e", factors[cluster[n]], outlook.loading[place])
+        mean[here] = outlook.base[np.arange(len(n)), 0, place] + explained
+        sd[here] = outlook.deviations(root)[cluster[n], place]
+    return mean, sd
 
 
 class Components:

@@ -1,0 +1,493 @@
+"""Draws of what emissions depend on: projections, intercepts, noise and all of their priors."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.blocking import PointType, StatsType
+
+from pm_match.clusters.points import ClusteringPoints
+from pm_match.clusters.step import PartitionStep
+from pm_match.clusters.units import units
+from pm_match.features.emission import Emission, draw_missing
+from pm_match.features.feature_sums import (
+    ClusterSums,
+    Contributions,
+    draw_factors,
+    draw_intercepts,
+    draw_projection,
+    log_evidence,
+)
+from pm_match.features.parts import Background, Features, Parameter, Setting
+from pm_match.features.permute import permute_labels, regressions
+from pm_match.features.points import FeaturesPoints
+from pm_match.numerics.rescale import rescale
+from pm_match.numerics.slices import draw_elliptical_slice, draw_slice
+from pm_match.reading import read
+from pm_match.reading.ancestry import Ancestry, Refusal
+from pm_match.reading.functions import PLAIN, point_function
+from pm_match.reading.parts import Clustering, Structure
+from pm_match.reading.priors import log_density_function
+
+# Exchanges of labels that are proposed for every cluster of a domain.
+_PROPOSALS = 4
+
+
+class FeatureGibbs(PartitionStep):
+    r"""Draw projections, intercepts, noise and all else that emissions depend on.
+
+    Given the assignments and a shared precision, each from its conditional:
+
+    - what is normal and enters in another way than the following, such as what a semi-orthogonal
+      projection is made of, by elliptical slices (Murray, Adams & MacKay 2010), latent vectors
+      integrated out;
+    - other numbers, such as scales, by slices (Neal 2003), latent vectors integrated out;
+    - intercepts with a normal prior, all together, with latent vectors integrated out;
+    - projections with a normal prior, given latent vectors that are drawn anew. Projections and
+      latent vectors then exchange their scale (see `numerics.rescale`), without which the two creep
+      along each other;
+    - noise precisions with a Wishart prior, given these and missing values;
+    - numbers on which only the priors of these depend, by slices.
+
+    Before the projection of one domain (another one every time, at random) is drawn, its clusters
+    may exchange their labels with the projection and the weights integrated out (see
+    `features.permute`): the one move by which a chain soon changes which clusters of two domains
+    match. Weights are redrawn if any did. There is no such move for domains with objects that are
+    linked to other domains', nor for those in dependent noise, nor if other evidence sees the
+    clusters, nor for projections without a normal prior of their own.
+
+    Latent vectors, deviations and missing values are drawn last, so that the step leaves the
+    declared posterior alone whatever comes before or after it.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        Variables that the densities of features depend on. Flat projections are for
+        `ProjectionMAP`.
+    permute : bool, default True
+        Whether clusters of a domain may exchange their labels.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not of a model that the steps can serve.
+
+    Notes
+    -----
+    Sampler statistic: `permute_accepted`, the fraction of exchanges that were accepted, 0 if none
+    was proposed.
+    """
+
+    name = "feature_gibbs"
+    order = 31
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"permute_accepted": (np.float64, [])}
+
+    def __init__(self, vars, permute: bool = True, **kwargs):
+        if not isinstance(permute, bool | np.bool_):
+            raise TypeError(f"FeatureGibbs: permute must be True or False, found {permute!r}.")
+        self.permute = bool(permute)
+        super().__init__(vars, **kwargs)
+
+    def settings(self):
+        """Return the arguments of the constructor."""
+        return {"permute": self.permute}
+
+    @classmethod
+    def parts(cls, structure: Structure) -> list[Features]:
+        """Return the feature vectors of a model."""
+        return structure.of(Features)
+
+    @classmethod
+    def served(cls, part: Features) -> list[str]:
+        """Names of the variables that the step serves."""
+        return [parameter.name for parameter in part.parameters if parameter.update != "flat"]
+
+    @classmethod
+    def why_not(cls, structure: Structure, name: str) -> str:
+        """Say why the step does not serve the variable `name`."""
+        for features in structure.of(Features):
+            if any(p.name == name and p.update == "flat" for p in features.parameters):
+                return "it is flat: ProjectionMAP finds it"
+        return super().why_not(structure, name)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        features, model = self.part, self.model
+        self._points = FeaturesPoints(model, features)
+        self._parameters = [p for p in features.parameters if p.update != "flat"]
+        self._key = {p.name: model.rvs_to_values[model[p.name]].name for p in self._parameters}
+        ancestry = Ancestry(model)
+        free = set(model.free_RVs)
+        self._log_prior, self._forward = {}, {}
+        for p in self._parameters:
+            rv = model[p.name]
+            if p.update == "slice":
+                self._log_prior[p.name] = [log_density_function(model, p.name, True)]
+            if p.update == "prior":
+                below = [v.name for v in ancestry.children(rv) if v in free]
+                self._log_prior[p.name] = [
+                    log_density_function(model, n, True) for n in (p.name, *below)
+                ]
+            if p.update == "wishart":
+                self._forward[p.name] = _wishart_functions(model, rv)
+        self._direction = np.empty(features.n_factors)
+        self._exchanges = Exchanges(model, features) if self.permute else None
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        new = dict(point)
+        self._load(point)
+        for parameter in self._parameters:
+            if parameter.update == "prior":
+                self._draw_numbers(parameter, new, evidence=False)
+            elif parameter.update == "slice":
+                self._draw_numbers(parameter, new, evidence=True)
+            elif parameter.update == "normal":
+                self._draw_normal(parameter, new)
+        self._draw_intercepts(new)
+        factors = self._draw_factors(self._setting(new))
+        accepted = self._draw_projections(new, factors)
+        self._draw_noise(new, factors)
+        setting = self._setting(new)
+        self._points.write_factors(self.rng, new, self._precision, factors, setting)
+        return new, [{"permute_accepted": accepted}]
+
+    def _load(self, point) -> None:
+        """Sum up the data by the clusters of a point."""
+        features = self.part
+        labels = self._points.labels(point)
+        self._sums = [
+            ClusterSums.of(domain.data, label, features.truncation, domain.full)
+            for domain, label in zip(features.domains, labels, strict=True)
+        ]
+        held = np.zeros(features.truncation, bool)
+        for label in labels:
+            held[label[label >= 0]] = True
+        self._occupied = np.flatnonzero(held)
+        self._some = [own.kept(self._occupied) for own in self._sums]
+        self._contributions = Contributions(self._some)
+        self._irrelevant = [np.flatnonzero(label < 0) for label in labels]
+        self._precision = self._points.precision(point)
+        # What is kept for as long as what it was made of is the same object.
+        self._scaled: list[tuple[Emission, Emission] | None] = [None for _ in labels]
+        self._backgrounds: list[tuple[Background, float] | None] = [None for _ in labels]
+
+    def _setting(self, point) -> Setting:
+        """Read the setting, with the shared precision (if there is one) at its present value."""
+        setting = self.part.setting(point)
+        if setting.gamma is None:
+            return setting
+        emissions = []
+        for d, emission in enumerate(setting.emissions):
+            kept = self._scaled[d]
+            if kept is None or kept[0] is not emission:
+                kept = self._scaled[d] = emission, emission.scaled(self._precision)
+            emissions.append(kept[1])
+        r = setting.latent_precision * self._precision
+        return Setting(tuple(emissions), setting.spreads, r)
+
+    # -- latent vectors integrated out ------------------------------------------------------------
+
+    def _log_likelihood(self, point) -> float:
+        """Log density of all features given the assignments, latent vectors integrated out."""
+        try:
+            setting = self._setting(point)
+        except (Refusal, ValueError, np.linalg.LinAlgError):
+            return -np.inf  # not positive definite
+        contributions = self._contributions.of(setting.emissions)
+        total = log_evidence(contributions, setting.latent_precision)
+        for d, irrelevant in enumerate(self._irrelevant):
+            if len(irrelevant):
+                total += self._log_background(d, irrelevant, point)
+        return total if np.isfinite(total) else -np.inf
+
+    def _log_background(self, d: int, irrelevant: NDArray, point) -> float:
+        """Log density of the irrelevant objects of a domain."""
+        background = self.part.background(d, point)
+        assert background is not None
+        kept = self._backgrounds[d]
+        if kept is None or kept[0] is not background:
+            logs = background.log_density(self.part.domains[d].data)
+            kept = self._backgrounds[d] = background, float(logs[irrelevant].sum())
+        return kept[1]
+
+    def _draw_numbers(self, parameter: Parameter, point, evidence: bool) -> None:
+        """Draw the numbers of a variable one by one."""
+        key = self._key[parameter.name]
+        for index in np.ndindex(np.shape(point[key])):
+
+            def log_density(x, index=index) -> float:
+                moved = np.array(point[key])
+                moved[index] = x
+                point[key] = moved
+                total = sum(log_prior(point) for log_prior in self._log_prior[parameter.name])
+                if evidence and np.isfinite(total):
+                    total += self._log_likelihood(point)
+                return total if np.isfinite(total) else -np.inf
+
+            draw_slice(self.rng, float(point[key][index]), log_density)
+
+    def _draw_normal(self, parameter: Parameter, point) -> None:
+        key = self._key[parameter.name]
+        centre, width = self.part.prior(parameter, point)
+
+        def log_likelihood(x) -> float:
+            point[key] = x
+            return self._log_likelihood(point)
+
+        draw_elliptical_slice(self.rng, np.array(point[key]), centre, width, log_likelihood)
+
+    def _draw_intercepts(self, point) -> None:
+        own = {p.domain: p for p in self._parameters if p.update == "intercept"}
+        if not own:
+            return
+        setting = self._setting(point)
+        priors: list[Any] = [None for _ in setting.emissions]
+        for domain, parameter in own.items():
+            centre, width = self.part.prior(parameter, point)
+            shape = setting.emissions[domain].intercept.shape
+            priors[domain] = np.broadcast_to(centre, shape), np.broadcast_to(width**-2.0, shape)
+        r = setting.latent_precision
+        drawn = draw_intercepts(self.rng, self._some, setting.emissions, r, priors)
+        for domain, parameter in own.items():
+            point[self._key[parameter.name]] = drawn[domain]
+
+    # -- given latent vectors ---------------------------------------------------------------------
+
+    def _draw_factors(self, setting: Setting) -> NDArray[np.float64]:
+        """Draw the factors (T, K') of all clusters, those of empty ones from their prior."""
+        r = setting.latent_precision
+        shape = self.part.truncation, self.part.n_all_factors
+        factors = self.rng.standard_normal(shape) / np.sqrt(r)
+        own = self._contributions.of(setting.emissions)
+        factors[self._occupied] = draw_factors(self.rng, own, r)
+        return factors
+
+    def _draw_projections(self, point, factors: NDArray) -> float:
+        """Draw projections given factors (T, K'), which then exchange their scale.
+
+        Returns
+        -------
+        float
+            The fraction of exchanges of labels that were accepted.
+        """
+        own = [p for p in self._parameters if p.update == "projection"]
+        if not own:
+            return 0.0
+        features, rng, k = self.part, self.rng, self.part.n_factors
+        setting = self._setting(point)
+        exchanges = self._exchanges
+        chosen = None if exchanges is None else exchanges.load(rng, point)
+        drawn: dict[Parameter, NDArray] = {}
+        priors = []
+        for p in own:
+            sums, emission = self._sums[p.domain], setting.emissions[p.domain]
+            centre, width = features.prior(p, point)
+            precision = width**-2.0
+            deviating = emission.projection[:, k:]
+            explained = factors[:, k:] @ deviating.T
+            if exchanges is not None and features.domains[p.domain].assignment == chosen:
+                left, root = sums.shifted(emission.intercept).shifted(explained), emission.root
+                renamed = exchanges.propose(
+                    rng,
+                    left.sums * root,
+                    np.broadcast_to(sums.counts, sums.sums.shape),
+                    centre * root[:, None],
+                    precision / root[:, None] ** 2,
+                    np.ascontiguousarray(factors[:, :k]),
+                )
+                if renamed is not None:
+                    sums = self._sums[p.domain] = sums.renamed(renamed)
+                    # Clusters keep their deviations in the domain under other labels.
+                    columns = k + np.flatnonzero(deviating.any(axis=0))
+                    factors[np.ix_(renamed, columns)] = factors[:, columns]
+                    explained[renamed] = explained.copy()
+            drawn[p] = draw_projection(
+                rng, sums, emission, factors[:, :k], explained, centre, precision
+            )
+            priors.append((centre, precision))
+        if exchanges is not None and exchanges.changed:
+            exchanges.draw(rng, point)
+        if len(drawn) == len(features.domains):
+            # Only if all projections are ours can the latent vectors change their scale with them.
+            drawn = self._rescale(drawn, priors, factors, setting.latent_precision, point)
+        self._points.write_projections(point, drawn)
+        if exchanges is None:
+            return 0.0
+        return exchanges.accepted / max(exchanges.proposed, 1)
+
+    def _rescale(self, projections: dict, priors, factors: NDArray, r: float, point) -> dict:
+        """Exchange scale between projections and occupied latent vectors; draw the empty ones."""
+        k = self.part.n_factors
+        held = np.zeros(len(factors), bool)
+        for label in self._points.labels(point):
+            held[label[label >= 0]] = True
+        w, z = np.concatenate(list(projections.values())), np.ascontiguousarray(factors[held, :k])
+        mean, precision = (
+            np.ascontiguousarray(np.concatenate(own)) for own in zip(*priors, strict=True)
+        )
+        rescale(self.rng, w, mean, precision, z, r, 2 * k, self._direction)
+        factors[:, :k] = self.rng.standard_normal((len(factors), k)) / np.sqrt(r)
+        factors[held, :k] = z
+        ends = np.cumsum([len(own) for own in projections.values()])[:-1]
+        return dict(zip(projections, np.split(w, ends), strict=True))
+
+    def _draw_noise(self, point, factors: NDArray) -> None:
+        """Draw noise precisions with a Wishart prior from their conjugate conditional."""
+        for p in self._parameters:
+            if p.update == "wishart":
+                emission = self._setting(point).emissions[p.domain]
+                n, squares = self._residual_squares(p.domain, emission, point, factors)
+                self._draw_wishart(p, point, n, squares)
+
+    def _residual_squares(self, d: int, emission: Emission, point, factors: NDArray):
+        """Count the relevant objects of a domain; sum up the squares of what no cluster explains.
+
+        Missing values are drawn.
+        """
+        data, own = self.part.domains[d].data, self._sums[d]
+        centres = emission.intercept + factors @ emission.projection.T
+        if data.observed is None:
+            cross = own.sums.T @ centres
+            squares = own.scatter[0] - cross - cross.T
+            return own.counts.sum(), squares + (centres.T * own.counts[:, 0]) @ centres
+        label = self._points.labels(point)[d]
+        values = draw_missing(self.rng, emission, data, factors[label])
+        residuals = (values - centres[label])[label >= 0]
+        return len(residuals), residuals.T @ residuals
+
+    def _draw_wishart(self, parameter: Parameter, point, n: float, squares: NDArray) -> None:
+        # SciPy's distributions are slow to import.
+        from scipy.stats import wishart
+
+        prior, forward = self._forward[parameter.name]
+        degrees, inverse_scale = prior(point)
+        inverse = inverse_scale + 0.5 * (squares + squares.T)
+        drawn = wishart.rvs(degrees + n, np.linalg.inv(inverse), random_state=self.rng)
+        point[self._key[parameter.name]] = forward(np.atleast_2d(drawn))
+
+
+class Exchanges:
+    """Exchanges of labels within the domains of a clustering, for one step at a time.
+
+    Attributes
+    ----------
+    free : list of str
+        The assignments whose clusters may exchange their labels.
+    accepted, proposed : int
+    changed : bool
+        Whether any label has, so that labels and weights are to be written.
+    """
+
+    def __init__(self, model, features: Features):
+        self._clustering, self.free = _free(read(model), features)
+        self._points = ClusteringPoints(model, self._clustering)
+        truncation, k = features.truncation, features.n_factors
+        self._renamed = np.zeros(truncation, np.int64)
+        self._scratch = np.zeros((2, k, k)), np.zeros((2, k))
+
+    def load(self, rng: np.random.Generator, point) -> str | None:
+        """Begin with a point: choose the assignment whose clusters may exchange their labels."""
+        self.accepted, self.proposed, self.changed = 0, 0, False
+        if not self.free:
+            return None
+        clustering = self._clustering
+        labels = np.split(self._points.labels(point), clustering.ends)
+        self._labels = dict(zip((a.name for a in clustering.assignments), labels, strict=True))
+        self._prior = clustering.prior(point)
+        self._held = np.zeros(clustering.truncation, np.int64)
+        for own in labels:
+            self._held += np.bincount(own[own >= 0], minlength=len(self._held))
+        self._chosen = self.free[int(rng.integers(len(self.free)))]
+        return self._chosen
+
+    def propose(
+        self, rng: np.random.Generator, sums, counts, mean, precision, latent
+    ) -> NDArray[np.int64] | None:
+        """Exchange labels of the chosen domain, of which `regressions` takes all but the latent.
+
+        Returns
+        -------
+        (T,) integer array or None
+            The new name of every label, None if all are kept.
+        """
+        labels = self._labels[self._chosen]
+        relevant = labels >= 0
+        objects = np.bincount(labels[relevant], minlength=len(self._held))
+        groups = np.flatnonzero(objects)
+        accepted, proposed = permute_labels(
+            rng,
+            *self._prior,
+            self._held,
+            objects,
+            *regressions(sums, counts, mean, precision),
+            latent,
+            groups,
+            self._renamed,
+            *self._scratch,
+            _PROPOSALS * len(groups),
+        )
+        self.accepted += accepted
+        self.proposed += proposed
+        if not accepted:
+            return None
+        self.changed = True
+        self._labels[self._chosen] = np.where(relevant, self._renamed[labels], -1)
+        return self._renamed.copy()
+
+    def draw(self, rng: np.random.Generator, point) -> None:
+        """Write the labels, and weights that are drawn given them, to a new `point`."""
+        labels = np.concatenate(list(self._labels.values()))
+        self._points.draw(rng, point, point, labels, self._held, np.zeros((0, 2)))
+
+
+def _free(structure: Structure, features: Features) -> tuple[Clustering, list[str]]:
+    """Find the clustering of some features, and the assignments whose labels may be exchanged."""
+    for component in structure.components:
+        if not any(own is features for own in component.evidence):
+            continue
+        clustering = component.clusterings[features.clustering]
+        found: list[str] = []
+        # What else sees the clusters would have to be asked about an exchange too.
+        if len(component.evidence) == 1 and len(clustering.assignments) > 1:
+            served = {
+                domain.assignment
+                for domain, w in zip(features.domains, features.projections, strict=True)
+                if w is not None and w.update == "projection" and not domain.full
+            }
+            of_object = units(clustering.n_objects, clustering.links).of_object
+            parts = np.split(of_object, clustering.ends)
+            for number, assignment in enumerate(clustering.assignments):
+                others = np.concatenate(parts[:number] + parts[number + 1 :])
+                if assignment.name in served and not np.isin(parts[number], others).any():
+                    found.append(assignment.name)
+        return clustering, found
+    raise ValueError("the features are not of the structure")
+
+
+def _wishart_functions(model, rv):
+    """Make functions for a Wishart variable: its prior at a point, and its value to be sampled.
+
+    The prior is given by the degrees of freedom and the inverse of the scale matrix.
+    """
+    degrees, lower = rv.owner.op.dist_params(rv.owner)
+    evaluate_at = point_function(model, [degrees, lower], {})
+
+    def prior(point):
+        nu, factor = evaluate_at(point)
+        return float(nu), np.linalg.inv(factor @ factor.T)
+
+    matrix = pt.matrix(dtype=rv.dtype)
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return prior, lambda value: value
+    function = pytensor.function(
+        [matrix], transform.forward(matrix, *rv.owner.inputs), mode=PLAIN, on_unused_input="ignore"
+    )
+    return prior, function

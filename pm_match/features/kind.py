@@ -1,0 +1,60 @@
+"""Feature vectors as a kind of evidence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pymc.model.core import Model
+
+from pm_match.features.feature_gibbs import FeatureGibbs
+from pm_match.features.parts import Features
+from pm_match.features.predictor import FeaturePredictor
+from pm_match.features.projection_map import ProjectionMAP
+from pm_match.features.recognise import (
+    FeaturesCandidate,
+    feature_flags,
+    features_candidate,
+    is_normal,
+)
+from pm_match.features.search import plain, tables
+from pm_match.features.state import FeatureState
+from pm_match.reading.ancestry import RV
+from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.context import Context
+from pm_match.reading.kinds import Kind
+from pm_match.reading.parts import Component
+
+
+class FeatureVectors(Kind):
+    """Feature vectors that are normal around the latent vectors of their clusters."""
+
+    name = "features"
+    expects = ("Normal", "MvNormal")
+    steps = (ProjectionMAP, FeatureGibbs)
+
+    def claims(self, context: Context, rv: RV) -> bool:
+        """Whether a variable is normal, which several kinds may be."""
+        return is_normal(rv)
+
+    def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
+        """Find the flags that features depend on."""
+        return feature_flags(context, values)
+
+    def candidates(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], values: Sequence[RV]
+    ) -> list[FeaturesCandidate]:
+        """Find the feature vectors of every clustering that has any."""
+        found = [
+            features_candidate(context, number, clustering, values)
+            for number, clustering in enumerate(clusterings)
+        ]
+        return [candidate for candidate in found if candidate is not None]
+
+    def predictor(self, model: Model, evidence: Any, state: FeatureState) -> FeaturePredictor:
+        """Predict from the clusters' factors."""
+        return FeaturePredictor(model, evidence, state.site.clusterings[evidence.clustering])
+
+    def search(self, component: Component):
+        """Match the domains' clusters, with projections fitted or drawn."""
+        if all(features.only_projections for features in component.of(Features)):
+            return plain.search
+        return tables.search

@@ -1,0 +1,86 @@
+"""Feature vectors in a collapsed state: brought to points, and drawn from there."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.features.data import DomainData
+from pm_match.features.emission import Emission
+from pm_match.features.parts import Features, Setting
+from pm_match.features.points import FeaturesPoints
+from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
+
+
+class FeatureState(EvidenceState):
+    """The evidence of a clustering's feature vectors, for the units of a site."""
+
+    setting: Setting
+
+    def __init__(self, features: Features, site: Site, points: FeaturesPoints):
+        self.features, self.points = features, points
+        self.site, self._number = site, features.clustering
+        clustering, own = site.clusterings[self._number], site.units[self._number]
+        self._assignments = clustering.assignments
+        # Assignments without features have none to show.
+        nothing = [DomainData(np.zeros((a.n_objects, 0))) for a in self._assignments]
+        domains = self._by_assignment([domain.data for domain in features.domains], nothing)
+        # Objects without features may be irrelevant too, by what else is seen of them.
+        flagged = any(a.relevance for a in self._assignments)
+        self.evidence = ProjectedNormalEvidence(
+            domains, own, features.truncation, features.n_all_factors, flagged
+        )
+        self._nothing = [Emission.of_nothing(features.n_all_factors) for _ in self._assignments]
+        self.terms = [(self._number, self.evidence.term)]
+
+    def load(self, point: Point) -> None:
+        """Bring the sums to a point."""
+        self.setting = self.features.setting(point)
+        slots = self.site.slots(self._number)
+        self.evidence.load(self.emissions(), slots, *self._rest(point))
+
+    def emissions(self) -> list[Emission]:
+        """Return the present emission of every assignment."""
+        return self._by_assignment(self.setting.emissions, self._nothing)
+
+    def _rest(self, point: Point):
+        """Latent precision, the prior of the shared precision, and the background (N,)."""
+        features, background = self.features, None
+        if features.flagged:
+            numbers = range(len(features.domains))
+            found = [features.log_background(number, point) for number in numbers]
+            zeros = [np.zeros(assignment.n_objects) for assignment in self._assignments]
+            own = self._by_assignment(found, zeros)
+            background = np.concatenate(
+                [zero if one is None else one for one, zero in zip(own, zeros, strict=True)]
+            )
+        return self.setting.latent_precision, self.setting.gamma, background
+
+    def _by_assignment(self, values: Sequence, nothing: Sequence) -> list:
+        """Give what every domain has to its assignment, and what is `nothing` to the others."""
+        found = {
+            domain.assignment: own
+            for domain, own in zip(self.features.domains, values, strict=True)
+        }
+        return [
+            found.get(assignment.name, own)
+            for assignment, own in zip(self._assignments, nothing, strict=True)
+        ]
+
+    def log_prior(self, point: Point) -> float:
+        """Log density of projections that have a prior, and of all other parameters."""
+        return self.points.log_parameters(point)
+
+    def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
+        """Draw precision, latent vectors, deviations and missing values."""
+        precision, factors = self.evidence.draw(rng, self.site.slot_of(self._number))
+        setting = self.setting
+        setting = setting if setting.gamma is None else setting.given(precision)
+        self.points.write_factors(rng, new, precision, factors, setting)
+
+    def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
+        """Log marginal likelihood by the plain formula."""
+        self.setting = self.features.setting(point)
+        domains, label = self.evidence.domains, labels[self._number]
+        return log_marginal(domains, self.emissions(), label, *self._rest(point))
