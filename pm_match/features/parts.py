@@ -6,14 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pymc.model.core import Model
 
-from pm_match.clusters.evidence import Site
 from pm_match.features.marginals import Marginal
-from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import DomainData
-from pm_match.features.state import FeatureState
-from pm_match.reading.kinds import Evidence
+from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
 
 # Parameters that the factors' rotations and labels turn: not to be judged one by one.
@@ -198,14 +194,6 @@ class Features(Evidence):
     def conditioned_on(self) -> list[str]:
         """The noise, so that what is predicted is normal."""
         return [self.precision] if self.precision else []
-
-    def state(self, site: Site, access: FeaturesPoints) -> FeatureState:
-        """Make the state of the evidence for the units of a site."""
-        return FeatureState(self, site, access)
-
-    def access(self, model: Model) -> FeaturesPoints:
-        """Make what reads and writes its variables in points."""
-        return FeaturesPoints(model, self)
 
     def dispersed(self, rng: np.random.Generator, start: Point) -> dict[str, NDArray]:
         """Draw projections from their normal prior or, where that is flat, small noise."""

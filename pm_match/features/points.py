@@ -1,24 +1,21 @@
 """Reads and writes points of value variables, for feature vectors."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
+from pm_match.features.parts import Features
 from pm_match.reading.functions import natural_function
 from pm_match.reading.priors import log_densities_function
-
-if TYPE_CHECKING:
-    from pm_match.features.parts import Features
 
 
 class FeaturesPoints(Writer):
     """Reads and writes projections, latent vectors, precision and missing values."""
 
-    def __init__(self, model: Model, features: "Features"):
+    def __init__(self, model: Model, features: Features):
         domains = features.domains
         own = [domain.projection for domain in domains if domain.projection]
         own += [domain.flag for domain in domains if domain.flag]

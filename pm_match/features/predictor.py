@@ -16,9 +16,8 @@ from pm_match.features.marginals import Marginal
 from pm_match.features.parts import Features, Projected
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictive import Clusters, Joined, log_noise, restricted, scaled
-from pm_match.prediction.new_objects import NewObjects
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.predictor import Place, Predictor, coords
+from pm_match.prediction.predictor import NewObjects, Place, Predictor, coords
 from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Clustering
 from pm_match.tables.domains import as_new_objects

@@ -1,24 +1,21 @@
 """Feature vectors in a collapsed state: brought to points, and drawn from there."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.features.marginals import Marginal, split_deviations
+from pm_match.features.parts import Features, View
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
-
-if TYPE_CHECKING:
-    from pm_match.features.parts import Features, View
 
 
 class FeatureState(EvidenceState):
     """The evidence of a clustering's feature vectors, for the units of a site."""
 
-    def __init__(self, features: "Features", site: Site, points: FeaturesPoints):
+    def __init__(self, features: Features, site: Site, points: FeaturesPoints):
         self.features, self.points = features, points
         self.site, self._number = site, features.clustering
         clustering, own = site.clusterings[self._number], site.units[self._number]
