@@ -33,7 +33,8 @@ from pm_match.networks import BlockNetwork
 from pm_match.networks.kind import Networks
 from pm_match.normal.kind import NormalClusters
 from pm_match.prediction.assign import assign
-from pm_match.reading.kinds import Evidence, Kind, register_kind
+from pm_match.reading.evidence import Evidence
+from pm_match.reading.kinds import Kind, register_kind
 from pm_match.reading.links import must_link
 from pm_match.reading.parts import UnservedModelError
 from pm_match.report.html_report import report

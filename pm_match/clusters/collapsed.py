@@ -19,6 +19,7 @@ from pm_match.clusters.sweep import (
     sweep,
 )
 from pm_match.clusters.units import Units, units
+from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Clustering, Component, UnservedModelError
 
 # Restricted scans before a split or its reverse is proposed.
@@ -73,7 +74,7 @@ class Collapsed:
         self.points = self._access.clusterings
         site = Site(clusterings, self.units, self.board, self.partitions)
         self.evidence: list[EvidenceState] = [
-            own.state(site, access)
+            kind_of(own).state(own, site, access)
             for own, access in zip(component.evidence, self._access.evidence, strict=True)
         ]
         self._members = [new_scratch(len(own.size)) for own in self.units]
@@ -250,7 +251,7 @@ class _Access:
     def __init__(self, model: Model | None, component: Component):
         assert model is not None
         self.clusterings = [ClusteringPoints(model, c) for c in component.clusterings]
-        self.evidence = [own.access(model) for own in component.evidence]
+        self.evidence = [kind_of(own).access(own, model) for own in component.evidence]
 
 
 def _check_labels(clustering: Clustering, own: Units, labels) -> None:

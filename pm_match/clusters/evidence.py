@@ -1,6 +1,6 @@
 """Evidence in a collapsed state: where its units stand, and what the core asks of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from pm_match.clusters.sweep import Partition
 from pm_match.clusters.units import Units
+from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Clustering
-
-Point = Mapping[str, NDArray]
 
 
 class Board:

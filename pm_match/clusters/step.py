@@ -175,7 +175,9 @@ class PartitionStep(BlockedStep):
         if var not in model.free_RVs:
             return Competence.INCOMPATIBLE
         try:
-            parts = cls.parts(read(model))
+            structure = read(model)
+            # Models without an assignment are PyMC's, unless `pm_match.sample` is asked.
+            parts = cls.parts(structure) if structure.all_clusterings else []
         except Exception as error:
             # Whatever goes wrong in reading it, somebody else's model must not suffer.
             warnings.warn(

@@ -16,10 +16,10 @@ from pm_match.features.summaries import feature_axis, summary_dataset
 from pm_match.features.values import Components, Outlook, blocks
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
-from pm_match.prediction.new_objects import NewObjects, find_place, read_new_objects
+from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.predictor import Place
+from pm_match.prediction.predictor import NewObjects, Place
 from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["carry"]

@@ -20,10 +20,10 @@ from pm_match.features.values import Components, Outlook, blocks, entries
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
-from pm_match.prediction.new_objects import NewObjects, find_place, read_new_objects
+from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.predictor import Place
+from pm_match.prediction.predictor import NewObjects, Place
 from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["impute"]

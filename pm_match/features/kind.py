@@ -1,12 +1,13 @@
 """Feature vectors as a kind of evidence."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from pymc.model.core import Model
 
+from pm_match.clusters.evidence import Site
 from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.parts import Features
+from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictor import FeaturePredictor
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.recognise import (
@@ -49,9 +50,17 @@ class FeatureVectors(Kind):
         ]
         return [candidate for candidate in found if candidate is not None]
 
-    def predictor(self, model: Model, evidence: Any, state: FeatureState) -> FeaturePredictor:
+    def predictor(self, model: Model, evidence: Features, state: FeatureState) -> FeaturePredictor:
         """Predict from the clusters' factors."""
         return FeaturePredictor(model, evidence, state.site.clusterings[evidence.clustering])
+
+    def access(self, evidence: Features, model: Model) -> FeaturesPoints:
+        """Make what reads and writes its variables in points."""
+        return FeaturesPoints(model, evidence)
+
+    def state(self, evidence: Features, site: Site, access: FeaturesPoints) -> FeatureState:
+        """Make the state of the evidence for the units of a site."""
+        return FeatureState(evidence, site, access)
 
     def search(self, component: Component):
         """Match the domains' clusters, with projections fitted or drawn."""

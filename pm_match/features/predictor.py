@@ -16,9 +16,8 @@ from pm_match.features.emission import Emission
 from pm_match.features.parts import Background, FeatureDomain, Features
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictive import Clusters, Joined
-from pm_match.prediction.new_objects import NewObjects
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.predictor import Place, Predictor, coords
+from pm_match.prediction.predictor import NewObjects, Place, Predictor, coords
 from pm_match.reading.parts import Clustering
 from pm_match.tables.domains import as_new_objects
 

@@ -300,7 +300,7 @@ def _adds_rows(context: Context, own: Observed, assignment: RV, candidate: RV) -
         function = pytensor.function(
             [labels, rows, *inputs], graph, mode=PLAIN, on_unused_input="ignore"
         )
-        given = [context.start[v.name] for v in inputs]
+        given = [context.start[str(v.name)] for v in inputs]
         shape = context.shapes[candidate.name]
         label = np.arange(context.shapes[assignment.name][0]) % shape[0]
         some = np.random.default_rng(1).normal(size=shape)
@@ -577,13 +577,9 @@ def _parameter(context, check, graphs: Graphs, reader, rv) -> Parameter | None:
         for d, own in enumerate(graphs.observed)
         if any(rv in context.ancestry.parents[o] for o in own.rvs)
     ]
-    everything = [o for d in homes for o in graphs.observed[d].rvs]
-    elsewhere = set(context.ancestry.children(rv)) - set(everything)
-    if (
-        len(homes) == 1
-        and not elsewhere
-        and not _moves_background(context, check, reader, rv, homes)
-    ):
+    own = {o for d in homes for o in graphs.observed[d].rvs}
+    alone = len(homes) == 1 and not set(context.ancestry.children(rv)) - own
+    if alone and not _moves_background(context, check, reader, rv, homes[0]):
         (d,) = homes
         natural = natural_function(context.model, [rv.name])
         pairs = [(natural(p)[0], reader(p).emissions[d]) for p in check.points]

@@ -7,9 +7,8 @@ from pymc.model.core import Model
 
 from pm_match.features.parts import FeatureDomain
 from pm_match.prediction.axes import object_axis
-from pm_match.prediction.new_objects import NewObjects
 from pm_match.prediction.points import RecordedPoints
-from pm_match.prediction.predictor import Place
+from pm_match.prediction.predictor import NewObjects, Place
 
 
 def feature_axis(model: Model, domain: FeatureDomain) -> tuple[str, NDArray]:

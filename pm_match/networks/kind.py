@@ -5,8 +5,11 @@ from typing import Any
 
 from pymc.model.core import Model
 
+from pm_match.clusters.evidence import Site
 from pm_match.networks import search
 from pm_match.networks.op import read_block_network
+from pm_match.networks.parts import Relation
+from pm_match.networks.points import RelationPoints
 from pm_match.networks.predictor import RelationPredictor
 from pm_match.networks.recognise import RelationCandidate, relation_candidates, relevance_of
 from pm_match.networks.state import RelationState
@@ -51,9 +54,19 @@ class Networks(Kind):
         """Group the networks by the densities that they share."""
         return relation_candidates(context, clusterings, _parts(values))
 
-    def predictor(self, model: Model, evidence: Any, state: RelationState) -> RelationPredictor:
+    def predictor(
+        self, model: Model, evidence: Relation, state: RelationState
+    ) -> RelationPredictor:
         """Predict from the blocks of the state."""
         return RelationPredictor(evidence, state)
+
+    def access(self, evidence: Relation, model: Model) -> RelationPoints:
+        """Make what reads and writes its variables in points."""
+        return RelationPoints(model, evidence)
+
+    def state(self, evidence: Relation, site: Site, access: RelationPoints) -> RelationState:
+        """Make the state of the evidence for the units of a site."""
+        return RelationState(evidence, site, access)
 
     def search(self, component: Component):
         """Cluster each network alone, and align them."""

@@ -4,13 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import xarray as xr
-from pymc.model.core import Model
 
-from pm_match.clusters.evidence import Site
 from pm_match.networks.block_evidence import NetworkCells, Prior
-from pm_match.networks.points import RelationPoints
-from pm_match.networks.state import RelationState
-from pm_match.reading.kinds import Evidence
+from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
 
 
@@ -61,14 +57,6 @@ class Relation(Evidence):
     def relabelled(self) -> list[str]:
         """The densities: noise is of no cluster."""
         return list(self.density)
-
-    def state(self, site: Site, access: RelationPoints) -> RelationState:
-        """Make the state of the evidence for the units of a site."""
-        return RelationState(self, site, access)
-
-    def access(self, model: Model) -> RelationPoints:
-        """Make what writes its variables in points."""
-        return RelationPoints(model, self)
 
     def annotate(self, posterior: xr.DataTree) -> None:
         """Say which densities are symmetric: nothing depends on what is below the diagonal."""

@@ -1,21 +1,18 @@
 """Writes points of value variables, for networks."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer, from_log_odds
-
-if TYPE_CHECKING:
-    from pm_match.networks.parts import Relation
+from pm_match.networks.parts import Relation
 
 
 class RelationPoints(Writer):
     """Writes the parameters of blocks and of noise."""
 
-    def __init__(self, model: Model, relation: "Relation"):
+    def __init__(self, model: Model, relation: Relation):
         super().__init__(model, relation.names)
         self.relation = relation
 

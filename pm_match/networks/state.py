@@ -1,23 +1,20 @@
 """Networks in a collapsed state."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.networks.block_evidence import BlockEvidence
+from pm_match.networks.parts import Relation
 from pm_match.networks.points import RelationPoints
-
-if TYPE_CHECKING:
-    from pm_match.networks.parts import Relation
 
 
 class RelationState(EvidenceState):
     """The evidence of networks that share their densities, for the units of a site."""
 
-    def __init__(self, relation: "Relation", site: Site, points: RelationPoints):
+    def __init__(self, relation: Relation, site: Site, points: RelationPoints):
         self.relation, self.points, self.site = relation, points, site
         self.evidence = BlockEvidence(
             relation.family,

@@ -5,13 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from pymc.model.core import Model
 
-from pm_match.clusters.evidence import Site
 from pm_match.normal.normal_rows import NormalWishartPrior
-from pm_match.normal.points import NormalsPoints
-from pm_match.normal.state import NormalsState
-from pm_match.reading.kinds import Evidence
+from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
 
 
@@ -82,14 +78,6 @@ class Normals(Evidence):
     def handed_on(self) -> list[str]:
         """Steps of what the priors depend on are given the parameters."""
         return self.names if self.searchable else []
-
-    def state(self, site: Site, access: NormalsPoints) -> NormalsState:
-        """Make the state of the evidence for the units of a site."""
-        return NormalsState(self, site, access)
-
-    def access(self, model: Model) -> NormalsPoints:
-        """Make what writes its variables in points."""
-        return NormalsPoints(model, self)
 
     def vectors(self, point: Point) -> NDArray[np.float64]:
         """Read all vectors (R, D), one variable after the other."""

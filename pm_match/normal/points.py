@@ -1,21 +1,17 @@
 """Reads and writes points of value variables, for normal clusters."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
-
-if TYPE_CHECKING:
-    from pm_match.normal.parts import Normals
+from pm_match.normal.parts import Normals
 
 
 class NormalsPoints(Writer):
     """Writes the means and precisions of normal clusters."""
 
-    def __init__(self, model: Model, normals: "Normals"):
+    def __init__(self, model: Model, normals: Normals):
         super().__init__(model, normals.names)
         self.normals = normals
 

@@ -1,7 +1,6 @@
 """Normal clusters in a collapsed state."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,17 +8,15 @@ from numpy.typing import NDArray
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.normal.normal_rows import NormalRows
 from pm_match.normal.normal_wishart import NormalWishartEvidence
+from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.normal.shared_normal import SharedNormalEvidence
-
-if TYPE_CHECKING:
-    from pm_match.normal.parts import Normals
 
 
 class NormalsState(EvidenceState):
     """The evidence of vectors that are normal in each cluster, for the units of a site."""
 
-    def __init__(self, normals: "Normals", site: Site, points: NormalsPoints):
+    def __init__(self, normals: Normals, site: Site, points: NormalsPoints):
         self.normals, self.points, self._site = normals, points, site
         clustering, own = site.clusterings[normals.clustering], site.units[normals.clustering]
         sizes = [assignment.n_objects for assignment in clustering.assignments]

@@ -19,9 +19,10 @@ from pm_match.matching.pair_counts import check_top
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
 from pm_match.prediction.axes import object_axis
-from pm_match.prediction.new_objects import NewObjects, find_place, read_new_objects
+from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
+from pm_match.prediction.predictor import NewObjects
 from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["assign"]

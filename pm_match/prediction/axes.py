@@ -4,9 +4,8 @@ from collections.abc import Hashable
 from typing import Any
 
 from pm_match.matching.draws import coords_along
-from pm_match.prediction.new_objects import NewObjects
 from pm_match.prediction.points import RecordedPoints
-from pm_match.prediction.predictor import Place
+from pm_match.prediction.predictor import NewObjects, Place
 
 
 def object_axis(

@@ -1,7 +1,6 @@
 """New objects of a domain, checked: what is seen of them, in the order of the model's objects."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,33 +8,8 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.predictor import Place, Seen
+from pm_match.prediction.predictor import NewObjects, Place, Seen
 from pm_match.reading.parts import Structure, UnservedModelError
-
-
-@dataclass(frozen=True, eq=False)
-class NewObjects:
-    """New objects of one domain.
-
-    Attributes
-    ----------
-    place : Place
-    labels : (N,) array
-    seen : dict of int to Seen
-        What is seen of them, by the number of the evidence that it is of.
-    """
-
-    place: Place
-    labels: NDArray
-    seen: dict[int, Seen]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def rows(self, wanted: slice) -> "NewObjects":
-        """Return some of the objects."""
-        seen = {number: own.rows(wanted) for number, own in self.seen.items()}
-        return NewObjects(self.place, self.labels[wanted], seen)
 
 
 def find_place(structure: Structure, domain: str) -> Place:

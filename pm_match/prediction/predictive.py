@@ -1,19 +1,14 @@
 """The log predictive of new objects in every cluster, in one draw after the other."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.collapsed import Collapsed
-from pm_match.prediction.predictor import Place, Predictor
+from pm_match.prediction.predictor import NewObjects, Place, Predictor
 from pm_match.prediction.prior import log_prior, log_relevance
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component
-
-if TYPE_CHECKING:
-    from pm_match.prediction.new_objects import NewObjects
 
 
 class Predictive:
@@ -55,7 +50,7 @@ class Predictive:
         """Labels of one assignment's objects, -1 for irrelevant ones."""
         return self.labels[place.clustering][place.first :][: place.assignment.n_objects]
 
-    def log_joint(self, new: "NewObjects") -> NDArray[np.float64]:
+    def log_joint(self, new: NewObjects) -> NDArray[np.float64]:
         r"""Log joint of the clusters of new objects, one by one, and what is seen of them.
 
         .. math:: \log p(s^*, r^* \mid s, r) + \log p(x^* \mid s^*, r^*, X, s, r, \ldots)

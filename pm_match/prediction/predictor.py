@@ -51,6 +51,31 @@ class Seen(Protocol):
         """Return what is seen of some of the objects."""
 
 
+@dataclass(frozen=True, eq=False)
+class NewObjects:
+    """New objects of one domain.
+
+    Attributes
+    ----------
+    place : Place
+    labels : (N,) array
+    seen : dict of int to Seen
+        What is seen of them, by the number of the evidence that it is of.
+    """
+
+    place: Place
+    labels: NDArray
+    seen: dict[int, Seen]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def rows(self, wanted: slice) -> NewObjects:
+        """Return some of the objects."""
+        seen = {number: own.rows(wanted) for number, own in self.seen.items()}
+        return NewObjects(self.place, self.labels[wanted], seen)
+
+
 class Predictor:
     """What one evidence says of new objects: the base of every kind's own."""
 

@@ -7,21 +7,16 @@ core asks kinds for all it has to know of data, and knows none of them by name.
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from pymc.model.core import Model
 
 from pm_match.reading.ancestry import RV
+from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from pymc.model.core import Model
-
-    from pm_match.reading.clusterings import ClusteringCandidate
-    from pm_match.reading.densities import DensityCheck
-    from pm_match.reading.parts import Component, Part, Point
+from pm_match.reading.densities import DensityCheck
+from pm_match.reading.evidence import Evidence
+from pm_match.reading.parts import Component, Part
 
 # Where packages that add a kind say so.
 ENTRY_POINTS = "pm_match.kinds"
@@ -35,8 +30,8 @@ class Candidate(Protocol):
         """The random variables whose declared densities `verified` asks for."""
 
     def verified(
-        self, context: Context, clusterings: Sequence["ClusteringCandidate"], check: "DensityCheck"
-    ) -> "Evidence":
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
+    ) -> Evidence:
         """Hold it against the declared densities.
 
         Parameters
@@ -51,88 +46,6 @@ class Candidate(Protocol):
         Refusal
             If a declared density is another one.
         """
-
-
-class Evidence:
-    """What a kind has read: its data, and the priors of what it integrates out.
-
-    A record that is made once and never changed; what follows a chain is its `state`. Subclasses
-    are frozen dataclasses, most often with `eq=False`.
-    """
-
-    # The name of its kind.
-    kind: ClassVar[str]
-
-    # -- what every kind provides -----------------------------------------------------------------
-
-    @property
-    def names(self) -> list[str]:
-        """The free variables that it integrates out, and draws with the clusters."""
-        raise NotImplementedError
-
-    @property
-    def clusterings(self) -> tuple[int, ...]:
-        """The numbers of the component's clusterings that it is evidence for."""
-        raise NotImplementedError
-
-    def state(self, site: Any, access: Any) -> Any:
-        """Make the state of the evidence for the units of a `clusters.evidence.Site`.
-
-        Parameters
-        ----------
-        site : Site
-        access : object
-            What `access` has made.
-
-        Returns
-        -------
-        EvidenceState
-        """
-        raise NotImplementedError
-
-    def access(self, model: "Model") -> Any:
-        """Make what reads and writes its variables in points, shared by all states."""
-        raise NotImplementedError
-
-    # -- what it may provide ----------------------------------------------------------------------
-
-    @property
-    def hyperpriors(self) -> list[str]:
-        """Those of `names` whose priors may have free hyperparameters, which are ours to draw.
-
-        Its state then has a `log_factor`.
-        """
-        return []
-
-    @property
-    def relabelled(self) -> list[str]:
-        """Variables that mean something else when clusters or factors take other names.
-
-        Convergence is not judged by these.
-        """
-        return self.names
-
-    @property
-    def handed_on(self) -> list[str]:
-        """Variables whose values a search hands to the chain that starts where it ended."""
-        return []
-
-    @property
-    def conditioned_on(self) -> list[str]:
-        """Those of `names` that prediction asks draws of, rather than integrate them out."""
-        return []
-
-    @property
-    def searchable(self) -> bool:
-        """Whether a search for clusters makes sense: not where the data are free variables."""
-        return True
-
-    def dispersed(self, rng: np.random.Generator, start: "Point") -> dict[str, NDArray]:
-        """Draw values to start a chain from that favour no matching, by variable."""
-        return {}
-
-    def annotate(self, posterior: "xr.DataTree") -> None:
-        """Say in the attributes of recorded draws what they are."""
 
 
 class Kind:
@@ -154,7 +67,7 @@ class Kind:
     def candidates(
         self,
         context: Context,
-        clusterings: Sequence["ClusteringCandidate"],
+        clusterings: Sequence[ClusteringCandidate],
         values: Sequence[RV],
     ) -> Sequence[Candidate]:
         """Find evidence among the variables of a component that the kind has claimed.
@@ -165,6 +78,29 @@ class Kind:
             If a variable is not what it looks like.
         """
         return []
+
+    def access(self, evidence: Any, model: Model) -> Any:
+        """Make what reads and writes the variables of some evidence in points.
+
+        All states of the evidence share it; it is not to keep the model.
+        """
+        raise NotImplementedError
+
+    def state(self, evidence: Any, site: Any, access: Any) -> Any:
+        """Make the state of some evidence for the units of a site.
+
+        Parameters
+        ----------
+        evidence : Evidence
+        site : clusters.evidence.Site
+        access : object
+            What `access` has made.
+
+        Returns
+        -------
+        clusters.evidence.EvidenceState
+        """
+        raise NotImplementedError
 
     def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
         """Find the relevance flags of assignments that enter the kind's own variables."""
@@ -181,11 +117,11 @@ class Kind:
         """
         return None
 
-    def parts(self, context: Context) -> tuple[list["Part"], dict[str, str]]:
+    def parts(self, context: Context) -> tuple[list[Part], dict[str, str]]:
         """Find what is no partition with evidence, and by variable what is refused, and why."""
         return [], {}
 
-    def search(self, component: "Component") -> Callable | None:
+    def search(self, component: Component) -> Callable | None:
         """Choose the search for a component whose evidence is all of this kind.
 
         Returns
@@ -196,17 +132,12 @@ class Kind:
         """
         return None
 
-    def predictor(self, model: "Model", evidence: Evidence, state: Any) -> Any:
+    def predictor(self, model: Model, evidence: Any, state: Any) -> Any:
         """Make what predicts new objects from draws, a `prediction.predictor.Predictor`.
 
         None, the default, if the kind predicts nothing: new objects are then refused in words.
         """
         return None
-
-
-def kind_of(evidence: Evidence) -> Kind:
-    """Return the kind that has read some evidence."""
-    return next(kind for kind in kinds() if kind.name == evidence.kind)
 
 
 _KINDS: list[Kind] = []
@@ -254,3 +185,8 @@ def kinds() -> list[Kind]:
             found = entry.load()
             register_kind(found() if isinstance(found, type) else found)
     return list(_KINDS)
+
+
+def kind_of(evidence: Evidence) -> Kind:
+    """Return the kind that has read some evidence."""
+    return next(kind for kind in kinds() if kind.name == evidence.kind)

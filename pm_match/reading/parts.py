@@ -1,15 +1,14 @@
 """What is read from a model: its clusterings, what they are seen by, and what is refused."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.reading.kinds import Evidence
+from pm_match.reading.evidence import Evidence, Point
 
-Point = Mapping[str, NDArray]
 E = TypeVar("E", bound=Evidence)
 
 

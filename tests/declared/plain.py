@@ -68,7 +68,11 @@ class inside:
 
     def hyper(self, point):
         a, b = self.clustering.prior(point)
-        return SimpleNamespace(a=a, b=b, **vars(self.features.hyper(point)))
+        setting = self.features.setting(point)
+        shape, rate = setting.gamma
+        return SimpleNamespace(
+            a=a, b=b, shape=shape, rate=rate, latent_precision=setting.latent_precision
+        )
 
     def load(self, point, projections=None):
         """Bring the evidence to a point, with slots as they are."""
@@ -96,7 +100,7 @@ class inside:
         return self._points.labels(point)
 
     def projections(self, point):
-        return self._points.projections(point)
+        return [emission.projection for emission in self.features.setting(point).emissions]
 
 
 def random_point(model, rng, links_kept=True):

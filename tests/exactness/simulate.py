@@ -42,7 +42,7 @@ class Simulator:
             "precision",
             "latent",
             *(d.assignment for d in self.partition.domains),
-            *(d.projection for d in self.partition.domains),
+            *(w.name for w in self.partition.features.projections),
         ]
 
     def prior(self, n: int) -> list[dict]:
@@ -102,9 +102,11 @@ class Simulator:
     def data_given(self, draw) -> list[np.ndarray]:
         """Draw the data of every domain given everything else."""
         return [
-            draw["latent"][draw[d.assignment]] @ draw[d.projection].T
+            draw["latent"][draw[d.assignment]] @ draw[w.name].T
             + self.rng.standard_normal(d.data.values.shape) * draw["precision"] ** -0.5
-            for d in self.partition.domains
+            for d, w in zip(
+                self.partition.domains, self.partition.features.projections, strict=True
+            )
         ]
 
     def update(self, point) -> dict:
