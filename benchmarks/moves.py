@@ -71,7 +71,7 @@ def make_steps(model, cluster: dict, permute: bool):
         if isinstance(step, pmm.ClusterGibbs):
             for name, value in cluster.items():
                 setattr(step, name, value)
-        if isinstance(step, pmm.ProjectionGibbs) and not permute:
+        if isinstance(step, pmm.FeatureGibbs) and not permute:
             step._exchanges = None
     return made
 

@@ -61,7 +61,7 @@ def truth_start(
             chain.run(40, n_sweeps=5)
             networks.coarse_climb(chain, 0)
             polish(chain, 0)
-        elif all(own.plain for own in component.of(Features)):
+        elif all(own.only_projections for own in component.of(Features)):
             features.search_from(chain, 0, chain.rng, labels)
         else:
             tables.search_from(chain, 0, labels)

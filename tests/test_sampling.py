@@ -98,7 +98,7 @@ def test_steps_given_by_hand_are_used(normal):
     with normal:
         step = pmm.ClusterGibbs([normal["cluster_a"]], n_sweeps=3)
         ours = pmm.steps(given=[step])
-    assert [type(s) for s in ours] == [pmm.ProjectionGibbs]
+    assert [type(s) for s in ours] == [pmm.FeatureGibbs]
     idata = draw(normal, step=step, cores=1)
     assert "log_joint" in idata["sample_stats"]
 

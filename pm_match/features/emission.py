@@ -76,6 +76,11 @@ class Emission:
         """Return the emission with a projection and standard noise."""
         return cls(projection, np.zeros(len(projection)), np.ones(len(projection)))
 
+    @classmethod
+    def of_noise(cls, root: NDArray) -> "Emission":
+        """Return the emission that is nothing but noise with a root of its precision."""
+        return cls(np.zeros((len(root), 0)), np.zeros(len(root)), root)
+
     @property
     def full(self) -> bool:
         """Whether the noise of features is dependent."""
@@ -181,7 +186,7 @@ def _grams(observed: NDArray[np.bool_], w: NDArray) -> NDArray[np.float64]:
     """Return W' W over the rows of W that each pattern (P, M) has."""
     k = w.shape[1]
     outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
-    return (observed @ outer).reshape(-1, k, k)
+    return (observed @ outer).reshape(len(observed), k, k)
 
 
 def block_roots(root: NDArray, observed: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -173,15 +173,24 @@ class _Part:
 
     def forget(self, points, keys: set[str]) -> None:
         """Watch no more what does not matter: values `keys`, and what moves nothing at `points`."""
-        found = [self(point) for point in points]
-        watched = []
-        for name in self.inputs:
-            if name in keys:
-                continue
-            moved = [self(point | {name: point[name] + 0.1}) for point in points]
-            if not all(map(np.array_equal, found, moved)):
-                watched.append(name)
-        self.watched, self._given = watched, None
+        self.watched = [n for n in self.inputs if n not in keys and self._matters(points, n)]
+        self._given = None
+
+    def _matters(self, points, name: str) -> bool:
+        """Whether a value moves what is found: a little, or to where another point has it."""
+        for point, other in zip(points, [*points[1:], points[0]], strict=True):
+            found = self(point)
+            for value in (point[name] + 0.1, other[name]):
+                try:
+                    moved = self(point | {name: np.asarray(value, point[name].dtype)})
+                except (ValueError, np.linalg.LinAlgError):
+                    return True
+                parts = (
+                    zip(found, moved, strict=True) if isinstance(found, tuple) else [(found, moved)]
+                )
+                if not all(np.array_equal(one, two) for one, two in parts):
+                    return True
+        return False
 
 
 class _Direct:
@@ -358,7 +367,7 @@ class EmissionReader:
 
         return _Part(self._model, own.mean, stands, probes, finish)
 
-    def read_directly(self, keys: dict[str, str], parameters: Sequence[Parameter], point) -> None:
+    def read_directly(self, keys: dict[str, str], parameters: Sequence[Parameter], points) -> None:
         """Read projections and intercepts as what they are, where nothing else enters the means.
 
         Parameters
@@ -366,16 +375,17 @@ class EmissionReader:
         keys : dict of str to str
             The value variable of every parameter.
         parameters : sequence of Parameter
-        point : dict
-            Any point of value variables.
+        points : sequence of dict
+            Random points of value variables.
         """
         for d, part in enumerate(self._means):
             own = {p.update: p for p in parameters if p.domain == d}
             w = own.get("projection", own.get("flat"))
             a = own.get("intercept")
             known = {keys[p.name] for p in (w, a) if p is not None}
-            if w is not None and set(part.inputs) <= known:
-                intercept = keys[a.name] if a is not None else part(point)[0]
+            part.forget(points, set())
+            if w is not None and set(part.watched) <= known:
+                intercept = keys[a.name] if a is not None else part(points[0])[0]
                 self._means[d] = _Direct(keys[w.name], w.transposed, intercept)
 
     def forget(self, points, keys: set[str]) -> None:

@@ -155,7 +155,7 @@ class FeatureGibbs(PartitionStep):
         accepted = self._draw_projections(new, factors)
         self._draw_noise(new, factors)
         setting = self._setting(new)
-        self._points.write_factors(self.rng, new, self._precision, factors, setting)
+        self._points.write_factors(self.rng, new, None, factors, setting)
         return new, [{"permute_accepted": accepted}]
 
     def _load(self, point) -> None:

@@ -152,6 +152,8 @@ class ClusterSums:
 
         All but the scatter, and but for what is missing where there are patterns.
         """
+        if not means.any():
+            return self
         own = means if means.ndim == 1 else means[self.cluster]
         return replace(self, sums=self.sums - self.counts * own)
 
@@ -201,7 +203,7 @@ class ClusterSums:
         if self.counts.shape[1] == 1:
             return self.counts[:, :, None] * (w.T @ w)
         outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
-        return (self.counts @ outer).reshape(-1, k, k)
+        return (self.counts @ outer).reshape(len(self.counts), k, k)
 
     def total_precision(self, emission: Emission) -> NDArray[np.float64]:
         """Sum of Lambda over all objects (M, M)."""

@@ -176,7 +176,7 @@ def _entries(predictive: Predictive, place: Place, row: NDArray, column: NDArray
     if background is not None:
         # Irrelevant objects vary around means of their own, and in no cluster.
         left = DomainData(data.values - background.mean, data.observed)
-        own = Emission(np.zeros((data.values.shape[1], 0)), np.zeros(1), background.root)
+        own = Emission.of_noise(background.root)
         nobody = np.zeros(len(labels), np.int64)
         idle = entries(own, left, np.zeros((1, 0)), np.zeros((1, 0, 0)), nobody, row, column)
         irrelevant = labels[row] < 0

@@ -105,8 +105,7 @@ class Background:
         residuals = data.values - self.mean
         if data.observed is not None:
             residuals[~data.observed] = 0.0
-        nothing = Emission(np.zeros((data.values.shape[1], 0)), np.zeros(1), self.root)
-        return nothing.log_noise(DomainData(residuals, data.observed))
+        return Emission.of_noise(self.root).log_noise(DomainData(residuals, data.observed))
 
     def emission(self) -> Emission:
         """Return the emission that a new irrelevant object has.

@@ -49,7 +49,9 @@ class FeaturesPoints(Writer):
         """Write projections (M_d, K), by what they are of, into a new `point`."""
         self.write(point, {p.name: w.T if p.transposed else w for p, w in projections.items()})
 
-    def write_factors(self, rng, point, precision: float, factors: NDArray, setting: Setting):
+    def write_factors(
+        self, rng, point, precision: float | None, factors: NDArray, setting: Setting
+    ) -> None:
         """Write what is integrated out: precision, latent vectors, deviations, missing values.
 
         Parameters
@@ -58,20 +60,21 @@ class FeaturesPoints(Writer):
             By which missing values are drawn given all else.
         point : dict
             A new point, with the present labels.
-        precision : float
-            The shared one, 1 if there is none.
+        precision : float or None
+            The shared one, 1 if there is none; None leaves it as it is.
         factors : (T, K') array
             Of all clusters, those of deviations included.
         setting : Setting
             At the point, given the shared precision.
         """
         features = self.features
-        if not (np.isfinite(precision) and precision > 0.0 and np.isfinite(factors).all()):
+        fine = precision is None or (np.isfinite(precision) and precision > 0.0)
+        if not (fine and np.isfinite(factors).all()):
             raise FloatingPointError(
                 f"{features.precision or 'the noise'!r} or {features.latent!r} is not finite any "
                 "more: the data or the projections are on too extreme a scale."
             )
-        if features.precision:
+        if features.precision and precision is not None:
             log_scale = self.transformed[features.precision]
             self.write(point, {features.precision: np.log(precision) if log_scale else precision})
         latent, deviations = split_deviations(
@@ -90,7 +93,7 @@ class FeaturesPoints(Writer):
             values = draw_missing(rng, setting.emissions[d], domain.data, factors[label])
             background = features.background(d, point)
             if background is not None and (label < 0).any():
-                own = Emission(np.zeros((domain.n_features, 0)), np.zeros(1), background.root)
+                own = Emission.of_noise(background.root)
                 residuals = DomainData(domain.data.values - background.mean, domain.data.observed)
                 drawn = draw_missing(rng, own, residuals, np.zeros((len(label), 0)))
                 values = np.where((label < 0)[:, None], drawn + background.mean, values)

@@ -117,7 +117,7 @@ class FeaturesCandidate:
         parameters = parameters_of(context, check, graphs, reader)
         _check_flat(graphs, data, parameters)
         keys = {p.name: _key(context, context.model[p.name]) for p in parameters}
-        reader.read_directly(keys, parameters, context.start)
+        reader.read_directly(keys, parameters, check.points)
         reader.forget(check.points, {_key(context, rv) for rv in graphs.integrated})
         domains = tuple(
             FeatureDomain(
@@ -277,6 +277,7 @@ def deviation_of(context: Context, own: Observed, assignment: RV, truncation: in
         and isinstance(p.owner.op, NormalRV)
         and len(context.shapes.get(p.name, ())) == 2
         and context.shapes[p.name][0] == truncation
+        and own.mean.type.shape[-1:] in ((None,), context.shapes[p.name][1:])
         and _adds_rows(context, own, assignment, p)
     ]
     if len(found) > 1:

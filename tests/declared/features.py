@@ -1,15 +1,17 @@
-"""Tiny declared models of features with marginals of their own, of every kind that is served.
+"""Tiny declared models of features with emissions of their own, of every kind that is served.
 
 And, beside each, what the declaration means in plain NumPy: `Plain` reads nothing but the natural
 values of the declared variables, and knows nothing of how the steps read a model.
 """
 
+import warnings
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.exceptions import ImputationWarning
 from scipy import stats
 from scipy.special import betaln, gammaln
 
@@ -19,6 +21,7 @@ from tests.declared.plain import plain_log_prior
 
 ONE, HALF = np.float64(1.0), np.float64(0.5)
 CONCENTRATION = np.float64(1.4)
+CONSTANT = np.array([0.7, -0.4, 1.1])
 SIZES = ((3, 2), (2, 3), (2, 2))
 
 
@@ -28,11 +31,13 @@ class Kind:
 
     Attributes
     ----------
-    projection : {"scaled", "ard", "transposed", "rigid"}
+    projection : {"scaled", "ard", "transposed", "rigid", "twice", "exp", "flat"}
         Normal with a scale, normal with one precision a column (shared by the domains), declared
-        as (K, M) with a scale for each feature, or a scale times a semi-orthogonal matrix.
+        as (K, M) with a scale for each feature, or a scale times a semi-orthogonal matrix; twice
+        a normal matrix, or its exponential, entry by entry; or flat.
     noise : {"one", "vector", "wishart", "covariance", "lkj", "shared"}
         Shared is of tied models alone: the precision itself.
+    intercept : {True, False, "constant"}
     deviations : {"", "one", "vector"}
     relevance : {"", "first", "all"}
         The domains whose objects may be irrelevant. The first has an own mean for those, others the
@@ -41,17 +46,20 @@ class Kind:
         Whether one Gamma precision is shared by all noise and the latent vectors.
     latent_scale : bool
         Whether the scale of latent vectors is a free variable.
+    missing : bool
+        Whether some values are missing: one of the first domain, two of an object of the second.
     """
 
     domains: int = 2
     projection: str = "scaled"
     noise: str = "one"
-    intercept: bool = True
+    intercept: bool | str = True
     deviations: str = ""
     relevance: str = ""
     linked: bool = False
     tied: bool = False
     latent_scale: bool = False
+    missing: bool = False
     truncation: int = 3
     factors: int = 2
     sizes: tuple = SIZES
@@ -66,10 +74,14 @@ class Kind:
 
 def feature_data(kind, seed=1):
     rng = np.random.default_rng(seed)
-    return {
+    data = {
         name: rng.normal(size=size) * 1.5
         for name, size in zip(kind.names, kind.sizes, strict=False)
     }
+    if kind.missing:
+        data["a"][0, 1] = np.nan
+        data["b"][1, [0, 2]] = np.nan
+    return data
 
 
 def feature_model(kind=None, data=None, share=(2.0, 1.5), intercept_mean=0.3) -> pm.Model:
@@ -95,7 +107,10 @@ def feature_model(kind=None, data=None, share=(2.0, 1.5), intercept_mean=0.3) ->
             w = _projection(kind, name, m, ard)
             mu = latent @ w.T
             a = pt.zeros(m)
-            if kind.intercept:
+            if kind.intercept == "constant":
+                a = CONSTANT[:m]
+                mu = mu + a
+            elif kind.intercept:
                 a = pm.Normal(f"intercept_{name}", np.float64(intercept_mean), 0.8, shape=m)
                 mu = mu + a
             if kind.deviations:
@@ -108,7 +123,9 @@ def feature_model(kind=None, data=None, share=(2.0, 1.5), intercept_mean=0.3) ->
                 flag = pm.Bernoulli(f"relevance_{name}", ratio, shape=n)[:, None] > 0
                 other = a if name != "a" else pm.Normal("other_a", -0.2, 0.9, shape=m)
                 mu = pt.where(flag, mu, other)
-            _observe(kind, name, mu, x, flag, alpha if kind.tied else None)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ImputationWarning)
+                _observe(kind, name, mu, x, flag, alpha if kind.tied else None)
         if kind.linked:
             pmm.must_link("links", {clusters["a"]: [0, 0], clusters["b"]: [1, 0]})
     return model
@@ -118,6 +135,12 @@ def _projection(kind, name, m, ard):
     k = kind.factors
     if kind.projection == "ard":
         return pm.Normal(f"projection_{name}", 0.1, tau=ard, shape=(m, k))
+    if kind.projection == "flat":
+        return pm.Flat(f"projection_{name}", shape=(m, k))
+    if kind.projection == "twice":
+        return 2.0 * pm.Normal(f"projection_{name}", 0.1, 0.7, shape=(m, k))
+    if kind.projection == "exp":
+        return pt.exp(pm.Normal(f"projection_{name}", -0.2, 0.5, shape=(m, k)))
     if kind.projection == "transposed":
         # A mean and a scale for each feature: along the second axis, as it is declared.
         width = np.linspace(0.7, 1.3, m)
@@ -179,6 +202,10 @@ class PlainDomain:
     idle_mean: np.ndarray
     idle_covariance: np.ndarray
 
+    @property
+    def seen(self):
+        return ~np.isnan(self.x)
+
 
 class Plain:
     """A declared model at a point, in NumPy.
@@ -209,8 +236,11 @@ class Plain:
         else:
             w = v[f"projection_{name}"]
             w = w.T if kind.projection == "transposed" else w
+            w = {"twice": lambda w: 2.0 * w, "exp": np.exp}.get(kind.projection, np.asarray)(w)
         assert w.shape == (m, k)
         a = v.get(f"intercept_{name}", np.zeros(m))
+        if kind.intercept == "constant":
+            a = CONSTANT[:m]
         idle_covariance = None
         if kind.tied:
             own = {"vector": np.linspace(0.8, 1.4, m), "shared": 1.0}.get(kind.noise, 0.7)
@@ -249,7 +279,7 @@ class Plain:
         if not self.kind.tied:
             return self.log_normals(labels)
         # With the precision alpha, log p = c + n / 2 log(alpha) - alpha Q / 2.
-        n, a, b = sum(d.x.size for d in self.domains), 4.0, 3.0
+        n, a, b = sum(d.seen.sum() for d in self.domains), 4.0, 3.0
         at_one, at_two = self.log_normals(labels), self.log_normals(labels, 2.0)
         half = at_one - at_two + 0.5 * n * np.log(2.0)
         total = at_one + half + a * np.log(b) - (a + 0.5 * n) * np.log(b + half)
@@ -260,8 +290,9 @@ class Plain:
         by_domain = np.split(labels, np.cumsum([len(d.x) for d in self.domains])[:-1])
         total = 0.0
         for d, label in zip(self.domains, by_domain, strict=True):
-            idle = d.x[label < 0]
-            total += _mvn(idle, d.idle_mean, d.idle_covariance).sum()
+            for n in np.flatnonzero(label < 0):
+                o = d.seen[n]
+                total += _mvn(d.x[n, o], d.idle_mean[o], d.idle_covariance[np.ix_(o, o)])
         for j in set(labels.tolist()) - {-1}:
             members = [
                 (number, n)
@@ -270,7 +301,8 @@ class Plain:
             ]
             x = np.concatenate([self.domains[d].x[n] - self.domains[d].a for d, n in members])
             covariance = np.block([[self._shared(*i, *k) for k in members] for i in members])
-            total += stats.multivariate_normal.logpdf(x, np.zeros(len(x)), covariance / alpha)
+            o = ~np.isnan(x)
+            total += _mvn(x[o], np.zeros(o.sum()), covariance[np.ix_(o, o)] / alpha)
         return float(total)
 
     def _shared(self, d, n, e, i):
@@ -319,13 +351,33 @@ class Plain:
                     see[:, start : start + sizes[number]] = np.eye(sizes[number])
                     drawn.append(d.deviation[j])
                 for n in np.flatnonzero((d.label == j) & d.relevant):
-                    gain = see.T @ np.linalg.inv(d.covariance)
-                    precision += gain @ see
-                    linear += gain @ (d.x[n] - d.a)
+                    o = d.seen[n]
+                    gain = see[o].T @ np.linalg.inv(d.covariance[np.ix_(o, o)])
+                    precision += gain @ see[o]
+                    linear += gain @ (d.x[n] - d.a)[o]
             covariance = np.linalg.inv(precision)
             total += stats.multivariate_normal.logpdf(
                 np.concatenate(drawn), covariance @ linear, covariance
             )
+        return float(total)
+
+    def log_missing(self) -> float:
+        """Log p(missing values | latent vectors, deviations, X, s, all else), by object."""
+        total = 0.0
+        for name, d in zip(self.kind.names, self.domains, strict=True):
+            if d.seen.all():
+                continue
+            whole = d.x.copy()
+            whole[~d.seen] = np.ravel(self.value[f"x_{name}_unobserved"])
+            for n, o in enumerate(d.seen):
+                mean = d.a + d.w @ self.value["latent"][d.label[n]]
+                if d.deviation is not None:
+                    mean = mean + d.deviation[d.label[n]]
+                covariance = d.covariance
+                if not d.relevant[n]:
+                    mean, covariance = d.idle_mean, d.idle_covariance
+                total += _mvn(whole[n], mean, covariance)
+                total -= _mvn(whole[n, o], mean[o], covariance[np.ix_(o, o)])
         return float(total)
 
 
@@ -342,8 +394,8 @@ def _natural(model):
 
 def _mvn(x, mean, covariance):
     if len(x) == 0:
-        return np.zeros(0)
-    return np.atleast_1d(stats.multivariate_normal.logpdf(x, mean, covariance))
+        return 0.0
+    return stats.multivariate_normal.logpdf(x, mean, covariance)
 
 
 def cluster_step(model) -> pmm.ClusterGibbs:

@@ -8,8 +8,8 @@ import pymc as pm
 
 import pm_match as pmm
 from pm_match.features.emission import Emission
-from pm_match.features.projected_normal import log_marginal
 from pm_match.features.parts import Features
+from pm_match.features.projected_normal import log_marginal
 from pm_match.features.state import FeatureState
 
 TRUNCATION = 3

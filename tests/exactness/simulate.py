@@ -181,7 +181,10 @@ class ModelSimulator:
         self._natural = natural_function(model, self.names)
         self._prior = compile([], model.free_RVs, random_seed=seed + 1, mode=PLAIN)
         stands = {rv: pt.tensor(dtype=rv.dtype, shape=rv.type.shape) for rv in model.free_RVs}
-        given = graph_replace(observed, list(stands.items()), strict=False)
+        # Missing values are drawn with the data.
+        missing = {rv: stand for rv, stand in stands.items() if rv.name in self.missing}
+        others = [(rv, stand) for rv, stand in stands.items() if rv not in missing]
+        given = graph_replace(observed, others, strict=False)
         self._data = compile(
             list(stands.values()), given, random_seed=seed, mode=PLAIN, on_unused_input="ignore"
         )
@@ -202,6 +205,12 @@ class ModelSimulator:
     def observed(self) -> list[str]:
         """The observed variables."""
         return [d.name for d in self.features.domains]
+
+    @property
+    def missing(self) -> list[str]:
+        """The free variables that hold missing values."""
+        found = self.cluster.part.of(Features)
+        return [d.missing for own in found for d in own.domains if d.missing]
 
     def prior(self, n: int) -> list[dict]:
         """Draw `n` times from the prior, keeping draws that satisfy the links."""
@@ -229,9 +238,12 @@ class ModelSimulator:
         return self._data(*(np.asarray(draw[name]) for name in self.names))
 
     def new_data(self, draw) -> None:
-        """Replace the data by a draw given everything else."""
+        """Replace the data by a draw given everything else, and missing values of the draw too."""
         for domain, x in zip(self.features.domains, self.data(draw), strict=True):
             replace_values(domain.data, x)
+            if domain.missing:
+                shape = np.shape(draw[domain.missing])
+                draw[domain.missing] = x[~domain.data.observed].reshape(shape)
 
     def update(self, point) -> dict:
         for step in self.steps:

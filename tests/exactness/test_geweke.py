@@ -64,11 +64,12 @@ def test_updates_leave_the_prior_alone(case, monkeypatch):
 def test_a_wrong_update_is_caught(monkeypatch):
     simulator = Simulator(tiny_model(), seed=12)
     features = simulator.partition.features
-    right = features._hyper
+    right = features._reader
 
     def wrong(point):
         return dataclasses.replace(right(point), latent_precision=0.8)
 
-    object.__setattr__(features, "_hyper", wrong)
+    wrong.background = right.background
+    object.__setattr__(features, "_reader", wrong)
     found = scores(simulator)
     assert max(map(abs, found.values())) > 6.0, found

@@ -1,4 +1,4 @@
-"""Whole models of features with marginals of their own: updates leave the prior alone; calibration.
+"""Whole models of features with emissions of their own: updates leave the prior alone; calibration.
 
 After J. Geweke (2004), "Getting it right", JASA 99(467), but from many independent starts, as in A.
 Gandy & J. Scott (2020), "Unit testing for MCMC and other Monte Carlo methods"; S. Talts et al.
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_match.features.marginal_gibbs import MarginalGibbs
+import pm_match as pmm
 from tests.declared.features import Kind, feature_model
 from tests.exactness.simulate import ModelSimulator
 
@@ -31,8 +31,18 @@ KINDS = {
     "tied, linked": Kind(tied=True, projection="transposed", linked=True),
     "plain, ard": Kind(tied=True, noise="shared", projection="ard", intercept=False),
     "plain, scaled": Kind(tied=True, noise="shared", intercept=False),
+    "constant intercept": Kind(tied=True, noise="shared", intercept="constant"),
+    "twice, missing": Kind(tied=True, intercept=False, projection="twice", missing=True),
+    "exp": Kind(tied=True, noise="shared", intercept=False, projection="exp"),
+    "missing": Kind(missing=True, noise="vector", deviations="one"),
+    "missing, wishart": Kind(missing=True, noise="wishart"),
+    "missing, rigid": Kind(missing=True, noise="covariance", projection="rigid"),
+    "missing, relevance": Kind(missing=True, relevance="first"),
+    "missing, relevance, wishart": Kind(
+        missing=True, relevance="all", noise="wishart", sizes=((3, 2), (2, 3))
+    ),
 }
-QUICK = ("plain, ard",)
+QUICK = ("plain, ard", "missing, wishart")
 N_LONG = 4_000
 
 
@@ -63,14 +73,14 @@ def test_updates_leave_the_prior_alone_at_length(name):
 def test_a_wrong_prior_is_caught():
     """A step that believes in another prior mean of intercepts than the declared one."""
     simulator = ModelSimulator(feature_model(Kind(noise="vector")), seed=13)
-    (step,) = [s for s in simulator.steps if isinstance(s, MarginalGibbs)]
-    right = step._normal["intercept_a"]
+    (step,) = [s for s in simulator.steps if isinstance(s, pmm.FeatureGibbs)]
+    right = step.part._priors["intercept_a"]
 
     def wrong(point):
         centre, width = right(point)
         return centre + 0.3, width
 
-    step._normal["intercept_a"] = wrong
+    step.part._priors["intercept_a"] = wrong
     found = simulator.scores(800)
     assert max(map(abs, found.values())) > 6.0, found
 

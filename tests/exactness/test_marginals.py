@@ -44,8 +44,24 @@ KINDS = {
     "linked": Kind(linked=True, noise="wishart"),
     "tied": Kind(tied=True),
     "tied, vector": Kind(tied=True, noise="vector", projection="transposed", linked=True),
+    "missing": Kind(missing=True, noise="vector", deviations="vector"),
+    "missing, full": Kind(missing=True, noise="wishart", deviations="one", linked=True),
+    "missing, rigid": Kind(missing=True, noise="covariance", projection="rigid"),
+    "missing, relevance": Kind(missing=True, relevance="first"),
+    "missing, relevance, full": Kind(
+        missing=True, relevance="all", noise="wishart", sizes=((2, 2), (2, 3))
+    ),
+    "missing, tied": Kind(missing=True, tied=True, noise="vector"),
+    "constant intercept": Kind(tied=True, noise="shared", intercept="constant"),
+    "twice": Kind(tied=True, noise="shared", intercept=False, projection="twice"),
+    "exp": Kind(tied=True, noise="shared", intercept=False, projection="exp", missing=True),
+    "known scales": Kind(tied=True, noise="vector", intercept=False),
+    "flat": Kind(projection="flat", noise="vector", missing=True),
+    "flat, full": Kind(projection="flat", noise="wishart", deviations="one"),
+    "flat, tied": Kind(projection="flat", tied=True, intercept="constant", noise="vector"),
 }
-QUICK = ("deviations, full", "relevance, full", "tied, vector")
+QUICK = ("deviations, full", "relevance, full", "tied, vector", "missing, full")
+QUICK += ("missing, relevance, full", "exp", "flat")
 ALL = [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
 _MODELS: dict = {}
 
@@ -145,7 +161,7 @@ def log_conditional(kind, model, point):
         one = plain_at(kind, model, point)
         total += plain.log_normals(labels) + stats.gamma.logpdf(v["alpha"], 4.0, scale=1 / 3.0)
         total -= one.log_likelihood(labels)
-    return total + plain.log_latent()
+    return total + plain.log_latent() + plain.log_missing()
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -245,7 +245,7 @@ def test_law_of_permutations(case):
     elif case == "missing":
         x["b"][rng.random(x["b"].shape) < 0.3] = np.nan
     model = permutation_model(x, mean, scale, case)
-    step = pmm.ProjectionGibbs([model["projection_a"]], model=model, rng=3)
+    step = pmm.FeatureGibbs([model["projection_a"]], model=model, rng=3)
     exchanges = step._exchanges
     latent, alpha = rng.normal(size=(4, 2)), 0.7
     point = dict(model.initial_point(0))
@@ -273,8 +273,10 @@ def test_law_of_permutations(case):
     for number in range(n_draws):
         assert exchanges.load(rng, point) == "cluster_b"
         clusters = ClusterSums.of(domain.data, point["cluster_b"], 4)
+        root, (centre, width) = np.sqrt(alpha), step.part.prior(step.part.projections[1], point)
+        counts = np.broadcast_to(clusters.counts, clusters.sums.shape)
         renamed = exchanges.propose(
-            rng, clusters, *step.part.projection_prior(domain, point), latent, alpha, domain
+            rng, clusters.sums * root, counts, centre * root, width**-2.0 / alpha, latent
         )
         if renamed is not None:
             expected = ClusterSums.of(domain.data, renamed[point["cluster_b"]], 4)
@@ -290,7 +292,7 @@ def test_linked_and_shared_assignments_keep_their_labels():
     step = tiny.cluster_step(tiny_model(linked=True))
     assert step._collapsed._free == []
     model = tiny_model(linked=True)
-    step = pmm.ProjectionGibbs([model["projection_a"]], model=model)
+    step = pmm.FeatureGibbs([model["projection_a"]], model=model)
     assert step._exchanges.free == []
     # Where all links are within one domain, they move with it.
     ends = np.array([3])
@@ -312,7 +314,7 @@ def test_a_matching_that_sweeps_do_not_leave_is_left():
     for permute in (False, True):
         steps = pmm.steps(model)
         for step in steps:
-            if isinstance(step, pmm.ProjectionGibbs) and not permute:
+            if isinstance(step, pmm.FeatureGibbs) and not permute:
                 step._exchanges = None
             elif isinstance(step, pmm.ClusterGibbs):
                 step.n_split_merge = step.n_exchanges = 0

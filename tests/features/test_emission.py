@@ -119,13 +119,16 @@ def test_the_term_and_the_sums_are_the_plain_formula(full, missing, gamma):
 def test_missing_values_are_drawn_from_their_conditional(full):
     data, emissions, rng = problem(full, True, seed=3)
     for domain, emission in zip(data, emissions, strict=True):
-        means = rng.normal(size=domain.values.shape)
+        factors = rng.normal(size=(len(domain.values), K))
+        means = emission.intercept + factors @ emission.projection.T
         hidden = ~domain.observed
         found, covariance = moments(
-            lambda rng, d=domain, e=emission, mu=means: draw_missing(rng, e.root, d, mu).ravel(),
+            lambda rng, d=domain, e=emission, z=factors: draw_missing(rng, e, d, z).ravel(),
             int(hidden.sum()),
         )
         m = len(emission.intercept)
+        expected = draw_missing(None, emission, domain, factors)
+        np.testing.assert_allclose(found.reshape(-1, m), expected)
         covariance = covariance.reshape(*domain.values.shape, *domain.values.shape)
         for n, seen in enumerate(domain.observed):
             noise, x = emission.covariance, domain.values[n]

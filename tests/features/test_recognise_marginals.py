@@ -1,4 +1,4 @@
-"""Features with marginals of their own: recognised however they are written, refused by name."""
+"""Features with emissions of their own: recognised however they are written, refused by name."""
 
 import gc
 import weakref
@@ -48,8 +48,10 @@ def declare(
 
 
 def updates(model):
-    (features,) = read(model).features
-    return {p.name: (p.update, p.domain) for p in features.parameters}
+    (features,) = read(model).of(Features)
+    return {
+        p.name: ("transposed" if p.transposed else p.update, p.domain) for p in features.parameters
+    }
 
 
 def several(how):
@@ -101,16 +103,16 @@ def test_means_are_recognised_however_they_are_written(way):
 @pytest.mark.parametrize("way", ["cov", "tau", "chol", "upper"])
 def test_noise_is_recognised_however_it_is_written(way):
     model = declare(observe=several(way))
-    (features,) = read(model).features
+    (features,) = read(model).of(Features)
     rng = np.random.default_rng(1)
     point = {
         name: np.asarray(rng.normal(0.0, 0.5, np.shape(v))).astype(np.asarray(v).dtype)
         for name, v in model.initial_point(0).items()
     }
-    for name, marginal in zip("ab", features.view(point).marginals, strict=True):
+    for name, emission in zip("ab", features.setting(point).emissions, strict=True):
         m = SIZES[name][1]
         lower = np.tril(point[f"raw_{name}"], -1) + np.eye(m)
-        np.testing.assert_allclose(marginal.precision, np.linalg.inv(lower @ lower.T), rtol=1e-9)
+        np.testing.assert_allclose(emission.precision, np.linalg.inv(lower @ lower.T), rtol=1e-9)
     # Noise enters by way of a normal variable, which is drawn by elliptical slices.
     assert updates(model)["raw_a"] == ("normal", -1)
 
@@ -129,8 +131,8 @@ def test_independent_noise_is_recognised_however_it_is_written(noise):
         pm.Normal(name, mu, observed=x, **noise(pm.HalfNormal("noise", ONE)))
 
     model = declare({"a": data()["a"]}, observe=observe)
-    (marginal,) = read(model).of(Features)[0].view(model.initial_point(0)).marginals
-    np.testing.assert_allclose(marginal.root, np.ones(3))
+    (emission,) = read(model).of(Features)[0].setting(model.initial_point(0)).emissions
+    np.testing.assert_allclose(emission.root, np.ones(3))
 
 
 UPDATES = {
@@ -163,7 +165,7 @@ def test_parameters_get_the_draws_that_fit(name):
     served = {v.name for step in pmm.steps(model) for v in step.vars}
     assert served == {v.name for v in model.value_vars}
     if name == "plain":
-        assert set(found) == {"ard"}
+        assert set(found) == {"ard", "projection_a", "projection_b"}
 
 
 def wide(m):
@@ -295,10 +297,36 @@ def deviating(z, s, w, a):
 
 
 REFUSED = {
-    "missing values": ({"x": missing()}, r"'a' has missing values"),
-    "flat projections": (
-        {"projection": lambda name, m: pm.Flat(f"projection_{name}", shape=(m, K))},
-        r"'projection_a' is flat",
+    "flat and normal projections": (
+        {
+            "projection": lambda name, m: (
+                pm.Flat("projection_a", shape=(m, K))
+                if name == "a"
+                else pm.Normal("projection_b", shape=(m, K))
+            )
+        },
+        r"'projection_a' is flat, and flat projections are found together",
+    ),
+    "what is flat and no projection": (
+        {"intercept": lambda name, m: pm.Flat(f"intercept_{name}", shape=m)},
+        r"'intercept_a' is flat, and it is not just the projection of one domain",
+    ),
+    "flat projections of both domains": (
+        {
+            "x": {"a": data()["a"], "b": data()["a"][:4]},
+            "projection": lambda name, m: (
+                pm.modelcontext(None)["w"] if name == "b" else pm.Flat("w", shape=(m, K))
+            ),
+        },
+        r"'w' is flat, and it is not just the projection of one domain",
+    ),
+    "flat projections of incomplete vectors in dependent noise": (
+        {
+            "x": missing(),
+            "projection": lambda name, m: pm.Flat(f"projection_{name}", shape=(m, K)),
+            "observe": several("cov"),
+        },
+        r"'projection_a' is flat; where values are missing",
     ),
     "noise that differs between clusters": (
         {
@@ -435,10 +463,10 @@ def test_refused_by_name(case):
 
 
 @pytest.mark.parametrize("kind", [Kind(projection="rigid", deviations="vector"), Kind(noise="lkj")])
-def test_views_follow_the_point(kind):
+def test_settings_follow_the_point(kind):
     """Whatever changes, in whatever order: nothing that is kept outlives what it was read from."""
     model = feature_model(kind)
-    (features,) = read(model).features
+    (features,) = read(model).of(Features)
     rng = np.random.default_rng(2)
     point = {
         name: rng.normal(0.0, 0.5, np.shape(v)) if np.asarray(v).dtype.kind == "f" else v
@@ -450,24 +478,24 @@ def test_views_follow_the_point(kind):
         if value.dtype.kind != "f":
             continue
         point[name] = np.array(rng.normal(0.0, 0.5, value.shape))
-        view, plain = features.view(point), Plain(kind, model, point)
-        assert view.latent_precision == pytest.approx(plain.latent_precision)
-        for d, (marginal, own) in enumerate(zip(view.marginals, plain.domains, strict=True)):
+        setting, plain = features.setting(point), Plain(kind, model, point)
+        assert setting.latent_precision == pytest.approx(plain.latent_precision)
+        for d, (emission, own) in enumerate(zip(setting.emissions, plain.domains, strict=True)):
             k = kind.factors
-            np.testing.assert_allclose(marginal.projection[:, :k], own.w, atol=1e-9)
-            np.testing.assert_allclose(marginal.intercept, own.a, atol=1e-12)
-            precision = marginal.precision if marginal.full else np.diag(marginal.precision)
+            np.testing.assert_allclose(emission.projection[:, :k], own.w, atol=1e-9)
+            np.testing.assert_allclose(emission.intercept, own.a, atol=1e-12)
+            precision = emission.precision if emission.full else np.diag(emission.precision)
             np.testing.assert_allclose(precision, np.linalg.inv(own.covariance), rtol=1e-7)
             if kind.deviations:
-                extra = marginal.projection[:, k:] / np.sqrt(view.latent_precision)
+                extra = emission.projection[:, k:] / np.sqrt(setting.latent_precision)
                 np.testing.assert_allclose(extra @ extra.T, np.diag(own.spread**2), atol=1e-12)
-            assert marginal is features.view(point).marginals[d]
+            assert emission is features.setting(point).emissions[d]
         # Owners of a point may write to it.
         point[name] *= 1.1
         plain = Plain(kind, model, point)
-        for marginal, own in zip(features.view(point).marginals, plain.domains, strict=True):
-            np.testing.assert_allclose(marginal.intercept, own.a, atol=1e-12)
-            np.testing.assert_allclose(marginal.projection[:, : kind.factors], own.w, atol=1e-9)
+        for emission, own in zip(features.setting(point).emissions, plain.domains, strict=True):
+            np.testing.assert_allclose(emission.intercept, own.a, atol=1e-12)
+            np.testing.assert_allclose(emission.projection[:, : kind.factors], own.w, atol=1e-9)
 
 
 @pytest.mark.parametrize("options", [{"intercept": True}, {"relevance": True}], ids=str)

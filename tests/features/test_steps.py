@@ -10,13 +10,12 @@ import scipy.optimize
 from pymc.step_methods import STEP_METHODS
 
 import pm_match as pmm
-from pm_match.features.marginal_gibbs import MarginalGibbs
 from tests.declared.plain import random_point, tiny_model
 
 KINDS = {
     "clusters": (pmm.ClusterGibbs, {"missing": True}),
     "map": (pmm.ProjectionMAP, {"projection": "map", "missing": True}),
-    "gibbs": (pmm.ProjectionGibbs, {"missing": True}),
+    "gibbs": (pmm.FeatureGibbs, {"missing": True}),
 }
 
 
@@ -65,7 +64,7 @@ def test_changes_only_what_it_says(step):
     redrawn = {
         pmm.ClusterGibbs: set(),
         pmm.ProjectionMAP: {"precision_log__", "latent", "a_unobserved", "b_unobserved"},
-        pmm.ProjectionGibbs: {
+        pmm.FeatureGibbs: {
             *("latent", "a_unobserved", "b_unobserved"),
             # Where clusters of a domain have exchanged their labels.
             *("cluster_a", "cluster_b", "weights_simplex__"),
@@ -176,8 +175,7 @@ def test_registered_once_and_first():
         pmm.FactorGibbs,
         pmm.LatentHMC,
         pmm.ProjectionMAP,
-        pmm.ProjectionGibbs,
-        MarginalGibbs,
+        pmm.FeatureGibbs,
         pmm.HyperparameterGibbs,
         pmm.FrequencyMetropolis,
         pmm.HingeGibbs,
@@ -209,4 +207,4 @@ def test_outside_a_context_ours_decline_and_say_so():
     assert not set(chosen) & set(STEP_METHODS[:5])
     with model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
-    assert set(chosen) == {pmm.ProjectionGibbs, pmm.ClusterGibbs}
+    assert set(chosen) == {pmm.FeatureGibbs, pmm.ClusterGibbs}

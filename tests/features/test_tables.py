@@ -120,9 +120,9 @@ def test_projections_are_turned_to_a_shape():
         )
         chain = Chain(model, pmm.steps(model), model.initial_point(0), rng)
         features = chain.components[0].of(Features)[0]
-        view = features.view(turned(chain, features, targets))
-        for marginal, w in zip(view.marginals, targets, strict=True):
-            found = marginal.projection[:, :2]
+        setting = features.setting(turned(chain, features, targets))
+        for emission, w in zip(setting.emissions, targets, strict=True):
+            found = emission.projection[:, :2]
             scale = 1.0 if projection == "normal" else 1.7 / np.linalg.norm(found[:, 0])
             np.testing.assert_allclose(found * scale, w, atol=1e-9)
 

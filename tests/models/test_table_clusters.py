@@ -1,4 +1,4 @@
-"""Declarations with rich marginals, and the model to begin with for tables."""
+"""Declarations with rich emissions, and the model to begin with for tables."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,13 @@ CASES = {
 def test_every_option_is_declared_and_wholly_served(case):
     options, expected = CASES[case]
     model = pmm.models.projected_clusters(data(), n_factors=2, n_clusters=4, **options)
+    assert expected <= {rv.name for rv in model.free_RVs}
+    check_served(model)
+
+
+def check_served(model):
+    """Steps of ours draw every variable, and leave the density finite."""
     free = {rv.name for rv in model.free_RVs}
-    assert expected <= free
     steps = pmm.steps(model)
     served = {model.values_to_rvs[v].name for step in steps for v in step.vars}
     assert served == free
@@ -64,8 +69,8 @@ def test_priors_follow_the_units_of_the_data():
     other = pmm.models.projected_clusters(
         {name: 1000.0 * x for name, x in data().items()}, 2, 4, **options
     )
-    views = [read(m).of(Features)[0].view(m.initial_point(0)) for m in (one, other)]
-    for mine, scaled in zip(views[0].marginals, views[1].marginals, strict=True):
+    found = [read(m).of(Features)[0].setting(m.initial_point(0)) for m in (one, other)]
+    for mine, scaled in zip(found[0].emissions, found[1].emissions, strict=True):
         np.testing.assert_allclose(1000.0 * mine.projection[:, :2], scaled.projection[:, :2])
         np.testing.assert_allclose(mine.precision, 1e6 * scaled.precision)
         np.testing.assert_allclose(1000.0 * mine.intercept, scaled.intercept)
@@ -74,8 +79,6 @@ def test_priors_follow_the_units_of_the_data():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"intercept": True}, "intercept=True needs projections with a proper prior"),
-        ({"noise": "own"}, "noise='own' needs projections with a proper prior"),
         ({"projection": "isometric", "noise": "shared"}, "isometric' needs noise='own'"),
         ({"projection": "normal", "within": "full", "relevance": True}, "relevance=True needs"),
         ({"projection": "isometric", "determination": True}, "determination=True needs"),
@@ -97,9 +100,23 @@ def test_flags_must_be_flags():
         pmm.models.projected_clusters(data(), projection="normal", deviations="yes")
 
 
-def test_missing_values_need_shared_noise():
-    with pytest.raises(ValueError, match="domain 'a' has missing values, which are served with"):
-        pmm.models.projected_clusters(tiny_data(missing=True), projection="normal", noise="own")
+@pytest.mark.parametrize("projection", ["map", "normal", "isometric"])
+def test_missing_values_and_any_projection_go_with_all_else(projection):
+    options = {"intercept": True, "noise": "own", "deviations": True, "relevance": True}
+    model = pmm.models.projected_clusters(
+        tiny_data(missing=True), n_factors=2, n_clusters=3, projection=projection, **options
+    )
+    check_served(model)
+
+
+def test_table_clusters_takes_missing_values():
+    holed = data()
+    holed["a"][0, 1] = holed["b"][3] = np.nan
+    model = pmm.models.table_clusters(holed, 4)
+    assert {"a_unobserved", "b_unobserved"} <= {rv.name for rv in model.free_RVs}
+    check_served(model)
+    found = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    assert np.isfinite(found["starts"]["log_joint"]).all()
 
 
 def test_table_clusters_standardises_and_declares():
