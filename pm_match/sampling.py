@@ -33,8 +33,8 @@ from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import PREFIX, RELEVANCE
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.reading.probe import natural_function
 from pm_match.search.recipe import searched
 from pm_match.views.factors.factor_gibbs import FactorGibbs
 from pm_match.views.hierarchy.hierarchy_gibbs import HierarchyGibbs

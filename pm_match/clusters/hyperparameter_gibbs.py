@@ -11,9 +11,9 @@ from pm_match.clusters.step import PartitionStep
 from pm_match.clusters.stick_breaking import log_prior
 from pm_match.numerics.slices import draw_slice
 from pm_match.reading.ancestry import Ancestry
-from pm_match.reading.functions import prior_draw_function
 from pm_match.reading.parts import Component, Structure
 from pm_match.reading.priors import log_density_function
+from pm_match.reading.probe import prior_draw_function
 
 # How far a climb looks at a time, and how closely: where a log density is flat to 1e-5 or so.
 _FAR = 3.0

@@ -7,8 +7,8 @@ from pm_match.features.marginals import Marginal
 from pm_match.features.parts import Projected
 from pm_match.features.recognise_marginals import noise_root
 from pm_match.reading.ancestry import Refusal, mean, scale
-from pm_match.reading.functions import point_function
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import point_function
 
 
 class Background:

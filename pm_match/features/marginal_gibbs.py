@@ -23,9 +23,9 @@ from pm_match.features.points import FeaturesPoints
 from pm_match.numerics.rescale import rescale
 from pm_match.numerics.slices import draw_elliptical_slice, draw_slice
 from pm_match.reading.ancestry import Ancestry, mean, scale
-from pm_match.reading.functions import PLAIN, natural_function, point_function
 from pm_match.reading.parts import Structure
 from pm_match.reading.priors import log_density_function
+from pm_match.reading.probe import PLAIN, natural_function, point_function
 
 
 class MarginalGibbs(PartitionStep):

@@ -16,7 +16,7 @@ from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
-from pm_match.reading.functions import evaluate, natural_function, point_function
+from pm_match.reading.probe import evaluate, natural_function, point_function
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from pm_match.features.projected_normal import DomainData
 from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
-from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.reading.probe import PLAIN, natural_function
 
 # More numbers than this in one variable are not drawn one by one.
 _MOST_SLICED = 100

@@ -14,8 +14,8 @@ from pm_match.features.predictive import Clusters, Joined, log_noise, restricted
 from pm_match.networks.edges import log_edges
 from pm_match.prediction.new_objects import Edges, NewObjects
 from pm_match.prediction.prior import log_prior, log_relevance
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Component
+from pm_match.reading.probe import natural_function
 
 
 class FeaturesAt:

@@ -45,25 +45,34 @@ class Ancestry:
         """Return the random variables and potentials that depend on `rv` directly."""
         return [v for v, parents in self.parents.items() if rv in parents]
 
-    def only_children(self, rv: RV, expected: Iterable[RV]) -> None:
-        """Refuse if anything but `expected` depends on `rv`."""
+    def strangers(self, rv: RV, expected: Iterable[RV]) -> list[RV]:
+        """Return what depends on `rv` directly besides what is `expected`."""
         expected = list(expected)
-        others = [v for v in self.children(rv) if v not in expected]
+        return [v for v in self.children(rv) if v not in expected]
+
+    def only_children(self, rv: RV, expected: Iterable[RV], drawn: bool = False) -> None:
+        """Refuse if anything but `expected` depends on `rv`, to be integrated out or `drawn`."""
+        others = self.strangers(rv, expected)
         if others:
             raise Refusal(
-                f"{names(others)} depends on {rv.name!r} too, which could then not be "
-                "integrated out"
+                f"{names(others)} depends on {rv.name!r} too"
+                + ("" if drawn else ", which could then not be integrated out")
             )
+
+
+def parameters(rv: RV) -> list[RV]:
+    """Return the parameters of a variable's distribution, as PyTensor has them."""
+    return list(rv.owner.op.dist_params(rv.owner))
 
 
 def mean(rv: RV) -> RV:
     """Return the mean of a normal variable."""
-    return rv.owner.op.dist_params(rv.owner)[0]
+    return parameters(rv)[0]
 
 
 def scale(rv: RV) -> RV:
-    """Return the standard deviation of a normal variable."""
-    return rv.owner.op.dist_params(rv.owner)[1]
+    """Return the standard deviation of a normal variable, or the scale of a Gamma one."""
+    return parameters(rv)[1]
 
 
 def kind(rv: RV) -> str:

@@ -199,7 +199,7 @@ class Reader:
             if next(iter(relation.values())).family == "normal":
                 # Means of blocks, whose prior depends on the precision.
                 variables += [rv for rv in parameters_of(relation) if _is_mean(rv, relation)]
-        return DensityCheck(self.model, variables, labels)
+        return DensityCheck(self.context, variables, labels)
 
     def _hyperparameters(self, component: Component) -> tuple[str, ...]:
         """Free numbers that only the priors of what is integrated out depend on."""

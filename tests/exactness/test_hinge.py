@@ -15,7 +15,7 @@ from scipy import stats
 
 import pm_match as pmm
 from pm_match.reading import read
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequency_hmc import FrequencyTarget
 

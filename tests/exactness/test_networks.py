@@ -8,7 +8,7 @@ from scipy import stats
 import pm_match as pmm
 from pm_match.clusters import protocol
 from pm_match.clusters.sweep import log_joint, reassign
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.networks import (
     all_states,
     cluster_step,

@@ -9,7 +9,7 @@ import pytest
 import pm_match as pmm
 from pm_match.normal.points import packed_cholesky
 from pm_match.reading import read
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.normals import cluster_step, normals_model, random_point
 
 T, D, N = 3, 2, 5

@@ -14,8 +14,8 @@ from pm_match.normal.normal_wishart import cluster_posterior, draw_parameters
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.reading import read
-from pm_match.reading.functions import point_function
 from pm_match.reading.parts import Structure
+from pm_match.reading.probe import point_function
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence, pcn
 from pm_match.views.hinge.frequency_hmc import EvidenceTarget, FrequencyTarget, leapfrog_move

@@ -1,15 +1,14 @@
 """Finds latent vectors of linear factor models that hinges score by their Fourier features."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from pytensor.tensor.random.basic import NormalRV
 
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
-from pm_match.reading.context import Context
-from pm_match.reading.functions import point_function
+from pm_match.reading.ancestry import RV, Refusal, kind, names, scale
+from pm_match.reading.context import Context, Prior
 from pm_match.reading.parts import Part, Point
 from pm_match.views.factors.linear_factors import Array
 from pm_match.views.factors.recognise import FactorModel
@@ -33,7 +32,7 @@ class LabelledLatent:
     name: str
     factors: FactorModel
     hinges: tuple[HingeModel, ...]
-    _prior: Callable[[Point], tuple[Array, Array]] = field(repr=False)
+    _prior: Prior = field(repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -92,10 +91,9 @@ def _labelled(
         raise Refusal(f"{rv.name!r} has one column for each object; expected one row")
     # A score that is affine in several variables is read once for each.
     own = {hinge.name: hinge for hinge in hinges if hinge.latent == rv.name}
-    views = [
-        child for view in factors.views for child in _observed(context, view.name, view.missing)
-    ]
-    others = [v for v in context.ancestry.children(rv) if v.name not in own and v not in views]
+    views = [context.model[name] for view in factors.views for name in view.declared]
+    expected = [*views, *(context.model[name] for name in own)]
+    others = context.ancestry.strangers(rv, expected)
     if others:
         raise Refusal(
             f"{names(others)} depends on {rv.name!r} otherwise than as a view, or as a hinge whose "
@@ -110,18 +108,4 @@ def _labelled(
         assert declared is not None
         if rv in context.ancestry.of([declared.C]):
             raise Refusal(f"C of {name!r} depends on {rv.name!r}")
-    evaluate_at = point_function(context.model, [mean(rv), scale(rv)], {})
-    shape = context.shapes[rv.name]
-
-    def prior(point: Point) -> tuple[Array, Array]:
-        centre, width = (np.asarray(p, np.float64) for p in evaluate_at(point))
-        return np.broadcast_to(centre, shape), np.broadcast_to(width**-2.0, shape)
-
-    return LabelledLatent(rv.name, factors, tuple(own.values()), prior)
-
-
-def _observed(context: Context, name: str, missing: str | None) -> list[RV]:
-    """Return the variables of a view: one, or what is observed of it and what is missing."""
-    if missing is None:
-        return [context.model[name]]
-    return [context.model[f"{name}_observed"], context.model[missing]]
+    return LabelledLatent(rv.name, factors, tuple(own.values()), context.normal_prior(rv))
