@@ -13,9 +13,9 @@ from numba import literal_unroll
 
 from pm_match.clusters.protocol import score
 from pm_match.clusters.relevance import log_flags
-from pm_match.clusters.stick_breaking import log_prior, predictive
 from pm_match.clusters.sweep import reassign
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.stick_breaking import log_prior, predictive
 
 
 @part

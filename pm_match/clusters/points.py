@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.clusters.stick_breaking import draw_log_sticks, log_weights
 from pm_match.numerics.log_gamma import draw_log_gamma
+from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
 from pm_match.reading.parts import Clustering
 
 # In logs: how far above the smallest float weights are kept.

@@ -29,9 +29,9 @@ import numpy as np
 from numba import literal_unroll
 
 from pm_match.clusters.protocol import score
-from pm_match.clusters.stick_breaking import predictive
 from pm_match.clusters.sweep import draw_empty_label, reassign
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.stick_breaking import predictive
 
 
 @part

@@ -10,7 +10,7 @@ from pymc.logprob.transforms import LogOddsTransform, SimplexTransform
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, DirichletRV
 
-from pm_match.clusters.stick_breaking import dirichlet_sticks, known_sticks, log_weights
+from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
 from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common

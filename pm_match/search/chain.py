@@ -12,7 +12,6 @@ from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.clusters.units import Units
-from pm_match.features.projection_map import ProjectionMAP
 from pm_match.reading import read
 from pm_match.reading.parts import Component
 
@@ -24,7 +23,7 @@ class Chain:
     ----------
     model : pymc.Model
     steps : sequence of BlockedStep
-        From `pm_match.steps`. What none of them draws stays as it is in the point.
+        From `pm_match.steps()`. What none of them draws stays as it is in the point.
     point : mapping of str to array
         Value variables, as `model.initial_point()` gives them.
     rng : numpy.random.Generator
@@ -68,7 +67,7 @@ class Chain:
         """
         steps = self.steps_of(number)
         for step in steps:
-            if isinstance(step, ProjectionMAP):
+            if step.maximises:
                 step.n_gradual = 0 if fit else sys.maxsize
         given = {id(s): s.n_sweeps for s in steps if isinstance(s, ClusterGibbs)}
         try:
@@ -88,7 +87,7 @@ class Chain:
         if number is None:
             return self.steps
         component = self.components[number]
-        parts = [component, *(f for f in component.features if f is not None)]
+        parts = [component, *component.evidence]
         return [s for s in self.steps if any(getattr(s, "part", None) is p for p in parts)]
 
     def collapsed(self, number: int) -> Collapsed:
@@ -171,7 +170,7 @@ class Chain:
         total = 0.0
         for n in range(len(self.components)) if number is None else [number]:
             state = self.loaded(n)
-            total += state.log_joint() + state.log_feature_prior(self.point)
+            total += state.log_joint() + state.log_prior(self.point)
             for step in self.steps_of(n):
                 if isinstance(step, HyperparameterGibbs):
                     total += step.log_prior(self.point)

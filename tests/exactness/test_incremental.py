@@ -5,8 +5,8 @@ import pytest
 from numba import njit
 
 from pm_match.clusters import protocol
-from pm_match.clusters.stick_breaking import known_sticks, log_prior, predictive
 from pm_match.clusters.sweep import log_joint, place, reassign, rename, sweep
+from pm_match.numerics.stick_breaking import known_sticks, log_prior, predictive
 from tests.declared.plain import (
     cluster_step,
     inside,

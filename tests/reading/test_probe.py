@@ -32,7 +32,7 @@ DECLARING = {
     "views/hinge/fourier.py",
 }
 # Readers name the types of random variables, and nothing else.
-READERS = ("recognise.py", "labelled_latents.py")
+READERS = ("kind.py", "recognise.py", "labelled_latents.py")
 TYPES = {"pytensor.tensor.random.basic"}
 # Still to be moved.
 PENDING = ("features/marginal_gibbs.py", "features/recognise.py", "features/recognise_marginals.py")
