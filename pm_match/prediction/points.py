@@ -11,7 +11,7 @@ from pymc.model.core import Model
 from pm_match.matching.draws import read_draws
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
-from pm_match.reading.probe import compiled, natural_function
+from pm_match.reading.probe import compiled, natural_function, stand_in
 
 
 class RecordedPoints:
@@ -105,7 +105,7 @@ class RecordedPoints:
 
     def _compiled(self, model: Model, transforms) -> Any:
         """Compile the map from variables themselves to the values that are sampled."""
-        stands = {rv: rv.type() for rv in model.free_RVs}
+        stands = {rv: stand_in(rv) for rv in model.free_RVs}
         outputs = [
             transforms[name].forward(model[name], *model[name].owner.inputs)
             for name in self._transformed

@@ -79,12 +79,21 @@ def compiled(
     values = set(model.value_vars)
     found = [v for v in explicit_graph_inputs(outputs) if v in values]
     function = pytensor.function([*inputs, *found], outputs, mode=PLAIN, on_unused_input="ignore")
+    # Half of the time of a call is that PyTensor looks at what it is given.
+    function.trust_input = True
     names = [str(v.name) for v in found]
+    dtypes = [v.dtype for v in (*inputs, *found)]
 
     def call(point, *given) -> list[NDArray]:
-        return [np.asarray(v) for v in function(*given, *[point[name] for name in names])]
+        values = (*given, *[point[name] for name in names])
+        return [*map(np.asarray, function(*map(np.asarray, values, dtypes)))]
 
     return call, names
+
+
+def stand_in(rv: RV, shape: tuple[int | None, ...] | None = None) -> RV:
+    """Make an input that takes a variable's place, of its shape or another one."""
+    return rv.type() if shape is None else pt.tensor(dtype=rv.dtype, shape=shape)
 
 
 def point_function(
@@ -190,9 +199,9 @@ def sampled_function(model: Model, name: str) -> Callable[[Any, Any], NDArray]:
     transform, dtype = model.rvs_to_transforms[rv], model.rvs_to_values[rv].dtype
     if transform is None:
         return lambda point, value: np.asarray(value, dtype)
-    natural = rv.type()
+    natural = stand_in(rv)
     forward, _ = compiled(model, [transform.forward(natural, *rv.owner.inputs)], inputs=[natural])
-    return lambda point, value: np.asarray(forward(point, np.asarray(value, rv.dtype))[0], dtype)
+    return lambda point, value: np.asarray(forward(point, value)[0], dtype)
 
 
 def log_densities(model: Model, variables: Sequence[RV]) -> Callable[[Any], dict[RV, NDArray]]:
@@ -249,11 +258,11 @@ def chosen_objects(
     (R,) integer array, or None
         None if rows are something else; numbers of `n_objects` or more if they are of no object.
     """
-    labels = pt.vector(dtype=assignment.dtype)
+    labels = stand_in(assignment)
     digit_of, _ = compiled(model, [chosen], {assignment: labels, **givens}, [labels])
     number, found = np.arange(n_objects), np.zeros((), np.int64)
     for place in range(max(int(n_objects - 1).bit_length(), 1)):
-        (digits,) = digit_of({}, ((number >> place) & 1).astype(assignment.dtype))
+        (digits,) = digit_of({}, (number >> place) & 1)
         if digits.ndim != 2 or not np.isin(digits, (0.0, unit)).all():
             return None
         found = found + ((digits[:, 0] > 0.0).astype(np.int64) << place)

@@ -24,7 +24,7 @@ from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import DensityCheck, log_normal, same
 from pm_match.reading.parts import Part, Point
-from pm_match.reading.probe import compiled
+from pm_match.reading.probe import compiled, stand_in
 from pm_match.views.factors.linear_factors import Array, Table
 from pm_match.views.factors.starts import factor_start
 
@@ -407,7 +407,7 @@ def _product(pair, values) -> Array:
 
 def _mean_function(context: Context, rvs, parents, table: Table):
     """Compile a view's mean (N, D) as a function of values of its parents."""
-    stands = {rv: rv.type() for rv in parents}
+    stands = {rv: stand_in(rv) for rv in parents}
     function, names = compiled(context.model, [mean(rv) for rv in rvs], stands, [*stands.values()])
     assert not names
 

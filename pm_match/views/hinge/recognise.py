@@ -18,7 +18,7 @@ from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import common, log_normal, same
 from pm_match.reading.parts import Part, Point
-from pm_match.reading.probe import at_each, compiled, held_matrices, log_densities
+from pm_match.reading.probe import at_each, compiled, held_matrices, log_densities, stand_in
 from pm_match.views.hinge import HingeParts, fourier_values, read_hinge
 from pm_match.views.hinge.frequencies import distinct
 
@@ -217,7 +217,7 @@ class _Score:
 
     def __init__(self, context: Context, score: RV, parents: list[RV]):
         self.parents = parents
-        stands = {parent: parent.type() for parent in parents}
+        stands = {parent: stand_in(parent) for parent in parents}
         self._function, _ = compiled(context.model, [score], stands, [*stands.values()])
         self._context, self._natural = context, context.at(parents)
         self._codes = _codes(context, [p for p in parents if not p.dtype.startswith("float")])
