@@ -1,6 +1,6 @@
 """Who depends on whom in a declared model."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pymc.distributions.distribution import SymbolicRandomVariable
@@ -88,3 +88,40 @@ def kind(rv: RV) -> str:
 def names(variables: Iterable[RV]) -> str:
     """List variables for a message."""
     return ", ".join(sorted(repr(v.name) if v.name else "something unnamed" for v in variables))
+
+
+def connected(keys: Mapping[Any, set]) -> list[tuple[set, list]]:
+    """Group the items of a mapping whose sets of keys overlap; with the union of the keys."""
+    found: list[tuple[set, list]] = []
+    for item, own in keys.items():
+        joined, members = set(own), [item]
+        rest = []
+        for others, items in found:
+            if joined & others:
+                joined |= others
+                members = [*items, *members]
+            else:
+                rest.append((others, items))
+        found = [*rest, (joined, members)]
+    return found
+
+
+def read_each[T](
+    candidates: Iterable[T], read: Callable[[T], Any], names_of: Callable[[T], Iterable[str]]
+) -> tuple[list[Any], dict[str, str]]:
+    """Read candidates one by one.
+
+    Returns
+    -------
+    found : list
+    refused : dict
+        By name, why what has it is not served.
+    """
+    found: list[Any] = []
+    refused: dict[str, str] = {}
+    for candidate in candidates:
+        try:
+            found.append(read(candidate))
+        except Refusal as refusal:
+            refused |= dict.fromkeys(names_of(candidate), str(refusal))
+    return found, refused

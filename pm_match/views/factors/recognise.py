@@ -6,9 +6,10 @@ when they are moved, so that any way of writing it is understood; then the decla
 are held against these parts, entry by entry.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from pytensor.tensor.random.basic import (
     StudentTRV,
 )
 
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
+from pm_match.reading.ancestry import RV, Refusal, connected, kind, mean, names, read_each, scale
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import DensityCheck, log_normal, same
 from pm_match.reading.parts import Part, Point
@@ -50,6 +51,11 @@ class Factor:
         not declared normal.
     unbounded : bool
         Whether its values may be any numbers, as those of principal components are.
+    prior : callable or None
+        From a point to mean and precision, both of `shape`, of its independent normal prior; None
+        if it is `foreign`.
+    value : callable or None
+        From a point to its value, of `shape`, if that is given and not `unbounded`.
     """
 
     name: str
@@ -57,19 +63,8 @@ class Factor:
     shape: tuple[int, int]
     foreign: bool
     unbounded: bool
-    _prior: Prior | None = field(repr=False)
-    _value: Callable[[Point], Sequence[Array]] | None = field(repr=False)
-
-    def prior(self, point: Point) -> tuple[Array, Array]:
-        """Mean and precision, both of `shape`, of its independent normal prior at a `point`."""
-        assert self._prior is not None
-        return self._prior(point)
-
-    def value(self, point: Point) -> Array:
-        """Value, of `shape`, at a `point` of what is given and not `unbounded`."""
-        assert self._value is not None
-        (value,) = self._value(point)
-        return value.T if self.transposed else value
+    prior: Prior = field(repr=False)
+    value: Any = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +76,13 @@ class Intercept:
     name : str
     shape : tuple of int
         As it is declared: a row has two axes.
+    prior : callable
+        From a point to mean and precision (D,) of its independent normal prior.
     """
 
     name: str
     shape: tuple[int, ...]
-    _prior: Prior = field(repr=False)
-
-    def prior(self, point: Point) -> tuple[Array, Array]:
-        """Mean and precision (D,) of its independent normal prior at a `point`."""
-        return self._prior(point)
+    prior: Prior = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +102,8 @@ class FactorView:
     intercept : Intercept or None
     missing : str or None
         The free variable that holds the missing values, in the order of the array.
+    noise : callable
+        From a point to the noise precision (D,) of every feature.
     """
 
     name: str
@@ -117,16 +112,12 @@ class FactorView:
     loadings: tuple[Factor, ...]
     intercept: Intercept | None
     missing: str | None
-    _noise: Callable[[Point], Array] = field(repr=False)
+    noise: Callable[[Point], Array] = field(repr=False)
 
     @property
     def declared(self) -> list[str]:
         """The variables that PyMC holds it in: what is observed, and what is missing."""
         return [f"{self.name}_observed", self.missing] if self.missing else [self.name]
-
-    def noise(self, point: Point) -> Array:
-        """Noise precision (D,) of every feature at a `point`."""
-        return self._noise(point)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,17 +133,15 @@ class GammaPrecision:
     shape : tuple of int
     aligned : tuple of int
         Its shape with axes added so that it broadcasts to the noise (D,) or loadings, as declared.
+    prior : callable
+        From a point to shape and rate, both of the variable's shape.
     """
 
     name: str
     of: tuple[tuple[int, int], ...]
     shape: tuple[int, ...]
     aligned: tuple[int, ...]
-    _prior: Prior = field(repr=False)
-
-    def prior(self, point: Point) -> tuple[Array, Array]:
-        """Shape and rate, both of the variable's shape, at a `point`."""
-        return self._prior(point)
+    prior: Prior = field(repr=False)
 
     def by_factor(self, loading: Factor) -> bool:
         """Whether the precision of loadings is the same for all features."""
@@ -244,21 +233,14 @@ class FactorModel:
 
 def read_factor_models(context: Context) -> tuple[list[Part], dict[str, str]]:
     """Find the linear factor models of a model, and say which views look like one but are not."""
-    found, refused = [], {}
-    for name, rvs in _observed(context).items():
-        if not _looks_linear(context, rvs):
-            continue
-        try:
-            found.append(_candidate(context, name, rvs))
-        except Refusal as refusal:
-            refused[name] = str(refusal)
-    parts: list[Part] = []
-    for candidates in _connected(context, found):
-        try:
-            parts.append(_model(context, candidates))
-        except Refusal as refusal:
-            refused |= {candidate.name: str(refusal) for candidate in candidates}
-    return parts, refused
+    linear = [own for own in _observed(context).items() if _looks_linear(context, own[1])]
+    found, refused = read_each(linear, lambda one: _candidate(context, *one), lambda one: [one[0]])
+    parts, more = read_each(
+        _connected(context, found),
+        lambda candidates: _model(context, candidates),
+        lambda candidates: [candidate.name for candidate in candidates],
+    )
+    return parts, refused | more
 
 
 # -- candidates, by ancestry and by what their means do -------------------------------------------
@@ -425,23 +407,17 @@ def _mean_function(context: Context, rvs, parents, table: Table):
 
 def _connected(context: Context, candidates: list[_Candidate]) -> list[list[_Candidate]]:
     """Group views that share a latent, or a parent of their noise's or loadings' densities."""
-    groups: list[tuple[set, list[_Candidate]]] = []
+    keys = {}
     for candidate in candidates:
-        keys = {*candidate.latents} | {
+        own = {*candidate.latents} | {
             parent
             for rv in (*candidate.rvs[:1], *candidate.loadings)
             for parent in context.ancestry.parents[rv]
         }
-        keys -= {candidate.intercept, *candidate.loadings}
-        joined, members, rest = keys, [candidate], []
-        for others, own in groups:
-            # Objects must be the same for one part to hold both.
-            if joined & others and len(own[0].table.values) == len(candidate.table.values):
-                joined, members = joined | others, [*own, *members]
-            else:
-                rest.append((others, own))
-        groups = [*rest, (joined, members)]
-    return [members for _, members in groups]
+        own -= {candidate.intercept, *candidate.loadings}
+        # Objects must be the same for one part to hold both.
+        keys[candidate] = {(rv, len(candidate.table.values)) for rv in own}
+    return [members for _, members in connected(keys)]
 
 
 # -- what the candidates mean, by numbers --------------------------------------------------------
@@ -497,10 +473,12 @@ def _ours(context: Context, rv: RV, views: list[RV]) -> bool:
 
 
 def _factor(context: Context, rv: RV, flip: bool, foreign: bool) -> Factor:
+    arrange = np.transpose if flip else np.asarray
     n, k = context.shapes[rv.name][:: -1 if flip else 1]
     unbounded = isinstance(rv.owner.op, _UNBOUNDED) and not context.transformed(rv)
-    prior = None if foreign else context.normal_prior(rv, np.transpose if flip else np.asarray)
-    value = context.at([rv]) if foreign and not unbounded else None
+    prior: Any = None if foreign else context.normal_prior(rv, arrange)
+    read = context.at([rv]) if foreign and not unbounded else None
+    value = None if read is None else lambda point: arrange(read(point)[0])
     return Factor(rv.name, flip, (n, k), foreign, unbounded, prior, value)
 
 

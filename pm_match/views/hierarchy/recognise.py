@@ -12,7 +12,7 @@ from pytensor.tensor.random.basic import CategoricalRV, DirichletRV
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals
 from pm_match.normal.recognise import mean_and_precision, normals_candidates, verified_normals
-from pm_match.reading.ancestry import RV, Refusal, names, parameters
+from pm_match.reading.ancestry import RV, Refusal, names, parameters, read_each
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
     clustering_candidate,
@@ -39,6 +39,8 @@ class HierarchyView:
     normals : Normals
     values : (N_v, D) array
         In the order of `objects`.
+    concentration : callable
+        From a point to the parameters (T, T_v) of the link's Dirichlet prior.
     """
 
     link: str
@@ -46,11 +48,7 @@ class HierarchyView:
     objects: NDArray[np.int64]
     normals: Normals
     values: NDArray[np.float64]
-    _concentration: Callable[[Point], NDArray] = field(repr=False)
-
-    def concentration(self, point: Point) -> NDArray[np.float64]:
-        """Parameters (T, T_v) of the link's Dirichlet prior at a `point`."""
-        return self._concentration(point)
+    concentration: Callable[[Point], NDArray[np.float64]] = field(repr=False)
 
     def prior(self, point: Point) -> NormalWishartPrior:
         """Evaluate the prior of means and precision at a `point`."""
@@ -128,14 +126,11 @@ def hierarchies(context: Context) -> tuple[list[Part], dict[str, str]]:
         for parent in context.ancestry.parents[rv]:
             if parent in context.model.free_RVs and isinstance(parent.owner.op, CategoricalRV):
                 below.setdefault(parent, []).append(rv)
-    found: list[Part] = []
-    refused: dict[str, str] = {}
-    for top, marginals in below.items():
-        try:
-            found.append(_hierarchy(context, top, marginals))
-        except Refusal as refusal:
-            refused |= {rv.name: str(refusal) for rv in (top, *marginals)}
-    return found, refused
+    return read_each(
+        below.items(),
+        lambda own: _hierarchy(context, *own),
+        lambda own: [rv.name for rv in (own[0], *own[1])],
+    )
 
 
 def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
@@ -236,12 +231,12 @@ def _view(
         )
     values = np.empty_like(one.data)
     values[one.objects] = one.data
-    concentration = context.at(parameters(link)[:1])
+    read = context.at(parameters(link)[:1])
 
-    def read_concentration(point) -> NDArray[np.float64]:
-        return np.ascontiguousarray(np.broadcast_to(concentration(point)[0], shape), float)
+    def concentration(point) -> NDArray[np.float64]:
+        return np.ascontiguousarray(np.broadcast_to(read(point)[0], shape), float)
 
-    return HierarchyView(link.name, w.name, objects, own, values, read_concentration)
+    return HierarchyView(link.name, w.name, objects, own, values, concentration)
 
 
 def _objects(context: Context, z: RV, w: RV, link: RV) -> NDArray[np.int64]:

@@ -56,6 +56,11 @@ class HingeModel:
     adapts : bool
         Whether the frequencies have a normal prior and nothing else depends on them, so that our
         steps may draw them.
+    fourier : callable or None
+        From a point to latent vectors (N, m) and frequencies (M, m), where there are any.
+    frequency_prior : callable or None
+        From a point to the frequencies' prior, independent normals: means (M, m), and lower
+        Cholesky factors (M, m, m) of the covariances.
     """
 
     name: str
@@ -70,8 +75,8 @@ class HingeModel:
     _prior: Prior = field(repr=False)
     _gamma: Prior | None = field(repr=False)
     _scores: Callable[[Point], Any] | None = field(repr=False)
-    _fourier: Callable[[Point], Any] | None = field(repr=False)
-    _frequency_prior: Callable[[Point], Any] | None = field(repr=False)
+    fourier: Any = field(repr=False)
+    frequency_prior: Any = field(repr=False)
     # Whether the coefficients are declared as a matrix.
     _columns: bool = field(repr=False)
 
@@ -103,29 +108,11 @@ class HingeModel:
 
     def design(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Evaluate the features F (N, P), and the offset (N, K) or None for none."""
-        if self._fourier is not None:
-            return fourier_values(*self._fourier(point)), None
+        if self.fourier is not None:
+            return fourier_values(*self.fourier(point)), None
         assert self._scores is not None
         at_units, offset = self._scores(point)
         return at_units, offset
-
-    def fourier(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Evaluate latent vectors (N, m) and frequencies (M, m), where there are any."""
-        assert self._fourier is not None
-        latent, frequencies = self._fourier(point)
-        return latent, frequencies
-
-    def frequency_prior(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Evaluate the frequencies' prior, independent normals.
-
-        Returns
-        -------
-        means : (M, m) array
-        factors : (M, m, m) array
-            Lower Cholesky factors of the covariances.
-        """
-        assert self._frequency_prior is not None
-        return self._frequency_prior(point)
 
     def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
         """Start from no coefficients, and frequencies that turn vectors by about one radian."""
@@ -350,8 +337,8 @@ def _hinge_model(context, rv, declared, labels, candidate, score):
         _prior=prior,
         _gamma=context.gamma_prior(precision) if precision is not None else None,
         _scores=scores,
-        _fourier=fourier,
-        _frequency_prior=frequency_prior,
+        fourier=fourier,
+        frequency_prior=frequency_prior,
         _columns=len(shape) == 2,
     )
     return part, refused
