@@ -7,7 +7,6 @@ import pytest
 import pm_match as pmm
 from pm_match.metrics import adjusted_rand_index
 from pm_match.normal.search import numbers_of
-from pm_match.numerics.k_means import k_means
 from pm_match.reading import read
 
 declare = pmm.models.dependency_clusters
@@ -139,18 +138,6 @@ def test_clusters_show_what_the_views_share():
         own = {"a": found[name]}
         ours = adjusted_rand_index({"a": right}, own)
         assert ours > adjusted_rand_index({"a": other}, own) + 0.5
-
-
-def test_k_means_over_what_is_seen():
-    rng = np.random.default_rng(6)
-    labels = np.repeat([0, 1], 20)
-    points = np.stack([labels * 10.0, labels * -10.0], axis=1) + rng.normal(size=(40, 2))
-    seen = np.ones((40, 2), bool)
-    seen[::3, 0], seen[1::3, 1] = False, False
-    points = np.where(seen, points, 1e6)
-    found = k_means(rng, np.where(seen, points, 0.0), 2, seen)
-    assert len(set(found[:20])) == len(set(found[20:])) == 1
-    assert found[0] != found[-1]
 
 
 def test_numbers_of_clusters_to_begin_with():
