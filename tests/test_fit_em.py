@@ -199,9 +199,9 @@ def test_settings_are_checked_and_a_short_climb_is_told():
     model = pmm.models.dependency_clusters(views, 3)
     with pytest.raises(TypeError, match=r"model must be a pm\.Model, found an object of type int"):
         pmm.fit_em(3)
-    with pytest.raises(ValueError, match="starts must be a whole number"):
+    with pytest.raises(ValueError, match="starts: expected a whole number"):
         pmm.fit_em(model, starts=0)
-    with pytest.raises(ValueError, match="max_iterations must be a whole number"):
+    with pytest.raises(ValueError, match="max_iterations: expected a whole number"):
         pmm.fit_em(model, max_iterations=1)
     with pytest.warns(UserWarning, match=r"still gained .* nats in the last of 3 iterations"):
         pmm.fit_em(model, max_iterations=3, starts=1, random_seed=1, progressbar=False)

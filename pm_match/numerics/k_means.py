@@ -99,15 +99,14 @@ def settle(
         Labels below the number of clusters that `labels` holds.
     """
     points, weight = _centred(points, weight)
-    labels = np.asarray(labels, np.int64)
     for _ in range(n_rounds):
         held, place = np.unique(labels, return_inverse=True)
         belongs = np.eye(len(held))[place.reshape(-1)]
         means = belongs.T @ (points * weight) / np.maximum(belongs.T @ weight, 1.0)
-        old, labels = place.reshape(-1), _distances(points, weight, means).argmin(axis=1)
-        if np.array_equal(labels, old):
+        labels = _distances(points, weight, means).argmin(axis=1).astype(np.int64)
+        if np.array_equal(labels, place.reshape(-1)):
             break
-    return labels
+    return np.asarray(labels, np.int64)
 
 
 def _centred(

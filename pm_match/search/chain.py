@@ -127,12 +127,12 @@ class Chain:
             if label.shape != (clustering.n_objects,):
                 raise ValueError(
                     f"labels of {clustering.title!r}: expected one for each of "
-                    f"{clustering.n_objects} objects, found shape {label.shape}."
+                    f"{clustering.n_objects} objects; found shape {label.shape}"
                 )
             if label.min() < -1 or label.max() >= clustering.truncation:
                 raise ValueError(
-                    f"labels of {clustering.title!r} must be in -1 ... "
-                    f"{clustering.truncation - 1}, found {label.min()} to {label.max()}."
+                    f"labels of {clustering.title!r}: expected numbers in -1 ... "
+                    f"{clustering.truncation - 1}; found {label.min()} to {label.max()}"
                 )
             for assignment, own in zip(
                 clustering.assignments, np.split(label, clustering.ends), strict=True

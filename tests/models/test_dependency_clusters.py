@@ -183,15 +183,15 @@ BAD = {
     "name": (lambda t: {"object": t["x"]}, {}, "the model uses the name 'object' itself"),
     "names": (lambda t: {"x": t["x"], "mean_x": t["y"]}, {}, "second 'mean_x'"),
     "name of the model": (lambda t: {"weights": t["x"]}, {}, "^view 'weights': the model uses"),
-    "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': a view's name"),
+    "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': expected an identifier"),
     "none": (lambda t: {}, {}, "^views: expected at least one view"),
     "links": (lambda t: t, {"links": {"x": [0], "y": [1]}}, "not paired"),
-    "strange link": (lambda t: t, {"links": {"x": [0], "z": [1]}, "paired": False}, "no view 'z'"),
-    "n_clusters": (lambda t: t, {"n_clusters": 1}, "n_clusters must be"),
-    "concentration": (lambda t: t, {"concentration": 0.0}, "concentration must be"),
-    "mean_strength": (lambda t: t, {"mean_strength": np.inf}, "mean_strength must be"),
-    "weights": (lambda t: t, {"weights": "none"}, "weights must be"),
-    "within": (lambda t: t, {"within": "full"}, "within must be"),
+    "strange link": (lambda t: t, {"links": {"x": [0], "z": [1]}, "paired": False}, "found 'z'"),
+    "n_clusters": (lambda t: t, {"n_clusters": 1}, "n_clusters: expected"),
+    "concentration": (lambda t: t, {"concentration": 0.0}, "concentration: expected"),
+    "mean_strength": (lambda t: t, {"mean_strength": np.inf}, "mean_strength: expected"),
+    "weights": (lambda t: t, {"weights": "none"}, "weights: expected"),
+    "within": (lambda t: t, {"within": "full"}, "within: expected"),
 }
 
 
@@ -203,7 +203,7 @@ def test_bad_input(case):
 
 
 def test_bad_types():
-    with pytest.raises(TypeError, match="paired must be"):
+    with pytest.raises(TypeError, match="paired: expected"):
         declare(views(20)[1], paired="yes")
     with pytest.raises(TypeError, match=r"^views: expected a mapping from a view's name"):
         declare(views(20)[1]["x"])

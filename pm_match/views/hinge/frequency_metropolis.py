@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
+from pm_match.checks import check_count, check_option
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.normal.normal_wishart import cluster_posterior, draw_parameters
@@ -121,20 +122,12 @@ class FrequencyMetropolis(PartitionStep):
         n_leapfrog: int | None = None,
         **kwargs,
     ):
-        if n_sweeps < 1:
-            raise ValueError(f"FrequencyMetropolis: n_sweeps must be at least 1, found {n_sweeps}.")
-        if method not in ("integrated", "hmc"):
-            raise ValueError(
-                f"FrequencyMetropolis: method must be 'integrated' or 'hmc', found {method!r}."
-            )
+        check_count("FrequencyMetropolis: n_sweeps", n_sweeps)
+        check_option("FrequencyMetropolis: method", method, ("integrated", "hmc"))
         least = 1 if method == "hmc" else 0
         if n_leapfrog is None:
             n_leapfrog = 10 if method == "hmc" else 0
-        if not isinstance(n_leapfrog, int | np.integer) or n_leapfrog < least:
-            raise ValueError(
-                f"FrequencyMetropolis: n_leapfrog must be an integer of at least {least}, "
-                f"found {n_leapfrog}."
-            )
+        check_count("FrequencyMetropolis: n_leapfrog", n_leapfrog, least)
         self.n_sweeps = n_sweeps
         self.method = method
         self.n_leapfrog = n_leapfrog

@@ -230,11 +230,11 @@ def test_bad_input():
         fit_dependency_clusters({"x": np.concatenate([x, x[:, :1]], axis=1), "y": y}, 2)
     with pytest.raises(ValueError, match="more samples than features"):
         fit_dependency_clusters({"x": x[:2], "y": y[:2]}, 2)
-    with pytest.raises(ValueError, match="n_clusters must be from 1 to the 60 samples"):
+    with pytest.raises(ValueError, match="n_clusters: expected a whole number from 1 to 60"):
         fit_dependency_clusters(views, 61)
-    with pytest.raises(ValueError, match="one number or 2, one a view"):
+    with pytest.raises(ValueError, match="one number, or one for each of"):
         fit_dependency_hierarchy(views, 2, [2])
     with pytest.raises(ValueError, match="same samples"):
         fit_dependency_hierarchy({"x": x, "y": y[1:]}, 2, 2)
-    with pytest.raises(ValueError, match="a label for every object"):
+    with pytest.raises(ValueError, match="expected labels of"):
         fit_projected_clusters([x, y], [[np.zeros(60, int), np.zeros(3, int)]], 2, 1)

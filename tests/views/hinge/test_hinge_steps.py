@@ -190,13 +190,13 @@ def test_no_object_with_a_label():
 
 
 def test_bad_settings(model):
-    with pytest.raises(ValueError, match="n_sweeps must be at least 1"):
+    with pytest.raises(ValueError, match="n_sweeps: expected a whole number of at least 1"):
         pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_sweeps=0)
-    with pytest.raises(ValueError, match="'integrated' or 'hmc', found 'nuts'"):
+    with pytest.raises(ValueError, match="'integrated' or 'hmc'; found 'nuts'"):
         pmm.FrequencyMetropolis([model["frequencies"]], model=model, method="nuts")
     for method, least in (("integrated", 0), ("hmc", 1)):
         for wrong in (least - 1, 2.5):
-            expected = f"n_leapfrog must be an integer of at least {least}, found {wrong}"
+            expected = f"n_leapfrog: expected a whole number of at least {least}; found {wrong}"
             with pytest.raises(ValueError, match=expected):
                 pmm.FrequencyMetropolis(
                     [model["frequencies"]], model=model, method=method, n_leapfrog=wrong
