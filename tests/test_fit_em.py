@@ -6,11 +6,11 @@ import pytest
 
 import pm_match as pmm
 from pm_match.views.em import DependencyClusters, DependencyHierarchy, SharedFactors
-from tests.views.em.test_mixtures import made_up, plain_clusters, plain_hierarchy
-from tests.views.em.test_shared_factors import made_up as made_up_factors
-from tests.views.em.test_shared_factors import plain as plain_factors
-from tests.views.test_factor_models import EQUAL, declare
-from tests.views.test_hierarchies import declared as hierarchy_of
+from tests.declared.factor_ways import EQUAL, declare
+from tests.declared.hierarchies import declared as hierarchy_of
+from tests.views.em.factors import made_up as made_up_factors
+from tests.views.em.factors import plain as plain_factors
+from tests.views.em.mixtures import made_up, plain_clusters, plain_hierarchy
 
 
 def fitted(model, **options):

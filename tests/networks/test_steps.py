@@ -19,7 +19,7 @@ from pm_match.reading.functions import PLAIN
 from pm_match.reading.priors import log_density_function
 from pm_match.sampling import _conventional
 from tests.declared.networks import cluster_step, network_data, network_model
-from tests.exactness.test_networks import log_conditional
+from tests.exactness.network_conditional import log_conditional
 
 
 def declare(
