@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
@@ -18,8 +17,8 @@ from pm_match.normal.parts import Normals
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.ancestry import Ancestry, Refusal, names, scale
-from pm_match.reading.functions import natural_function, point_function
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
+from pm_match.reading.probe import natural_function, sampled_function
 from pm_match.results import annotate
 from pm_match.views.em import (
     Fit,
@@ -301,8 +300,7 @@ def _noise(model: Model, ancestry: Ancestry, part: FactorModel, number: int) -> 
     for precision in part.precisions:
         if precision.of != ((number, -1),) or precision.shape != ():
             continue
-        observed = model[f"{view.name}_observed" if view.missing else view.name]
-        others = ancestry.of([scale(observed)]) - {model[precision.name]}
+        others = ancestry.of([scale(model[view.declared[0]])]) - {model[precision.name]}
         if others:
             raise Refusal(f"the noise of {view.name!r} depends on {names(others)} too")
         point = model.initial_point(0)
@@ -457,12 +455,5 @@ def _point(model: Model, values: Mapping[str, Any]) -> dict[str, NDArray]:
     """Bring values of free variables to the scale that is sampled; the rest stay initial."""
     point = {name: np.asarray(value) for name, value in model.initial_point(0).items()}
     for name, value in values.items():
-        rv = model[name]
-        variable, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
-        if transform is not None:
-            natural = pt.constant(np.asarray(value, rv.dtype))
-            (value,) = point_function(model, [transform.forward(natural, *rv.owner.inputs)], {})(
-                point
-            )
-        point[variable.name] = np.asarray(value, variable.dtype)
+        point[model.rvs_to_values[model[name]].name] = sampled_function(model, name)(point, value)
     return point

@@ -17,8 +17,8 @@ from scipy.special import betaln, logsumexp
 
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.reading import read
-from pm_match.reading.functions import log_densities
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import log_densities
 
 __all__ = [
     "check_declared_density",

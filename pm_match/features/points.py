@@ -8,8 +8,8 @@ from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
 from pm_match.features.parts import Features
-from pm_match.reading.functions import natural_function
 from pm_match.reading.priors import log_densities_function
+from pm_match.reading.probe import natural_function
 
 
 class FeaturesPoints(Writer):

@@ -18,8 +18,8 @@ from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictive import Clusters, Joined, log_noise, restricted, scaled
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place, Predictor, coords
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Clustering
+from pm_match.reading.probe import natural_function
 from pm_match.tables.domains import as_new_objects
 
 

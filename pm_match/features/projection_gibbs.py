@@ -15,8 +15,8 @@ from pm_match.features.projection import ClusterSums, draw_projection
 from pm_match.features.projection_map import why_not
 from pm_match.numerics.rescale import rescale
 from pm_match.reading import read
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Clustering, Structure
+from pm_match.reading.probe import natural_function
 
 # Exchanges of labels that are proposed for every cluster of a domain.
 _PROPOSALS = 4

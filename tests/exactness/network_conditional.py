@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 from pm_match.networks.parts import Relation
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.networks import relation_evidence
 
 

@@ -6,7 +6,7 @@ import pytest
 import pm_match as pmm
 from pm_match.features.parts import Features
 from pm_match.reading import read
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.plain import tiny_data
 
 

@@ -15,8 +15,8 @@ from pm_match.networks import recognise as relations
 from pm_match.reading import read
 from pm_match.reading.ancestry import Refusal
 from pm_match.reading.context import Context
-from pm_match.reading.functions import PLAIN
 from pm_match.reading.priors import log_density_function
+from pm_match.reading.probe import PLAIN
 from pm_match.results import _conventional
 from tests.declared.networks import cluster_step, network_data, network_model, relation_evidence
 from tests.exactness.network_conditional import log_conditional

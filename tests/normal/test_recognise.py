@@ -7,9 +7,10 @@ import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match.normal.parts import Normals
 from pm_match.normal.points import packed_cholesky
 from pm_match.reading import read
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.normals import cluster_step, normals_model, random_point
 
 T, D, N = 3, 2, 5
@@ -41,7 +42,7 @@ def declared(change=None, **parts):
 def only(model):
     structure = read(model)
     assert not structure.refusals, structure.refusals
-    ((found,),) = structure.components[0].normals
+    (found,) = structure.components[0].of(Normals)
     return found
 
 

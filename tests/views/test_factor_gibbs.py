@@ -8,8 +8,8 @@ from scipy import stats
 
 import pm_match as pmm
 from pm_match.reading import read
-from pm_match.reading.functions import PLAIN
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import PLAIN
 from pm_match.views.factors.points import FactorPoints
 from tests.declared.factors import FactorKind, factor_kind_model
 

@@ -12,8 +12,8 @@ from pm_match.normal.points import NormalsPoints
 from pm_match.normal.shared_normal import draw_shared_parameters, log_marginal
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.stick_breaking import log_prior
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Structure
+from pm_match.reading.probe import natural_function
 from pm_match.views.hierarchy.recognise import Hierarchy
 from pm_match.views.hierarchy.tables import count, log_links, new_state, sweep
 

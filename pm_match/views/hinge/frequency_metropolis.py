@@ -15,8 +15,9 @@ from pm_match.normal.normal_wishart import cluster_posterior, draw_parameters
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.reading import read
-from pm_match.reading.functions import point_function
+from pm_match.reading.ancestry import parameters
 from pm_match.reading.parts import Structure
+from pm_match.reading.probe import point_function
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence, pcn
 from pm_match.views.hinge.frequency_hmc import EvidenceTarget, leapfrog_move
@@ -274,9 +275,8 @@ class FrequencyMetropolis(PartitionStep):
             objects = self._mixture.values[0].objects
             if alone and np.array_equal(np.sort(objects), np.arange(clustering.n_objects)):
                 rv = self.model[clustering.assignments[0].name]
-                (weights,) = rv.owner.op.dist_params(rv.owner)
                 key = self.model.rvs_to_values[rv].name
-                return _FreeAssignment(key, objects, point_function(self.model, [weights], {}))
+                return _FreeAssignment(key, objects, point_function(self.model, parameters(rv)))
         return None
 
     def _propose_clusters(self, point, some) -> None:
