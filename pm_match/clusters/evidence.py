@@ -131,6 +131,10 @@ class EvidenceState:
         """Log evidence as a function of hyperparameters (see `Evidence.hyperpriors`)."""
         raise NotImplementedError
 
+    def log_conditional(self, point: Point) -> float:
+        """Log density of what `draw` draws, given all else: for tests alone."""
+        raise NotImplementedError
+
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log marginal likelihood by the plain formula, for labels (N,) of every clustering.
 

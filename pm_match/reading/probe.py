@@ -20,9 +20,8 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
 from pytensor.scalar.basic import Reciprocal
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.random.op import RandomVariable
 
-from pm_match.reading.ancestry import RV, parameters, scale
+from pm_match.reading.ancestry import RV, scale
 
 # Interpreted and hardly rewritten: these graphs are tiny or run a handful of times, and compiling
 # them would take longer than everything else in a start-up.
@@ -209,23 +208,6 @@ def log_densities(model: Model, variables: Sequence[RV]) -> Callable[[Any], dict
     outputs = model.logp(vars=list(variables), jacobian=False, sum=False)
     function, _ = compiled(model, outputs)
     return lambda point: dict(zip(variables, function(point), strict=True))
-
-
-def prior_draw_function(model: Model, name: str):
-    """Make a function of a generator and a point that draws a number from its prior.
-
-    Returns it on the scale that is sampled.
-
-    Raises
-    ------
-    ValueError
-        If its distribution cannot draw by itself.
-    """
-    rv = model[name]
-    if not isinstance(rv.owner.op, RandomVariable):
-        raise ValueError(f"{name!r}: candidates cannot be drawn from its prior; use method='slice'")
-    read, sampled = point_function(model, parameters(rv)), sampled_function(model, name)
-    return lambda rng, point: sampled(point, rv.owner.op.rng_fn(rng, *read(point), None))
 
 
 def chosen_objects(
