@@ -134,22 +134,23 @@ def _interpreted(model: Model, outputs: Sequence[RV], givens: Mapping[RV, Any]) 
         reads[variable] = model.rvs_to_values[variable].name, transform is not None
     program = []
     for node in nodes:
-        if not _is_arithmetic(node.op):
+        function, inputs = _arithmetic(node), node.inputs
+        if function is None:
             return None
-        if all(v in known for v in node.inputs):
-            known[node.outputs[0]] = _perform(node, known)
+        if all(v in known for v in inputs):
+            known[node.outputs[0]] = np.asarray(function(*[known[v] for v in inputs]))
         else:
-            program.append(node)
+            program.append((node.outputs[0], function, inputs))
 
     def read(point) -> list[NDArray]:
         values = dict(known)
-        for variable, (name, log_scale) in reads.items():
-            # A copy: what is read may be written to.
-            value = np.array(point[name])
-            values[variable] = np.asarray(np.exp(value)) if log_scale else value
-        for node in program:
-            values[node.outputs[0]] = _perform(node, values)
-        return [values[v] for v in outputs]
+        with np.errstate(all="ignore"):
+            for variable, (name, log_scale) in reads.items():
+                # A copy: what is read may be written to.
+                values[variable] = np.exp(point[name]) if log_scale else np.array(point[name])
+            for variable, function, inputs in program:
+                values[variable] = function(*[values[v] for v in inputs])
+        return [np.asarray(values[v]) for v in outputs]
 
     if reads:
         return read
@@ -157,17 +158,18 @@ def _interpreted(model: Model, outputs: Sequence[RV], givens: Mapping[RV, Any]) 
     return lambda point: constant
 
 
-def _is_arithmetic(op) -> bool:
-    # What NumPy has no function for would be called entry by entry.
-    return isinstance(op, DimShuffle) or (
-        isinstance(op, Elemwise) and getattr(op.scalar_op, "nfunc_spec", None) is not None
-    )
-
-
-def _perform(node, values) -> NDArray:
-    stored: list[list[Any]] = [[None]]
-    node.op.perform(node, [values[v] for v in node.inputs], stored)
-    return stored[0][0]
+def _arithmetic(node) -> Callable[..., Any] | None:
+    """Return NumPy's function for a node, where there is one."""
+    op, dtypes = node.op, [v.dtype[:5] for v in node.inputs]
+    if isinstance(op, DimShuffle):
+        axes = (*op.shuffle, *op.drop)
+        index = *(None if i == "x" else slice(None) for i in op.new_order), *(0 for _ in op.drop)
+        return lambda x: x.transpose(axes)[index]
+    spec = getattr(op.scalar_op, "nfunc_spec", None) if isinstance(op, Elemwise) else None
+    # Of whole numbers alone, NumPy's results have other types than PyTensor's.
+    if spec is None or spec[1:] != (len(dtypes), 1) or "float" not in dtypes:
+        return None
+    return getattr(np, spec[0], None)
 
 
 def rate(rv: RV) -> RV:
