@@ -7,6 +7,7 @@ from pymc.model.core import Model
 
 from pm_match.clusters.exchange import Exchange
 from pm_match.clusters.points import ClusteringPoints
+from pm_match.clusters.protocol import Terms, collect
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import log_joint, new_partition, place, rename, sweep
@@ -133,13 +134,13 @@ class Collapsed:
         """Return another state of the component, whose units are others: whole clusters, say."""
         return Collapsed(None, self.component, grouped, like=self)
 
-    def _terms(self, number: int) -> tuple:
+    def _terms(self, number: int) -> Terms:
         evidence = self.features[number]
         terms: list[Any] = [] if evidence is None else [evidence.term]
         terms += [normals.term for normals in self.normals[number]]
         for relation in self.relations:
             terms += [term for home, term in relation.terms if home == number]
-        return tuple(terms)
+        return collect(terms)
 
     @property
     def n_objects(self) -> int:
