@@ -13,12 +13,14 @@ from threadpoolctl import threadpool_limits
 
 from pm_match.features.parts import Features
 from pm_match.find_matching import find_matching, one_draw
+from pm_match.networks.parts import Relation
+from pm_match.normal.parts import Normals
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.ancestry import Ancestry, Refusal, names, scale
 from pm_match.reading.functions import natural_function, point_function
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
-from pm_match.sampling import annotate
+from pm_match.results import annotate
 from pm_match.views.em import (
     Fit,
     dependency_clusters,
@@ -210,16 +212,16 @@ def _fitted(model: Model, structure: Structure, settings: _Settings) -> _Fitted:
 
 def _clusters(model: Model, component: Component, settings: _Settings) -> _Fitted:
     """Fit the clusters of one component, by what is seen of them."""
-    if len(component.clusterings) > 1 or component.relations:
+    if len(component.clusterings) > 1 or component.of(Relation):
         raise Refusal("networks are not fitted by EM")
     (clustering,) = component.clusterings
     if len(clustering.links):
         raise Refusal(f"objects of {clustering.assignments[0].name!r} are linked")
     _must_have_free_weights(clustering)
-    (features,), (normals,) = component.features, component.normals
-    if features is not None and not normals:
-        return _projected_clusters(model, clustering, features, settings)
-    if features is None and normals:
+    features, normals = component.of(Features), component.of(Normals)
+    if len(features) == 1 == len(component.evidence):
+        return _projected_clusters(model, clustering, features[0], settings)
+    if normals and len(normals) == len(component.evidence):
         return _dependency_clusters(clustering, normals, settings)
     raise Refusal("its clusters are seen in vectors of several kinds, or in none")
 

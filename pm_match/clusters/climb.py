@@ -12,9 +12,9 @@ import numpy as np
 
 from pm_match.clusters.protocol import score
 from pm_match.clusters.relevance import log_flags
-from pm_match.clusters.stick_breaking import log_prior, predictive
 from pm_match.clusters.sweep import reassign
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.stick_breaking import log_prior, predictive
 
 
 @part

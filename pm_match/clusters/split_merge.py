@@ -28,9 +28,9 @@ from math import exp, log, log1p
 import numpy as np
 
 from pm_match.clusters.protocol import score
-from pm_match.clusters.stick_breaking import predictive
 from pm_match.clusters.sweep import draw_empty_label, reassign
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.stick_breaking import predictive
 
 
 @part

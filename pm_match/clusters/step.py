@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import (
@@ -41,6 +41,11 @@ class PartitionStep(BlockedStep):
     # Whether the variables of a part may have different steps.
     one_by_one = False
     default_blocked = True
+    # When it takes its turn in an iteration. The clusters come last: all that they integrate out is
+    # then drawn given everything else's draws.
+    order: ClassVar[int] = 50
+    # Whether it maximises where others draw, which makes the chain stochastic EM.
+    maximises: ClassVar[bool] = False
 
     def __new__(cls, vars, *args, **kwargs):
         """Make a step; of variables of several parts, a compound of one step for each part.
@@ -170,7 +175,9 @@ class PartitionStep(BlockedStep):
         if var not in model.free_RVs:
             return Competence.INCOMPATIBLE
         try:
-            parts = cls.parts(read(model))
+            structure = read(model)
+            # Models without an assignment are PyMC's, unless `pm_match.sample` is asked.
+            parts = cls.parts(structure) if structure.all_clusterings else []
         except Exception as error:
             # Whatever goes wrong in reading it, somebody else's model must not suffer.
             warnings.warn(

@@ -61,11 +61,12 @@ class MarginalGibbs(PartitionStep):
     """
 
     name = "marginal_gibbs"
+    order = 32
 
     @classmethod
     def parts(cls, structure: Structure) -> list[Features]:
         """Return the feature vectors of a model."""
-        return structure.features
+        return structure.of(Features)
 
     @classmethod
     def served(cls, part: Features) -> list[str]:

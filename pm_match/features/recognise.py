@@ -1,5 +1,6 @@
 """Reads feature vectors: observed variables that are normal around projected latent vectors."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.logprob.transforms import LogTransform
 from pytensor.graph.replace import graph_replace
-from pytensor.tensor.random.basic import BernoulliRV, GammaRV, MvNormalRV, NormalRV
+from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, GammaRV, MvNormalRV, NormalRV
 
 from pm_match.features import recognise_marginals as marginals
 from pm_match.features.parts import Features, Hyper, Projected
@@ -25,6 +26,8 @@ class FeaturesCandidate:
 
     Attributes
     ----------
+    clustering : int
+        The number of the clustering whose objects they are of.
     precision, latent : variables
     assignments : list of variables
         Those that have features.
@@ -36,6 +39,7 @@ class FeaturesCandidate:
         For each of them, if the features are not plain.
     """
 
+    clustering: int
     precision: RV | None
     latent: RV
     assignments: list[RV]
@@ -54,28 +58,31 @@ class FeaturesCandidate:
         """All random variables whose declared densities are looked at."""
         return [self.latent, *(v for v in self.deviations if v is not None), *self.observed]
 
+    def verified(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
+    ) -> Features:
+        """Hold it against the declared densities."""
+        return verified_features(context, clusterings[self.clustering], self, check)
+
 
 def features_candidate(
-    context: Context, clustering: ClusteringCandidate, networks: list[RV]
+    context: Context, number: int, clustering: ClusteringCandidate, values: Sequence[RV]
 ) -> FeaturesCandidate | None:
     """Find the feature vectors of a clustering's objects, and refuse what are none."""
     ancestry = context.ancestry
     assignments, found = [], []
     for assignment in clustering.assignments:
-        children = [v for v in ancestry.children(assignment) if v not in context.model.potentials]
-        rvs = [v for v in children if v not in networks]
+        rvs = [v for v in ancestry.children(assignment) if v in values]
         if rvs:
             assignments.append(assignment)
             found.append(_domain_candidate(context, assignment, rvs))
-        elif not children:
-            raise Refusal(f"no observed variable depends on {assignment.name!r}")
     if not found:
         return None
     observed = [rv for _, rvs in found for rv in rvs]
     if _is_plain(context, found):
-        candidate = _plain_candidate(context, clustering, assignments, found)
+        candidate = _plain_candidate(context, number, assignments, found)
     else:
-        candidate = _general_candidate(context, clustering, assignments, found)
+        candidate = _general_candidate(context, number, clustering, assignments, found)
     _check_latent(context, clustering.truncation, candidate.latent)
     given = [rv for rv in (candidate.precision, candidate.latent) if rv is not None]
     discrete = [*clustering.assignments, *clustering.flags.values()]
@@ -102,18 +109,19 @@ def features_candidate(
     return candidate
 
 
-def feature_flags(context: Context, assignments: list[RV], networks: list[RV]) -> dict[RV, RV]:
+def feature_flags(context: Context, values: Sequence[RV]) -> dict[RV, RV]:
     """Find the relevance flags that features depend on, by assignment."""
     found = {}
-    for assignment in assignments:
-        for rv in context.ancestry.children(assignment):
-            if rv in networks or rv in context.model.potentials:
+    for rv in values:
+        parents = context.ancestry.parents[rv]
+        for assignment in parents:
+            if not isinstance(assignment.owner.op, CategoricalRV):
                 continue
             flags = {
                 p
-                for p in context.ancestry.parents[rv]
+                for p in parents
                 if isinstance(p.owner.op, BernoulliRV)
-                and context.shapes.get(p.name) == context.shapes[assignment.name]
+                and context.shapes.get(p.name) == context.shapes.get(assignment.name)
             }
             if len(flags) > 1:
                 raise Refusal(
@@ -138,7 +146,7 @@ def _is_plain(context: Context, found) -> bool:
     return shared and all(len(context.ancestry.of([mean(rv)])) <= 3 for rv in observed)
 
 
-def _plain_candidate(context, clustering, assignments, found) -> FeaturesCandidate:
+def _plain_candidate(context, number, assignments, found) -> FeaturesCandidate:
     observed = [rv for _, rvs in found for rv in rvs]
     precision = _one(
         {p for rv in observed for p in context.ancestry.of([scale(rv)])},
@@ -165,10 +173,10 @@ def _plain_candidate(context, clustering, assignments, found) -> FeaturesCandida
     if shifts:
         raise Refusal(f"the mean of {latent.name!r} depends on {names(shifts)}; expected zero")
     nothing: list[RV | None] = [None for _ in assignments]
-    return FeaturesCandidate(precision, latent, assignments, found, True, nothing, nothing)
+    return FeaturesCandidate(number, precision, latent, assignments, found, True, nothing, nothing)
 
 
-def _general_candidate(context, clustering, assignments, found) -> FeaturesCandidate:
+def _general_candidate(context, number, clustering, assignments, found) -> FeaturesCandidate:
     """Find latent vectors, deviations and flags of features with marginals of their own."""
     observed = [rv for _, rvs in found for rv in rvs]
     split = [name for name, rvs in found if len(rvs) == 2]
@@ -208,7 +216,14 @@ def _general_candidate(context, clustering, assignments, found) -> FeaturesCandi
     apart = any(v is not None for v in (*deviations.values(), *used))
     precision = None if apart else _shared_precision(context, latent, observed)
     return FeaturesCandidate(
-        precision, latent, assignments, found, False, [deviations[rv] for rv in assignments], used
+        number,
+        precision,
+        latent,
+        assignments,
+        found,
+        False,
+        [deviations[rv] for rv in assignments],
+        used,
     )
 
 
@@ -354,6 +369,7 @@ def verified_features(
             f"{flat[0]!r} is flat, and flat projections are found together, all or none: {reason}"
         )
     return Features(
+        clustering=candidate.clustering,
         precision=precision.name,
         latent=latent.name,
         latent_transposed=transposed,
@@ -407,6 +423,7 @@ def _general_features(context, clustering, candidate, check, data) -> Features:
         )
     )
     return Features(
+        clustering=candidate.clustering,
         precision=None if precision is None else precision.name,
         latent=latent.name,
         latent_transposed=False,

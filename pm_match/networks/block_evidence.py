@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from pm_match.clusters.evidence import Board
 from pm_match.clusters.sweep import capacity
-from pm_match.clusters.units import Units
 from pm_match.networks import blocks, one_mode
 from pm_match.networks.blocks import Contacts, Relation, Side
 from pm_match.networks.families import (
@@ -26,40 +26,6 @@ from pm_match.networks.families import (
 from pm_match.networks.one_mode import OneMode
 
 Prior = tuple[float, float, float, float]
-
-
-class Board:
-    """Where the units of several partitions stand, for evidence that looks at more than one.
-
-    Parameters
-    ----------
-    units : sequence of Units
-        One a partition.
-    truncations : sequence of int
-
-    Attributes
-    ----------
-    slot : (U',) integer array
-        The slots of all units, partition after partition.
-    n_slots : (P,) integer array
-    start : (P + 1,) integer array
-        Where each partition's units begin.
-    """
-
-    def __init__(self, units: Sequence[Units], truncations: Sequence[int]):
-        self.units = list(units)
-        self.truncations = list(truncations)
-        self.start = np.cumsum([0, *(len(u.size) for u in self.units)])
-        self.slot = np.zeros(self.start[-1], np.int16)
-        self.n_slots = np.ones(len(self.units), np.int64)
-
-    def slots_of(self, partition: int) -> NDArray[np.int16]:
-        """Return the slots of one partition's units."""
-        return self.slot[self.start[partition] : self.start[partition + 1]]
-
-    def unit_of(self, partition: int, first: int, n: int) -> NDArray[np.int64]:
-        """Return the units, numbered over all partitions, of `n` objects from the `first` on."""
-        return self.start[partition] + self.units[partition].of_object[first : first + n]
 
 
 @dataclass(frozen=True, eq=False)

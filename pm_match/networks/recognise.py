@@ -1,6 +1,7 @@
 """Reads relations: networks that share their densities, and the priors of those."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from pymc.logprob.transforms import LogOddsTransform, LogTransform
@@ -46,6 +47,50 @@ def relevance_of(networks: Mapping[RV, BlockNetworkParts]) -> dict[RV, RV]:
                 f"{assignment.name!r}; expected a variable for each"
             )
     return flags
+
+
+@dataclass(frozen=True, eq=False)
+class RelationCandidate:
+    """Networks that share their densities, by what they are declared with."""
+
+    networks: Mapping[RV, BlockNetworkParts]
+
+    @property
+    def checked(self) -> list[RV]:
+        """Means of blocks, whose prior depends on the precision."""
+        if next(iter(self.networks.values())).family != "normal":
+            return []
+        return [rv for rv in parameters_of(self.networks) if _is_mean(rv, self.networks)]
+
+    def verified(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
+    ) -> Relation:
+        """Read the networks and their priors."""
+        return verified_relation(context, clusterings, self.networks, check)
+
+
+def relation_candidates(
+    context: Context,
+    clusterings: Sequence[ClusteringCandidate],
+    networks: Mapping[RV, BlockNetworkParts],
+) -> list[RelationCandidate]:
+    """Find the relations of a component, and refuse what looks like one only."""
+    assignments = [rv for clustering in clusterings for rv in clustering.assignments]
+    for network, parts in networks.items():
+        strangers = [rv for rv in parts.axes if rv not in assignments]
+        if strangers:
+            raise Refusal(
+                f"{network.name!r} has {names(strangers)} on an axis; expected free "
+                "pm.Categorical assignments"
+            )
+    relations = relation_groups(networks)
+    for relation in relations:
+        check_relation(context, relation)
+    return [RelationCandidate(relation) for relation in relations]
+
+
+def _is_mean(rv: RV, relation: Mapping[RV, BlockNetworkParts]) -> bool:
+    return any(rv in (*p.density[:1], *p.noise[:1]) for p in relation.values())
 
 
 def relation_groups(

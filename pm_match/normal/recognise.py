@@ -4,6 +4,7 @@ Means and precisions have conjugate priors, and every cluster has a precision of
 share one. What varies around the means may be observed or a free variable.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,12 +32,14 @@ class NormalsCandidate:
 
     Attributes
     ----------
+    clustering : int
     mean, precision : variables
     truncation : int
     values, assignments : list of variables
         What varies around the means, and the assignment of each.
     """
 
+    clustering: int
     mean: RV
     precision: RV
     truncation: int
@@ -48,21 +51,26 @@ class NormalsCandidate:
         """All random variables whose declared densities are looked at."""
         return [self.mean, *self.values]
 
+    def verified(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
+    ) -> Normals:
+        """Hold it against the declared densities."""
+        return verified_normals(context, self, check)
+
 
 def normals_candidates(
-    context: Context, clustering: ClusteringCandidate, networks: list[RV]
+    context: Context, number: int, clustering: ClusteringCandidate, values: Sequence[RV]
 ) -> list[NormalsCandidate]:
     """Find the normal clusters of a clustering, and refuse what only looks like some."""
     found: dict[RV, NormalsCandidate] = {}
     for assignment in clustering.assignments:
         for rv in context.ancestry.children(assignment):
-            if rv in networks or rv in context.model.potentials:
+            if rv not in values:
                 continue
-            pair = _mean_and_precision(context, rv)
-            if pair is None:
-                continue
+            pair = mean_and_precision(context, rv)
+            assert pair is not None
             if pair[0] not in found:
-                found[pair[0]] = NormalsCandidate(*pair, clustering.truncation, [], [])
+                found[pair[0]] = NormalsCandidate(number, *pair, clustering.truncation, [], [])
             _check_values(context, rv, assignment, *pair)
             found[pair[0]].values.append(rv)
             found[pair[0]].assignments.append(assignment)
@@ -77,7 +85,7 @@ def normals_candidates(
     return list(found.values())
 
 
-def _mean_and_precision(context: Context, rv: RV) -> tuple[RV, RV] | None:
+def mean_and_precision(context: Context, rv: RV) -> tuple[RV, RV] | None:
     """Return the means and precisions that a variable varies around, if it looks like that."""
     parents = context.ancestry.parents[rv]
     if not isinstance(rv.owner.op, MvNormalRV):
@@ -162,6 +170,7 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
                 f"clusters with their precision {precision.name!r}"
             )
     return Normals(
+        clustering=candidate.clustering,
         mean=centers.name,
         precision=precision.name,
         shared=shared,

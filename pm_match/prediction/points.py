@@ -157,7 +157,5 @@ def _integrated_out(structure: Structure) -> set[str]:
         for clustering in component.clusterings:
             for assignment in clustering.assignments:
                 found -= {assignment.name, assignment.relevance or ""}
-        for features in component.features:
-            # The noise is conditioned on, so that what is predicted is normal.
-            found -= {(features.precision or "") if features else ""}
+        found -= {name for own in component.evidence for name in own.conditioned_on}
     return found

@@ -9,7 +9,7 @@ from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.logprob.transforms import LogOddsTransform, SimplexTransform
 from pytensor.tensor.random.basic import BernoulliRV, BetaRV, DirichletRV
 
-from pm_match.clusters.stick_breaking import dirichlet_sticks, known_sticks, log_weights
+from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
 from pm_match.reading.ancestry import RV, Refusal, kind, names
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck

@@ -6,8 +6,8 @@ from numba import njit
 
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import collect
-from pm_match.clusters.stick_breaking import known_sticks, log_prior, predictive
 from pm_match.clusters.sweep import log_joint, place, reassign, rename, sweep
+from pm_match.numerics.stick_breaking import known_sticks, log_prior, predictive
 from tests.declared.plain import (
     cluster_step,
     inside,

@@ -8,6 +8,7 @@ from scipy import stats
 import pm_match as pmm
 from pm_match.clusters import protocol
 from pm_match.clusters.sweep import log_joint, reassign
+from pm_match.networks.parts import Relation
 from pm_match.reading.functions import evaluate
 from tests.declared.networks import (
     all_states,
@@ -16,7 +17,9 @@ from tests.declared.networks import (
     network_model,
     of_objects,
     plain_log_joint,
+    plain_prior,
     random_point,
+    relation_evidence,
 )
 from tests.declared.plain import sampling_noise, total_variation
 
@@ -124,26 +127,13 @@ def test_state_and_scores_after_random_moves(case):
                 partition.label[unit] = label
                 moved = labels_of(step)
                 expected.append(
-                    plain_log_joint(step, point, moved) - _plain_prior(step, point, moved)
+                    plain_log_joint(step, point, moved) - plain_prior(step, point, moved)
                 )
                 partition.label[unit] = old
             np.testing.assert_allclose(
                 np.array(found) - found[0], np.array(expected) - expected[0], atol=1e-10
             )
             assert here == log_joint(*prior, partition, collapsed.terms[number])
-
-
-def _plain_prior(step, point, labels):
-    """The part of the plain formula that the scores leave out: assignments and flags."""
-    relations, features = step._collapsed.relations, step._collapsed.features
-    step._collapsed.relations, step._collapsed.features = [], [None] * len(features)
-    relations_read = step.part.relations
-    object.__setattr__(step.part, "relations", ())
-    try:
-        return plain_log_joint(step, point, labels)
-    finally:
-        step._collapsed.relations, step._collapsed.features = relations, features
-        object.__setattr__(step.part, "relations", relations_read)
 
 
 ENUMERATED = {
@@ -197,8 +187,8 @@ def test_law_of_assignment_and_relevance(case):
     limit = 2.0 * sampling_noise(law, n_sweeps)
     assert total_variation(counts, law) < limit
     # The check can fail: under another prior of the densities, it does.
-    priors = [r._prior for r in step.part.relations]
-    for relation, prior in zip(step.part.relations, priors, strict=True):
+    priors = [r._prior for r in step.part.of(Relation)]
+    for relation, prior in zip(step.part.of(Relation), priors, strict=True):
         density, noise = prior(point)
         other = (4.0 * density[1], 0.5 * density[0], *density[2:])
         object.__setattr__(relation, "_prior", lambda _, o=other, n=noise: (o, n))
@@ -244,7 +234,7 @@ def log_conditional(step, point, labels):
             )
             total += stats.beta.logpdf(natural(model, point, name), e + yes, f + no)
         slot_of.append(step._collapsed.partitions[number].slot_of)
-    for evidence, relation in zip(step._collapsed.relations, step.part.relations, strict=True):
+    for evidence, relation in zip(relation_evidence(step), step.part.of(Relation), strict=True):
         density, noise = relation.prior(point)
         sums = evidence.by_label([slot_of[axis] for axis in relation.axes])
         cases = [(relation.density, density, sums)]
@@ -346,6 +336,6 @@ def _start(model, seed):
 
 def test_data_with_nothing_unknown_take_the_quick_way():
     step, _ = loaded(network_model())
-    assert step._collapsed.relations[0].plain
+    assert relation_evidence(step)[0].plain
     step, _ = loaded(network_model(data=network_data(unknown=True)))
-    assert not step._collapsed.relations[0].plain
+    assert not relation_evidence(step)[0].plain

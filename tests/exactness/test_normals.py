@@ -11,6 +11,7 @@ from pm_match.clusters.sweep import log_joint, new_partition, place, reassign, r
 from pm_match.clusters.units import units
 from pm_match.normal import normal_wishart, shared_normal
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
+from pm_match.normal.parts import Normals
 from tests.declared.normals import (
     CASES,
     CENTER,
@@ -352,7 +353,7 @@ class NormalsSimulator(ModelSimulator):
 
     @property
     def normals(self):
-        return self.cluster.part.normals[0]
+        return self.cluster.part.of(Normals)
 
     @property
     def observed(self):

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match.features.parts import Features
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
 from tests.declared.features import Kind, Plain, feature_model
@@ -128,7 +129,7 @@ def test_independent_noise_is_recognised_however_it_is_written(noise):
         pm.Normal(name, mu, observed=x, **noise(pm.HalfNormal("noise", ONE)))
 
     model = declare({"a": data()["a"]}, observe=observe)
-    (marginal,) = read(model).features[0].view(model.initial_point(0)).marginals
+    (marginal,) = read(model).of(Features)[0].view(model.initial_point(0)).marginals
     np.testing.assert_allclose(marginal.root, np.ones(3))
 
 
@@ -409,7 +410,7 @@ def sharing(*names, mean=lambda z, s, w, a: z[s] @ w.T + a):
 
 def test_one_shared_precision_is_integrated_out():
     model = sharing("precision")
-    assert read(model).features[0].precision == "precision"
+    assert read(model).of(Features)[0].precision == "precision"
     assert "precision" not in updates(model)
 
 
@@ -421,7 +422,7 @@ def test_one_shared_precision_is_integrated_out():
 def test_what_else_is_shared_is_drawn_by_slices(arguments):
     names, more = arguments
     model = sharing(*names, **more)
-    assert read(model).features[0].precision is None
+    assert read(model).of(Features)[0].precision is None
     assert {updates(model)[name] for name in names} == {("slice", -1)}
 
 

@@ -8,11 +8,12 @@ from numba import njit
 from scipy import stats
 
 from pm_match.clusters import protocol
+from pm_match.clusters.evidence import Board
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.sweep import new_partition, place, reassign
 from pm_match.clusters.units import units
 from pm_match.networks import families
-from pm_match.networks.block_evidence import BlockEvidence, Board, NetworkCells
+from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
 from pm_match.numerics.log_gamma import draw_log_gamma, near_rise, rise
 
 

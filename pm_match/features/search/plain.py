@@ -96,11 +96,9 @@ def search_from(
     if start is not None:
         chain.place(number, start)
     for again in range(2 if free else 1):
-        for place_of, (clustering, features) in enumerate(
-            zip(component.clusterings, component.features, strict=True)
-        ):
-            if features is None:
-                continue
+        for features in component.of(Features):
+            place_of = features.clustering
+            clustering = component.clusterings[place_of]
             problem, units_of, part = problem_of(clustering, features, chain.point)
             labels = [np.array(label) for label in chain.labels(number)]
             own = labels[place_of][units_of.first]

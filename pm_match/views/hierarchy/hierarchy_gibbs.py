@@ -7,10 +7,10 @@ from pymc.blocking import PointType, StatsType
 
 from pm_match.clusters.points import ClusteringPoints, Writer, least_log
 from pm_match.clusters.step import PartitionStep
-from pm_match.clusters.stick_breaking import log_prior
 from pm_match.normal.points import NormalsPoints
 from pm_match.normal.shared_normal import draw_shared_parameters, log_marginal
 from pm_match.numerics.log_gamma import draw_log_gamma
+from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Structure
 from pm_match.views.hierarchy.recognise import Hierarchy
@@ -52,6 +52,7 @@ class HierarchyGibbs(PartitionStep):
     """
 
     name = "hierarchy_gibbs"
+    order = 70
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "log_joint": (np.float64, []),
         "n_occupied": (np.int64, []),

@@ -11,7 +11,7 @@ from pytensor.tensor.random.basic import CategoricalRV, DirichletRV
 
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals
-from pm_match.normal.recognise import normals_candidates, verified_normals
+from pm_match.normal.recognise import mean_and_precision, normals_candidates, verified_normals
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
@@ -151,7 +151,8 @@ def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
     normals = []
     for one in below:
         (rv,) = one.assignments
-        own = normals_candidates(context, one, [])
+        values = [v for v in context.ancestry.children(rv) if mean_and_precision(context, v)]
+        own = normals_candidates(context, 0, one, values)
         if len(own) != 1 or len(own[0].values) != 1:
             raise Refusal(
                 f"{rv.name!r} has {len(own)} sets of normal clusters; expected one observed "

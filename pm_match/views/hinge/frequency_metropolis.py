@@ -102,6 +102,7 @@ class FrequencyMetropolis(PartitionStep):
     """
 
     name = "frequency_metropolis"
+    order = 50
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "accepted_prior": (np.float64, []),
         "accepted_wide": (np.float64, []),
@@ -292,14 +293,12 @@ class FrequencyMetropolis(PartitionStep):
         """Find the clusters of the frequencies, if these are all that they are about."""
         assert self._mixture
         for component in read(self.model).components:
-            if not any(self._mixture in own for own in component.normals):
+            if not any(self._mixture is own for own in component.evidence):
                 continue
             clustering = component.clusterings[0]
             alone = (
                 len(component.clusterings) == len(clustering.assignments) == 1
-                and len(component.normals[0]) == 1
-                and component.features[0] is None
-                and not component.relations
+                and len(component.evidence) == 1
                 and not len(clustering.links)
                 and clustering.assignments[0].relevance is None
             )
@@ -401,9 +400,7 @@ class _FreeAssignment(NamedTuple):
 
 def _mixture(structure: Structure, name: str) -> Normals | None:
     """Find the clusters that are made of the frequencies alone, with precisions of their own."""
-    for component in structure.components:
-        for own in component.normals:
-            for normals in own:
-                if [values.name for values in normals.values] == [name] and not normals.shared:
-                    return normals
+    for normals in structure.of(Normals):
+        if [values.name for values in normals.values] == [name] and not normals.shared:
+            return normals
     return None
