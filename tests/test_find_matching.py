@@ -208,7 +208,7 @@ def test_a_lonely_best_start_is_said():
 
 def test_arguments_are_checked():
     for starts in (0, 1.5, True):
-        with pytest.raises(ValueError, match="starts must be a whole number of at least 1"):
+        with pytest.raises(ValueError, match="starts: expected a whole number of at least 1"):
             pmm.find_matching(tiny_model(), starts=starts)
     with pytest.raises(ValueError, match="init must be 'search' or 'dispersed', found 'best'"):
         pmm.initial_points(tiny_model(), init="best")

@@ -76,12 +76,12 @@ class ClusteringPoints(Writer):
         if labels.shape != (clustering.n_objects,):
             raise ValueError(
                 f"labels of {clustering.title!r}: expected one for each of "
-                f"{clustering.n_objects} objects, found shape {labels.shape}."
+                f"{clustering.n_objects} objects; found shape {labels.shape}"
             )
         if labels.min() < -1 or labels.max() >= clustering.truncation:
             raise ValueError(
-                f"labels of {clustering.title!r} must be in -1 ... "
-                f"{clustering.truncation - 1}, found {labels.min()} to {labels.max()}."
+                f"labels of {clustering.title!r}: expected numbers in -1 ... "
+                f"{clustering.truncation - 1}; found {labels.min()} to {labels.max()}"
             )
         for assignment, own in zip(
             clustering.assignments, np.split(labels, clustering.ends), strict=True

@@ -13,7 +13,8 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import check_count, check_pair, check_positive, counts_by_view
+from pm_match.checks import check_count, check_flag, check_pair, check_positive, counts_by_name
+from pm_match.models.declare import cluster_weights
 from pm_match.models.shared_factors import declare_views
 from pm_match.tables.paired_views import PairedView, as_paired_views
 from pm_match.views.hinge import Hinge, fourier_features
@@ -134,9 +135,8 @@ def max_margin_views(
     check_pair("column_prior", column_prior, ("shape", "rate"))
     check_pair("precision_prior", precision_prior, ("shape", "rate"))
     check_pair("coefficient_prior", coefficient_prior, ("shape", "rate"))
-    if not isinstance(intercept, bool | np.bool_):
-        raise TypeError(f"intercept must be True or False, found {intercept!r}.")
-    private = counts_by_view("n_private", n_private, tables, 0)
+    check_flag("intercept", intercept)
+    private = counts_by_name("n_private", n_private, tables, 0)
     objects = next(iter(tables.values())).objects
     codes, classes = _read_labels(labels, objects)
 
@@ -184,8 +184,8 @@ def _square(table: PairedView) -> np.float64:
 
 def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentration: float):
     """Declare frequencies, a mixture of normals whose covariances are of order 1/m."""
-    weights = pm.StickBreakingWeights(
-        "component_weights", alpha=_F(concentration), K=n_components - 1, dims="kernel_component"
+    weights = cluster_weights(
+        "stick-breaking", n_components, concentration, "component_weights", "kernel_component"
     )
     component = pm.Categorical("component", p=weights, dims="frequency")
     # Inverse-Wishart covariances with mean I / m; means spread as far as what is around them.

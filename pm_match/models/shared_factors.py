@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 from pymc.exceptions import ImputationWarning
 
-from pm_match.checks import check_count, check_pair, check_positive, counts_by_view
+from pm_match.checks import check_count, check_flag, check_pair, check_positive, counts_by_name
 from pm_match.tables.paired_views import PairedView, as_paired_views
 
 __all__ = ["declare_views", "shared_factors"]
@@ -87,12 +87,11 @@ def shared_factors(
     check_count("n_shared", n_shared, 1)
     if n_private is None:
         n_private = {name: min(5, table.n_features // 2) for name, table in tables.items()}
-    counts = counts_by_view("n_private", n_private, tables, 0)
+    counts = counts_by_name("n_private", n_private, tables, 0)
     check_pair("noise_prior", noise_prior, ("shape", "rate"))
     check_pair("projection_prior", projection_prior, ("shape", "rate"))
     check_positive("private_precision", private_precision)
-    if not isinstance(intercept, bool | np.bool_):
-        raise TypeError(f"intercept must be True or False, found {intercept!r}.")
+    check_flag("intercept", intercept)
     first = next(iter(tables.values()))
     with pm.Model(coords={"object": first.objects, "factor": range(n_shared)}) as model:
         latent = pm.Normal("latent", 0.0, 1.0, dims=("object", "factor"))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from pytensor.graph.replace import graph_replace
 
+from pm_match.checks import check_count
 from pm_match.matching.draws import read_draws
 from pm_match.reading import read
 from pm_match.reading.functions import PLAIN, natural_function
@@ -141,8 +142,7 @@ def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: 
         )
     if num_draws is None:
         return posterior
-    if num_draws < 1:
-        raise ValueError(f"num_draws must be at least 1, found {num_draws}.")
+    check_count("num_draws", num_draws)
     last = sample_dims[-1]
     n = posterior.sizes[last]
     kept = np.unique(np.linspace(0, n - 1, min(num_draws, n)).round().astype(int))

@@ -15,7 +15,6 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.scalar.basic import Reciprocal, TrueDiv
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.random.op import RandomVariable
 
 from pm_match.reading.ancestry import RV
 
@@ -105,33 +104,6 @@ def log_densities(model: Model, variables: Sequence[RV]):
     )
 
 
-def prior_draw_function(model: Model, name: str):
-    """Make a function of a generator and a point that draws a number from its prior.
-
-    Returns it on the scale that is sampled.
-
-    Raises
-    ------
-    ValueError
-        If its distribution cannot draw by itself.
-    """
-    rv = model[name]
-    if not isinstance(rv.owner.op, RandomVariable):
-        raise ValueError(f"{name!r}: candidates cannot be drawn from its prior; use method='slice'")
-    parameters = point_function(model, list(rv.owner.op.dist_params(rv.owner)), {})
-    transform = model.rvs_to_transforms[rv]
-    if transform is None:
-        return lambda rng, point: rv.owner.op.rng_fn(rng, *parameters(point), None)
-    natural = pt.scalar(dtype=rv.dtype)
-    forward, names = _compiled(model, [transform.forward(natural, *rv.owner.inputs)], [natural])
-
-    def draw(rng, point):
-        drawn = np.asarray(rv.owner.op.rng_fn(rng, *parameters(point), None), rv.dtype)
-        return forward(drawn, *[point[name] for name in names])[0]
-
-    return draw
-
-
 def chosen_objects(
     chosen: RV, assignment: RV, givens: Mapping[RV, Any], n_objects: int, unit: float
 ) -> NDArray[np.int64] | None:
@@ -169,13 +141,10 @@ def chosen_objects(
     return found
 
 
-def _compiled(model, outputs, first=()):
-    """Compile graphs of random and value variables; return the names of their inputs too.
-
-    Inputs of other kinds come `first`.
-    """
+def _compiled(model, outputs):
+    """Compile graphs of random and value variables; return the names of their inputs too."""
     outputs = model.replace_rvs_by_values(outputs)
     values = set(model.value_vars)
     inputs = [v for v in explicit_graph_inputs(outputs) if v in values]
-    function = pytensor.function([*first, *inputs], outputs, mode=PLAIN, on_unused_input="ignore")
+    function = pytensor.function(inputs, outputs, mode=PLAIN, on_unused_input="ignore")
     return function, [v.name for v in inputs]

@@ -16,6 +16,8 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
+from pm_match.checks import check_identifier
+
 __all__ = [
     "Domain",
     "as_domains",
@@ -159,11 +161,7 @@ def check_names(
             raise TypeError(
                 f"{kind} {name!r}: expected a string as a {kind}'s name; found {_type_name(name)}"
             )
-        if not name.isidentifier():
-            raise ValueError(
-                f"{kind} {name!r}: a {kind}'s name becomes part of variable names, so it must be "
-                "an identifier (letters, digits and underscores, not starting with a digit)"
-            )
+        check_identifier(f"{kind} {name!r}", name)
         for own in (pattern.format(name) for pattern in patterns):
             if reserved(own):
                 raise ValueError(

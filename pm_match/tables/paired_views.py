@@ -187,7 +187,7 @@ def seen_rows(table: Any, objects: np.ndarray) -> np.ndarray:
     rows = np.flatnonzero(~absent)
     if len(rows) < 2:
         raise ValueError(
-            f"{where}: expected at least two objects that are seen in it, found {len(rows)}."
+            f"{where}: expected at least two objects that are seen in it; found {len(rows)}"
         )
     constant = ~(np.ma.getdata(table.values)[rows].var(axis=0) > 0.0)
     what = "one constant value where objects are seen; drop it"

@@ -286,7 +286,7 @@ def test_more_factors_than_directions_can_start():
 
 def test_bad_use_is_refused(model):
     (step,) = pmm.steps(model)
-    with pytest.raises(TypeError, match="exchange must be True or False, found 'no'"):
+    with pytest.raises(TypeError, match="exchange: expected True or False; found 'no'"):
         pmm.FactorGibbs([model[step.served(step.part)[0]]], model=model, exchange="no")
     with pm.Model() as other:
         x = pm.Normal("x")

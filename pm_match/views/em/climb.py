@@ -1,11 +1,12 @@
 """What every EM does: steps that cannot lower the log likelihood, from several starts."""
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pm_match.checks import check_count, check_positive
 
 # Of several starts, each is climbed until an iteration gains fewer nats, and only the best further.
 _COARSE = 1e-3
@@ -101,9 +102,6 @@ def best_of(
 
 def check_climb(starts: Any, tolerance: Any, max_iterations: Any) -> None:
     """Refuse settings that are none."""
-    for name, value, least in (("starts", starts, 1), ("max_iterations", max_iterations, 2)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
-    number = isinstance(tolerance, Real) and not isinstance(tolerance, bool)
-    if not number or not float(tolerance) > 0.0:
-        raise ValueError(f"tolerance must be a positive number, found {tolerance!r}.")
+    check_count("starts", starts)
+    check_count("max_iterations", max_iterations, 2)
+    check_positive("tolerance", tolerance)

@@ -18,6 +18,7 @@ from pm_match.numerics.k_means import k_means
 from pm_match.views.em.climb import Fit, best_of, check_climb
 from pm_match.views.em.views import (
     Seen,
+    check_number,
     log_normals,
     log_normals_of_views,
     normal_step,
@@ -86,8 +87,7 @@ def fit_dependency_clusters(
     """
     seen, n = see(views)
     check_climb(starts, tolerance, max_iterations)
-    if not 1 <= n_clusters <= n:
-        raise ValueError(f"n_clusters must be from 1 to the {n} samples, found {n_clusters!r}.")
+    check_number("n_clusters", n_clusters, 1, n, "samples")
     joint = side_by_side(seen, n)
     found = best_of(
         lambda parameters: _step(seen, n, parameters),

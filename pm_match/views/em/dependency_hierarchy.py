@@ -20,10 +20,12 @@ from pm_match.numerics.k_means import k_means
 from pm_match.views.em.climb import Fit, best_of, check_climb, climb
 from pm_match.views.em.views import (
     Seen,
+    check_number,
     log_normals,
     log_normals_of_views,
     normal_step,
     normalised,
+    numbers_by_view,
     see,
     side_by_side,
     softened,
@@ -100,22 +102,14 @@ def fit_dependency_hierarchy(
     """
     seen, n = see(views)
     check_climb(starts, tolerance, max_iterations)
-    marginal = (
-        [int(n_marginal_clusters)] * len(seen)
-        if isinstance(n_marginal_clusters, int | np.integer)
-        else list(n_marginal_clusters)
+    check_number("n_clusters", n_clusters, 1, n, "samples")
+    marginal = numbers_by_view(
+        "n_marginal_clusters",
+        n_marginal_clusters,
+        1,
+        {view.name: len(view.values) for view in seen},
+        "samples",
     )
-    if len(marginal) != len(seen):
-        raise ValueError(
-            f"n_marginal_clusters must be one number or {len(seen)}, one a view; found {marginal}."
-        )
-    counts = [("n_clusters", n_clusters, n)]
-    counts += [
-        ("n_marginal_clusters", t, len(v.values)) for t, v in zip(marginal, seen, strict=True)
-    ]
-    for name, count, most in counts:
-        if not 1 <= count <= most:
-            raise ValueError(f"{name} must be from 1 to the {most} samples, found {count!r}.")
     joint = side_by_side(seen, n)
     found = best_of(
         lambda parameters: _step(seen, n, parameters),

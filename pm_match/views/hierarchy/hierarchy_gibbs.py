@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pymc.blocking import PointType, StatsType
 
+from pm_match.checks import check_count
 from pm_match.clusters.points import ClusteringPoints, Writer, least_log
 from pm_match.clusters.step import PartitionStep
 from pm_match.normal.points import NormalsPoints
@@ -62,11 +63,7 @@ class HierarchyGibbs(PartitionStep):
     }
 
     def __init__(self, vars, n_sweeps: int = 1, **kwargs):
-        if isinstance(n_sweeps, bool) or not isinstance(n_sweeps, int) or n_sweeps < 1:
-            raise ValueError(
-                f"HierarchyGibbs: n_sweeps must be a whole number of at least 1, "
-                f"found {n_sweeps!r}."
-            )
+        check_count("HierarchyGibbs: n_sweeps", n_sweeps)
         self.n_sweeps = n_sweeps
         super().__init__(vars, **kwargs)
 

@@ -42,7 +42,7 @@ def fourier_features(latent, frequencies) -> TensorVariable:
     for name, given in (("latent", latent), ("frequencies", frequencies)):
         if given.ndim != 2:
             raise ValueError(
-                f"fourier_features: expected {name} to be a matrix, found {given.ndim} dimensions."
+                f"fourier_features: expected {name} to be a matrix; found {given.ndim} dimensions"
             )
     angles = latent @ frequencies.T
     root = pt.sqrt(pt.cast(frequencies.shape[0], angles.dtype))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
+from pm_match.checks import check_count
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.normal.normal_wishart import cluster_posterior, draw_parameters
@@ -18,7 +19,7 @@ from pm_match.reading.functions import point_function
 from pm_match.reading.parts import Structure
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence, pcn
-from pm_match.views.hinge.frequency_hmc import EvidenceTarget, FrequencyTarget, leapfrog_move
+from pm_match.views.hinge.frequency_hmc import EvidenceTarget, leapfrog_move
 from pm_match.views.hinge.hinge_gibbs import HingePoints
 from pm_match.views.hinge.recognise import HingeModel
 from pm_match.views.hinge.scales import draw_coefficients, observe
@@ -72,13 +73,9 @@ class FrequencyMetropolis(PartitionStep):
         The frequencies.
     n_sweeps : int, default 1
         Times that every frequency moves in a step.
-    method : {"integrated", "hmc"}, default "integrated"
-        "hmc" moves all frequencies by Hamiltonian Monte Carlo *given* the coefficients, as the
-        paper does (Du et al. 2018), and nothing else. It is there to be compared with.
-    n_leapfrog : int, optional
+    n_leapfrog : int, default 0
         Steps of a Hamiltonian move; with 0 there is none. Each, and one more at the start, takes
-        the time of about three evaluations of the evidence. Default: 0, and 10 given the
-        coefficients.
+        the time of about three evaluations of the evidence.
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -89,8 +86,7 @@ class FrequencyMetropolis(PartitionStep):
     UnservedModelError
         If the variables are not frequencies that the step can serve.
     ValueError
-        If `n_sweeps` is less than 1, `method` is neither, or `n_leapfrog` is no integer, negative,
-        or 0 where nothing else moves.
+        If `n_sweeps` is no whole number of at least 1, or `n_leapfrog` none of at least 0.
 
     Notes
     -----
@@ -114,41 +110,17 @@ class FrequencyMetropolis(PartitionStep):
     }
     _state_class = FrequencyState
 
-    def __init__(
-        self,
-        vars,
-        n_sweeps: int = 1,
-        method: str = "integrated",
-        n_leapfrog: int | None = None,
-        **kwargs,
-    ):
-        if n_sweeps < 1:
-            raise ValueError(f"FrequencyMetropolis: n_sweeps must be at least 1, found {n_sweeps}.")
-        if method not in ("integrated", "hmc"):
-            raise ValueError(
-                f"FrequencyMetropolis: method must be 'integrated' or 'hmc', found {method!r}."
-            )
-        least = 1 if method == "hmc" else 0
-        if n_leapfrog is None:
-            n_leapfrog = 10 if method == "hmc" else 0
-        if not isinstance(n_leapfrog, int | np.integer) or n_leapfrog < least:
-            raise ValueError(
-                f"FrequencyMetropolis: n_leapfrog must be an integer of at least {least}, "
-                f"found {n_leapfrog}."
-            )
+    def __init__(self, vars: Any, n_sweeps: int = 1, n_leapfrog: int = 0, **kwargs: Any):
+        check_count("FrequencyMetropolis: n_sweeps", n_sweeps)
+        check_count("FrequencyMetropolis: n_leapfrog", n_leapfrog, 0)
         self.n_sweeps = n_sweeps
-        self.method = method
         self.n_leapfrog = n_leapfrog
         self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, True
         super().__init__(vars, **kwargs)
 
     def settings(self):
         """Return the arguments of the constructor."""
-        return {
-            "n_sweeps": self.n_sweeps,
-            "method": self.method,
-            "n_leapfrog": self.n_leapfrog,
-        }
+        return {"n_sweeps": self.n_sweeps, "n_leapfrog": self.n_leapfrog}
 
     @classmethod
     def parts(cls, structure: Structure) -> list[HingeModel]:
@@ -181,10 +153,7 @@ class FrequencyMetropolis(PartitionStep):
         """Perform one update of a point; the point given is left as it is."""
         new = dict(point)
         stats = dict.fromkeys(self.stats_dtypes_shapes, np.nan)
-        if self.method == "hmc":
-            self._move_given_coefficients(new, stats)
-        else:
-            self._move(new, stats)
+        self._move(new, stats)
         latent, frequencies = self.part.fourier(new)
         angles = latent @ frequencies.T
         stats["spread"] = np.sqrt(np.vdot(angles, angles) / angles.size)
@@ -348,23 +317,6 @@ class FrequencyMetropolis(PartitionStep):
                 accepted += 1
         stats["accepted_precision"] = accepted / len(_PRECISION_WIDTHS)
         self._points.write_precision(new, evidence.precision)
-
-    # -- given the coefficients --------------------------------------------------------------------
-
-    def _move_given_coefficients(self, new, stats) -> None:
-        """Move all frequencies by Hamiltonian Monte Carlo; its step size adapts in tuning."""
-        part, points = self.part, self._points
-        latent, frequencies = part.fourier(new)
-        target = FrequencyTarget(
-            latent[points.rows],
-            points.labels,
-            part.C(new),
-            points.coefficients(new),
-            *part.frequency_prior(new),
-        )
-        moved = self._leap(target, frequencies, stats)
-        if moved is not None:
-            self._writer.write(new, {part.frequencies: moved})
 
     # -- all at once -------------------------------------------------------------------------------
 

@@ -1,11 +1,8 @@
 """EM of dependency-seeking clusters, simple, hierarchical and projected, against plain formulas."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
 
 from pm_match.metrics import adjusted_rand_index
 from pm_match.views.em import (
@@ -27,37 +24,9 @@ from tests.views.em.climbing import (
     gain_by_climbing,
     softmax,
 )
+from tests.views.em.mixtures import log_densities, made_up, plain_clusters, plain_hierarchy
 
 CASES = [False, True]
-
-
-def made_up(n=60, seed=0, unseen=False):
-    """Two views that share three clusters; one of them splits every cluster in two."""
-    rng = np.random.default_rng(seed)
-    z = rng.integers(3, size=n)
-    x = np.stack([3.0 * z, rng.choice([-3.0, 3.0], size=n)], axis=1)
-    y = np.array([0.0, 4.0, 9.0])[z][:, None]
-    x = 50.0 + x + 0.7 * rng.standard_normal(x.shape)
-    y = y + 0.7 * rng.standard_normal(y.shape)
-    if unseen:
-        x[:6], y[6:10] = np.nan, np.nan
-    return z, {"x": x, "y": y}
-
-
-def log_densities(x, means, covariance):
-    """(N, T), 0 where a sample is not seen."""
-    seen = ~np.isnan(x).any(axis=1)
-    found = np.zeros((len(x), len(means)))
-    for t, mean in enumerate(means):
-        found[seen, t] = multivariate_normal.logpdf(x[seen], mean, covariance)
-    return found
-
-
-def plain_clusters(views, p: DependencyClusters):
-    logs = np.log(p.weights) + sum(
-        log_densities(*parts) for parts in zip(views.values(), p.means, p.covariances, strict=True)
-    )
-    return float(logsumexp(logs, axis=1).sum()), logs
 
 
 @pytest.mark.parametrize("unseen", CASES)
@@ -102,21 +71,6 @@ def test_one_view_is_a_mixture_with_one_covariance():
     total, _ = plain_clusters({"x": x}, theirs)
     assert total == pytest.approx(other.score(x) * len(x))
     assert fit.log_likelihood > total - 1e-3
-
-
-def plain_hierarchy(views, p: DependencyHierarchy):
-    """Sum over all of z, w_x and w_y."""
-    own = [
-        log_densities(*parts) for parts in zip(views.values(), p.means, p.covariances, strict=True)
-    ]
-    terms, states = [], list(product(*(range(n) for n in (len(p.weights), *map(len, p.means)))))
-    with np.errstate(divide="ignore"):
-        for z, a, b in states:
-            prior = np.log(p.weights[z]) + np.log(p.links[0][z, a]) + np.log(p.links[1][z, b])
-            terms.append(prior + own[0][:, a] + own[1][:, b])
-    logs = np.stack(terms, axis=1)
-    total = logsumexp(logs, axis=1)
-    return float(total.sum()), states, np.exp(logs - total[:, None])
 
 
 @pytest.mark.parametrize("unseen", CASES)
@@ -230,11 +184,11 @@ def test_bad_input():
         fit_dependency_clusters({"x": np.concatenate([x, x[:, :1]], axis=1), "y": y}, 2)
     with pytest.raises(ValueError, match="more samples than features"):
         fit_dependency_clusters({"x": x[:2], "y": y[:2]}, 2)
-    with pytest.raises(ValueError, match="n_clusters must be from 1 to the 60 samples"):
+    with pytest.raises(ValueError, match="n_clusters: expected a whole number from 1 to 60"):
         fit_dependency_clusters(views, 61)
-    with pytest.raises(ValueError, match="one number or 2, one a view"):
+    with pytest.raises(ValueError, match="one number, or one for each of"):
         fit_dependency_hierarchy(views, 2, [2])
     with pytest.raises(ValueError, match="same samples"):
         fit_dependency_hierarchy({"x": x, "y": y[1:]}, 2, 2)
-    with pytest.raises(ValueError, match="a label for every object"):
+    with pytest.raises(ValueError, match="expected labels of"):
         fit_projected_clusters([x, y], [[np.zeros(60, int), np.zeros(3, int)]], 2, 1)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
-from scipy.stats import multivariate_normal
 
 from pm_match.views.em import fit_shared_factors
 from pm_match.views.em.climb import climb
@@ -17,45 +16,12 @@ from pm_match.views.em.shared_factors import (
     latent_means,
 )
 from tests.views.em.climbing import best_of_random, check_climb, gain_by_climbing
-
-
-def made_up(n=60, d=(3, 2), seed=0, missing=False):
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal((n, 1))
-    views = [
-        z @ rng.standard_normal((1, k))
-        + rng.standard_normal((n, 1)) @ rng.standard_normal((1, k))
-        + 0.5 * rng.standard_normal((n, k))
-        + 3.0
-        for k in d
-    ]
-    if missing:
-        views[0][:5] = np.nan
-        views[1][3:9, 0] = np.nan
-        views[0][20:24, 1] = np.nan
-    return views
+from tests.views.em.factors import covariance, made_up, plain
 
 
 def canonical_correlations(x, y):
     x, y = (np.linalg.qr(v - v.mean(axis=0))[0] for v in (x, y))
     return np.linalg.svd(x.T @ y, compute_uv=False)
-
-
-def covariance(p: SharedFactors):
-    w = np.concatenate(p.projections)
-    own = [b @ b.T + s * np.eye(len(b)) for b, s in zip(p.privates, p.variances, strict=True)]
-    return w @ w.T + block_diag(*own)
-
-
-def plain(views, p: SharedFactors) -> float:
-    """Log likelihood: every sample's seen values are normal, with a part of the covariance."""
-    x, mean, whole = np.concatenate(views, axis=1), np.concatenate(p.intercepts), covariance(p)
-    total = 0.0
-    for row in x:
-        seen = ~np.isnan(row)
-        if seen.any():
-            total += multivariate_normal.logpdf(row[seen], mean[seen], whole[np.ix_(seen, seen)])
-    return float(total)
 
 
 def unpacked(free, d, m, k) -> SharedFactors:
@@ -204,19 +170,19 @@ def test_bad_input():
     x, y = made_up()
     with pytest.raises(ValueError, match=r"same samples.*60.*59"):
         fit_shared_factors([x, y[1:]], 1, 1)
-    with pytest.raises(ValueError, match="n_private of view '1' must be from 0 to its 2 features"):
+    with pytest.raises(ValueError, match=r"n_private of view '1': expected .* from 0 to 2"):
         fit_shared_factors([x, y], 1, 3)
-    with pytest.raises(ValueError, match="one number or 2, one a view"):
+    with pytest.raises(ValueError, match="one number, or one for each of"):
         fit_shared_factors([x, y], 1, [1])
-    with pytest.raises(ValueError, match="n_shared must be a whole number"):
+    with pytest.raises(ValueError, match="n_shared: expected a whole number"):
         fit_shared_factors([x, y], 0, 1)
     with pytest.raises(ValueError, match="noise goes to zero"):
         fit_shared_factors([np.concatenate([x, x[:, :1]], axis=1), y], 1, [3, 1])
-    with pytest.raises(ValueError, match="must be finite"):
+    with pytest.raises(ValueError, match="expected finite numbers"):
         fit_shared_factors([np.where(x > 3.0, np.inf, x), y], 1, 1)
     with pytest.raises(ValueError, match="feature 0 has no value"):
         fit_shared_factors([np.full_like(x, np.nan), y], 1, 1)
-    with pytest.raises(ValueError, match="tolerance must be a positive number"):
+    with pytest.raises(ValueError, match="tolerance: expected a positive number"):
         fit_shared_factors([x, y], 1, 1, tolerance=0.0)
-    with pytest.raises(ValueError, match="starts must be a whole number"):
+    with pytest.raises(ValueError, match="starts: expected a whole number"):
         fit_shared_factors([x, y], 1, 1, starts=0)
