@@ -9,6 +9,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import Board, EvidenceState, Site, relevance_groups
 from pm_match.clusters.exchange import Exchange
 from pm_match.clusters.points import ClusteringPoints
+from pm_match.clusters.protocol import Terms, collect
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import (
@@ -104,8 +105,10 @@ class Collapsed:
         """Return another state of the component, whose units are others: whole clusters, say."""
         return Collapsed(None, self.component, grouped, like=self)
 
-    def _terms(self, number: int) -> tuple:
-        return tuple(term for own in self.evidence for home, term in own.terms if home == number)
+    def _terms(self, number: int) -> Terms:
+        return collect(
+            [term for own in self.evidence for home, term in own.terms if home == number]
+        )
 
     def of_kind(self, state: type) -> list[Any]:
         """Return the states of the evidence of one kind."""
