@@ -17,6 +17,7 @@ from pm_match.clusters.sweep import (
     new_partition,
     place,
     rename,
+    score_unit,
     sweep,
 )
 from pm_match.clusters.units import Units, units
@@ -213,6 +214,17 @@ class Collapsed:
             found = self._exchanges[number].propose(rng, a, b, place)
             accepted, proposed = accepted + found[0], proposed + found[1]
         return accepted, proposed
+
+    def scores(self, number: int, unit: int) -> NDArray[np.float64]:
+        """Score a unit as the kernel does: log predictives up to a constant (T + 1,).
+
+        Of a clustering's unit in every cluster, as if it had left its own; the last is for a unit
+        that is irrelevant, as far as evidence tells.
+        """
+        partition = self.partitions[number]
+        score_unit(partition, self.terms[number], unit, partition.scores)
+        n_slots = partition.n_slots[0]
+        return partition.scores[np.append(partition.slot_of, n_slots)]
 
     def log_joint(self) -> float:
         """Log p(data, assignments, relevance), all else integrated out."""

@@ -283,6 +283,25 @@ def close_slot(partition, terms, slot, label):
 
 
 @entry
+def score_unit(partition, terms, unit, scores):
+    """Fill ``scores[:n_slots + 1]`` with a unit's log predictive in every slot, and in none."""
+    n_slots = partition.n_slots[0]
+    for slot in range(n_slots + 1):
+        scores[slot] = 0.0
+    for i in range(terms.shape[0]):
+        score(terms[i], unit, partition.slot[unit], n_slots, scores)
+
+
+@entry
+def log_evidence_of(terms, n_slots):
+    """Log marginal likelihood of all terms' data, from the running state."""
+    total = 0.0
+    for i in range(terms.shape[0]):
+        total += log_evidence(terms[i], n_slots)
+    return total
+
+
+@entry
 def sweep(rng, a, b, partition, terms):
     """One Gibbs sweep over all units.
 
