@@ -51,8 +51,8 @@ def test_the_pages_tests_pass(page):
         getattr(tests, name)()
 
 
-def test_what_is_not_the_kind_is_refused(page):
-    _, tests = page
+@pytest.mark.usefixtures("page")
+def test_what_is_not_the_kind_is_refused():
     with pm.Model() as model:
         weights = pm.StickBreakingWeights("weights", alpha=1.4, K=2)
         rates = pm.Gamma("rates", 1.5, np.array([[0.5], [0.5], [0.9]]), shape=(3, 2))
