@@ -324,7 +324,7 @@ def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -
     (assignment,) = clustering.assignments
     tables = {}
     for own in normals:
-        if not own.shared or not own.observed or len(own.values) > 1:
+        if not own.shared or not own.searchable or len(own.values) > 1:
             raise Refusal(
                 f"{own.mean!r} has clusters with precisions of their own, or is not of one "
                 "observed view"

@@ -48,7 +48,7 @@ def declare(
 
 
 def updates(model):
-    (features,) = read(model).features
+    (features,) = read(model).of(Features)
     return {p.name: (p.update, p.domain) for p in features.parameters}
 
 
@@ -101,7 +101,7 @@ def test_means_are_recognised_however_they_are_written(way):
 @pytest.mark.parametrize("way", ["cov", "tau", "chol", "upper"])
 def test_noise_is_recognised_however_it_is_written(way):
     model = declare(observe=several(way))
-    (features,) = read(model).features
+    (features,) = read(model).of(Features)
     rng = np.random.default_rng(1)
     point = {
         name: np.asarray(rng.normal(0.0, 0.5, np.shape(v))).astype(np.asarray(v).dtype)
@@ -438,7 +438,7 @@ def test_refused_by_name(case):
 def test_views_follow_the_point(kind):
     """Whatever changes, in whatever order: nothing that is kept outlives what it was read from."""
     model = feature_model(kind)
-    (features,) = read(model).features
+    (features,) = read(model).of(Features)
     rng = np.random.default_rng(2)
     point = {
         name: rng.normal(0.0, 0.5, np.shape(v)) if np.asarray(v).dtype.kind == "f" else v

@@ -42,7 +42,7 @@ def test_what_is_declared():
     assert list(model.coords["y_object"][:4]) == ["o0", "o1", "o2", "o4"]
     structure = read(model)
     assert not structure.refusals
-    ((x, y),) = structure.components[0].normals
+    x, y = structure.components[0].of(Normals)
     assert x.shared
     assert len(x.values[0].objects) == 60
     np.testing.assert_array_equal(y.values[0].objects, np.delete(np.arange(60), [3, 5]))

@@ -50,7 +50,7 @@ def only(model):
 def test_what_is_read():
     found = only(declared())
     assert (found.mean, found.precision, found.shared) == ("mean", "precision", True)
-    assert (found.truncation, found.n_features, found.observed) == (T, D, True)
+    assert (found.truncation, found.n_features, found.searchable) == (T, D, True)
     (values,) = found.values
     assert (values.name, values.assignment) == ("x", "cluster_a")
     np.testing.assert_array_equal(values.objects, np.arange(N))
