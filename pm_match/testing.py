@@ -269,7 +269,7 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
     state.load(point, labels)
     names = [name for evidence in state.component.evidence for name in evidence.names]
     values = [model.rvs_to_values[model[name]] for name in names]
-    gradient = model.compile_dlogp(values)
+    gradient = model.compile_dlogp([model[name] for name in names])
     moments: list[Any] = []
     for _ in range(n_draws):
         new = dict(point)

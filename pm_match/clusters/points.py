@@ -45,6 +45,15 @@ class Writer:
         """Read a variable that has no transform."""
         return np.asarray(point[self.value_of[name].name])
 
+    def write_positive(self, point: dict[str, NDArray], name: str, log_value: NDArray) -> None:
+        """Write a positive variable, given as its log, which is what PyMC samples by default."""
+        self.write(point, {name: log_value if self.transformed[name] else np.exp(log_value)})
+
+    def read_positive(self, point: Mapping[str, NDArray], name: str) -> NDArray:
+        """Read a positive variable."""
+        value = self.read(point, name)
+        return np.exp(value) if self.transformed[name] else value
+
 
 class ClusteringPoints(Writer):
     """Reads and writes a clustering's assignments, flags, weights and probabilities."""

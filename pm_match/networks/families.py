@@ -23,7 +23,7 @@ from math import lgamma, log, log1p, pi
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.numerics.kernels import entry, inlined, part
+from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma, rise
 
 BERNOULLI, POISSON, NORMAL = 0, 1, 2
@@ -34,7 +34,7 @@ TABLE = 4096
 _LOG_2PI = log(2.0 * pi)
 
 
-@inlined
+@part
 def looked_up_rise(table, x0, n, h):
     """`rise` at x0 + n for whole numbers n and h, by the `table` of log gammas of x0 + i."""
     i = int(n)
@@ -97,7 +97,7 @@ def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
     )
 
 
-@inlined
+@part
 def _normal_rate(mean, kappa, rate, total, cells, squares):
     """Posterior rate b' of the precision (at least b: below is rounding)."""
     linear = kappa * mean + total

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import Units, units
 from pm_match.features.parts import Features
@@ -315,6 +316,7 @@ class _Gibbs:
         self.evidence = ProjectedNormalEvidence(
             problem.domains, problem.units, problem.truncation, problem.n_factors
         )
+        self.terms = collect([self.evidence.term])
         self.partition = new_partition(problem.units.size, problem.truncation)
 
     def run(self, rng: np.random.Generator, labels: Labels) -> Labels:
@@ -331,7 +333,7 @@ class _Gibbs:
                 problem.latent_precision,
             )
             for _ in range(_SWEEPS_A_FIT):
-                sweep(rng, problem.a, problem.b, self.partition, (self.evidence.term,))
+                sweep(rng, problem.a, problem.b, self.partition, self.terms)
             labels = self.partition.label.copy()
             value, _ = problem.fit(labels)
             if value > best_value:
