@@ -28,7 +28,7 @@ from pm_match.matching import (
     unmatched_probability,
 )
 from pm_match.networks import BlockNetwork
-from pm_match.prediction import assign, carry, impute, predict
+from pm_match.prediction import assign, impute, predict, translate
 from pm_match.reading.links import must_link
 from pm_match.reading.parts import UnservedModelError
 from pm_match.report.html_report import report
@@ -59,7 +59,6 @@ __all__ = [
     "UnservedModelError",
     "assign",
     "best_chain",
-    "carry",
     "choose_n_factors",
     "cluster_sizes",
     "cluster_spans",
@@ -91,6 +90,7 @@ __all__ = [
     "span_probability",
     "standardise",
     "steps",
+    "translate",
     "unmatched_probability",
 ]
 

@@ -23,7 +23,7 @@ from pm_match.networks.block_evidence import BlockEvidence, Board
 from pm_match.networks.families import log_blocks
 from pm_match.networks.label_gains import add_gains
 from pm_match.reading.parts import Component
-from pm_match.search.groups import Groups
+from pm_match.search.groups import ObjectGroups
 
 # The label of a group that has no place yet, which counts for nothing.
 ABSENT = -2
@@ -43,13 +43,13 @@ class Sums:
     Parameters
     ----------
     component : Component
-    grouped : sequence of Groups
+    grouped : sequence of ObjectGroups
         One for every clustering.
     point : mapping
         Where the priors are taken from.
     """
 
-    def __init__(self, component: Component, grouped: list[Groups], point):
+    def __init__(self, component: Component, grouped: list[ObjectGroups], point):
         self.component = component
         self.grouped = grouped
         sizes = [len(own.kind) for own in grouped]

@@ -5,8 +5,8 @@ says how objects of each cluster would look.
 """
 
 from pm_match.prediction.assign import assign
-from pm_match.prediction.carry import carry
 from pm_match.prediction.impute import impute
 from pm_match.prediction.predict import predict
+from pm_match.prediction.translate import translate
 
-__all__ = ["assign", "carry", "impute", "predict"]
+__all__ = ["assign", "impute", "predict", "translate"]

@@ -13,12 +13,12 @@ from pymc.model.core import Model
 from pm_match.features.marginals import Marginal
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
-from pm_match.prediction.carry import draw_weights
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
 from pm_match.prediction.new_objects import NewObjects, Place, find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.tables import summary_dataset
+from pm_match.prediction.translate import draw_weights
 from pm_match.prediction.values import Components, Outlook, blocks
 from pm_match.progress import PATIENCE, SearchProgress
 

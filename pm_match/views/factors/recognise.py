@@ -32,7 +32,7 @@ from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
 from pm_match.reading.functions import PLAIN, evaluate, natural_function, point_function
 from pm_match.reading.parts import Part, Point
-from pm_match.views.factors.linear_factors import Array, Table
+from pm_match.views.factors.linear_factors import Array, MaskedTable
 from pm_match.views.factors.starts import factor_start
 
 # How far from zero means and precisions are looked at too.
@@ -107,7 +107,7 @@ class FactorView:
     ----------
     name : str
         The observed variable, as the user named it.
-    table : Table
+    table : MaskedTable
         Its values (N, D).
     latents : tuple of int
         Numbers, in the model, of the latents that enter its mean.
@@ -119,7 +119,7 @@ class FactorView:
     """
 
     name: str
-    table: Table
+    table: MaskedTable
     latents: tuple[int, ...]
     loadings: tuple[Factor, ...]
     intercept: Intercept | None
@@ -272,7 +272,7 @@ class _Candidate:
 
     name: str
     rvs: list[RV]
-    table: Table
+    table: MaskedTable
     pairs: list[tuple[RV, bool, RV, bool]]
     intercept: RV | None
 
@@ -346,7 +346,7 @@ def _values(context: Context, rvs: list[RV]) -> Array:
     return np.asarray(evaluate(joined), dtype=np.float64)
 
 
-def _table(context: Context, name: str, rvs: list[RV]) -> Table:
+def _table(context: Context, name: str, rvs: list[RV]) -> MaskedTable:
     values = _values(context, rvs)
     declared = np.asarray(evaluate(context.model.rvs_to_values[rvs[0]]))
     if not np.isfinite(declared).all():
@@ -359,8 +359,8 @@ def _table(context: Context, name: str, rvs: list[RV]) -> Table:
     if len(empty):
         raise Refusal(f"{name!r}: its column number {empty[0]} (from 0) has no observed value")
     if observed.all():
-        return Table(np.ascontiguousarray(values))
-    return Table(np.ascontiguousarray(np.where(observed, values, 0.0)), observed)
+        return MaskedTable(np.ascontiguousarray(values))
+    return MaskedTable(np.ascontiguousarray(np.where(observed, values, 0.0)), observed)
 
 
 def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
@@ -446,7 +446,7 @@ def _check_normal(context: Context, rv: RV) -> None:
         )
 
 
-def _mean_function(context: Context, rvs, parents, table: Table):
+def _mean_function(context: Context, rvs, parents, table: MaskedTable):
     """Compile a view's mean (N, D) as a function of values of its parents."""
     stands = {rv: pt.tensor(dtype=rv.dtype, shape=rv.type.shape) for rv in parents}
     graphs = graph_replace([mean(rv) for rv in rvs], list(stands.items()), strict=False)
@@ -465,7 +465,7 @@ def _mean_function(context: Context, rvs, parents, table: Table):
     return see
 
 
-def _joined(found: Sequence[Any], table: Table, shape) -> Array:
+def _joined(found: Sequence[Any], table: MaskedTable, shape) -> Array:
     """Put what belongs to observed and to missing values together in one array (N, D)."""
     if table.observed is None or len(found) == 1:
         return np.broadcast_to(np.asarray(found[0], np.float64), shape)
@@ -659,7 +659,7 @@ def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) ->
                 )
 
 
-def _masks(table: Table, rvs: list[RV]) -> list[NDArray[np.bool_]]:
+def _masks(table: MaskedTable, rvs: list[RV]) -> list[NDArray[np.bool_]]:
     if table.observed is None:
         return [np.ones(table.values.shape, bool)]
     return [table.observed, ~table.observed]

@@ -20,10 +20,10 @@ from pm_match.prediction.tables import feature_axis, summary_dataset
 from pm_match.prediction.values import Components, Outlook, blocks
 from pm_match.progress import PATIENCE, SearchProgress
 
-__all__ = ["carry"]
+__all__ = ["translate"]
 
 
-def carry(
+def translate(
     idata: xr.DataTree | xr.Dataset,
     model: Model,
     x: Any = None,
