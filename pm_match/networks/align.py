@@ -100,7 +100,9 @@ class Sums:
         total = 0.0
         for number, evidence in enumerate(self.evidence):
             t, n, q = self.by_label(number, labels).reshape(3, -1)
-            total += log_blocks(evidence.family, evidence.relation.prior[0], t, n, q)
+            relation = evidence.relation
+            none = relation.tables[:, :0]
+            total += log_blocks(evidence.family, relation.prior[0], none, t, n, q)
         for c, prior in enumerate(self.priors):
             counts = self.counts(c, labels[c])
             if not self.component.clusterings[c].finite:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import lgamma, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from pm_match.networks.families import (
     TABLE,
     draw_parameters,
     fill_tables,
-    log_block,
     log_blocks,
 )
 from pm_match.networks.one_mode import OneMode
@@ -430,10 +428,11 @@ class BlockEvidence:
     def log_blocks(self, density: Prior, noise: Prior | None) -> float:
         """Log marginal likelihood at the present state and under any prior, but for a constant."""
         relation = self.relation
-        cells = self._distinct_blocks
+        cells, none = self._distinct_blocks, relation.tables[:, :0]
         total = log_blocks(
             self.family,
             self._moved_prior(density),
+            none,
             relation.totals[cells],
             relation.cells[cells],
             relation.squares[cells],
@@ -441,7 +440,7 @@ class BlockEvidence:
         if noise is not None:
             held = relation.noise
             prior = self._moved_prior(noise)
-            total += log_blocks(self.family, prior, held[:1], held[1:2], held[2:])
+            total += log_blocks(self.family, prior, none, held[:1], held[1:2], held[2:])
         return total
 
     @property
@@ -476,45 +475,3 @@ class BlockEvidence:
         return self._moved_back(
             draw_parameters(rng, self.family, self.relation.prior[1], *self.relation.noise)
         )
-
-    def log_marginal(self, labels: Sequence[NDArray[np.int64]], density: Prior, noise) -> float:
-        """Log p(X | assignments, relevance), eq. (6), by the plain formula: slow and obvious.
-
-        Parameters
-        ----------
-        labels : sequence of (N,) integer array
-            For each partition of the board, the cluster of every object, or -1 if it is irrelevant.
-        density, noise : tuple
-            Priors.
-        """
-        sums: dict[tuple[int, ...] | None, NDArray[np.float64]] = {}
-        constant = 0.0
-        for network in self.networks:
-            values = {tuple(cell): x for cell, x in zip(network.index, network.values, strict=True)}
-            unknown = set(map(tuple, network.unknown))
-            for cell in np.ndindex(network.shape):
-                if self.one_mode and (
-                    (self.symmetric and cell[0] > cell[1])
-                    or (not self.self_loops and cell[0] == cell[1])
-                ):
-                    continue
-                if cell in unknown or (not network.full and cell not in values):
-                    continue
-                x = values.get(cell, 0.0)
-                ends = [
-                    int(labels[p][first + i])
-                    for p, first, i in zip(self.partitions, network.first, cell, strict=True)
-                ]
-                if self.symmetric:
-                    ends.sort()
-                block = None if min(ends) < 0 else tuple(ends)
-                exposure = float(network.cell_exposures(np.array([cell]))[0])
-                entry = sums.setdefault(block, np.zeros(3))
-                entry += x, exposure, x * x
-                if self.family == POISSON:
-                    constant -= lgamma(x + 1.0)
-                    constant += x * log(exposure) if x > 0 else 0.0
-        for block, (total, cells, squares) in sums.items():
-            prior = noise if block is None else density
-            constant += log_block(self.family, prior, total, cells, squares)
-        return constant

@@ -106,47 +106,13 @@ def _normal_rate(mean, kappa, rate, total, cells, squares):
 
 
 @entry
-def log_blocks(family, prior, totals, cells, squares):
-    """Sum of the log marginals of all blocks (flat arrays) that have a cell."""
+def log_blocks(family, prior, tables, totals, cells, squares):
+    """Sum of the log marginals of all blocks (flat arrays) that have a cell (see `gain`)."""
     found = 0.0
     for i in range(totals.shape[0]):
-        total, n = totals[i], cells[i]
-        if n == 0.0 and total == 0.0:
-            continue
-        if family == BERNOULLI:
-            found += rise(prior[0], total) + rise(prior[1], n - total)
-            found -= rise(prior[0] + prior[1], n)
-        elif family == POISSON:
-            found += rise(prior[0], total) - total * log(prior[1] + n)
-            found -= prior[0] * log1p(n / prior[1])
-        else:
-            after = _normal_rate(prior[0], prior[1], prior[3], total, n, squares[i])
-            found += rise(prior[2], 0.5 * n) - 0.5 * n * _LOG_2PI - 0.5 * log1p(n / prior[1])
-            found += prior[2] * log(prior[3]) - (prior[2] + 0.5 * n) * log(after)
+        if cells[i] != 0.0 or totals[i] != 0.0:
+            found += gain(family, prior, tables, 0.0, 0.0, 0.0, totals[i], cells[i], squares[i])
     return found
-
-
-def log_block(family: int, prior, total: float, cells: float, squares: float = 0.0) -> float:
-    """Log marginal of one block, by the plain formula: slow and obvious (see the module)."""
-    if family == BERNOULLI:
-        c, d = prior[:2]
-        return _log_beta(c + total, d + cells - total) - _log_beta(c, d)
-    if family == POISSON:
-        c, d = prior[:2]
-        return c * log(d) - lgamma(c) + lgamma(c + total) - (c + total) * log(d + cells)
-    m, kappa, a, b = prior
-    new_kappa, new_a = kappa + cells, a + cells / 2
-    new_b = b + (squares + kappa * m**2 - (kappa * m + total) ** 2 / new_kappa) / 2
-    return (
-        -cells / 2 * log(2 * pi)
-        + log(kappa / new_kappa) / 2
-        + (a * log(b) - lgamma(a))
-        - (new_a * log(new_b) - lgamma(new_a))
-    )
-
-
-def _log_beta(a: float, b: float) -> float:
-    return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
 def draw_parameters(

@@ -7,6 +7,7 @@ import pymc as pm
 from scipy.special import betaln
 
 import pm_match as pmm
+from tests.declared.blocks import log_marginal
 from tests.declared.plain import plain_log_prior
 
 # Two networks over shared clusters: objects on each axis.
@@ -190,7 +191,7 @@ def plain_log_joint(step, point, labels) -> float:
                 hyper.latent_precision,
             )
     for evidence, relation in zip(collapsed.relations, step.part.relations, strict=True):
-        total += evidence.log_marginal(labels, *relation.prior(point))
+        total += log_marginal(evidence, labels, *relation.prior(point))
     return total
 
 

@@ -14,6 +14,7 @@ from pm_match.clusters.units import units
 from pm_match.networks import families
 from pm_match.networks.block_evidence import BlockEvidence, Board, NetworkCells
 from pm_match.numerics.log_gamma import draw_log_gamma, near_rise, rise
+from tests.declared.blocks import log_block
 
 
 @njit
@@ -74,13 +75,13 @@ def test_gains_are_differences_of_the_plain_formula(family, size, tabulated):
     tables = np.zeros((3, families.TABLE))
     families.fill_tables(number, np.array(prior), tables)
     tables = tables if tabulated else tables[:, :0]
-    before = families.log_block(number, prior, *sums)
+    before = log_block(number, prior, *sums)
     both = [a + b for a, b in zip(sums, more, strict=True)]
-    after = families.log_block(number, prior, *both)
+    after = log_block(number, prior, *both)
     found = gains(number, np.array(prior), tables, sums, more)
     assert found == pytest.approx(after - before, rel=1e-9, abs=1e-9)
     blocks = [np.array([0.0, a, b]) for a, b in zip(sums, both, strict=True)]
-    assert families.log_blocks(number, np.array(prior), *blocks) == pytest.approx(
+    assert families.log_blocks(number, np.array(prior), tables, *blocks) == pytest.approx(
         before + after, rel=1e-10, abs=1e-10
     )
 

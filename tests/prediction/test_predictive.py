@@ -12,6 +12,7 @@ from pm_match.reading.functions import natural_function
 from tests.declared import features as tiny_features
 from tests.declared import networks as tiny_networks
 from tests.declared import plain as tiny
+from tests.declared.blocks import log_marginal
 from tests.declared.features import Kind, Plain, feature_data
 from tests.prediction.made_up import dense_log_density, model_of
 
@@ -238,7 +239,7 @@ def _log_joint(step, point, labels, relations):
         for e, f, _ in clustering.relevance_prior(point):
             total += betaln(e + (label >= 0).sum(), f + (label < 0).sum()) - betaln(e, f)
     for evidence, relation in zip(step._collapsed.relations, relations, strict=True):
-        total += evidence.log_marginal(labels, *relation.prior(point))
+        total += log_marginal(evidence, labels, *relation.prior(point))
     return total
 
 
