@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 import pm_match as pmm
 from case_studies.uneven import uneven
+from pm_match.features.parts import Features
 from pm_match.features.search.plain import find_mode, problem_of, refine
 from pm_match.reading import read
 
@@ -48,7 +49,7 @@ KINDS = {
 def read_problem(domains, n_factors: int):
     model = pmm.models.projected_clusters(domains, n_factors=n_factors)
     (component,) = read(model).components
-    features = component.features[0]
+    features = component.of(Features)[0]
     return problem_of(component.clusterings[0], features, model.initial_point(0))[0]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 
 import pm_match as pmm
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import units
 from pm_match.normal.conjugate import log_marginal
@@ -40,11 +41,12 @@ def sweeps(kind, n, d, n_sweeps=200):
     a, b = np.ones(TRUNCATION - 1), np.ones(TRUNCATION - 1)
     rng = np.random.default_rng(1)
     evidence.load(x, slots, prior)
-    sweep(rng, a, b, state, (evidence.term,))
+    terms = collect([evidence.term])
+    sweep(rng, a, b, state, terms)
     n_sweeps = max(n_sweeps * 100 // n, 5)
     begin = time.process_time()
     for _ in range(n_sweeps):
-        sweep(rng, a, b, state, (evidence.term,))
+        sweep(rng, a, b, state, terms)
     swept = (time.process_time() - begin) / n_sweeps / n
     begin = time.process_time()
     for _ in range(n_sweeps):

@@ -14,6 +14,7 @@ import time
 import arviz as az
 import numpy as np
 
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, rename, sweep
 from pm_match.clusters.units import units
 from pm_match.normal.conjugate import draw_parameters
@@ -67,9 +68,9 @@ def collapsed(x, prior, rng, n_sweeps):
     place(state, np.zeros(n, int))
     evidence.load(x, state.slot.astype(np.int64), prior)
     a, b = np.ones(TRUNCATION - 1), np.full(TRUNCATION - 1, CONCENTRATION)
-    renamed = np.zeros(TRUNCATION, np.int64)
+    renamed, terms = np.zeros(TRUNCATION, np.int64), collect([evidence.term])
     for _ in range(n_sweeps):
-        sweep(rng, a, b, state, (evidence.term,))
+        sweep(rng, a, b, state, terms)
         rename(rng, a, b, state, renamed, TRUNCATION)
         yield state.slot
 

@@ -20,6 +20,7 @@ from numba import njit
 
 import pm_match as pmm
 from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import units
 
@@ -61,6 +62,7 @@ class Kernel:
         grouped = units(len(self.truth), np.zeros((0, 2), np.int64))
         self.evidence = ProjectedNormalEvidence(domains, grouped, truncation, n_factors)
         self.partition = new_partition(grouped.size, truncation)
+        self.terms = collect([self.evidence.term])
         self.a, self.b = np.ones(truncation - 1), np.ones(truncation - 1)
         self.n_products = n_factors * (n_factors + 1) // 2 + n_factors + 1
         self.load(self.truth)
@@ -74,7 +76,7 @@ class Kernel:
 
     def sweep(self) -> int:
         """Sweep once."""
-        return sweep(self.rng, self.a, self.b, self.partition, (self.evidence.term,))
+        return sweep(self.rng, self.a, self.b, self.partition, self.terms)
 
     def settled(self, repeats: int = 7, number: int = 1) -> float:
         """Seconds of a sweep from the truth."""

@@ -10,7 +10,7 @@ from pymc.logprob.transforms import LogTransform
 
 from pm_match import HyperparameterGibbs
 from pm_match.checks import check_count
-from pm_match.reading.functions import point_function
+from pm_match.reading.probe import point_function
 
 __all__ = ["CandidateGibbs"]
 

@@ -14,9 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 import pm_match as pmm
+from pm_match.features.parts import Features
 from pm_match.features.search import plain as features
 from pm_match.features.search import tables
 from pm_match.networks import search as networks
+from pm_match.networks.parts import Relation
 from pm_match.reading.parts import Clustering
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import polish
@@ -54,12 +56,12 @@ def truth_start(
             raise ValueError(f"model: expected one component, found {len(chain.components)}.")
         (component,) = chain.components
         labels = [_codes(clustering, truth) for clustering in component.clusterings]
-        if component.relations:
+        if component.of(Relation):
             chain.place(0, labels)
             chain.run(40, n_sweeps=5)
             networks.coarse_climb(chain, 0)
             polish(chain, 0)
-        elif all(own is None or own.plain for own in component.features):
+        elif all(own.plain for own in component.of(Features)):
             features.search_from(chain, 0, chain.rng, labels)
         else:
             tables.search_from(chain, 0, labels)

@@ -4,10 +4,13 @@ from pm_match import datasets, metrics, models, plots
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.features.choose_n_factors import choose_n_factors
+from pm_match.features.impute import impute
+from pm_match.features.kind import FeatureVectors
 from pm_match.features.marginal_gibbs import MarginalGibbs
 from pm_match.features.projection_gibbs import ProjectionGibbs
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.semi_orthogonal import semi_orthogonal
+from pm_match.features.translate import translate
 from pm_match.find_matching import find_matching
 from pm_match.fit_em import fit_em
 from pm_match.matching import (
@@ -28,11 +31,18 @@ from pm_match.matching import (
     unmatched_probability,
 )
 from pm_match.networks import BlockNetwork
-from pm_match.prediction import assign, impute, predict, translate
+from pm_match.networks.kind import Networks
+from pm_match.normal.kind import NormalClusters
+from pm_match.prediction.assign import assign
+from pm_match.reading.evidence import Evidence
+from pm_match.reading.kinds import Kind, register_kind
 from pm_match.reading.links import must_link
 from pm_match.reading.parts import UnservedModelError
 from pm_match.report.html_report import report
-from pm_match.sampling import initial_points, invariants, register, sample, steps
+from pm_match.results import invariants
+from pm_match.sampling import sample
+from pm_match.serving import steps
+from pm_match.starts import initial_points
 from pm_match.tables.standardise import standardise
 from pm_match.views.factors.factor_gibbs import FactorGibbs
 from pm_match.views.hierarchy.hierarchy_gibbs import HierarchyGibbs
@@ -40,18 +50,22 @@ from pm_match.views.hinge import Hinge, fourier_features
 from pm_match.views.hinge.frequency_metropolis import FrequencyMetropolis
 from pm_match.views.hinge.hinge_gibbs import HingeGibbs
 from pm_match.views.hinge.latent_hmc import LatentHMC
+from pm_match.views.hinge.predict import predict
+from pm_match.views.kind import LinkedViews
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
+    "Evidence",
     "FactorGibbs",
     "FrequencyMetropolis",
     "HierarchyGibbs",
     "Hinge",
     "HingeGibbs",
     "HyperparameterGibbs",
+    "Kind",
     "LatentHMC",
     "MarginalGibbs",
     "ProjectionGibbs",
@@ -82,6 +96,7 @@ __all__ = [
     "partition_loss",
     "plots",
     "predict",
+    "register_kind",
     "relabel",
     "relevance_probability",
     "report",
@@ -94,4 +109,6 @@ __all__ = [
     "unmatched_probability",
 ]
 
-register()
+# The kind that was registered last is asked first.
+for _kind in (FeatureVectors(), Networks(), NormalClusters(), LinkedViews()):
+    register_kind(_kind)

@@ -19,9 +19,11 @@ from pm_match.metrics import adjusted_rand_index
 from pm_match.progress import SearchProgress
 from pm_match.reading import read
 from pm_match.reading.parts import Structure
-from pm_match.sampling import annotate, dispersed_point, steps
+from pm_match.results import annotate
 from pm_match.search.chain import Chain
 from pm_match.search.recipe import searched
+from pm_match.serving import steps
+from pm_match.starts import dispersed_point
 
 # Starts that end so near in log joint, or agree so well, have found the same mode.
 _SAME_LOG_JOINT = 3.0

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
@@ -13,12 +12,14 @@ from threadpoolctl import threadpool_limits
 
 from pm_match.features.parts import Features
 from pm_match.find_matching import find_matching, one_draw
+from pm_match.networks.parts import Relation
+from pm_match.normal.parts import Normals
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.ancestry import Ancestry, Refusal, names, scale
-from pm_match.reading.functions import natural_function, point_function
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
-from pm_match.sampling import annotate
+from pm_match.reading.probe import natural_function, sampled_function
+from pm_match.results import annotate
 from pm_match.views.em import (
     Fit,
     dependency_clusters,
@@ -210,16 +211,16 @@ def _fitted(model: Model, structure: Structure, settings: _Settings) -> _Fitted:
 
 def _clusters(model: Model, component: Component, settings: _Settings) -> _Fitted:
     """Fit the clusters of one component, by what is seen of them."""
-    if len(component.clusterings) > 1 or component.relations:
+    if len(component.clusterings) > 1 or component.of(Relation):
         raise Refusal("networks are not fitted by EM")
     (clustering,) = component.clusterings
     if len(clustering.links):
         raise Refusal(f"objects of {clustering.assignments[0].name!r} are linked")
     _must_have_free_weights(clustering)
-    (features,), (normals,) = component.features, component.normals
-    if features is not None and not normals:
-        return _projected_clusters(model, clustering, features, settings)
-    if features is None and normals:
+    features, normals = component.of(Features), component.of(Normals)
+    if len(features) == 1 == len(component.evidence):
+        return _projected_clusters(model, clustering, features[0], settings)
+    if normals and len(normals) == len(component.evidence):
         return _dependency_clusters(clustering, normals, settings)
     raise Refusal("its clusters are seen in vectors of several kinds, or in none")
 
@@ -299,8 +300,7 @@ def _noise(model: Model, ancestry: Ancestry, part: FactorModel, number: int) -> 
     for precision in part.precisions:
         if precision.of != ((number, -1),) or precision.shape != ():
             continue
-        observed = model[f"{view.name}_observed" if view.missing else view.name]
-        others = ancestry.of([scale(observed)]) - {model[precision.name]}
+        others = ancestry.of([scale(model[view.declared[0]])]) - {model[precision.name]}
         if others:
             raise Refusal(f"the noise of {view.name!r} depends on {names(others)} too")
         point = model.initial_point(0)
@@ -324,7 +324,7 @@ def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -
     (assignment,) = clustering.assignments
     tables = {}
     for own in normals:
-        if not own.shared or not own.observed or len(own.values) > 1:
+        if not own.shared or not own.searchable or len(own.values) > 1:
             raise Refusal(
                 f"{own.mean!r} has clusters with precisions of their own, or is not of one "
                 "observed view"
@@ -455,12 +455,5 @@ def _point(model: Model, values: Mapping[str, Any]) -> dict[str, NDArray]:
     """Bring values of free variables to the scale that is sampled; the rest stay initial."""
     point = {name: np.asarray(value) for name, value in model.initial_point(0).items()}
     for name, value in values.items():
-        rv = model[name]
-        variable, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
-        if transform is not None:
-            natural = pt.constant(np.asarray(value, rv.dtype))
-            (value,) = point_function(model, [transform.forward(natural, *rv.owner.inputs)], {})(
-                point
-            )
-        point[variable.name] = np.asarray(value, variable.dtype)
+        point[model.rvs_to_values[model[name]].name] = sampled_function(model, name)(point, value)
     return point

@@ -7,7 +7,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match.find_matching import _warn_if_alone
-from pm_match.reading.functions import PLAIN, evaluate
+from pm_match.reading.probe import PLAIN, evaluate
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import coarse_climb, polish
 from tests.declared.networks import network_model

@@ -10,9 +10,9 @@ import xarray as xr
 from scipy.special import digamma
 
 import pm_match as pmm
-from pm_match.clusters.stick_breaking import draw_log_sticks, log_weights
 from pm_match.clusters.units import units
-from pm_match.sampling import convergence_warnings
+from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
+from pm_match.results import convergence_warnings
 from tests.declared.plain import tiny_data, tiny_model
 
 # Three clusters for six objects: these draws do fill the truncation, and tests below say where.

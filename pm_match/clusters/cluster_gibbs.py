@@ -60,6 +60,7 @@ class ClusterGibbs(PartitionStep):
     """
 
     name = "cluster_gibbs"
+    order = 100
     _announces = True
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "log_joint": (np.float64, []),
@@ -133,7 +134,7 @@ class ClusterGibbs(PartitionStep):
             if not c.finite
         ]
         stats = {
-            "log_joint": collapsed.log_joint() + collapsed.log_feature_prior(point),
+            "log_joint": collapsed.log_joint() + collapsed.log_prior(point),
             "n_occupied": int(occupied.sum()),
             "filled": max(truncated, default=0.0),
             "moved": moved / (self.n_sweeps * collapsed.n_objects),

@@ -8,8 +8,8 @@ from pymc.blocking import PointType, StatsType
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.relevance import log_flags
 from pm_match.clusters.step import PartitionStep
-from pm_match.clusters.stick_breaking import log_prior
 from pm_match.numerics.slices import draw_slice
+from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.parts import Component, Structure
 from pm_match.reading.priors import log_density_function
@@ -47,6 +47,7 @@ class HyperparameterGibbs(PartitionStep):
     """
 
     name = "hyperparameter_gibbs"
+    order = 40
     one_by_one = True
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
 
@@ -82,25 +83,27 @@ class HyperparameterGibbs(PartitionStep):
     def _touched_by(self, name: str) -> tuple[list[int], list[int], list[int]]:
         """Return where a hyperparameter enters.
 
-        These are the clusterings by their weights, those by their relevance, and the relations.
+        These are the clusterings by their weights, those by their relevance, and the evidence.
         """
         component = self.part
         children = {child.name for child in Ancestry(self.model).children(self.model[name])}
         numbered = list(enumerate(component.clusterings))
         clusterings = [number for number, c in numbered if c.weights in children]
         flags = [number for number, c in numbered if children & {*c.probabilities}]
-        relations = [n for n, r in enumerate(component.relations) if children & set(r.names)]
-        return clusterings, flags, relations
+        evidence = [
+            n for n, own in enumerate(component.evidence) if children & set(own.hyperpriors)
+        ]
+        return clusterings, flags, evidence
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         collapsed = self._collapsed
-        collapsed.load(point, collapsed.labels(point), features=False)
+        collapsed.load(point, collapsed.labels(point), everything=False)
         new = dict(point)
         for name in self._names:
             self._draw(name, new)
         collapsed.load_priors(new)
-        collapsed.draw(self.rng, new, new, features=False)
+        collapsed.draw(self.rng, new, new, everything=False)
         return new, [{}]
 
     def log_prior(self, point) -> float:
@@ -116,7 +119,7 @@ class HyperparameterGibbs(PartitionStep):
         from scipy.optimize import minimize_scalar
 
         collapsed = self._collapsed
-        collapsed.load(point, collapsed.labels(point), features=False)
+        collapsed.load(point, collapsed.labels(point), everything=False)
         new = dict(point)
         for name in self._names:
             key = self._value_names[name]
@@ -140,7 +143,7 @@ class HyperparameterGibbs(PartitionStep):
     def _log_likelihood(self, name: str, point) -> float:
         """Collapsed log joint at a point, as far as it depends on the hyperparameter."""
         collapsed, component = self._collapsed, self.part
-        clusterings, flags, relations = self._touched[name]
+        clusterings, flags, evidence = self._touched[name]
         total = 0.0
         for number in clusterings:
             prior = component.clusterings[number].prior(point)
@@ -149,9 +152,8 @@ class HyperparameterGibbs(PartitionStep):
             relevance = collapsed.partitions[number].relevance
             relevance.prior[:] = component.clusterings[number].relevance_prior(point)
             total += log_flags(relevance)
-        for number in relations:
-            prior, noise = component.relations[number].prior(point)
-            total += collapsed.relations[number].log_blocks(prior, noise)
+        for number in evidence:
+            total += collapsed.evidence[number].log_factor(point)
         return total
 
     def _log_posterior(self, name: str, point) -> float:

@@ -8,8 +8,8 @@ of the prior, which only the sticks between the two labels enter.
 
 from math import exp
 
-from pm_match.clusters.stick_breaking import stick_factor
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.stick_breaking import stick_factor
 
 
 @part

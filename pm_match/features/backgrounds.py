@@ -7,8 +7,9 @@ from pm_match.features.marginals import Marginal
 from pm_match.features.parts import Projected
 from pm_match.features.recognise_marginals import noise_root
 from pm_match.reading.ancestry import Refusal, mean, scale
-from pm_match.reading.functions import point_function
+from pm_match.reading.densities import common
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import point_function
 
 
 class Background:
@@ -39,13 +40,13 @@ class Background:
     def __call__(self, point) -> Marginal:
         """Return the marginal at a point of value variables."""
         centre, width = self._read(point)
-        rows = np.atleast_2d(centre)
-        if not (rows == rows[0]).all():
+        row = common(np.atleast_2d(centre), 1)
+        if row is None:
             raise UnservedModelError(
                 f"{self._rv.name!r}: the means of its irrelevant objects differ; expected one, "
                 "which a new object would have too"
             )
-        intercept = np.broadcast_to(rows[0], (self._n_features,)).astype(float)
+        intercept = np.broadcast_to(row, (self._n_features,)).astype(float)
         try:
             root = noise_root(self._rv, width, self._n_features)
         except Refusal as refusal:

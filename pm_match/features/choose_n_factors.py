@@ -229,10 +229,9 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
         )
     structure = read(model)
     pairs = [
-        (clustering, features)
+        (c.clusterings[features.clustering], features)
         for c in structure.components
-        for clustering, features in zip(c.clusterings, c.features, strict=True)
-        if features is not None
+        for features in c.of(Features)
     ]
     if not pairs and structure.refusals:
         raise UnservedModelError(f"model_factory's model: {structure.explain()}.")

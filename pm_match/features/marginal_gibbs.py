@@ -4,8 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from pymc.blocking import PointType, StatsType
 
 from pm_match.clusters.step import PartitionStep
@@ -22,10 +20,10 @@ from pm_match.features.parts import Features, Parameter, View
 from pm_match.features.points import FeaturesPoints
 from pm_match.numerics.rescale import rescale
 from pm_match.numerics.slices import draw_elliptical_slice, draw_slice
-from pm_match.reading.ancestry import Ancestry, mean, scale
-from pm_match.reading.functions import PLAIN, natural_function, point_function
+from pm_match.reading.ancestry import Ancestry, mean, parameters, scale
 from pm_match.reading.parts import Structure
 from pm_match.reading.priors import log_density_function
+from pm_match.reading.probe import natural_function, point_function, sampled_function
 
 
 class MarginalGibbs(PartitionStep):
@@ -61,11 +59,12 @@ class MarginalGibbs(PartitionStep):
     """
 
     name = "marginal_gibbs"
+    order = 32
 
     @classmethod
     def parts(cls, structure: Structure) -> list[Features]:
         """Return the feature vectors of a model."""
-        return structure.features
+        return structure.of(Features)
 
     @classmethod
     def served(cls, part: Features) -> list[str]:
@@ -84,7 +83,7 @@ class MarginalGibbs(PartitionStep):
         for p in features.parameters:
             rv = model[p.name]
             if p.update in ("intercept", "projection", "transposed", "normal"):
-                self._normal[p.name] = point_function(model, [mean(rv), scale(rv)], {})
+                self._normal[p.name] = point_function(model, [mean(rv), scale(rv)])
             if p.update == "slice":
                 self._log_prior[p.name] = [log_density_function(model, p.name, True)]
             if p.update == "prior":
@@ -329,18 +328,10 @@ def _wishart_functions(model, rv):
 
     The prior is given by the degrees of freedom and the inverse of the scale matrix.
     """
-    degrees, lower = rv.owner.op.dist_params(rv.owner)
-    evaluate_at = point_function(model, [degrees, lower], {})
+    read, sampled = point_function(model, parameters(rv)), sampled_function(model, rv.name)
 
     def prior(point):
-        nu, factor = evaluate_at(point)
+        nu, factor = read(point)
         return float(nu), np.linalg.inv(factor @ factor.T)
 
-    matrix = pt.matrix(dtype=rv.dtype)
-    transform = model.rvs_to_transforms[rv]
-    if transform is None:
-        return prior, lambda value: value
-    function = pytensor.function(
-        [matrix], transform.forward(matrix, *rv.owner.inputs), mode=PLAIN, on_unused_input="ignore"
-    )
-    return prior, function
+    return prior, lambda value: sampled({}, value)

@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from pm_match.features.marginals import Marginal
 from pm_match.features.projected_normal import DomainData
+from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
+
+# Parameters that the factors' rotations and labels turn: not to be judged one by one.
+_TURNING = ("projection", "transposed", "normal")
+
+
+def random_projection(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Draw small projections to start from: they grow with the matching instead of fixing it."""
+    return 0.01 * rng.standard_normal(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +108,13 @@ class Parameter:
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class Features(Evidence):
     """Feature vectors of some of a clustering's objects, around shared latent vectors.
 
     Attributes
     ----------
+    clustering : int
+        The number of the clustering whose objects they are of.
     precision : str or None
         The precision that all noise shares; None if every domain has noise of its own.
     latent : str
@@ -117,6 +128,9 @@ class Features:
         otherwise what only the priors of projections depend on.
     """
 
+    kind = "features"
+
+    clustering: int
     precision: str | None
     latent: str
     latent_transposed: bool
@@ -152,6 +166,49 @@ class Features:
         deviations = [domain.deviation for domain in self.domains if domain.deviation]
         precision = [self.precision] if self.precision else []
         return [*precision, self.latent, *deviations, *missing]
+
+    @property
+    def clusterings(self) -> tuple[int, ...]:
+        """The number of its clustering."""
+        return (self.clustering,)
+
+    @property
+    def projections(self) -> list[str]:
+        """The projections that steps of ours update."""
+        return [domain.projection for domain in self.domains if domain.update]
+
+    @property
+    def relabelled(self) -> list[str]:
+        """What factors' rotations and labels turn: all but the precision and plain parameters."""
+        turned = [own.name for own in self.parameters if own.update in _TURNING]
+        names = [name for name in self.names if name != self.precision]
+        return [*names, *self.projections, *turned]
+
+    @property
+    def handed_on(self) -> list[str]:
+        """All: the step of normal projections is given the latent vectors and their precision."""
+        own = [*self.projections, *(parameter.name for parameter in self.parameters)]
+        return [*([self.precision] if self.precision else []), self.latent, *own]
+
+    @property
+    def conditioned_on(self) -> list[str]:
+        """The noise, so that what is predicted is normal."""
+        return [self.precision] if self.precision else []
+
+    def dispersed(self, rng: np.random.Generator, start: Point) -> dict[str, NDArray]:
+        """Draw projections from their normal prior or, where that is flat, small noise."""
+        point = {}
+        for domain in self.domains:
+            shape = (domain.data.values.shape[1], self.n_factors)
+            if domain.update == "map":
+                projection = random_projection(rng, shape)
+            elif domain.update == "normal":
+                mean, precision = self.projection_prior(domain, start)
+                projection = mean + rng.standard_normal(shape) / np.sqrt(precision)
+            else:
+                continue
+            point[domain.projection] = projection.T if domain.transposed else projection
+        return point
 
     def hyper(self, point: Point) -> Hyper:
         """Evaluate the hyperparameters at a `point` of value variables."""

@@ -8,7 +8,8 @@ from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
 from pm_match.features.parts import Features
-from pm_match.reading.functions import natural_function
+from pm_match.reading.priors import log_densities_function
+from pm_match.reading.probe import natural_function
 
 
 class FeaturesPoints(Writer):
@@ -20,6 +21,7 @@ class FeaturesPoints(Writer):
         own += [domain.flag for domain in domains if domain.flag]
         super().__init__(model, [*features.names, *own, *(d.assignment for d in domains)])
         self.features = features
+        self.log_parameters = log_densities_function(model, [p.name for p in features.parameters])
         self._projections = natural_function(model, [d.projection for d in domains if d.projection])
 
     def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:

@@ -26,11 +26,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.stick_breaking import stick_factor
 from pm_match.features.projected_normal import DomainData
 from pm_match.features.projection import ClusterSums
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.stick_breaking import stick_factor
 
 # An iteration that gains less than this many nats is the last.
 _TOLERANCE = 1e-4

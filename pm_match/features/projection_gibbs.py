@@ -15,8 +15,8 @@ from pm_match.features.projection import ClusterSums, draw_projection
 from pm_match.features.projection_map import why_not
 from pm_match.numerics.rescale import rescale
 from pm_match.reading import read
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Clustering, Structure
+from pm_match.reading.probe import natural_function
 
 # Exchanges of labels that are proposed for every cluster of a domain.
 _PROPOSALS = 4
@@ -62,6 +62,7 @@ class ProjectionGibbs(PartitionStep):
     """
 
     name = "projection_gibbs"
+    order = 31
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"permute_accepted": (np.float64, [])}
 
     def __init__(self, vars, permute: bool = True, **kwargs):
@@ -77,7 +78,7 @@ class ProjectionGibbs(PartitionStep):
     @classmethod
     def parts(cls, structure: Structure) -> list[Features]:
         """Return the feature vectors of a model."""
-        return structure.features
+        return structure.of(Features)
 
     @classmethod
     def served(cls, part: Features) -> list[str]:
@@ -215,12 +216,12 @@ class _Exchanges:
 def _free(structure: Structure, features: Features) -> tuple[Clustering, list[str]]:
     """Find the clustering of some features, and the assignments whose labels may be exchanged."""
     for component in structure.components:
-        for clustering, own in zip(component.clusterings, component.features, strict=True):
-            if own is not features:
-                continue
-            found: list[str] = []
-            if component.relations or len(clustering.assignments) < 2:
-                return clustering, found
+        if not any(own is features for own in component.evidence):
+            continue
+        clustering = component.clusterings[features.clustering]
+        found: list[str] = []
+        # What else sees the clusters would have to be asked about an exchange too.
+        if len(component.evidence) == 1 and len(clustering.assignments) > 1:
             served = {d.assignment for d in features.domains if d.update == "normal"}
             of_object = units(clustering.n_objects, clustering.links).of_object
             parts = np.split(of_object, clustering.ends)
@@ -228,5 +229,5 @@ def _free(structure: Structure, features: Features) -> tuple[Clustering, list[st
                 others = np.concatenate(parts[:number] + parts[number + 1 :])
                 if assignment.name in served and not np.isin(parts[number], others).any():
                     found.append(assignment.name)
-            return clustering, found
+        return clustering, found
     raise ValueError("the features are not of the structure")

@@ -8,7 +8,7 @@ from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
 from pm_match.clusters.step import PartitionStep, PartitionStepState
-from pm_match.features.parts import Features
+from pm_match.features.parts import Features, random_projection
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projection import ClusterSums, ProjectionObjective
 from pm_match.reading.parts import Structure
@@ -61,6 +61,8 @@ class ProjectionMAP(PartitionStep):
     """
 
     name = "projection_map"
+    order = 30
+    maximises = True
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"projection_log_joint": (np.float64, [])}
 
     _state_class = ProjectionMAPState
@@ -89,7 +91,7 @@ class ProjectionMAP(PartitionStep):
     @classmethod
     def parts(cls, structure: Structure) -> list[Features]:
         """Return the feature vectors of a model."""
-        return structure.features
+        return structure.of(Features)
 
     @classmethod
     def served(cls, part: Features) -> list[str]:
@@ -153,14 +155,9 @@ class ProjectionMAP(PartitionStep):
         return new, [{"projection_log_joint": -float(found.fun)}]
 
 
-def random_projection(rng: np.random.Generator, shape) -> np.ndarray:
-    """Draw small projections to start from: they grow with the matching instead of fixing it."""
-    return 0.01 * rng.standard_normal(shape)
-
-
 def why_not(structure: Structure, name: str, update: str, prior: str) -> str:
     """Say why a projection's step does not serve the variable `name`."""
-    for features in structure.features:
+    for features in structure.of(Features):
         for domain in features.domains:
             if domain.projection == name and domain.update != update:
                 return domain.why_not or f"its prior is not {prior}"

@@ -1,22 +1,19 @@
 """Reads feature vectors: observed variables that are normal around projected latent vectors."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pymc.logprob.transforms import LogTransform
-from pytensor.graph.replace import graph_replace
-from pytensor.tensor.random.basic import BernoulliRV, GammaRV, MvNormalRV, NormalRV
+from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, GammaRV, MvNormalRV, NormalRV
 
 from pm_match.features import recognise_marginals as marginals
 from pm_match.features.parts import Features, Hyper, Projected
 from pm_match.features.projected_normal import DomainData
 from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
-from pm_match.reading.context import Context
+from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import DensityCheck, log_normal, same
-from pm_match.reading.functions import evaluate, natural_function, point_function
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +22,8 @@ class FeaturesCandidate:
 
     Attributes
     ----------
+    clustering : int
+        The number of the clustering whose objects they are of.
     precision, latent : variables
     assignments : list of variables
         Those that have features.
@@ -36,6 +35,7 @@ class FeaturesCandidate:
         For each of them, if the features are not plain.
     """
 
+    clustering: int
     precision: RV | None
     latent: RV
     assignments: list[RV]
@@ -54,28 +54,31 @@ class FeaturesCandidate:
         """All random variables whose declared densities are looked at."""
         return [self.latent, *(v for v in self.deviations if v is not None), *self.observed]
 
+    def verified(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
+    ) -> Features:
+        """Hold it against the declared densities."""
+        return verified_features(context, clusterings[self.clustering], self, check)
+
 
 def features_candidate(
-    context: Context, clustering: ClusteringCandidate, networks: list[RV]
+    context: Context, number: int, clustering: ClusteringCandidate, values: Sequence[RV]
 ) -> FeaturesCandidate | None:
     """Find the feature vectors of a clustering's objects, and refuse what are none."""
     ancestry = context.ancestry
     assignments, found = [], []
     for assignment in clustering.assignments:
-        children = [v for v in ancestry.children(assignment) if v not in context.model.potentials]
-        rvs = [v for v in children if v not in networks]
+        rvs = [v for v in ancestry.children(assignment) if v in values]
         if rvs:
             assignments.append(assignment)
             found.append(_domain_candidate(context, assignment, rvs))
-        elif not children:
-            raise Refusal(f"no observed variable depends on {assignment.name!r}")
     if not found:
         return None
     observed = [rv for _, rvs in found for rv in rvs]
     if _is_plain(context, found):
-        candidate = _plain_candidate(context, clustering, assignments, found)
+        candidate = _plain_candidate(context, number, assignments, found)
     else:
-        candidate = _general_candidate(context, clustering, assignments, found)
+        candidate = _general_candidate(context, number, clustering, assignments, found)
     _check_latent(context, clustering.truncation, candidate.latent)
     given = [rv for rv in (candidate.precision, candidate.latent) if rv is not None]
     discrete = [*clustering.assignments, *clustering.flags.values()]
@@ -102,18 +105,19 @@ def features_candidate(
     return candidate
 
 
-def feature_flags(context: Context, assignments: list[RV], networks: list[RV]) -> dict[RV, RV]:
+def feature_flags(context: Context, values: Sequence[RV]) -> dict[RV, RV]:
     """Find the relevance flags that features depend on, by assignment."""
     found = {}
-    for assignment in assignments:
-        for rv in context.ancestry.children(assignment):
-            if rv in networks or rv in context.model.potentials:
+    for rv in values:
+        parents = context.ancestry.parents[rv]
+        for assignment in parents:
+            if not isinstance(assignment.owner.op, CategoricalRV):
                 continue
             flags = {
                 p
-                for p in context.ancestry.parents[rv]
+                for p in parents
                 if isinstance(p.owner.op, BernoulliRV)
-                and context.shapes.get(p.name) == context.shapes[assignment.name]
+                and context.shapes.get(p.name) == context.shapes.get(assignment.name)
             }
             if len(flags) > 1:
                 raise Refusal(
@@ -138,7 +142,7 @@ def _is_plain(context: Context, found) -> bool:
     return shared and all(len(context.ancestry.of([mean(rv)])) <= 3 for rv in observed)
 
 
-def _plain_candidate(context, clustering, assignments, found) -> FeaturesCandidate:
+def _plain_candidate(context, number, assignments, found) -> FeaturesCandidate:
     observed = [rv for _, rvs in found for rv in rvs]
     precision = _one(
         {p for rv in observed for p in context.ancestry.of([scale(rv)])},
@@ -165,10 +169,10 @@ def _plain_candidate(context, clustering, assignments, found) -> FeaturesCandida
     if shifts:
         raise Refusal(f"the mean of {latent.name!r} depends on {names(shifts)}; expected zero")
     nothing: list[RV | None] = [None for _ in assignments]
-    return FeaturesCandidate(precision, latent, assignments, found, True, nothing, nothing)
+    return FeaturesCandidate(number, precision, latent, assignments, found, True, nothing, nothing)
 
 
-def _general_candidate(context, clustering, assignments, found) -> FeaturesCandidate:
+def _general_candidate(context, number, clustering, assignments, found) -> FeaturesCandidate:
     """Find latent vectors, deviations and flags of features with marginals of their own."""
     observed = [rv for _, rvs in found for rv in rvs]
     split = [name for name, rvs in found if len(rvs) == 2]
@@ -208,7 +212,14 @@ def _general_candidate(context, clustering, assignments, found) -> FeaturesCandi
     apart = any(v is not None for v in (*deviations.values(), *used))
     precision = None if apart else _shared_precision(context, latent, observed)
     return FeaturesCandidate(
-        precision, latent, assignments, found, False, [deviations[rv] for rv in assignments], used
+        number,
+        precision,
+        latent,
+        assignments,
+        found,
+        False,
+        [deviations[rv] for rv in assignments],
+        used,
     )
 
 
@@ -308,9 +319,7 @@ def verified_features(
         for (_, rvs), assignment in zip(candidate.found, candidate.assignments, strict=True)
     ]
     hyper = _hyper_function(context, precision, latent)
-    alphas = [
-        float(natural_function(context.model, [precision.name])(point)[0]) for point in check.points
-    ]
+    alphas = [float(alpha) for alpha in check.natural(precision)]
     _check_latent_prior(context, check, precision, latent, hyper, alphas)
     # A square array of latent vectors can be read both ways: the means decide.
     why: Refusal | None = None
@@ -354,6 +363,7 @@ def verified_features(
             f"{flat[0]!r} is flat, and flat projections are found together, all or none: {reason}"
         )
     return Features(
+        clustering=candidate.clustering,
         precision=precision.name,
         latent=latent.name,
         latent_transposed=transposed,
@@ -407,25 +417,23 @@ def _general_features(context, clustering, candidate, check, data) -> Features:
         )
     )
     return Features(
+        clustering=candidate.clustering,
         precision=None if precision is None else precision.name,
         latent=latent.name,
         latent_transposed=False,
         truncation=clustering.truncation,
         n_factors=graphs.n_factors,
         domains=domains,
-        _hyper=None if precision is None else _gamma_function(context, precision),
+        _hyper=None if precision is None else _gamma_function(context.gamma_prior(precision)),
         _priors={},
         parameters=marginals.parameters_of(context, check, graphs, reader),
         _view=reader,
     )
 
 
-def _gamma_function(context, precision):
-    shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
-    evaluate_at = point_function(context.model, [shape, 1.0 / inverse_rate], {})
-
+def _gamma_function(prior: Prior):
     def hyper(point) -> Hyper:
-        shape, rate = evaluate_at(point)
+        shape, rate = prior(point)
         return Hyper(float(shape), float(rate), np.nan)
 
     return hyper
@@ -433,13 +441,10 @@ def _gamma_function(context, precision):
 
 def _check_latent_prior(context, check, precision, latent, hyper, alphas) -> None:
     """Refuse if the latent vectors are not Normal(0, tau = r * precision), r a constant."""
-    if context.model.rvs_to_transforms[latent] is not None:
+    if context.transformed(latent):
         raise Refusal(f"{latent.name!r} has a transform; expected none")
-    expected = [
-        log_normal(check.value(number, latent), 0.0, alpha * hyper(point).latent_precision)
-        for number, (point, alpha) in enumerate(zip(check.points, alphas, strict=True))
-    ]
-    if not check.agrees(latent, expected):
+    ratios = [hyper(point).latent_precision for point in check.points]
+    if not check.is_normal(latent, [(0.0, a * r) for a, r in zip(alphas, ratios, strict=True)]):
         raise Refusal(
             f"{latent.name!r}: its declared log density is not that of independent "
             f"Normal(0, tau = r * {precision.name}) with a constant r"
@@ -458,7 +463,6 @@ def _check_likelihood(
     """
     (name, rvs), assignment = candidate.found[number], candidate.assignments[number]
     n_features = data.values.shape[1]
-    natural = natural_function(context.model, [projection.name])
     shape = context.shapes[projection.name]
     layouts = {False: (n_features, n_factors), True: (n_factors, n_features)}
     possible = [flip for flip, layout in layouts.items() if shape == layout]
@@ -468,8 +472,8 @@ def _check_likelihood(
             f"{n_factors} factors)"
         )
     assert candidate.precision is not None
-    for place, (point, alpha) in enumerate(zip(check.points, alphas, strict=True)):
-        (w,) = natural(point)
+    projections = check.natural(projection)
+    for place, (w, alpha) in enumerate(zip(projections, alphas, strict=True)):
         z = check.value(place, candidate.latent)
         z = (z.T if latent_transposed else z)[check.value(place, assignment)]
         seen = np.ones(data.values.shape, bool) if data.observed is None else data.observed
@@ -497,31 +501,10 @@ def _check_likelihood(
 
 
 def _data(context, name, rvs) -> DomainData:
-    model = context.model
-    observed = np.asarray(evaluate(model.rvs_to_values[rvs[0]]), dtype=np.float64)
-    if len(rvs) == 2:
-        holes = np.full(context.shapes[rvs[1].name], np.nan)
-        joined = graph_replace(
-            model[name],
-            {rvs[0]: pt.constant(observed), rvs[1]: pt.constant(holes)},
-            strict=False,
-        )
-        values = np.asarray(evaluate(joined), dtype=np.float64)
-    else:
-        values = observed
+    values, seen = context.table(rvs)
     if values.ndim != 2:
         raise Refusal(f"{name!r} has shape {values.shape}; expected (objects, features)")
-    seen = np.isfinite(values)
-    # With missing values declared, what is observed must still be all there.
-    declared, fine = (observed, np.isfinite(observed)) if len(rvs) == 2 else (values, seen)
-    if not fine.all():
-        raise Refusal(
-            f"{name!r} holds {declared[~fine][0]} where nothing is declared missing; missing "
-            "values are NaN or masked"
-        )
-    if seen.all():
-        return DomainData(np.ascontiguousarray(values))
-    return DomainData(np.ascontiguousarray(np.where(seen, values, 0.0)), seen)
+    return DomainData(values, seen)
 
 
 def _projection(context, rvs, assignment, latent) -> RV:
@@ -540,10 +523,10 @@ def _projection(context, rvs, assignment, latent) -> RV:
 def _update(context, projection, rvs) -> tuple[str | None, str]:
     """Which of our steps serves a projection, or why none does."""
     name = projection.name
-    others = [v for v in context.ancestry.children(projection) if v not in rvs]
+    others = context.ancestry.strangers(projection, rvs)
     if others:
         return None, f"{names(others)} depends on {name!r} too"
-    if context.model.rvs_to_transforms[projection] is not None:
+    if context.transformed(projection):
         return None, f"{name!r} has a transform"
     parents = context.ancestry.parents[projection]
     discrete = [p for p in parents if not p.dtype.startswith("float")]
@@ -557,28 +540,17 @@ def _update(context, projection, rvs) -> tuple[str | None, str]:
 
 
 def _hyper_function(context, precision, latent):
-    shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
     # r = tau_z / alpha; that it does not depend on alpha is checked, and alpha then drops out.
     ratio = 1.0 / (scale(latent) ** 2 * precision)
-    evaluate_at = point_function(
-        context.model, [shape, 1.0 / inverse_rate, ratio], {precision: 1.0}
-    )
+    prior, read = context.gamma_prior(precision), context.at([ratio], {precision: 1.0})
 
     def hyper(point) -> Hyper:
-        shape, rate, r = evaluate_at(point)
+        (shape, rate), (r,) = prior(point), read(point)
         return Hyper(float(shape), float(rate), float(r.flat[0]))
 
     return hyper
 
 
 def _prior_function(context, domain: Projected):
-    projection = context.model[domain.projection]
-    evaluate_at = point_function(context.model, [mean(projection), scale(projection)], {})
-    shape = context.shapes[domain.projection]
-
-    def prior(point) -> tuple[NDArray, NDArray]:
-        centre, width = (np.broadcast_to(p, shape).astype(float) for p in evaluate_at(point))
-        precision = width**-2.0
-        return (centre.T, precision.T) if domain.transposed else (centre, precision)
-
-    return prior
+    arrange = np.transpose if domain.transposed else np.asarray
+    return context.normal_prior(context.model[domain.projection], arrange)

@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.continuous import Flat
 from pymc.distributions.multivariate import WishartRV
 from pymc.logprob.basic import logp
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
 from pm_match.features.marginals import Marginal, with_deviations
@@ -24,8 +20,8 @@ from pm_match.features.parts import Parameter, View
 from pm_match.features.projected_normal import DomainData
 from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck, log_normal, same
-from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.reading.densities import DensityCheck, common, log_normal, same
+from pm_match.reading.probe import compiled, stand_in
 
 # More numbers than this in one variable are not drawn one by one.
 _MOST_SLICED = 100
@@ -81,29 +77,18 @@ def deviation_of(context: Context, rv: RV, assignment: RV, truncation: int) -> R
 
 def _adds_rows(context, rv, assignment, candidate) -> bool:
     """Whether the mean is something plus ``candidate[assignment]``."""
-    model = context.model
-    labels = pt.lvector()
-    rows = pt.matrix(dtype=candidate.dtype)
+    labels, rows = stand_in(assignment), stand_in(candidate)
+    shape = context.shapes[candidate.name]
+    label = np.arange(context.shapes[assignment.name][0]) % shape[0]
+    some = np.random.default_rng(1).normal(size=shape)
     try:
-        replaced = _replace([mean(rv)], {assignment: labels, candidate: rows})
-        (graph,) = model.replace_rvs_by_values(replaced)
-        inputs = [v for v in explicit_graph_inputs([graph]) if v in set(model.value_vars)]
-        function = pytensor.function(
-            [labels, rows, *inputs], graph, mode=PLAIN, on_unused_input="ignore"
-        )
-        given = [context.start[v.name] for v in inputs]
-        shape = context.shapes[candidate.name]
-        label = np.arange(context.shapes[assignment.name][0]) % shape[0]
-        some = np.random.default_rng(1).normal(size=shape)
-        zero = function(label, np.zeros(shape), *given)
-        moved = function(label, some, *given)
+        stands = {assignment: labels, candidate: rows}
+        function, _ = compiled(context.model, [mean(rv)], stands, [labels, rows])
+        (zero,) = function(context.start, label, np.zeros(shape))
+        (moved,) = function(context.start, label, some)
     except Exception:
         return False
     return moved.shape[1:] == shape[1:] and np.allclose(moved - zero, some[label])
-
-
-def _replace(outputs: Sequence[RV], replacements: dict[RV, Any]) -> list[RV]:
-    return list(graph_replace(list(outputs), list(replacements.items()), strict=False))
 
 
 class _Part:
@@ -122,17 +107,8 @@ class _Part:
     """
 
     def __init__(self, model, graph, stands, probes, finish):
-        (replaced,) = _replace([graph], dict(stands))
-        (replaced,) = model.replace_rvs_by_values([pt.as_tensor(replaced)])
-        inputs = [v for v in explicit_graph_inputs([replaced]) if v in set(model.value_vars)]
-        self.inputs = [v.name for v in inputs]
-        self._function = pytensor.function(
-            [*(stand for _, stand in stands), *inputs],
-            replaced,
-            mode=PLAIN,
-            on_unused_input="ignore",
-        )
-        self._function.trust_input = True
+        inputs = [stand for _, stand in stands]
+        self._function, self.inputs = compiled(model, [graph], dict(stands), inputs)
         self._probes, self._finish = probes, finish
         self._given: list[NDArray] | None = None
         self._found: Any = None
@@ -140,10 +116,9 @@ class _Part:
     def __call__(self, point) -> Any:
         given = [point[name] for name in self.inputs]
         if self._given is None or not all(map(np.array_equal, given, self._given)):
+            found = [self._function(point, *probe)[0] for probe in self._probes]
             # Copies: points may be written to by those who own them.
-            given = [np.array(v) for v in given]
-            found = [np.asarray(self._function(*probe, *given)) for probe in self._probes]
-            self._found, self._given = self._finish(found), given
+            self._found, self._given = self._finish(found), [np.array(v) for v in given]
         return self._found
 
 
@@ -181,7 +156,9 @@ class ViewReader:
                 else self._part(
                     scale(deviation),
                     None,
-                    lambda found, rv=deviation, m=m: _one_row(rv, found[0], m),
+                    lambda found, rv=deviation, m=m: _one_row(
+                        found[0], m, f"the scale of {rv.name!r} differs between clusters"
+                    ),
                 )
             )
         self._kept: list[tuple] = [() for _ in data]
@@ -206,12 +183,12 @@ class ViewReader:
         for rv in (graphs.latent, graphs.precision, *graphs.deviations):
             if rv is not None:
                 shape = self._shapes[rv.name]
-                stands.append((rv, pt.tensor(dtype=rv.dtype, shape=shape)))
+                stands.append((rv, stand_in(rv, shape)))
                 values.append(np.full(shape, float(rv is graphs.precision), rv.dtype))
         for rv in [] if d is None else [graphs.assignments[d], graphs.flags[d]]:
             if rv is not None:
                 shape = self._shapes[rv.name] if n is None else (n,)
-                stands.append((rv, pt.tensor(dtype=rv.dtype, shape=(None,) if n else shape)))
+                stands.append((rv, stand_in(rv, (None,) if n else shape)))
                 values.append(np.full(shape, int(rv in graphs.flags), rv.dtype))
         return stands, values
 
@@ -305,53 +282,41 @@ def _is(one, other) -> bool:
 
 def _idle_function(context: Context, rv: RV, flag: RV, domain: DomainData):
     """Compile the log density of a domain's objects as irrelevant ones; say what enters it."""
-    model = context.model
-    data = pt.matrix(dtype=rv.dtype)
-    zeros = pt.constant(np.zeros(context.shapes[flag.name], dtype=flag.dtype))
-    (irrelevant,) = _replace([rv], {flag: zeros})
-    (log_density,) = model.replace_rvs_by_values([logp(irrelevant, data)])
-    inputs = [v for v in explicit_graph_inputs([log_density]) if v in set(model.value_vars)]
-    names = [v.name for v in inputs]
-    function = pytensor.function([data, *inputs], log_density, mode=PLAIN, on_unused_input="ignore")
+    data, values = stand_in(rv), domain.values
+    nobody = {flag: np.zeros(context.shapes[flag.name])}
+    function, names = compiled(context.model, [logp(rv, data)], nobody, [data])
 
     def idle(point) -> NDArray[np.float64]:
-        found = function(domain.values, *[point[name] for name in names])
-        found = np.asarray(found, np.float64)
+        found = np.asarray(function(point, values)[0], np.float64)
         return found.sum(axis=1) if found.ndim == 2 else found
 
     return idle, names
 
 
 def _one_number(rv: RV, value: NDArray) -> float:
-    if not np.allclose(value, value.flat[0], rtol=1e-12):
+    number = common(value)
+    if number is None:
         raise Refusal(f"the scale of {rv.name!r} is not one number")
-    return float(value.flat[0])
+    return float(number)
 
 
-def _one_row(rv: RV, value: NDArray, n: int) -> NDArray[np.float64]:
-    rows = value.reshape(1, -1) if value.ndim < 2 else value
-    if not (rows == rows[0]).all() or rows.shape[1] not in (1, n):
-        raise Refusal(
-            f"the scale of {rv.name!r} differs between clusters; expected one for each feature"
-        )
-    return np.broadcast_to(rows[0], (n,)).astype(float)
+def _one_row(value: NDArray, n: int, why: str) -> NDArray[np.float64]:
+    row = common(np.atleast_2d(value), 1)
+    if row is None or len(row) not in (1, n):
+        raise Refusal(f"{why}; expected one for each feature")
+    return np.broadcast_to(row, (n,)).astype(float)
 
 
 def noise_root(rv: RV, width: NDArray, n: int) -> NDArray[np.float64]:
     """Return L, with noise precision L L', from a standard deviation or a covariance."""
     if isinstance(rv.owner.op, MvNormalRV):
-        width = width.reshape(-1, *width.shape[-2:])
-        if width.shape[1:] != (n, n) or not (width == width[0]).all():
+        covariance = common(width, 2)
+        if covariance is None or covariance.shape != (n, n):
             raise Refusal(f"the covariance of {rv.name!r} differs between objects; expected one")
         # The inverse of the transposed factor of the covariance is a root of the precision.
-        lower = np.linalg.cholesky(width[0])
+        lower = np.linalg.cholesky(covariance)
         return np.ascontiguousarray(np.linalg.inv(lower).T)
-    rows = width.reshape(1, -1) if width.ndim < 2 else width
-    if not (rows == rows[0]).all() or rows.shape[1] not in (1, n):
-        raise Refusal(
-            f"the noise of {rv.name!r} differs between objects; expected one for each feature"
-        )
-    return 1.0 / np.broadcast_to(rows[0], (n,)).astype(float)
+    return 1.0 / _one_row(width, n, f"the noise of {rv.name!r} differs between objects")
 
 
 # -- what they mean, by numbers -------------------------------------------------------------------
@@ -361,16 +326,16 @@ def check_marginals(
     context: Context, check: DensityCheck, graphs: Graphs, data, reader: ViewReader
 ) -> None:
     """Refuse if the declared densities are not those of the views that are read."""
-    for number, point in enumerate(check.points):
+    alphas = [1.0] * len(check.points)
+    if graphs.precision is not None:
+        alphas = [float(alpha) for alpha in check.natural(graphs.precision)]
+    for number, (point, alpha) in enumerate(zip(check.points, alphas, strict=True)):
         try:
             view = reader(point)
         except np.linalg.LinAlgError as error:
             raise Refusal(
                 f"the noise of {names(graphs.observed)} is not positive definite"
             ) from error
-        alpha = 1.0
-        if graphs.precision is not None:
-            alpha = float(natural_function(context.model, [graphs.precision.name])(point)[0])
         latent = check.value(number, graphs.latent)
         expected = log_normal(latent, 0.0, alpha * view.latent_precision)
         if not same(check.declared(graphs.latent)[number], expected):
@@ -401,7 +366,7 @@ def check_marginals(
                 relevant = check.value(number, flag) > 0
                 other = dict(point)
                 for v in (graphs.assignments[d], graphs.latent, *deviations):
-                    key = context.model.rvs_to_values[v].name
+                    key = context.key(v)
                     other[key] = np.zeros_like(point[key])
                 if not same(own_idle, reader.idle(other)[d]):
                     raise Refusal(
@@ -473,14 +438,8 @@ def _discrete_parents(context: Context, rv: RV) -> bool:
 def _number_by_number(context: Context, rv: RV) -> bool:
     """Whether the numbers of a variable can be drawn one by one, on the scale that is sampled."""
     op = rv.owner.op
-    free = (
-        context.model.rvs_to_transforms[rv] is not None
-        or isinstance(op, MvNormalRV)
-        or getattr(op, "ndim_supp", 1) == 0
-    )
-    return free and int(np.prod(context.start[context.model.rvs_to_values[rv].name].shape)) <= (
-        _MOST_SLICED
-    )
+    free = context.transformed(rv) or isinstance(op, MvNormalRV) or getattr(op, "ndim_supp", 1) == 0
+    return free and context.start[context.key(rv)].size <= _MOST_SLICED
 
 
 def _moved_by(context: Context, rv: RV) -> set[RV]:
@@ -494,14 +453,13 @@ def _moved_by(context: Context, rv: RV) -> set[RV]:
 
 def _update(context, check, graphs, reader, rv) -> tuple[str, int]:
     """Say which draw a parameter gets, and for which domain; an empty string for none of ours."""
-    model = context.model
-    plain = model.rvs_to_transforms[rv] is None
+    plain = not context.transformed(rv)
     homes = [d for d, o in enumerate(graphs.observed) if rv in context.ancestry.parents[o]]
     elsewhere = set(context.ancestry.children(rv)) - {graphs.observed[d] for d in homes}
     if len(homes) == 1 and not elsewhere and not _moves_idle(context, check, reader, rv, homes[0]):
         (d,) = homes
-        natural = natural_function(model, [rv.name])
-        pairs = [(natural(p)[0], reader(p).marginals[d]) for p in check.points]
+        own = [reader(p).marginals[d] for p in check.points]
+        pairs = [*zip(check.natural(rv), own, strict=True)]
         k = graphs.n_factors
         if plain and isinstance(rv.owner.op, NormalRV):
             if all(np.array_equal(v, m.intercept) for v, m in pairs) and _moves_only(
@@ -535,7 +493,7 @@ def _update(context, check, graphs, reader, rv) -> tuple[str, int]:
 
 def _moves_only(context, check, reader, rv, d: int, what: str) -> bool:
     """Whether nothing of a domain's marginal depends on a variable but `what`."""
-    key = context.model.rvs_to_values[rv].name
+    key = context.key(rv)
     others = {"intercept", "projection", "root"} - {what}
     for point in check.points:
         old = reader(point).marginals[d]
@@ -553,7 +511,7 @@ def _moves_idle(context, check, reader, rv, d) -> bool:
     before = [reader.idle(point)[d] for point in check.points]
     if before[0] is None:
         return False
-    key = context.model.rvs_to_values[rv].name
+    key = context.key(rv)
     for point, old in zip(check.points, before, strict=True):
         new = reader.idle(point | {key: point[key] + 0.1})[d]
         if not np.array_equal(old, new):

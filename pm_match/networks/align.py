@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from pm_match.clusters.stick_breaking import log_prior
-from pm_match.networks.block_evidence import BlockEvidence, Board
+from pm_match.clusters.evidence import Board
+from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.networks.families import log_blocks
 from pm_match.networks.label_gains import add_gains
+from pm_match.networks.parts import Relation
+from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.parts import Component
 from pm_match.search.groups import ObjectGroups
 
@@ -59,7 +61,7 @@ class Sums:
         board.n_slots[:] = np.array(sizes) + 1
         self.evidence: list[BlockEvidence] = []
         self.sums: list[NDArray[np.float64]] = []
-        for relation in component.relations:
+        for relation in component.of(Relation):
             evidence = BlockEvidence(
                 relation.family,
                 list(relation.networks.values()),
@@ -85,9 +87,9 @@ class Sums:
     def by_label(self, relation: int, labels) -> NDArray[np.float64]:
         """S, C and Q (3, T, T', …) of a relation's blocks at the groups' labels."""
         found = self.sums[relation]
-        for axis, c in enumerate(self.component.relations[relation].axes):
+        for axis, c in enumerate(self.component.of(Relation)[relation].axes):
             found = _sum_axis(found, axis + 1, self._one_hot(c, labels[c]))
-        if self.component.relations[relation].symmetric:
+        if self.component.of(Relation)[relation].symmetric:
             diagonal = np.triu(np.tril(found))
             found = np.triu(found + np.swapaxes(found, 1, 2) - diagonal)
         return found
@@ -150,7 +152,7 @@ class Sums:
         rest = labels[c].copy()
         rest[chosen] = ABSENT
         found = self._prior_values(c, rest, chosen)
-        for number, relation in enumerate(self.component.relations):
+        for number, relation in enumerate(self.component.of(Relation)):
             evidence, sums = self.evidence[number], self.sums[number]
             if relation.symmetric:
                 sums = sums + np.triu(sums, 1).swapaxes(1, 2)

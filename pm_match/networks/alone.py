@@ -9,9 +9,12 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pm_match.clusters.climb import climb
+from pm_match.clusters.evidence import Board
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import log_joint, new_partition, place, sweep
 from pm_match.clusters.units import Units, units
-from pm_match.networks.block_evidence import BlockEvidence, Board
+from pm_match.networks.block_evidence import BlockEvidence
+from pm_match.networks.parts import Relation
 from pm_match.reading.parts import Component
 
 Priors = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -39,7 +42,7 @@ def parts_of(component: Component) -> list[Part]:
     owner = _owners(component)
     ends = [
         (own[0], other)
-        for relation in component.relations
+        for relation in component.of(Relation)
         for name in relation.networks
         for own in [owner[name]]
         for other in own
@@ -52,7 +55,7 @@ def parts_of(component: Component) -> list[Part]:
             [np.flatnonzero(part[offset[c] : offset[c + 1]] == p) for c in range(len(clusterings))],
             [
                 [name for name in relation.networks if part[owner[name][0]] == p]
-                for relation in component.relations
+                for relation in component.of(Relation)
             ],
         )
         for p in range(n_parts)
@@ -63,7 +66,7 @@ def _owners(component: Component) -> dict[str, list[int]]:
     """Find the assignments on the axes of every network, numbered over all clusterings."""
     offset = np.cumsum([0, *(len(c.assignments) for c in component.clusterings)])
     found: dict[str, list[int]] = {}
-    for relation in component.relations:
+    for relation in component.of(Relation):
         for name, network in relation.networks.items():
             found[name] = [
                 int(offset[c] + np.searchsorted(component.clusterings[c].ends, first, "right"))
@@ -120,7 +123,7 @@ class Alone:
         ]
         self.priors: Priors = [c.prior(point) for c in clusterings]
         self.relations: list[BlockEvidence] = []
-        for relation, names in zip(component.relations, part.networks, strict=True):
+        for relation, names in zip(component.of(Relation), part.networks, strict=True):
             if not names:
                 continue
             networks = []
@@ -144,7 +147,7 @@ class Alone:
             evidence.set_prior(relation.prior(point)[0], None)
             self.relations.append(evidence)
         self.terms = [
-            tuple(term for r in self.relations for home, term in r.terms if home == number)
+            collect([term for r in self.relations for home, term in r.terms if home == number])
             for number in range(len(clusterings))
         ]
 
@@ -160,12 +163,12 @@ class Alone:
         """Sweep, then climb; return the log joint."""
         for _ in range(n_sweeps):
             for partition, terms, prior in self._all():
-                if terms:
+                if len(terms):
                     sweep(rng, *prior, partition, terms)
         for partition, terms, prior in self._all():
-            if terms:
+            if len(terms):
                 climb(*prior, partition, terms, 0.0)
-        return sum(log_joint(*prior, p, terms) for p, terms, prior in self._all() if terms)
+        return sum(log_joint(*prior, p, terms) for p, terms, prior in self._all() if len(terms))
 
     def _all(self):
         return zip(self.partitions, self.terms, self.priors, strict=True)

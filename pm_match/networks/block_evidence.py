@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import lgamma, log
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from pm_match.clusters.evidence import Board
 from pm_match.clusters.sweep import capacity
-from pm_match.clusters.units import Units
 from pm_match.networks import blocks, one_mode
 from pm_match.networks.blocks import Contacts, Relation, Side
 from pm_match.networks.families import (
@@ -19,45 +20,12 @@ from pm_match.networks.families import (
     TABLE,
     draw_parameters,
     fill_tables,
+    log_block,
     log_blocks,
 )
 from pm_match.networks.one_mode import OneMode
 
 Prior = tuple[float, float, float, float]
-
-
-class Board:
-    """Where the units of several partitions stand, for evidence that looks at more than one.
-
-    Parameters
-    ----------
-    units : sequence of Units
-        One a partition.
-    truncations : sequence of int
-
-    Attributes
-    ----------
-    slot : (U',) integer array
-        The slots of all units, partition after partition.
-    n_slots : (P,) integer array
-    start : (P + 1,) integer array
-        Where each partition's units begin.
-    """
-
-    def __init__(self, units: Sequence[Units], truncations: Sequence[int]):
-        self.units = list(units)
-        self.truncations = list(truncations)
-        self.start = np.cumsum([0, *(len(u.size) for u in self.units)])
-        self.slot = np.zeros(self.start[-1], np.int16)
-        self.n_slots = np.ones(len(self.units), np.int64)
-
-    def slots_of(self, partition: int) -> NDArray[np.int16]:
-        """Return the slots of one partition's units."""
-        return self.slot[self.start[partition] : self.start[partition + 1]]
-
-    def unit_of(self, partition: int, first: int, n: int) -> NDArray[np.int64]:
-        """Return the units, numbered over all partitions, of `n` objects from the `first` on."""
-        return self.start[partition] + self.units[partition].of_object[first : first + n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -475,3 +443,45 @@ class BlockEvidence:
         return self._moved_back(
             draw_parameters(rng, self.family, self.relation.prior[1], *self.relation.noise)
         )
+
+    def log_marginal(self, labels: Sequence[NDArray[np.int64]], density: Prior, noise) -> float:
+        """Log p(X | assignments, relevance), eq. (6), by the plain formula: slow and obvious.
+
+        Parameters
+        ----------
+        labels : sequence of (N,) integer array
+            For each partition of the board, the cluster of every object, or -1 if it is irrelevant.
+        density, noise : tuple
+            Priors.
+        """
+        sums: dict[tuple[int, ...] | None, NDArray[np.float64]] = {}
+        constant = 0.0
+        for network in self.networks:
+            values = {tuple(cell): x for cell, x in zip(network.index, network.values, strict=True)}
+            unknown = set(map(tuple, network.unknown))
+            for cell in np.ndindex(network.shape):
+                if self.one_mode and (
+                    (self.symmetric and cell[0] > cell[1])
+                    or (not self.self_loops and cell[0] == cell[1])
+                ):
+                    continue
+                if cell in unknown or (not network.full and cell not in values):
+                    continue
+                x = values.get(cell, 0.0)
+                ends = [
+                    int(labels[p][first + i])
+                    for p, first, i in zip(self.partitions, network.first, cell, strict=True)
+                ]
+                if self.symmetric:
+                    ends.sort()
+                block = None if min(ends) < 0 else tuple(ends)
+                exposure = float(network.cell_exposures(np.array([cell]))[0])
+                entry = sums.setdefault(block, np.zeros(3))
+                entry += x, exposure, x * x
+                if self.family == POISSON:
+                    constant -= lgamma(x + 1.0)
+                    constant += x * log(exposure) if x > 0 else 0.0
+        for block, (total, cells, squares) in sums.items():
+            prior = noise if block is None else density
+            constant += log_block(self.family, prior, total, cells, squares)
+        return constant

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.networks.data import cell_numbers, count_cells
 
-if TYPE_CHECKING:
-    from pm_match.networks.op import BlockNetworkRV, Inputs
 
 # How many cells or counts a draw holds at once, at most, before it looks at `max_edges`.
+class Inputs(NamedTuple):
+    """The inputs of the op after `rng` and `size`: variables, or their values in a draw."""
+
+    density: tuple[Any, ...]
+    noise: tuple[Any, ...]
+    axes: tuple[Any, ...]
+    relevance: tuple[Any, ...]
+    exposure: tuple[Any, ...]
+    cells: Any
+
+
+class Design(Protocol):
+    """What a `BlockNetwork` is declared with: the properties of its op that draws depend on."""
+
+    variable: str
+    family: str
+    absent: str
+    n_axes: int
+    max_edges: int
+    one_mode: bool
+    symmetric: bool
+    self_loops: bool
+
+
 _CHUNK = 2**21
 
 
-def draw_table(op: BlockNetworkRV, rng: np.random.Generator, parts: Inputs) -> NDArray[np.float64]:
+def draw_table(op: Design, rng: np.random.Generator, parts: Inputs) -> NDArray[np.float64]:
     """Draw a table: edges by block, or the values of the known cells."""
     shape = tuple(len(z) for z in parts.axes)
     clusters, padded = _padded(op, parts)

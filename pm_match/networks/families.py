@@ -23,7 +23,7 @@ from math import lgamma, log, log1p, pi
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.numerics.kernels import entry, inlined, part
+from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma, rise
 
 BERNOULLI, POISSON, NORMAL = 0, 1, 2
@@ -34,7 +34,7 @@ TABLE = 4096
 _LOG_2PI = log(2.0 * pi)
 
 
-@inlined
+@part
 def looked_up_rise(table, x0, n, h):
     """`rise` at x0 + n for whole numbers n and h, by the `table` of log gammas of x0 + i."""
     i = int(n)
@@ -97,7 +97,7 @@ def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
     )
 
 
-@inlined
+@part
 def _normal_rate(mean, kappa, rate, total, cells, squares):
     """Posterior rate b' of the precision (at least b: below is rounding)."""
     linear = kappa * mean + total
@@ -113,6 +113,29 @@ def log_blocks(family, prior, tables, totals, cells, squares):
         if cells[i] != 0.0 or totals[i] != 0.0:
             found += gain(family, prior, tables, 0.0, 0.0, 0.0, totals[i], cells[i], squares[i])
     return found
+
+
+def log_block(family: int, prior, total: float, cells: float, squares: float = 0.0) -> float:
+    """Log marginal of one block, by the plain formula: slow and obvious (see the module)."""
+    if family == BERNOULLI:
+        c, d = prior[:2]
+        return _log_beta(c + total, d + cells - total) - _log_beta(c, d)
+    if family == POISSON:
+        c, d = prior[:2]
+        return c * log(d) - lgamma(c) + lgamma(c + total) - (c + total) * log(d + cells)
+    m, kappa, a, b = prior
+    new_kappa, new_a = kappa + cells, a + cells / 2
+    new_b = b + (squares + kappa * m**2 - (kappa * m + total) ** 2 / new_kappa) / 2
+    return (
+        -cells / 2 * log(2 * pi)
+        + log(kappa / new_kappa) / 2
+        + (a * log(b) - lgamma(a))
+        - (new_a * log(new_b) - lgamma(new_a))
+    )
+
+
+def _log_beta(a: float, b: float) -> float:
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
 def draw_parameters(

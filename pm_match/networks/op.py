@@ -19,18 +19,7 @@ from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
-from pm_match.networks.draws import draw_table
-
-
-class Inputs(NamedTuple):
-    """The inputs of the op after `rng` and `size`: variables, or their values in a draw."""
-
-    density: tuple[Any, ...]
-    noise: tuple[Any, ...]
-    axes: tuple[Any, ...]
-    relevance: tuple[Any, ...]
-    exposure: tuple[Any, ...]
-    cells: Any
+from pm_match.networks.draws import Inputs, draw_table
 
 
 class BlockNetworkRV(RandomVariable):

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import xarray as xr
+
 from pm_match.networks.block_evidence import NetworkCells, Prior
+from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
 
 
 @dataclass(frozen=True, eq=False)
-class Relation:
+class Relation(Evidence):
     """Networks that share their densities.
 
     Attributes
@@ -22,6 +25,8 @@ class Relation:
     networks : mapping of str to NetworkCells
     one_mode, symmetric, self_loops : bool
     """
+
+    kind = "networks"
 
     family: str
     density: tuple[str, ...]
@@ -37,6 +42,28 @@ class Relation:
     def names(self) -> list[str]:
         """The variables that are drawn with the clusters."""
         return [*self.density, *self.noise]
+
+    @property
+    def clusterings(self) -> tuple[int, ...]:
+        """The numbers of the axes' clusterings, each once."""
+        return tuple(dict.fromkeys(self.axes))
+
+    @property
+    def hyperpriors(self) -> list[str]:
+        """All: the priors of densities and noise may have free hyperparameters."""
+        return self.names
+
+    @property
+    def relabelled(self) -> list[str]:
+        """The densities: noise is of no cluster."""
+        return list(self.density)
+
+    def annotate(self, posterior: xr.DataTree) -> None:
+        """Say which densities are symmetric: nothing depends on what is below the diagonal."""
+        for name in self.density:
+            if self.symmetric and name in posterior:
+                # 1, as netCDF knows no True.
+                posterior[name].attrs["symmetric"] = 1
 
     def prior(self, point: Point) -> tuple[Prior, Prior | None]:
         """Parameters of the prior on densities, and of that on the noise (see `families`)."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.normal.normal_rows import NormalWishartPrior
+from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
 
 
@@ -32,11 +33,13 @@ class NormalValues:
 
 
 @dataclass(frozen=True, eq=False)
-class Normals:
+class Normals(Evidence):
     """Normal clusters: means and precisions with conjugate priors, and what is seen of them.
 
     Attributes
     ----------
+    clustering : int
+        The number of the clustering whose objects they are of.
     mean, precision : str
         The variables with the means (T, D), and the precisions (T, D, D) or one (D, D).
     shared : bool
@@ -45,6 +48,9 @@ class Normals:
     values : tuple of NormalValues
     """
 
+    kind = "normal"
+
+    clustering: int
     mean: str
     precision: str
     shared: bool
@@ -59,9 +65,19 @@ class Normals:
         return [self.mean, self.precision]
 
     @property
-    def observed(self) -> bool:
+    def clusterings(self) -> tuple[int, ...]:
+        """The number of its clustering."""
+        return (self.clustering,)
+
+    @property
+    def searchable(self) -> bool:
         """Whether all vectors are observed."""
         return all(values.data is not None for values in self.values)
+
+    @property
+    def handed_on(self) -> list[str]:
+        """Steps of what the priors depend on are given the parameters."""
+        return self.names if self.searchable else []
 
     def vectors(self, point: Point) -> NDArray[np.float64]:
         """Read all vectors (R, D), one variable after the other."""

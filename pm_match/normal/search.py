@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.normal.normal_rows import NormalRows
+from pm_match.normal.state import NormalsState
 from pm_match.numerics.k_means import k_means
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import LEAST, ascend, coarse_climb, polish, settled, shake
@@ -42,10 +43,12 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """
     component = chain.components[number]
     state = chain.loaded(number)
+    states: list[NormalsState] = state.of_kind(NormalsState)
     starts = []
-    for place, (clustering, evidence) in enumerate(
-        zip(component.clusterings, state.normals, strict=True)
-    ):
+    for place, clustering in enumerate(component.clusterings):
+        evidence = [own.evidence for own in states if own.normals.clustering == place]
+        if not evidence:
+            continue
         spaces = _spaces([e.rows for e in evidence], [e.values for e in evidence])
         n_units = len(state.units[place].size)
         for n in numbers_of(clustering.finite, clustering.truncation, n_units):

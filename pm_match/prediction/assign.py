@@ -18,10 +18,11 @@ from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, 
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
-from pm_match.prediction.new_objects import NewObjects, read_new_objects
+from pm_match.prediction.axes import object_axis
+from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.tables import object_axis
+from pm_match.prediction.predictor import NewObjects
 from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["assign"]
@@ -144,9 +145,14 @@ def assign(
     if top is not None:
         check_count("top", top)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)
-    new = [read_new_objects(model, points.structure, *item) for item in new_data.items()]
+    places = {domain: find_place(points.structure, domain) for domain in new_data}
+    components = {id(place.component): place.component for place in places.values()}
+    parts = {key: Predictive(model, component) for key, component in components.items()}
+    new = [
+        read_new_objects(model, parts[id(places[domain].component)], places[domain], given)
+        for domain, given in new_data.items()
+    ]
     _check_names(points.posterior, new)
-    components = {id(own.place.component): own.place.component for own in new}
     if labels is None:
         names = [
             a.name for part in components.values() for c in part.clusterings for a in c.assignments
@@ -158,7 +164,6 @@ def assign(
             var_names=names,
         )
     tallies = [_Tally(points, own, labels, top, reweight) for own in new]
-    parts = {key: Predictive(model, component) for key, component in components.items()}
     rng = np.random.default_rng(random_seed)
     with SearchProgress(points.n_draws, progressbar, PATIENCE, "Predicting") as progress:
         for number, point in enumerate(points):

@@ -10,7 +10,7 @@ object is relevant with probability :math:`(e + R) / (e + f + N)`, R of N flags 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.stick_breaking import log_weights
+from pm_match.numerics.stick_breaking import log_weights
 
 
 def log_prior(a: NDArray, b: NDArray, labels: NDArray, n_clusters: int) -> NDArray[np.float64]:

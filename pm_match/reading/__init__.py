@@ -15,6 +15,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pm_match.reading.kinds import on_registration
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.recognise import Reader
 
@@ -31,6 +32,7 @@ class _Reading(NamedTuple):
 
 
 _CACHE: WeakKeyDictionary[Model, _Reading] = WeakKeyDictionary()
+on_registration(_CACHE.clear)
 
 
 def read(model: Model) -> Structure:

@@ -1,13 +1,15 @@
 """What is read from a model: its clusterings, what they are seen by, and what is refused."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Point = Mapping[str, NDArray]
+from pm_match.reading.evidence import Evidence, Point
+
+E = TypeVar("E", bound=Evidence)
 
 
 class UnservedModelError(ValueError):
@@ -86,6 +88,15 @@ class Clustering:
         return np.cumsum([assignment.n_objects for assignment in self.assignments])[:-1]
 
     @property
+    def slices(self) -> dict[str, slice]:
+        """Where the objects of every assignment are among all."""
+        starts = [0, *self.ends.tolist()]
+        return {
+            assignment.name: slice(start, start + assignment.n_objects)
+            for assignment, start in zip(self.assignments, starts, strict=True)
+        }
+
+    @property
     def names(self) -> list[str]:
         """The variables that are drawn with the clusters."""
         assignments = [assignment.name for assignment in self.assignments]
@@ -110,19 +121,14 @@ class Component:
     Attributes
     ----------
     clusterings : tuple of Clustering
-    features : tuple of Features or None
-        For every clustering, its feature vectors if it has any.
-    normals : tuple of tuple of Normals
-        For every clustering, its normal clusters: one set for each view of the objects.
-    relations : tuple of Relation
+    evidence : tuple of Evidence
+        What is observed of their objects, of any kinds.
     hyperparameters : tuple of str
         Free numbers that only priors of what is integrated out depend on.
     """
 
     clusterings: tuple[Clustering, ...]
-    features: tuple[Any, ...]
-    normals: tuple[tuple[Any, ...], ...]
-    relations: tuple[Any, ...]
+    evidence: tuple[Evidence, ...]
     hyperparameters: tuple[str, ...]
     # What the steps keep for the component, as long as it is kept itself.
     workspace: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
@@ -131,9 +137,16 @@ class Component:
     def collapsed(self) -> list[str]:
         """The variables that `ClusterGibbs` draws."""
         names = [name for clustering in self.clusterings for name in clustering.names]
-        names += [name for features in self.features if features for name in features.names]
-        names += [name for own in self.normals for normals in own for name in normals.names]
-        return names + [name for relation in self.relations for name in relation.names]
+        return names + [name for evidence in self.evidence for name in evidence.names]
+
+    def of(self, record: type[E], clustering: int | None = None) -> list[E]:
+        """Return the evidence of one kind, on request of one clustering alone."""
+        return [
+            evidence
+            for evidence in self.evidence
+            if isinstance(evidence, record)
+            and (clustering is None or clustering in evidence.clusterings)
+        ]
 
 
 class Part(Protocol):
@@ -180,10 +193,9 @@ class Structure:
         others = [getattr(part, "clustering", None) for part in self.parts]
         return [*self.clusterings, *(own for own in others if own is not None)]
 
-    @property
-    def features(self) -> list[Any]:
-        """Return all feature evidence."""
-        return [features for c in self.components for features in c.features if features]
+    def of(self, record: type[E]) -> list[E]:
+        """Return the evidence of one kind, of all components."""
+        return [evidence for c in self.components for evidence in c.of(record)]
 
     def explain(self) -> str:
         """Say why nothing, or not everything, is served."""

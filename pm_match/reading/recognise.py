@@ -1,40 +1,24 @@
 """Recognises a declared model's components: candidates by ancestry, their meaning by numbers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.features.recognise import feature_flags, features_candidate, verified_features
-from pm_match.networks import BlockNetworkParts, read_block_network
-from pm_match.networks.recognise import (
-    check_relation,
-    parameters_of,
-    relation_groups,
-    relevance_of,
-    verified_relation,
+from pm_match.reading.ancestry import RV, Refusal, connected, kind
+from pm_match.reading.clusterings import (
+    ClusteringCandidate,
+    clustering_candidate,
+    verified_clustering,
 )
-from pm_match.normal.recognise import normals_candidates, verified_normals
-from pm_match.reading.ancestry import RV, Refusal, names
-from pm_match.reading.clusterings import clustering_candidate, verified_clustering
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
+from pm_match.reading.kinds import Candidate, Kind, kinds
 from pm_match.reading.parts import Component, Part, Structure
-from pm_match.views.factors.recognise import read_factor_models
-from pm_match.views.hierarchy.recognise import hierarchies
-from pm_match.views.hinge.labelled_latents import labelled_latents
-from pm_match.views.hinge.recognise import hinge_models
 
 # Assignments that share their weights: what these depend on, and the assignments.
 Group = tuple[frozenset, list[RV]]
-
-# Readers of what is not a component: the parts that they find, and by variable what they refuse.
-_READERS: tuple[Callable[[Context], tuple[list[Part], dict[str, str]]], ...] = (
-    hinge_models,
-    hierarchies,
-    read_factor_models,
-)
 
 
 class Reader:
@@ -43,32 +27,37 @@ class Reader:
     def __init__(self, model: Model):
         self.model = model
         self.context = Context.of(model)
-        found = {rv: read_block_network(rv) for rv in model.observed_RVs}
-        self.claimed: set[str] = set()
-        self.networks = {rv: parts for rv, parts in found.items() if parts is not None}
+        self.kinds = kinds()
+        # The assignments that parts draw, or refuse, are none of a component's.
+        self.taken: set[str] = set()
 
     def read(self) -> Structure:
         """Try to recognise every part."""
         parts: list[Part] = []
         components: list[Component] = []
         refusals: dict[str, str] = {}
-        for reader in _READERS:
-            found, refused = reader(self.context)
+        for own in self.kinds:
+            found, refused = own.parts(self.context)
             parts += found
             refusals |= refused
-        # What hinges say of the latents of factor models takes both.
-        latents, refused = labelled_latents(self.context, parts)
-        parts += latents
-        refusals |= refused
-        self.claimed = {name for part in parts for name in part.names} | set(refusals)
-        for groups, networks in self._components(self._groups()):
+        self.taken = {name for part in parts for name in part.names} | set(refusals)
+        for groups in self._components(self._groups()):
             try:
-                components.append(self._component(groups, networks))
+                components.append(self._component(groups))
             except Refusal as refusal:
                 refusals |= {rv.name: str(refusal) for _, group in groups for rv in group}
         return Structure(tuple(components), refusals, tuple(parts))
 
     # -- what belongs together --------------------------------------------------------------------
+
+    def _seen(self, assignment: RV) -> list[RV]:
+        """Return the variables that depend on an assignment, constraints apart."""
+        children = self.context.ancestry.children(assignment)
+        return [rv for rv in children if rv not in self.model.potentials]
+
+    def _kind_of(self, rv: RV) -> Kind | None:
+        """Return the kind that claims a variable over assignments."""
+        return next((own for own in self.kinds if own.claims(self.context, rv)), None)
 
     def _groups(self) -> list[Group]:
         """Group the assignments by their weights, or if those are constant by what they name."""
@@ -76,7 +65,7 @@ class Reader:
         known: dict[RV, set] = {}
         groups: dict[frozenset, list[RV]] = {}
         for rv in self.model.free_RVs:
-            if not isinstance(rv.owner.op, CategoricalRV) or rv.name in self.claimed:
+            if not isinstance(rv.owner.op, CategoricalRV) or rv.name in self.taken:
                 continue
             if parents[rv]:
                 groups.setdefault(frozenset(parents[rv]), []).append(rv)
@@ -85,127 +74,105 @@ class Reader:
                 # same density, or the same latent vectors.
                 known[rv] = self._numbered(rv)
         found: list[Group] = [*groups.items()]
-        for _, members in _connected(known):
+        for _, members in connected(known):
             if known[members[0]]:
                 found.append((frozenset(), members))
         return found
 
     def _numbered(self, assignment: RV) -> set:
-        """Return what an assignment's labels number: axes of densities, other parents of data."""
+        """Return what an assignment's labels number: as kinds say, or other parents of data."""
         found: set = set()
-        for child in self.context.ancestry.children(assignment):
-            if child in self.networks:
-                parts = self.networks[child]
-                found |= {
-                    (parts.density, 0 if parts.one_mode else axis)
-                    for axis, rv in enumerate(parts.axes)
-                    if rv is assignment
-                }
-            elif child in self.model.basic_RVs:
-                shared = self.context.ancestry.parents[child] - {assignment}
-                found |= {
-                    (rv, None) for rv in shared if len(self.context.ancestry.children(rv)) > 1
-                }
-                found |= {(child, None)}
+        ancestry = self.context.ancestry
+        for child in self._seen(assignment):
+            own = self._kind_of(child)
+            axes = None if own is None else own.axes(self.context, child, assignment)
+            if axes is None:
+                shared = ancestry.parents[child] - {assignment}
+                axes = {(rv, None) for rv in shared if len(ancestry.children(rv)) > 1}
+                axes |= {(child, None)}
+            found |= axes
         return found
 
-    def _components(
-        self, groups: list[Group]
-    ) -> list[tuple[list[Group], dict[RV, BlockNetworkParts]]]:
-        """Group what networks connect."""
-        touched = {
-            number: {
-                ("density", p)
-                for parts in self.networks.values()
-                if any(rv in members for rv in parts.axes)
-                for p in [*parts.density, *parts.noise]
-            }
-            for number, (_, members) in enumerate(groups)
-        }
-        found = []
-        for keys, numbers in _connected(touched):
-            parameters = {p for _, p in keys}
-            networks = {
-                rv: parts
-                for rv, parts in self.networks.items()
-                if parameters & {*parts.density, *parts.noise}
-            }
-            found.append(([groups[number] for number in numbers], networks))
-        return found
+    def _components(self, groups: list[Group]) -> list[list[Group]]:
+        """Group what evidence connects."""
+        touched = {}
+        for number, (_, members) in enumerate(groups):
+            # A group that nothing connects is alone.
+            ties: set = {number}
+            for rv in {rv: None for assignment in members for rv in self._seen(assignment)}:
+                own = self._kind_of(rv)
+                ties |= {rv} if own is None else {rv, *own.ties(self.context, rv)}
+            touched[number] = ties
+        return [[groups[number] for number in numbers] for _, numbers in connected(touched)]
 
     # -- one component ----------------------------------------------------------------------------
 
-    def _component(
-        self, groups: list[Group], networks: Mapping[RV, BlockNetworkParts]
-    ) -> Component:
+    def _component(self, groups: list[Group]) -> Component:
         context = self.context
         assignments = [rv for _, members in groups for rv in members]
-        for network, parts in networks.items():
-            strangers = [rv for rv in parts.axes if rv not in assignments]
-            if strangers:
-                raise Refusal(
-                    f"{network.name!r} has {names(strangers)} on an axis; expected free "
-                    "pm.Categorical assignments"
-                )
-        flags = feature_flags(context, assignments, list(networks)) | relevance_of(networks)
-        candidates = [
+        claimed = self._claimed(assignments)
+        flags: dict[RV, RV] = {}
+        for own, values in claimed.items():
+            flags = own.relevance(context, values) | flags
+        clusterings = [
             clustering_candidate(
                 context, weights, members, {rv: flags[rv] for rv in members if rv in flags}
             )
             for weights, members in groups
         ]
-        normals = [normals_candidates(context, c, list(networks)) for c in candidates]
-        # What else depends on the assignments is feature vectors, or refused.
-        known = [*networks, *(rv for own in normals for one in own for rv in one.values)]
-        features = [features_candidate(context, c, known) for c in candidates]
-        relations = relation_groups(networks)
-        for relation in relations:
-            check_relation(context, relation)
-        self._only_expected_children(candidates, features, known)
-        check = self._density_check(candidates, features, normals, relations)
-        verified = tuple(verified_clustering(context, c, check) for c in candidates)
+        candidates = [
+            candidate
+            for own, values in claimed.items()
+            for candidate in own.candidates(context, clusterings, values)
+        ]
+        self._only_expected_children(clusterings, [rv for own in claimed.values() for rv in own])
+        check = self._density_check(clusterings, candidates)
         component = Component(
-            clusterings=verified,
-            features=tuple(
-                verified_features(context, c, f, check) if f else None
-                for c, f in zip(candidates, features, strict=True)
-            ),
-            normals=tuple(
-                tuple(verified_normals(context, one, check) for one in own) for own in normals
-            ),
-            relations=tuple(verified_relation(context, candidates, r, check) for r in relations),
+            clusterings=tuple(verified_clustering(context, c, check) for c in clusterings),
+            evidence=tuple(c.verified(context, clusterings, check) for c in candidates),
             hyperparameters=(),
         )
         return replace(component, hyperparameters=self._hyperparameters(component))
 
-    def _only_expected_children(self, candidates, features, known) -> None:
-        for candidate, feature in zip(candidates, features, strict=True):
-            observed = feature.observed if feature else []
-            for rv in candidate.assignments:
-                expected = [*observed, *candidate.constraints, *known]
-                self.context.ancestry.only_children(rv, expected)
-            for flag in candidate.flags.values():
-                self.context.ancestry.only_children(flag, [*observed, *known])
+    def _claimed(self, assignments: list[RV]) -> dict[Kind, list[RV]]:
+        """Sort the variables over some assignments by the kinds that claim them."""
+        found: dict[Kind, list[RV]] = {}
+        for assignment in assignments:
+            children = self._seen(assignment)
+            if not children:
+                raise Refusal(f"no observed variable depends on {assignment.name!r}")
+            for rv in children:
+                own = self._kind_of(rv)
+                if own is None:
+                    known = [f"{name}" for k in reversed(self.kinds) for name in k.expects]
+                    raise Refusal(
+                        f"{rv.name!r} is a {kind(rv)}; expected a {', '.join(known[:-1])} or "
+                        f"{known[-1]}"
+                    )
+                if rv not in found.setdefault(own, []):
+                    found[own].append(rv)
+        # In the order of registration, whatever the order of the variables.
+        return {own: found[own] for own in self.kinds if own in found}
 
-    def _density_check(self, candidates, features, normals, relations) -> DensityCheck:
-        labels = {rv: n for candidate in candidates for rv, n in candidate.labels.items()}
-        variables: list[RV] = []
-        for feature in features:
-            if feature is not None:
-                variables += feature.checked
-        for own in normals:
-            variables += [rv for one in own for rv in one.checked]
-        for relation in relations:
-            if next(iter(relation.values())).family == "normal":
-                # Means of blocks, whose prior depends on the precision.
-                variables += [rv for rv in parameters_of(relation) if _is_mean(rv, relation)]
-        return DensityCheck(self.model, variables, labels)
+    def _only_expected_children(self, clusterings: list[ClusteringCandidate], values) -> None:
+        for candidate in clusterings:
+            for rv in candidate.assignments:
+                self.context.ancestry.only_children(rv, [*values, *candidate.constraints])
+            for flag in candidate.flags.values():
+                self.context.ancestry.only_children(flag, values)
+
+    def _density_check(
+        self, clusterings: list[ClusteringCandidate], candidates: Sequence[Candidate]
+    ) -> DensityCheck:
+        labels = {rv: n for clustering in clusterings for rv, n in clustering.labels.items()}
+        variables = [rv for candidate in candidates for rv in candidate.checked]
+        return DensityCheck(self.context, list(dict.fromkeys(variables)), labels)
 
     def _hyperparameters(self, component: Component) -> tuple[str, ...]:
         """Free numbers that only the priors of what is integrated out depend on."""
         priors = {c.weights for c in component.clusterings}
         priors |= {name for c in component.clusterings for name in c.probabilities if name}
-        priors |= {name for r in component.relations for name in r.names}
+        priors |= {name for evidence in component.evidence for name in evidence.hyperpriors}
         collapsed = set(component.collapsed)
         found = []
         for rv in self.model.free_RVs:
@@ -220,23 +187,3 @@ class Reader:
             ):
                 found.append(rv.name)
         return tuple(found)
-
-
-def _is_mean(rv, relation) -> bool:
-    return any(rv in (*p.density[:1], *p.noise[:1]) for p in relation.values())
-
-
-def _connected(keys: Mapping) -> list[tuple[set, list]]:
-    """Group the items of a mapping whose sets of keys overlap; with the union of the keys."""
-    found: list[tuple[set, list]] = []
-    for item, own in keys.items():
-        joined, members = set(own), [item]
-        rest = []
-        for others, items in found:
-            if joined & others:
-                joined |= others
-                members = [*items, *members]
-            else:
-                rest.append((others, items))
-        found = [*rest, (joined, members)]
-    return found

@@ -12,7 +12,6 @@ from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.clusters.units import Units
-from pm_match.features.projection_map import ProjectionMAP
 from pm_match.reading import read
 from pm_match.reading.parts import Component
 
@@ -24,7 +23,7 @@ class Chain:
     ----------
     model : pymc.Model
     steps : sequence of BlockedStep
-        From `pm_match.steps`. What none of them draws stays as it is in the point.
+        From `pm_match.steps()`. What none of them draws stays as it is in the point.
     point : mapping of str to array
         Value variables, as `model.initial_point()` gives them.
     rng : numpy.random.Generator
@@ -68,7 +67,7 @@ class Chain:
         """
         steps = self.steps_of(number)
         for step in steps:
-            if isinstance(step, ProjectionMAP):
+            if step.maximises:
                 step.n_gradual = 0 if fit else sys.maxsize
         given = {id(s): s.n_sweeps for s in steps if isinstance(s, ClusterGibbs)}
         try:
@@ -88,7 +87,7 @@ class Chain:
         if number is None:
             return self.steps
         component = self.components[number]
-        parts = [component, *(f for f in component.features if f is not None)]
+        parts = [component, *component.evidence]
         return [s for s in self.steps if any(getattr(s, "part", None) is p for p in parts)]
 
     def collapsed(self, number: int) -> Collapsed:
@@ -120,31 +119,8 @@ class Chain:
         """
         new = dict(self.point)
         state = self.collapsed(number)
-        for points, clustering, label in zip(
-            state.points, self.components[number].clusterings, labels, strict=True
-        ):
-            label = np.asarray(label)
-            if label.shape != (clustering.n_objects,):
-                raise ValueError(
-                    f"labels of {clustering.title!r}: expected one for each of "
-                    f"{clustering.n_objects} objects; found shape {label.shape}"
-                )
-            if label.min() < -1 or label.max() >= clustering.truncation:
-                raise ValueError(
-                    f"labels of {clustering.title!r}: expected numbers in -1 ... "
-                    f"{clustering.truncation - 1}; found {label.min()} to {label.max()}"
-                )
-            for assignment, own in zip(
-                clustering.assignments, np.split(label, clustering.ends), strict=True
-            ):
-                if assignment.relevance:
-                    points.write(new, {assignment.relevance: own >= 0})
-                elif own.min() < 0:
-                    raise ValueError(
-                        f"{assignment.name!r}: all its objects are relevant, found a label of -1."
-                    )
-                # An irrelevant object has a cluster, which says nothing.
-                points.write(new, {assignment.name: np.maximum(own, 0)})
+        for points, label in zip(state.points, labels, strict=True):
+            points.write_labels(new, np.asarray(label))
         self.point = new
 
     def settle(self, number: int | None = None) -> None:
@@ -171,7 +147,7 @@ class Chain:
         total = 0.0
         for n in range(len(self.components)) if number is None else [number]:
             state = self.loaded(n)
-            total += state.log_joint() + state.log_feature_prior(self.point)
+            total += state.log_joint() + state.log_prior(self.point)
             for step in self.steps_of(n):
                 if isinstance(step, HyperparameterGibbs):
                     total += step.log_prior(self.point)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pm_match.clusters.climb import climb, climb_merges, climb_pairs
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.label_swap import climb_names
-from pm_match.clusters.stick_breaking import log_prior
+from pm_match.numerics.stick_breaking import log_prior
 from pm_match.search.chain import Chain
 from pm_match.search.groups import ObjectGroups, groups, kinds_of_objects
 

@@ -7,10 +7,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.step_methods.compound import BlockedStep
 
-from pm_match.features.search import plain as plain_features
-from pm_match.features.search import tables
-from pm_match.networks import search as networks
-from pm_match.normal import search as normals
+from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import coarse_climb, shake
@@ -38,25 +35,19 @@ def searched(
 
 def recipe(component: Component) -> Recipe:
     """Choose the search for what is observed of a component's objects."""
-    features = any(own is not None for own in component.features)
-    clusters = [one for own in component.normals for one in own]
-    if not all(one.observed for one in clusters):
+    if not all(evidence.searchable for evidence in component.evidence):
         return nothing
-    if component.relations or (features and clusters):
-        return several_kinds if features or clusters else networks.search
-    if clusters:
-        return normals.search
-    if any(own is not None and not own.plain for own in component.features):
-        return tables.search
-    return plain_features.search
+    own = {evidence.kind for evidence in component.evidence}
+    found = kind_of(component.evidence[0]).search(component) if len(own) == 1 else None
+    return found or any_kinds
 
 
 def nothing(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Search for nothing: what is to be clustered is not observed, and its value only a start."""
 
 
-def several_kinds(chain: Chain, number: int, rng: np.random.Generator) -> None:
-    """Search for a matching by evidence of several kinds: sweeps, and moves of whole clusters."""
+def any_kinds(chain: Chain, number: int, rng: np.random.Generator) -> None:
+    """Search for a matching by evidence of any kinds: sweeps, and moves of whole clusters."""
     for _ in range(_ROUNDS):
         chain.run(_ITERATIONS // _ROUNDS, number)
         coarse_climb(chain, number)

@@ -7,7 +7,7 @@ import pymc as pm
 from scipy.special import betaln
 
 import pm_match as pmm
-from tests.declared.blocks import log_marginal
+from pm_match.networks.state import RelationState
 from tests.declared.plain import plain_log_prior
 
 # Two networks over shared clusters: objects on each axis.
@@ -160,7 +160,12 @@ def cluster_step(model) -> pmm.ClusterGibbs:
 
 def plain_log_joint(step, point, labels) -> float:
     """Log p(X, Z, R), eq. (1), by the slow formulas, from each clustering's labels of objects."""
-    collapsed = step._collapsed
+    evidence = sum(state.log_marginal(point, labels) for state in step._collapsed.evidence)
+    return plain_prior(step, point, labels) + evidence
+
+
+def plain_prior(step, point, labels) -> float:
+    """Log p(Z, R): the assignments and flags."""
     total = 0.0
     for number, clustering in enumerate(step.part.clusterings):
         label = labels[number]
@@ -181,18 +186,12 @@ def plain_log_joint(step, point, labels) -> float:
                 ]
             )
             total += betaln(e + own.sum(), f + (~own).sum()) - betaln(e, f)
-        if collapsed.features[number] is not None:
-            hyper = step.part.features[number].hyper(point)
-            total += collapsed.features[number].log_marginal(
-                collapsed.projections(number, point),
-                label,
-                hyper.shape,
-                hyper.rate,
-                hyper.latent_precision,
-            )
-    for evidence, relation in zip(collapsed.relations, step.part.relations, strict=True):
-        total += log_marginal(evidence, labels, *relation.prior(point))
     return total
+
+
+def relation_evidence(step) -> list:
+    """Block evidence of every relation behind a step."""
+    return [state.evidence for state in step._collapsed.of_kind(RelationState)]
 
 
 def all_states(step) -> list[np.ndarray]:

@@ -8,7 +8,8 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pm_match as pmm
-from pm_match.reading.functions import natural_function
+from pm_match.normal.parts import Normals
+from pm_match.reading.probe import natural_function
 from tests.declared.plain import plain_log_prior
 
 TRUNCATION = 3
@@ -94,11 +95,11 @@ def inside(step):
     return SimpleNamespace(
         collapsed=collapsed,
         clustering=clustering,
-        normals=step.part.normals[0],
+        normals=step.part.of(Normals),
         units=own,
         partition=collapsed.partitions[0],
         terms=collapsed.terms[0],
-        evidence=collapsed.normals[0],
+        evidence=[state.evidence for state in collapsed.evidence],
         renamed=collapsed._renamed[0],
     )
 

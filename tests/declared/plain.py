@@ -7,6 +7,8 @@ import numpy as np
 import pymc as pm
 
 import pm_match as pmm
+from pm_match.features.parts import Features
+from pm_match.features.state import FeatureState
 
 TRUNCATION = 3
 
@@ -54,10 +56,10 @@ class inside:
 
     def __init__(self, step: pmm.ClusterGibbs):
         collapsed = step._collapsed
-        (self.clustering,), (self.features,) = step.part.clusterings, step.part.features
+        (self.clustering,), (self.features,) = step.part.clusterings, step.part.of(Features)
         (self.units,), (self.state,) = collapsed.units, collapsed.partitions
-        (self.evidence,), (self.renamed,) = collapsed.features, collapsed._renamed
-        (self._points,) = collapsed.feature_points
+        (state,), (self.renamed,) = collapsed.of_kind(FeatureState), collapsed._renamed
+        self.evidence, self._points = state.evidence, state.points
         self.truncation, self.n_factors = self.features.truncation, self.features.n_factors
         self.domains, self.links = self.features.domains, self.clustering.links
         self.ends = self.clustering.ends

@@ -3,7 +3,9 @@
 import numpy as np
 from scipy import stats
 
-from pm_match.reading.functions import evaluate
+from pm_match.networks.parts import Relation
+from pm_match.reading.probe import evaluate
+from tests.declared.networks import relation_evidence
 
 
 def natural(model, point, name):
@@ -40,7 +42,7 @@ def log_conditional(step, point, labels):
             )
             total += stats.beta.logpdf(natural(model, point, name), e + yes, f + no)
         slot_of.append(step._collapsed.partitions[number].slot_of)
-    for evidence, relation in zip(step._collapsed.relations, step.part.relations, strict=True):
+    for evidence, relation in zip(relation_evidence(step), step.part.of(Relation), strict=True):
         density, noise = relation.prior(point)
         sums = evidence.by_label([slot_of[axis] for axis in relation.axes])
         cases = [(relation.density, density, sums)]

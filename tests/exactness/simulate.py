@@ -8,7 +8,8 @@ from pymc.pytensorf import compile
 from pytensor.graph.replace import graph_replace
 
 import pm_match as pmm
-from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.features.parts import Features
+from pm_match.reading.probe import PLAIN, natural_function
 from tests.declared.plain import inside
 
 
@@ -190,7 +191,7 @@ class ModelSimulator:
 
     @property
     def features(self):
-        return self.cluster.part.features[0]
+        return self.cluster.part.of(Features)[0]
 
     @property
     def observed(self) -> list[str]:
@@ -229,7 +230,7 @@ class ModelSimulator:
             domain.data.values[:] = x
             squares += float(np.square(x).sum())
         # Where all noise has one precision, this sum is kept.
-        self.cluster._collapsed.features[0].sum_of_squares = squares
+        self.cluster._collapsed.evidence[0].evidence.sum_of_squares = squares
 
     def update(self, point) -> dict:
         for step in self.steps:

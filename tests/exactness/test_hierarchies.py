@@ -13,7 +13,7 @@ from scipy.special import gammaln
 
 import pm_match as pmm
 from pm_match.normal.conjugate import log_marginal
-from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.reading.probe import PLAIN, natural_function
 from pm_match.views.hierarchy.tables import sweep
 
 

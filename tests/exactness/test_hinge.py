@@ -13,7 +13,7 @@ from arviz_stats import ess
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from pm_match.views.hinge import fourier_values
 from tests.exactness.hinge import FIXED, X, frequency_scores, kernel_model, run, z_score
 

@@ -15,7 +15,7 @@ from pytensor.graph.replace import graph_replace
 from scipy.special import expit
 
 import pm_match as pmm
-from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.reading.probe import PLAIN, natural_function
 from pm_match.views.hinge import latent_hmc
 from pm_match.views.hinge.hinge_latent import HingeTerm
 from pm_match.views.hinge.labelled_latents import LabelledLatent

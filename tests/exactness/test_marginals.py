@@ -158,7 +158,7 @@ def test_declared_equals_collapsed_times_conditional(name):
     for _ in range(5):
         point = random_point(model, rng)
         step._collapsed.load(point, step._collapsed.labels(point))
-        found = step._collapsed.log_joint() + step._collapsed.log_feature_prior(point)
+        found = step._collapsed.log_joint() + step._collapsed.log_prior(point)
         plain = plain_at(kind, model, point)
         collapsed = plain.log_prior() + plain.log_likelihood()
         assert step._collapsed.log_joint() == pytest.approx(collapsed, rel=1e-9)

@@ -14,6 +14,7 @@ from scipy.special import expit
 
 import pm_match as pmm
 from pm_match.clusters.collapsed import Collapsed
+from pm_match.networks.parts import Relation
 from tests.declared.networks import network_model
 from tests.exactness.hyperparameters import law_distances
 
@@ -71,7 +72,7 @@ class NetworkSimulator:
                 if a.relevance:
                     share = draw[clustering.probabilities[a.group]]
                     draw[a.relevance] = (rng.random(a.n_objects) < share).astype(int)
-        (relation,) = self.part.relations
+        (relation,) = self.part.of(Relation)
         size = tuple(self.part.clusterings[axis].truncation for axis in relation.axes)
         first = draw["density_prior"]
         if relation.family == "bernoulli":
@@ -84,7 +85,7 @@ class NetworkSimulator:
 
     def data_given(self, draw) -> dict:
         """Draw the data of all networks, by the definition: cell by cell."""
-        (relation,) = self.part.relations
+        (relation,) = self.part.of(Relation)
         found = {}
         for name, cells in relation.networks.items():
             axes = self.axes[name]
@@ -124,16 +125,16 @@ class NetworkSimulator:
     @property
     def axes(self) -> dict:
         """Names of each network's axes, as in the names of its variables."""
-        (relation,) = self.part.relations
+        (relation,) = self.part.of(Relation)
         return {
             name: [f"{name}_{0 if relation.one_mode else axis}" for axis in range(len(cells.shape))]
             for name, cells in relation.networks.items()
         }
 
     def set_data(self, networks) -> None:
-        (relation,) = self.part.relations
+        (relation,) = self.part.of(Relation)
         part = dataclasses.replace(
-            self.part, relations=(dataclasses.replace(relation, networks=networks),)
+            self.part, evidence=(dataclasses.replace(relation, networks=networks),)
         )
         collapsed = Collapsed(self.model, part)
         for step in (self.hyper, self.cluster):
@@ -251,7 +252,7 @@ def test_updates_leave_the_prior_alone(case):
 @pytest.mark.slow
 def test_a_wrong_update_is_caught():
     simulator = NetworkSimulator(model_of({}), seed=12)
-    (relation,) = simulator.part.relations
+    (relation,) = simulator.part.of(Relation)
     right = relation._prior
 
     def wrong(point):

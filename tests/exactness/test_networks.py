@@ -7,6 +7,7 @@ from numba import njit
 import pm_match as pmm
 from pm_match.clusters import protocol
 from pm_match.clusters.sweep import log_joint, reassign
+from pm_match.networks.parts import Relation
 from tests.declared.networks import (
     all_states,
     cluster_step,
@@ -14,7 +15,9 @@ from tests.declared.networks import (
     network_model,
     of_objects,
     plain_log_joint,
+    plain_prior,
     random_point,
+    relation_evidence,
 )
 from tests.declared.plain import sampling_noise, total_variation
 from tests.exactness.network_conditional import log_conditional
@@ -123,26 +126,13 @@ def test_state_and_scores_after_random_moves(case):
                 partition.label[unit] = label
                 moved = labels_of(step)
                 expected.append(
-                    plain_log_joint(step, point, moved) - _plain_prior(step, point, moved)
+                    plain_log_joint(step, point, moved) - plain_prior(step, point, moved)
                 )
                 partition.label[unit] = old
             np.testing.assert_allclose(
                 np.array(found) - found[0], np.array(expected) - expected[0], atol=1e-10
             )
             assert here == log_joint(*prior, partition, collapsed.terms[number])
-
-
-def _plain_prior(step, point, labels):
-    """The part of the plain formula that the scores leave out: assignments and flags."""
-    relations, features = step._collapsed.relations, step._collapsed.features
-    step._collapsed.relations, step._collapsed.features = [], [None] * len(features)
-    relations_read = step.part.relations
-    object.__setattr__(step.part, "relations", ())
-    try:
-        return plain_log_joint(step, point, labels)
-    finally:
-        step._collapsed.relations, step._collapsed.features = relations, features
-        object.__setattr__(step.part, "relations", relations_read)
 
 
 ENUMERATED = {
@@ -196,8 +186,8 @@ def test_law_of_assignment_and_relevance(case):
     limit = 2.0 * sampling_noise(law, n_sweeps)
     assert total_variation(counts, law) < limit
     # The check can fail: under another prior of the densities, it does.
-    priors = [r._prior for r in step.part.relations]
-    for relation, prior in zip(step.part.relations, priors, strict=True):
+    priors = [r._prior for r in step.part.of(Relation)]
+    for relation, prior in zip(step.part.of(Relation), priors, strict=True):
         density, noise = prior(point)
         other = (4.0 * density[1], 0.5 * density[0], *density[2:])
         object.__setattr__(relation, "_prior", lambda _, o=other, n=noise: (o, n))
@@ -280,6 +270,6 @@ def _start(model, seed):
 
 def test_data_with_nothing_unknown_take_the_quick_way():
     step, _ = loaded(network_model())
-    assert step._collapsed.relations[0].plain
+    assert relation_evidence(step)[0].plain
     step, _ = loaded(network_model(data=network_data(unknown=True)))
-    assert not step._collapsed.relations[0].plain
+    assert not relation_evidence(step)[0].plain

@@ -8,11 +8,13 @@ from numba import njit
 from scipy import stats
 
 from pm_match.clusters import protocol
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import log_joint, new_partition, place, reassign, rename, sweep
 from pm_match.clusters.units import units
 from pm_match.normal.conjugate import log_marginal, posterior
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
 from pm_match.normal.normal_wishart import NormalWishartEvidence
+from pm_match.normal.parts import Normals
 from pm_match.normal.shared_normal import SharedNormalEvidence
 from tests.declared.normals import (
     CASES,
@@ -123,7 +125,7 @@ STICKS = np.ones(8), np.full(8, 1.3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_state_after_random_moves(kind):
     own, evidence, values, prior = medium(kind)
-    state, terms = new_partition(own.size, 9), (evidence.term,)
+    state, terms = new_partition(own.size, 9), collect([evidence.term])
     rng = np.random.default_rng(4)
     place(state, rng.integers(9, size=len(own.size)))
     evidence.load(values, state.slot.astype(np.int64), prior)
@@ -146,7 +148,7 @@ def scores(term, unit, own, n_slots, out):
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_are_differences_of_log_marginal(kind):
     own, evidence, values, prior = medium(kind)
-    state = new_partition(own.size, 9)
+    state, terms = new_partition(own.size, 9), collect([evidence.term])
     rng = np.random.default_rng(5)
     for number in range(60):
         place(state, rng.integers(1 + number % 9, size=len(own.size)))
@@ -156,7 +158,7 @@ def test_scores_are_differences_of_log_marginal(kind):
             rng.permutation(len(own.size))[:8], rng.integers(9, size=8), strict=True
         ):
             if state.label[mover] != label:
-                reassign(state, (evidence.term,), mover, label)
+                reassign(state, terms, mover, label)
         unit, out = number % len(own.size), np.zeros(len(state.scores))
         scores(evidence.term, unit, state.slot[unit], state.n_slots[0], out)
         found, expected = [], []
@@ -351,7 +353,7 @@ class NormalsSimulator(ModelSimulator):
 
     @property
     def normals(self):
-        return self.cluster.part.normals[0]
+        return self.cluster.part.of(Normals)
 
     @property
     def observed(self):

@@ -8,14 +8,15 @@ import pytest
 from scipy.optimize import minimize
 
 import pm_match as pmm
-from pm_match.clusters.stick_breaking import known_sticks
 from pm_match.clusters.units import units
+from pm_match.features.parts import Features
 from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
 from pm_match.features.projection import ClusterSums, ProjectionObjective
 from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.group_moves import merges, moves, permute, swaps
 from pm_match.features.search.one_domain import clusters_alone
 from pm_match.features.search.plain import find_mode, problem_of, search, spread_evenly
+from pm_match.numerics.stick_breaking import known_sticks
 from pm_match.reading import read
 from pm_match.search.chain import Chain
 from tests.declared.plain import plain_log_prior, tiny_data, tiny_model
@@ -286,7 +287,7 @@ def test_search_brings_a_chain_to_its_mode(projection):
     run, chain.run = chain.run, went_on.append
     search(chain, 0, np.random.default_rng(0))
     (component,) = read(chain.model).components
-    (clustering,), (features,) = component.clusterings, component.features
+    (clustering,), (features,) = component.clusterings, component.of(Features)
     problem, _, _ = problem_of(clustering, features, chain.point)
     mode = find_mode(problem, np.random.default_rng(0))
     (labels,) = chain.labels(0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pm_match.features.marginals import Marginal
 from pm_match.features.predictive import Clusters, covariance, restricted
 from pm_match.features.projected_normal import DomainData
-from pm_match.prediction.values import Outlook
+from pm_match.features.values import Outlook
 from tests.prediction.made_up import dense_log_density
 
 R = 0.7

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match.features.parts import Features
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
 from tests.declared.features import Kind, Plain, feature_model
@@ -47,7 +48,7 @@ def declare(
 
 
 def updates(model):
-    (features,) = read(model).features
+    (features,) = read(model).of(Features)
     return {p.name: (p.update, p.domain) for p in features.parameters}
 
 
@@ -100,7 +101,7 @@ def test_means_are_recognised_however_they_are_written(way):
 @pytest.mark.parametrize("way", ["cov", "tau", "chol", "upper"])
 def test_noise_is_recognised_however_it_is_written(way):
     model = declare(observe=several(way))
-    (features,) = read(model).features
+    (features,) = read(model).of(Features)
     rng = np.random.default_rng(1)
     point = {
         name: np.asarray(rng.normal(0.0, 0.5, np.shape(v))).astype(np.asarray(v).dtype)
@@ -128,7 +129,7 @@ def test_independent_noise_is_recognised_however_it_is_written(noise):
         pm.Normal(name, mu, observed=x, **noise(pm.HalfNormal("noise", ONE)))
 
     model = declare({"a": data()["a"]}, observe=observe)
-    (marginal,) = read(model).features[0].view(model.initial_point(0)).marginals
+    (marginal,) = read(model).of(Features)[0].view(model.initial_point(0)).marginals
     np.testing.assert_allclose(marginal.root, np.ones(3))
 
 
@@ -409,7 +410,7 @@ def sharing(*names, mean=lambda z, s, w, a: z[s] @ w.T + a):
 
 def test_one_shared_precision_is_integrated_out():
     model = sharing("precision")
-    assert read(model).features[0].precision == "precision"
+    assert read(model).of(Features)[0].precision == "precision"
     assert "precision" not in updates(model)
 
 
@@ -421,7 +422,7 @@ def test_one_shared_precision_is_integrated_out():
 def test_what_else_is_shared_is_drawn_by_slices(arguments):
     names, more = arguments
     model = sharing(*names, **more)
-    assert read(model).features[0].precision is None
+    assert read(model).of(Features)[0].precision is None
     assert {updates(model)[name] for name in names} == {("slice", -1)}
 
 
@@ -437,7 +438,7 @@ def test_refused_by_name(case):
 def test_views_follow_the_point(kind):
     """Whatever changes, in whatever order: nothing that is kept outlives what it was read from."""
     model = feature_model(kind)
-    (features,) = read(model).features
+    (features,) = read(model).of(Features)
     rng = np.random.default_rng(2)
     point = {
         name: rng.normal(0.0, 0.5, np.shape(v)) if np.asarray(v).dtype.kind == "f" else v

@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
+from pm_match.features.parts import Features
 from pm_match.features.search import tables
 from pm_match.features.search.match_shapes import common_shape, match_shapes
 from pm_match.features.search.mixture_path import mixture_path
 from pm_match.reading import read
-from pm_match.sampling import dispersed_point
 from pm_match.search.chain import Chain
+from pm_match.starts import dispersed_point
 
 
 def orthogonal(rng, n):
@@ -86,7 +87,7 @@ def chain_of(model, seed):
 
 def test_judge_prefers_the_truth(truth, model):
     chain = chain_of(model, 0)
-    features = chain.components[0].features[0]
+    features = chain.components[0].of(Features)[0]
     values = [d.data.values for d in features.domains]
     truth = list(truth.values())
     mismatched = [truth[0], (truth[1] + 1) % 4]
@@ -112,7 +113,7 @@ def test_judge_prefers_the_truth(truth, model):
 
 def test_names_are_in_the_order_that_the_prior_likes(model):
     chain = chain_of(model, 1)
-    features = chain.components[0].features[0]
+    features = chain.components[0].of(Features)[0]
     sizes = (5, 10, 15, 50)
     labels = [np.repeat(np.arange(4), sizes)] * 2
     projections = [np.eye(4)] * 2

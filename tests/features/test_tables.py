@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import ortho_group
 
 import pm_match as pmm
+from pm_match.features.parts import Features
 from pm_match.features.search.match_shapes import _climb, common_shape, match_shapes
 from pm_match.features.search.mixture_path import fit_mixture, merge_nearest, mixture_path
 from pm_match.features.search.tables import propose, turned
@@ -118,7 +119,7 @@ def test_projections_are_turned_to_a_shape():
             tables, 2, 5, projection=projection, intercept=True, noise="own"
         )
         chain = Chain(model, pmm.steps(model), model.initial_point(0), rng)
-        features = chain.components[0].features[0]
+        features = chain.components[0].of(Features)[0]
         view = features.view(turned(chain, features, targets))
         for marginal, w in zip(view.marginals, targets, strict=True):
             found = marginal.projection[:, :2]
@@ -130,7 +131,7 @@ def test_proposals_hold_the_true_matching_and_it_is_found():
     tables, true = two_tables()
     model = pmm.models.table_clusters(tables, 6)
     chain = Chain(model, pmm.steps(model), model.initial_point(0), np.random.default_rng(0))
-    features = chain.components[0].features[0]
+    features = chain.components[0].of(Features)[0]
     proposals = propose(chain, 0, 0, features, np.random.default_rng(1))
     ends = chain.components[0].clusterings[0].ends
     scores = [

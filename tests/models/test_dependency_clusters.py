@@ -6,6 +6,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match.metrics import adjusted_rand_index
+from pm_match.normal.parts import Normals
 from pm_match.normal.search import numbers_of
 from pm_match.reading import read
 
@@ -41,7 +42,7 @@ def test_what_is_declared():
     assert list(model.coords["y_object"][:4]) == ["o0", "o1", "o2", "o4"]
     structure = read(model)
     assert not structure.refusals
-    ((x, y),) = structure.components[0].normals
+    x, y = structure.components[0].of(Normals)
     assert x.shared
     assert len(x.values[0].objects) == 60
     np.testing.assert_array_equal(y.values[0].objects, np.delete(np.arange(60), [3, 5]))
@@ -60,7 +61,7 @@ def test_every_option_is_served(weights, within):
     _, tables = views(20)
     structure = read(declare(tables, n_clusters=3, weights=weights, within=within))
     assert not structure.refusals
-    assert [one.shared for one in structure.components[0].normals[0]] == [within == "shared"] * 2
+    assert [one.shared for one in structure.of(Normals)] == [within == "shared"] * 2
 
 
 def test_views_without_labels_have_those_of_the_others():

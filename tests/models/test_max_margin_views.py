@@ -8,7 +8,7 @@ from scipy import stats
 import pm_match as pmm
 from pm_match.models import max_margin_views
 from pm_match.reading import read
-from pm_match.reading.functions import PLAIN
+from pm_match.reading.probe import PLAIN
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from pm_match.views.hinge.recognise import HingeModel

@@ -14,7 +14,7 @@ from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.models import relational_clusters
 from pm_match.reading import read
-from pm_match.reading.functions import PLAIN
+from pm_match.reading.probe import PLAIN
 from tests.declared.networks import network_data, network_model
 
 FREE = {

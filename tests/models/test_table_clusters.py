@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
+from pm_match.features.parts import Features
 from pm_match.reading import read
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.plain import tiny_data
 
 
@@ -63,7 +64,7 @@ def test_priors_follow_the_units_of_the_data():
     other = pmm.models.projected_clusters(
         {name: 1000.0 * x for name, x in data().items()}, 2, 4, **options
     )
-    views = [read(m).features[0].view(m.initial_point(0)) for m in (one, other)]
+    views = [read(m).of(Features)[0].view(m.initial_point(0)) for m in (one, other)]
     for mine, scaled in zip(views[0].marginals, views[1].marginals, strict=True):
         np.testing.assert_allclose(1000.0 * mine.projection[:, :2], scaled.projection[:, :2])
         np.testing.assert_allclose(mine.precision, 1e6 * scaled.precision)

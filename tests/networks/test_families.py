@@ -8,13 +8,13 @@ from numba import njit
 from scipy import stats
 
 from pm_match.clusters import protocol
+from pm_match.clusters.evidence import Board
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.sweep import new_partition, place, reassign
 from pm_match.clusters.units import units
 from pm_match.networks import families
-from pm_match.networks.block_evidence import BlockEvidence, Board, NetworkCells
+from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
 from pm_match.numerics.log_gamma import draw_log_gamma, near_rise, rise
-from tests.declared.blocks import log_block
 
 
 @njit
@@ -75,9 +75,9 @@ def test_gains_are_differences_of_the_plain_formula(family, size, tabulated):
     tables = np.zeros((3, families.TABLE))
     families.fill_tables(number, np.array(prior), tables)
     tables = tables if tabulated else tables[:, :0]
-    before = log_block(number, prior, *sums)
+    before = families.log_block(number, prior, *sums)
     both = [a + b for a, b in zip(sums, more, strict=True)]
-    after = log_block(number, prior, *both)
+    after = families.log_block(number, prior, *both)
     found = gains(number, np.array(prior), tables, sums, more)
     assert found == pytest.approx(after - before, rel=1e-9, abs=1e-9)
     blocks = [np.array([0.0, a, b]) for a, b in zip(sums, both, strict=True)]

@@ -15,10 +15,10 @@ from pm_match.networks import recognise as relations
 from pm_match.reading import read
 from pm_match.reading.ancestry import Refusal
 from pm_match.reading.context import Context
-from pm_match.reading.functions import PLAIN
 from pm_match.reading.priors import log_density_function
-from pm_match.sampling import _conventional
-from tests.declared.networks import cluster_step, network_data, network_model
+from pm_match.reading.probe import PLAIN
+from pm_match.results import _conventional
+from tests.declared.networks import cluster_step, network_data, network_model, relation_evidence
 from tests.exactness.network_conditional import log_conditional
 
 
@@ -302,7 +302,7 @@ def test_tables_that_are_observed_later_are_checked(table, message):
         pmm.steps(observed)
     padded = np.array([[1, 2, 1.0], [-1, -1, 0.0]])
     steps = pmm.steps(pm.observe(model, {"net": padded}))
-    (evidence,) = steps[0]._collapsed.relations
+    (evidence,) = relation_evidence(steps[0])
     assert evidence.networks[0].index.tolist() == [[1, 2]]
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 import pm_match as pmm
-from pm_match.prediction.new_objects import read_new_objects
+from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.predictive import Predictive
 from pm_match.reading import read
 from tests.declared import features as tiny_features
@@ -61,8 +61,9 @@ def test_average_over_draws_weighted_by_their_predictive(flagged):
         found = pmm.assign(tree_of(flagged, points, chains=2), flagged, {"a": x},
                            reweight=reweight, progressbar=False)  # fmt: skip
         structure = read(flagged)
-        new = read_new_objects(flagged, structure, "a", x)
-        predictive = Predictive(flagged, new.place.component)
+        place = find_place(structure, "a")
+        predictive = Predictive(flagged, place.component)
+        new = read_new_objects(flagged, predictive, place, x)
         log_joint, labels = [], []
         for point in points:
             predictive.load(point)

@@ -5,22 +5,23 @@ import pytest
 from scipy.special import betaln
 
 import pm_match as pmm
-from pm_match.prediction.new_objects import read_new_objects
+from pm_match.networks.parts import Relation
+from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.predictive import Predictive
 from pm_match.reading import read
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from tests.declared import features as tiny_features
 from tests.declared import networks as tiny_networks
 from tests.declared import plain as tiny
-from tests.declared.blocks import log_marginal
 from tests.declared.features import Kind, Plain, feature_data
 from tests.prediction.made_up import dense_log_density, model_of
 
 
 def log_joint_of(model, point, domain, given):
     structure = read(model)
-    new = read_new_objects(model, structure, domain, given)
-    predictive = Predictive(model, new.place.component)
+    place = find_place(structure, domain)
+    predictive = Predictive(model, place.component)
+    new = read_new_objects(model, predictive, place, given)
     predictive.load(point)
     return predictive.log_joint(new)
 
@@ -122,7 +123,7 @@ def test_networks_of_every_kind(case, monkeypatch):
     if "exposure" in options:
         # Exposures of new objects are only known where they are degrees.
         monkeypatch.setattr(
-            "pm_match.prediction.new_objects._exposure", lambda *given: np.array([0.8, 1.7])
+            "pm_match.networks.predictor._exposure", lambda *given: np.array([0.8, 1.7])
         )
     step = tiny_networks.cluster_step(model)
     for number, clustering in enumerate(step.part.clusterings):
@@ -138,7 +139,9 @@ def _check_networks(model, step, point, number, name, options, rng):
     clustering = step.part.clusterings[number]
     start = clustering.n_objects - clustering.assignments[-1].n_objects
     given, grown = {}, []
-    for relation, evidence in zip(step.part.relations, collapsed.relations, strict=True):
+    for relation, evidence in zip(
+        step.part.of(Relation), tiny_networks.relation_evidence(step), strict=True
+    ):
         key = next(k for k in relation.networks if k.startswith("b"))
         cells = relation.networks[key]
         axes = [
@@ -161,7 +164,7 @@ def _check_networks(model, step, point, number, name, options, rng):
     names = list(given)
     domain = name.removeprefix("cluster_")
     found = log_joint_of(model, point, domain, given if len(names) > 1 else given[names[0]])
-    before = _log_joint(step, point, labels, step.part.relations)
+    before = _log_joint(step, point, labels, step.part.of(Relation))
     for i, j in np.ndindex(found.shape):
         flagged = clustering.assignments[-1].relevance is not None
         if j == clustering.truncation and not flagged:
@@ -172,7 +175,7 @@ def _check_networks(model, step, point, number, name, options, rng):
         kept = [list(e.networks) for e, *_ in grown]
         for evidence, cells, sides, axes in grown:
             evidence.networks[-1] = _with_row(cells, sides, i, axes, evidence)
-        after = _log_joint(step, point, own, step.part.relations)
+        after = _log_joint(step, point, own, step.part.of(Relation))
         for (evidence, *_), networks in zip(grown, kept, strict=True):
             evidence.networks[:] = networks
         if "b_features" in given:
@@ -238,8 +241,8 @@ def _log_joint(step, point, labels, relations):
             total -= counts.sum() * np.log(clustering.truncation)
         for e, f, _ in clustering.relevance_prior(point):
             total += betaln(e + (label >= 0).sum(), f + (label < 0).sum()) - betaln(e, f)
-    for evidence, relation in zip(step._collapsed.relations, relations, strict=True):
-        total += log_marginal(evidence, labels, *relation.prior(point))
+    for evidence, relation in zip(tiny_networks.relation_evidence(step), relations, strict=True):
+        total += evidence.log_marginal(labels, *relation.prior(point))
     return total
 
 
@@ -261,7 +264,8 @@ def test_degrees_of_new_objects():
         {"a": x, "b": x[:4]}, family="poisson", exposure="degree", n_clusters=3
     )
     row = rng.poisson(2.0, (2, 5)).astype(float)
-    new = read_new_objects(model, read(model), "a_row", row)
-    (cells,) = new.edges[0].forward
+    place = find_place(read(model), "a_row")
+    new = read_new_objects(model, Predictive(model, place.component), place, row)
+    (cells,) = new.seen[0].forward
     found = cells.exposure[:, None] * cells.cells.exposures(1)
     np.testing.assert_allclose(found, row.sum(axis=1)[:, None] * x.sum(axis=0) / x.sum())

@@ -12,6 +12,7 @@ import pytest
 from pymc.distributions import transforms
 
 import pm_match as pmm
+from pm_match.features.parts import Features
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
 from tests.declared.plain import inside, tiny_data, tiny_model
@@ -84,7 +85,7 @@ def test_recognised_however_it_is_written(way):
     model = declare(**EQUAL[way])
     structure = read(model)
     assert not structure.refusals
-    (partition,) = structure.features
+    (partition,) = structure.of(Features)
     assert (partition.truncation, partition.n_factors) == (T, K)
     steps = pmm.steps(model)
     point = model.initial_point()
@@ -114,7 +115,7 @@ def test_square_projections_are_read_the_right_way_round():
     data = {"a": np.random.default_rng(0).normal(size=(5, K))}
     for flip in (False, True):
         model = declare(data, mean=lambda z, s, w, flip=flip: z[s] @ (w if flip else w.T))
-        assert read(model).features[0].domains[0].transposed is flip
+        assert read(model).of(Features)[0].domains[0].transposed is flip
 
 
 def test_square_latent_is_read_the_right_way_round():
@@ -126,7 +127,7 @@ def test_square_latent_is_read_the_right_way_round():
             projection=lambda name, m: pm.Normal(f"projection_{name}", shape=(m, T)),
             mean=lambda z, s, w, flip=flip: (z.T if flip else z)[s] @ w.T,
         )
-        assert read(model).features[0].latent_transposed is flip
+        assert read(model).of(Features)[0].latent_transposed is flip
 
 
 def student(name, mu, tau, x):
@@ -299,7 +300,7 @@ def test_mutable_data_are_read():
         return pm.Normal(name, mu=mu, tau=tau, observed=pm.Data(f"data_{name}", value))
 
     model = declare({"a": x}, observe=observe)
-    np.testing.assert_array_equal(read(model).features[0].domains[0].data.values, x)
+    np.testing.assert_array_equal(read(model).of(Features)[0].domains[0].data.values, x)
 
 
 def test_single_precision_is_refused():
@@ -339,7 +340,7 @@ def test_replaced_shared_data_are_read_again():
     model = declare({"a": tiny_data()["a"]}, observe=observe)
     assert read(model) is read(model)
     x.set_value(2.0 * tiny_data()["a"])
-    found = read(model).features[0].domains[0].data.values
+    found = read(model).of(Features)[0].domains[0].data.values
     np.testing.assert_array_equal(found, 2.0 * tiny_data()["a"])
 
 
@@ -359,7 +360,7 @@ def test_replaced_data_and_hyperparameters_are_read_again():
     assert read(model) is read(model)
     assert inside(step).hyper(point).b[0] == 1.0
     pm.set_data({"values": 100.0 * x, "gamma": 9.0}, model=model)
-    (partition,) = read(model).features
+    (partition,) = read(model).of(Features)
     np.testing.assert_array_equal(partition.domains[0].data.values, 100.0 * x)
     assert read(model).clusterings[0].prior(point)[1][0] == 9.0
     # A step that was made before takes notice when its next chain starts.
@@ -371,7 +372,7 @@ def test_replaced_data_and_hyperparameters_are_read_again():
 def test_missing_values_are_found_where_they_are():
     data = tiny_data(missing=True)
     model = tiny_model(missing=True)
-    (partition,) = read(model).features
+    (partition,) = read(model).of(Features)
     for domain in partition.domains:
         np.testing.assert_array_equal(domain.data.observed, ~np.isnan(data[domain.name]))
         np.testing.assert_array_equal(
@@ -390,7 +391,7 @@ def test_hyperparameters_are_read_at_the_point():
         s = pm.Categorical("cluster", p=weights, shape=3)
         w = pm.Normal("projection", 0.0, gamma, shape=(2, K))
         pm.Normal("x", z[s] @ w.T, tau=tau, observed=tiny_data()["a"])
-    (partition,) = read(model).features
+    (partition,) = read(model).of(Features)
     point = model.initial_point()
     point["gamma_log__"], point["ratio_log__"] = np.log(3.0), np.log(0.4)
     hyper = partition.hyper(point)

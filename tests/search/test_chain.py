@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
-from pm_match.reading.functions import PLAIN
+from pm_match.reading.probe import PLAIN
 from pm_match.search.chain import Chain
 from tests.declared.networks import cluster_step, network_model, plain_log_joint, random_point
 from tests.declared.plain import tiny_model

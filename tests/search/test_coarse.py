@@ -5,7 +5,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match.clusters.climb import climb, climb_merges, climb_pairs, move_unit
-from pm_match.clusters.stick_breaking import log_prior
+from pm_match.numerics.stick_breaking import log_prior
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import (
     LEAST,

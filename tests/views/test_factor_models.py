@@ -9,8 +9,8 @@ from pymc.initial_point import make_initial_point_fn
 import pm_match as pmm
 from pm_match.reading import read
 from pm_match.reading.ancestry import scale
-from pm_match.reading.functions import PLAIN, point_function
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import PLAIN, point_function
 from pm_match.views.factors.recognise import FactorModel
 from tests.declared.factor_ways import EQUAL, D, M, N, declare
 from tests.declared.factors import FactorKind, factor_kind_model

@@ -10,8 +10,8 @@ from scipy import stats
 
 import pm_match as pmm
 from pm_match.reading import read
-from pm_match.reading.functions import PLAIN
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import PLAIN
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from tests.declared.views import tiny_views
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import Units, units
 from pm_match.features.parts import Features
@@ -102,11 +103,9 @@ def search_from(
     if start is not None:
         chain.place(number, start)
     for again in range(2 if free else 1):
-        for place_of, (clustering, features) in enumerate(
-            zip(component.clusterings, component.features, strict=True)
-        ):
-            if features is None:
-                continue
+        for features in component.of(Features):
+            place_of = features.clustering
+            clustering = component.clusterings[place_of]
             problem, units_of, part = problem_of(clustering, features, chain.point)
             labels = [np.array(label) for label in chain.labels(number)]
             own = labels[place_of][units_of.first]
@@ -324,6 +323,7 @@ class _Gibbs:
         self.evidence = ProjectedNormalEvidence(
             problem.domains, problem.units, problem.truncation, problem.n_factors
         )
+        self.terms = collect([self.evidence.term])
         self.partition = new_partition(problem.units.size, problem.truncation)
 
     def run(self, rng: np.random.Generator, labels: Labels) -> Labels:
@@ -340,7 +340,7 @@ class _Gibbs:
                 problem.latent_precision,
             )
             for _ in range(_SWEEPS_A_FIT):
-                sweep(rng, problem.a, problem.b, self.partition, (self.evidence.term,))
+                sweep(rng, problem.a, problem.b, self.partition, self.terms)
             labels = self.partition.label.copy()
             value, _ = problem.fit(labels)
             if value > best_value:

@@ -87,9 +87,9 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
         Of the component.
     rng : numpy.random.Generator
     """
-    for place, features in enumerate(chain.components[number].features):
-        if features is not None and not features.plain:
-            proposals = propose(chain, number, place, features, rng)
+    for features in chain.components[number].of(Features):
+        if not features.plain:
+            proposals = propose(chain, number, features.clustering, features, rng)
             _leave_at(chain, number, judged(chain, number, features, proposals))
 
 
@@ -105,11 +105,10 @@ def search_from(chain: Chain, number: int, labels: Sequence[NDArray[np.int64]]) 
         Of every clustering.
     """
     component = chain.components[number]
-    for clustering, features, own in zip(
-        component.clusterings, component.features, labels, strict=True
-    ):
-        if features is None or features.plain:
+    for features in component.of(Features):
+        if features.plain:
             continue
+        clustering, own = component.clusterings[features.clustering], labels[features.clustering]
         by_name = dict(
             zip(
                 [assignment.name for assignment in clustering.assignments],

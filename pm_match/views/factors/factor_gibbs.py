@@ -65,6 +65,7 @@ class FactorGibbs(PartitionStep):
     """
 
     name = "factor_gibbs"
+    order = 10
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"log_likelihood": (np.float64, [])}
 
     def __init__(self, vars: Any, exchange: bool = True, **kwargs: Any):

@@ -8,12 +8,12 @@ from pymc.blocking import PointType, StatsType
 from pm_match.checks import check_count
 from pm_match.clusters.points import ClusteringPoints, Writer, least_log
 from pm_match.clusters.step import PartitionStep
-from pm_match.clusters.stick_breaking import log_prior
 from pm_match.normal.conjugate import draw_parameters, log_marginal
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.log_gamma import draw_log_gamma
-from pm_match.reading.functions import natural_function
+from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.parts import Structure
+from pm_match.reading.probe import natural_function
 from pm_match.views.hierarchy.recognise import Hierarchy
 from pm_match.views.hierarchy.tables import count, log_links, new_state, sweep
 
@@ -53,6 +53,7 @@ class HierarchyGibbs(PartitionStep):
     """
 
     name = "hierarchy_gibbs"
+    order = 70
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "log_joint": (np.float64, []),
         "n_occupied": (np.int64, []),

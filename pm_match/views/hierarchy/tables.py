@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.label_swap import swap_labels
-from pm_match.clusters.stick_breaking import predictive
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import rise
+from pm_match.numerics.stick_breaking import predictive
 
 Array = NDArray[np.float64]
 

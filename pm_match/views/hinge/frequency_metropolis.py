@@ -15,8 +15,9 @@ from pm_match.normal.conjugate import draw_parameters, posterior
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.reading import read
-from pm_match.reading.functions import point_function
+from pm_match.reading.ancestry import parameters
 from pm_match.reading.parts import Structure
+from pm_match.reading.probe import point_function
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence, pcn
 from pm_match.views.hinge.frequency_hmc import EvidenceTarget, leapfrog_move
@@ -98,6 +99,7 @@ class FrequencyMetropolis(PartitionStep):
     """
 
     name = "frequency_metropolis"
+    order = 50
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "accepted_prior": (np.float64, []),
         "accepted_wide": (np.float64, []),
@@ -262,23 +264,20 @@ class FrequencyMetropolis(PartitionStep):
         """Find the clusters of the frequencies, if these are all that they are about."""
         assert self._mixture
         for component in read(self.model).components:
-            if not any(self._mixture in own for own in component.normals):
+            if not any(self._mixture is own for own in component.evidence):
                 continue
             clustering = component.clusterings[0]
             alone = (
                 len(component.clusterings) == len(clustering.assignments) == 1
-                and len(component.normals[0]) == 1
-                and component.features[0] is None
-                and not component.relations
+                and len(component.evidence) == 1
                 and not len(clustering.links)
                 and clustering.assignments[0].relevance is None
             )
             objects = self._mixture.values[0].objects
             if alone and np.array_equal(np.sort(objects), np.arange(clustering.n_objects)):
                 rv = self.model[clustering.assignments[0].name]
-                (weights,) = rv.owner.op.dist_params(rv.owner)
                 key = self.model.rvs_to_values[rv].name
-                return _FreeAssignment(key, objects, point_function(self.model, [weights], {}))
+                return _FreeAssignment(key, objects, point_function(self.model, parameters(rv)))
         return None
 
     def _propose_clusters(self, point, some) -> None:
@@ -354,9 +353,7 @@ class _FreeAssignment(NamedTuple):
 
 def _mixture(structure: Structure, name: str) -> Normals | None:
     """Find the clusters that are made of the frequencies alone, with precisions of their own."""
-    for component in structure.components:
-        for own in component.normals:
-            for normals in own:
-                if [values.name for values in normals.values] == [name] and not normals.shared:
-                    return normals
+    for normals in structure.of(Normals):
+        if [values.name for values in normals.values] == [name] and not normals.shared:
+            return normals
     return None

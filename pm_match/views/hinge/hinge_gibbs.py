@@ -92,6 +92,7 @@ class HingeGibbs(PartitionStep):
     """
 
     name = "hinge_gibbs"
+    order = 60
 
     @classmethod
     def parts(cls, structure: Structure) -> list[HingeModel]:

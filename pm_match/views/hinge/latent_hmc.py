@@ -94,6 +94,7 @@ class LatentHMC(PartitionStep):
     """
 
     name = "latent_hmc"
+    order = 20
     _state_class = LatentHMCState
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
         "latent_acceptance": (np.float64, []),

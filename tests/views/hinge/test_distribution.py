@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import pm_match as pmm
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from pm_match.views.hinge import fourier_values, read_hinge
 
 X = np.random.default_rng(0).normal(size=(9, 3))

@@ -206,7 +206,13 @@ def test_two_hinges_under_plain_pymc():
             pmm.Hinge(name, X @ w, observed=sign * Y)
         steps = pmm.HingeGibbs(model.free_RVs, model=model)
         idata = pm.sample(
-            3, tune=2, chains=1, random_seed=1, progressbar=False, compute_convergence_checks=False
+            3,
+            step=steps,
+            tune=2,
+            chains=1,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
         )
     assert [[own.name for own in step.vars] for step in steps.methods] == [
         ["w_one", "v_log__"],

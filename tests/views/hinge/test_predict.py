@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import pm_match as pmm
-from pm_match.prediction.predict import label_probability
+from pm_match.views.hinge.predict import label_probability
 from tests.declared.views import tiny_views
 
 N_DRAWS = 6

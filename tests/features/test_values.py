@@ -7,7 +7,7 @@ import xarray as xr
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from tests.declared import features as tiny_features
 from tests.declared import networks as tiny_networks
 from tests.declared.features import Kind
@@ -143,7 +143,7 @@ def test_blocks_of_objects_make_no_difference(holed, monkeypatch):
         )
 
     whole = everything()
-    monkeypatch.setattr("pm_match.prediction.values._MOST_HELD", 12)
+    monkeypatch.setattr("pm_match.features.values._MOST_HELD", 12)
     xr.testing.assert_allclose(whole, everything())
 
 

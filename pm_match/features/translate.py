@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import logsumexp
 
+from pm_match.features.predictor import FeaturePredictor, feature_predictor, vectors_of
+from pm_match.features.summaries import feature_axis, summary_dataset
+from pm_match.features.values import Components, Outlook, blocks
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
-from pm_match.prediction.new_objects import NewObjects, Place, find_place, read_new_objects
+from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.tables import feature_axis, summary_dataset
-from pm_match.prediction.values import Components, Outlook, blocks
+from pm_match.prediction.predictor import NewObjects, Place
 from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["translate"]
@@ -90,13 +92,13 @@ def translate(
         raise ValueError(
             f"source {source!r} and target {target!r}: expected domains of one set of clusters"
         )
-    number = goal.feature_domain
-    if number is None:
-        raise ValueError(f"target {target!r}: expected a domain with feature vectors; it has none")
-    new = None if x is None else read_new_objects(model, points.structure, home.domain, x)
-    n = home.assignment.n_objects if new is None else len(new)
-    n_features = len(feature_axis(model, goal)[1])
     predictive = Predictive(model, home.component)
+    predictor = feature_predictor(predictive, goal)
+    if predictor is None:
+        raise ValueError(f"target {target!r}: expected a domain with feature vectors; it has none")
+    new = None if x is None else read_new_objects(model, predictive, home, x)
+    n = home.assignment.n_objects if new is None else len(new)
+    n_features = len(feature_axis(model, predictor.domain_of(goal))[1])
     found = []
     parts = list(blocks(n, points.n_draws, n_features))
     with SearchProgress(
@@ -108,52 +110,55 @@ def translate(
             for point in points:
                 predictive.load(point)
                 if own is None:
-                    _add_known(components, predictive, home, number, rows)
+                    _add_known(components, predictive, predictor, home, goal, rows)
                 else:
-                    _add_new(components, predictive, own, number, reweight)
+                    _add_new(components, predictive, predictor, own, goal, reweight)
                 progress.advance()
             found.append(components.summaries(levels))
     values = np.concatenate(found, axis=1)
-    return summary_dataset(model, points, goal, values, home if new is None else new)
-
-
-def _outlook(predictive: Predictive, place: Place, number: int) -> Outlook:
-    features = predictive.features[place.clustering]
-    assert features is not None
-    return Outlook.fresh(features.clusters.marginals[number])
+    return summary_dataset(
+        model, points, goal, predictor.domain_of(goal), values, home if new is None else new
+    )
 
 
 def _add_known(
-    components: Components, predictive: Predictive, home: Place, number: int, rows: slice
+    components: Components,
+    predictive: Predictive,
+    predictor: FeaturePredictor,
+    home: Place,
+    goal: Place,
+    rows: slice,
 ) -> None:
     """Add what a draw says of the source's own objects: one component each."""
-    features = predictive.features[home.clustering]
-    assert features is not None
-    labels = predictive.labels_of(home.clustering, home.assignment.name)[rows]
+    labels = predictive.labels_of(home)[rows]
     relevant = np.flatnonzero(labels >= 0)
-    outlook = _outlook(predictive, home, number)
-    factors, root = features.clusters.factors()
-    row = features.clusters.row[labels[relevant]]
+    outlook = Outlook.fresh(predictor.marginal_of(goal))
+    factors, root = predictor.clusters.factors()
+    row = predictor.clusters.row[labels[relevant]]
     log_weight = np.full((len(relevant), len(factors)), -np.inf)
     log_weight[np.arange(len(relevant)), row] = 0.0
     components.add(relevant, log_weight, outlook.means(factors)[None], outlook.deviations(root))
 
 
 def _add_new(
-    components: Components, predictive: Predictive, new: NewObjects, number: int, reweight: bool
+    components: Components,
+    predictive: Predictive,
+    predictor: FeaturePredictor,
+    new: NewObjects,
+    goal: Place,
+    reweight: bool,
 ) -> None:
     """Add what a draw says of new objects: a component for every cluster."""
     log_weight = draw_weights(predictive, new, reweight)
-    outlook = _outlook(predictive, new.place, number)
-    own = predictive.by_row(new, log_weight)
-    if new.values is None:
-        features = predictive.features[new.place.clustering]
-        assert features is not None
-        factors, root = features.clusters.factors()
+    outlook = Outlook.fresh(predictor.marginal_of(goal))
+    own = predictor.by_row(log_weight)
+    seen = vectors_of(new)
+    if seen is None:
+        factors, root = predictor.clusters.factors()
         mean = outlook.means(factors)[None]
         components.add(np.arange(len(new)), own, mean, outlook.deviations(root))
         return
-    for rows, _, joined in predictive.patterns(new):
+    for rows, _, joined in predictor.patterns(new.place, seen):
         factors, root = joined.factors()
         components.add(rows, own[rows], outlook.means(factors), outlook.deviations(root))
 

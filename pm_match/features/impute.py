@@ -11,15 +11,18 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.features.marginals import Marginal
+from pm_match.features.parts import Features, Projected
+from pm_match.features.predictor import feature_predictor, vectors_of
+from pm_match.features.summaries import summary_dataset
+from pm_match.features.translate import draw_weights
+from pm_match.features.values import Components, Outlook, blocks
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
-from pm_match.prediction.new_objects import NewObjects, Place, find_place, read_new_objects
+from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.tables import summary_dataset
-from pm_match.prediction.translate import draw_weights
-from pm_match.prediction.values import Components, Outlook, blocks
+from pm_match.prediction.predictor import NewObjects, Place
 from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["impute"]
@@ -92,12 +95,14 @@ def impute(
     if var_names is not None:
         raise ValueError("var_names: expected none with new_data, which names its domains itself")
     for domain, given in new_data.items():
-        new = read_new_objects(model, points.structure, domain, given)
-        if new.values is None:
+        place = find_place(points.structure, domain)
+        predictive = Predictive(model, place.component)
+        new = read_new_objects(model, predictive, place, given)
+        if vectors_of(new) is None:
             raise ValueError(
                 f"new_data: expected features of domain {domain!r}, some of them missing"
             )
-        found.append(_of_new(model, points, new, levels, reweight, progressbar))
+        found.append(_of_new(model, points, predictive, new, levels, reweight, progressbar))
     return xr.merge(found)
 
 
@@ -108,12 +113,13 @@ def _with_missing(points: RecordedPoints, var_names: Sequence[str] | None) -> li
     else:
         found = [
             find_place(points.structure, domain.assignment)
-            for features in points.structure.features
+            for features in points.structure.of(Features)
             for domain in features.domains
             if domain.data.observed is not None
         ]
     for place in found:
-        if _observed(place) is None:
+        domain = _domain(place)
+        if domain is None or domain.data.observed is None:
             raise ValueError(f"var_names: domain {place.domain!r} has no missing values")
     if not found:
         raise ValueError(
@@ -122,23 +128,23 @@ def _with_missing(points: RecordedPoints, var_names: Sequence[str] | None) -> li
     return found
 
 
-def _observed(place: Place) -> NDArray[np.bool_] | None:
-    part, number = place.component.features[place.clustering], place.feature_domain
-    return None if part is None or number is None else part.domains[number].data.observed
+def _domain(place: Place) -> Projected | None:
+    """Return the feature vectors of an assignment's objects, if they have any."""
+    for features in place.component.of(Features, place.clustering):
+        for domain in features.domains:
+            if domain.assignment == place.assignment.name:
+                return domain
+    return None
 
 
 def _of_data(model, points: RecordedPoints, place: Place, levels, progressbar) -> xr.Dataset:
     """Predict the missing values of a domain's own objects."""
-    part, number, observed = (
-        place.component.features[place.clustering],
-        place.feature_domain,
-        _observed(place),
-    )
-    assert part is not None
-    assert number is not None
+    domain = _domain(place)
+    assert domain is not None
+    observed = domain.data.observed
     assert observed is not None
     predictive = Predictive(model, place.component)
-    whole = np.repeat(part.domains[number].data.values[None], 1 + len(levels), axis=0)
+    whole = np.repeat(domain.data.values[None], 1 + len(levels), axis=0)
     row, column = np.nonzero(~observed)
     parts = list(blocks(len(row), points.n_draws, 1))
     with SearchProgress(
@@ -149,33 +155,39 @@ def _of_data(model, points: RecordedPoints, place: Place, levels, progressbar) -
             mean, sd = np.empty((2, points.n_draws, len(i)))
             for t, point in enumerate(points):
                 predictive.load(point)
-                mean[t], sd[t] = _entries(predictive, place, number, i, m)
+                mean[t], sd[t] = _entries(predictive, place, i, m)
                 progress.advance()
             weight = np.ones(points.n_draws)
             whole[0, i, m] = mixture_mean(weight, mean)
             whole[1:, i, m] = mixture_quantiles(weight, mean, sd, levels)
-    return summary_dataset(model, points, place, whole, place)
+    return summary_dataset(model, points, place, domain, whole, place)
 
 
-def _entries(predictive: Predictive, place: Place, number: int, row, column):
+def _entries(predictive: Predictive, place: Place, row, column):
     """Mean and standard deviation of some entries of a domain's table in a draw."""
-    features = predictive.features[place.clustering]
-    assert features is not None
-    clusters = features.clusters
-    labels = predictive.labels_of(place.clustering, place.assignment.name)
-    outlook = Outlook.fresh(clusters.marginals[number])
+    predictor = feature_predictor(predictive, place)
+    assert predictor is not None
+    clusters, labels = predictor.clusters, predictive.labels_of(place)
+    outlook = Outlook.fresh(predictor.marginal_of(place))
     factors, root = clusters.factors()
     cluster = clusters.row[labels[row]]
     return outlook.means(factors)[cluster, column], outlook.deviations(root)[cluster, column]
 
 
 def _of_new(
-    model, points: RecordedPoints, new: NewObjects, levels, reweight: bool, progressbar
+    model,
+    points: RecordedPoints,
+    predictive: Predictive,
+    new: NewObjects,
+    levels,
+    reweight: bool,
+    progressbar,
 ) -> xr.Dataset:
     """Predict the missing values of new objects."""
-    values = new.values
-    assert values is not None
-    predictive = Predictive(model, new.place.component)
+    vectors, domain = vectors_of(new), _domain(new.place)
+    assert vectors is not None
+    assert domain is not None
+    values = vectors.values
     whole = np.repeat(values[None], 1 + len(levels), axis=0)
     parts = list(blocks(len(new), points.n_draws, values.shape[1]))
     with SearchProgress(
@@ -183,7 +195,6 @@ def _of_new(
     ) as progress:
         for rows in parts:
             own = new.rows(rows)
-            assert own.values is not None
             collected: dict[bytes, tuple[NDArray, NDArray, Components]] = {}
             for point in points:
                 predictive.load(point)
@@ -193,23 +204,22 @@ def _of_new(
                 found = components.summaries(levels)
                 for place, i in enumerate(members):
                     whole[:, rows.start + i, ~seen] = found[:, place]
-    return summary_dataset(model, points, new.place, whole, new)
+    return summary_dataset(model, points, new.place, domain, whole, new)
 
 
 def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> None:
     """Add what a draw says of the values that are missing, by which of them are."""
-    part, number = predictive.features[new.place.clustering], new.place.feature_domain
-    assert part is not None
-    assert number is not None
-    assert new.values is not None
+    predictor, vectors = feature_predictor(predictive, new.place), vectors_of(new)
+    assert predictor is not None
+    assert vectors is not None
     log_weight = draw_weights(predictive, new, reweight)
-    by_row = predictive.by_row(new, log_weight)
-    background = part.backgrounds[number]
-    for rows, seen, joined in predictive.patterns(new):
+    by_row = predictor.by_row(log_weight)
+    background = predictor.background_of(new.place)
+    for rows, seen, joined in predictor.patterns(new.place, vectors):
         if seen.all():
             continue
-        x = new.values[np.ix_(rows, seen)]
-        outlook = Outlook.unseen(part.clusters.marginals[number], seen, x)
+        x = vectors.values[np.ix_(rows, seen)]
+        outlook = Outlook.unseen(predictor.marginal_of(new.place), seen, x)
         factors, root = joined.factors()
         mean, sd = outlook.means(factors), outlook.deviations(root)
         weight = by_row[rows]

@@ -1,0 +1,153 @@
+"""Evidence in a collapsed state: where its units stand, and what the core asks of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.protocol import collect
+from pm_match.clusters.sweep import Partition, log_evidence_of
+from pm_match.clusters.units import Units
+from pm_match.reading.evidence import Point
+from pm_match.reading.parts import Clustering
+
+
+class Board:
+    """Where the units of several partitions stand, for evidence that looks at more than one.
+
+    Parameters
+    ----------
+    units : sequence of Units
+        One a partition.
+    truncations : sequence of int
+
+    Attributes
+    ----------
+    slot : (U',) integer array
+        The slots of all units, partition after partition.
+    n_slots : (P,) integer array
+    start : (P + 1,) integer array
+        Where each partition's units begin.
+    """
+
+    def __init__(self, units: Sequence[Units], truncations: Sequence[int]):
+        self.units = list(units)
+        self.truncations = list(truncations)
+        self.start = np.cumsum([0, *(len(u.size) for u in self.units)])
+        self.slot = np.zeros(self.start[-1], np.int16)
+        self.n_slots = np.ones(len(self.units), np.int64)
+
+    def slots_of(self, partition: int) -> NDArray[np.int16]:
+        """Return the slots of one partition's units."""
+        return self.slot[self.start[partition] : self.start[partition + 1]]
+
+    def unit_of(self, partition: int, first: int, n: int) -> NDArray[np.int64]:
+        """Return the units, numbered over all partitions, of `n` objects from the `first` on."""
+        return self.start[partition] + self.units[partition].of_object[first : first + n]
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """The partitions of a component that evidence is about.
+
+    Attributes
+    ----------
+    clusterings : sequence of Clustering
+    units : sequence of Units
+        What moves together in each.
+    board : Board
+    partitions : sequence of Partition
+    """
+
+    clusterings: Sequence[Clustering]
+    units: Sequence[Units]
+    board: Board
+    partitions: Sequence[Partition]
+
+    def slots(self, number: int) -> NDArray[np.int64]:
+        """Return the present slot of every unit (U,) of a clustering, 0 for irrelevant ones."""
+        return self.partitions[number].slot.astype(np.int64)
+
+    def slot_of(self, number: int) -> NDArray[np.int64]:
+        """Return the slot of every label (T,) of a clustering, 0 for empty ones."""
+        return self.partitions[number].slot_of
+
+    def labels(self, number: int) -> NDArray[np.int64]:
+        """Return the label of every object (N,) of a clustering, -1 for irrelevant ones."""
+        return self.partitions[number].label[self.units[number].of_object]
+
+    def relevance_groups(self, number: int) -> NDArray[np.int64]:
+        """Return the group of relevance flags of every unit (U,), -1 for those that have none."""
+        return relevance_groups(self.clusterings[number], self.units[number])
+
+
+def relevance_groups(clustering: Clustering, own: Units) -> NDArray[np.int64]:
+    """Return the group of relevance flags of every unit (U,), -1 for those that have none."""
+    of_object = np.repeat(
+        [assignment.group for assignment in clustering.assignments],
+        [assignment.n_objects for assignment in clustering.assignments],
+    )
+    return of_object[own.first]
+
+
+class EvidenceState:
+    """Evidence at a point and a partition: the base of every kind's own.
+
+    Attributes
+    ----------
+    site : Site
+    terms : list of (int, NamedTuple)
+        What the kernel scores units by (see `clusters.protocol`): each with the number of the
+        clustering that it is a term of.
+    """
+
+    site: Site
+    terms: list[tuple[int, Any]]
+
+    def load(self, point: Point) -> None:
+        """Bring the terms to a point, and to the slots in which the units of the site are."""
+        raise NotImplementedError
+
+    def load_prior(self, point: Point) -> None:
+        """Bring the parameters of priors alone to a point, where they are kept apart."""
+
+    def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
+        """Draw what is integrated out from its exact conditional, and write it to `new`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        point : mapping
+            The point that was loaded.
+        new : dict
+            A point with the present labels.
+        """
+        raise NotImplementedError
+
+    def log_prior(self, point: Point) -> float:
+        """Log density of the kind's own parameters that are not integrated out."""
+        return 0.0
+
+    def log_factor(self, point: Point) -> float:
+        """Log evidence as a function of hyperparameters (see `Evidence.hyperpriors`).
+
+        Of terms that are loaded, whose priors `load_prior` brings to the point.
+        """
+        self.load_prior(point)
+        return sum(
+            log_evidence_of(collect([term]), self.site.partitions[number].n_slots[0])
+            for number, term in self.terms
+        )
+
+    def log_conditional(self, point: Point) -> float:
+        """Log density of what `draw` draws, given all else: for tests alone."""
+        raise NotImplementedError
+
+    def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
+        """Log marginal likelihood by the plain formula, for labels (N,) of every clustering.
+
+        Slow, and obviously right: what tests hold the terms against.
+        """
+        raise NotImplementedError

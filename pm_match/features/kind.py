@@ -1,0 +1,66 @@
+"""Feature vectors as a kind of evidence."""
+
+from collections.abc import Sequence
+
+from pymc.model.core import Model
+from pytensor.tensor.random.basic import MvNormalRV, NormalRV
+
+from pm_match.clusters.evidence import Site
+from pm_match.features.marginal_gibbs import MarginalGibbs
+from pm_match.features.parts import Features
+from pm_match.features.points import FeaturesPoints
+from pm_match.features.predictor import FeaturePredictor
+from pm_match.features.projection_gibbs import ProjectionGibbs
+from pm_match.features.projection_map import ProjectionMAP
+from pm_match.features.recognise import FeaturesCandidate, feature_flags, features_candidate
+from pm_match.features.search import plain, tables
+from pm_match.features.state import FeatureState
+from pm_match.reading.ancestry import RV
+from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.context import Context
+from pm_match.reading.kinds import Kind
+from pm_match.reading.parts import Component
+
+
+class FeatureVectors(Kind):
+    """Feature vectors that are normal around the latent vectors of their clusters."""
+
+    name = "features"
+    expects = ("Normal", "MvNormal")
+    steps = (ProjectionMAP, ProjectionGibbs, MarginalGibbs)
+
+    def claims(self, context: Context, rv: RV) -> bool:
+        """Whether a variable is normal, which several kinds may be."""
+        return isinstance(rv.owner.op, NormalRV | MvNormalRV)
+
+    def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
+        """Find the flags that features depend on."""
+        return feature_flags(context, values)
+
+    def candidates(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], values: Sequence[RV]
+    ) -> list[FeaturesCandidate]:
+        """Find the feature vectors of every clustering that has any."""
+        found = [
+            features_candidate(context, number, clustering, values)
+            for number, clustering in enumerate(clusterings)
+        ]
+        return [candidate for candidate in found if candidate is not None]
+
+    def predictor(self, model: Model, evidence: Features, state: FeatureState) -> FeaturePredictor:
+        """Predict from the clusters' factors."""
+        return FeaturePredictor(model, evidence, state.site.clusterings[evidence.clustering])
+
+    def access(self, evidence: Features, model: Model) -> FeaturesPoints:
+        """Make what reads and writes its variables in points."""
+        return FeaturesPoints(model, evidence)
+
+    def state(self, evidence: Features, site: Site, access: FeaturesPoints) -> FeatureState:
+        """Make the state of the evidence for the units of a site."""
+        return FeatureState(evidence, site, access)
+
+    def search(self, component: Component):
+        """Match the domains' clusters, with projections fitted or drawn."""
+        if any(not features.plain for features in component.of(Features)):
+            return tables.search
+        return plain.search

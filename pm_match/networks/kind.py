@@ -1,0 +1,77 @@
+"""Networks as a kind of evidence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pymc.model.core import Model
+
+from pm_match.clusters.evidence import Site
+from pm_match.networks import search
+from pm_match.networks.op import read_block_network
+from pm_match.networks.parts import Relation
+from pm_match.networks.points import RelationPoints
+from pm_match.networks.predictor import RelationPredictor
+from pm_match.networks.recognise import RelationCandidate, relation_candidates, relevance_of
+from pm_match.networks.state import RelationState
+from pm_match.reading.ancestry import RV
+from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.context import Context
+from pm_match.reading.kinds import Kind
+from pm_match.reading.parts import Component
+
+
+class Networks(Kind):
+    """Networks whose objects are in clusters, declared with `BlockNetwork`."""
+
+    name = "networks"
+    expects = ("BlockNetwork",)
+
+    def claims(self, context: Context, rv: RV) -> bool:
+        """Whether a variable is a `BlockNetwork`."""
+        return rv in context.model.observed_RVs and read_block_network(rv) is not None
+
+    def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
+        """Find the flags that networks were declared with."""
+        return relevance_of(_parts(values))
+
+    def ties(self, context: Context, rv: RV) -> set[RV]:
+        """Give the densities and the noise: what shares them is drawn together."""
+        parts = _parts([rv])[rv]
+        return {*parts.density, *parts.noise}
+
+    def axes(self, context: Context, rv: RV, assignment: RV) -> set[Any]:
+        """Say which axes of which densities the labels of an assignment number."""
+        parts = _parts([rv])[rv]
+        return {
+            (parts.density, 0 if parts.one_mode else axis)
+            for axis, own in enumerate(parts.axes)
+            if own is assignment
+        }
+
+    def candidates(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], values: Sequence[RV]
+    ) -> list[RelationCandidate]:
+        """Group the networks by the densities that they share."""
+        return relation_candidates(context, clusterings, _parts(values))
+
+    def predictor(
+        self, model: Model, evidence: Relation, state: RelationState
+    ) -> RelationPredictor:
+        """Predict from the blocks of the state."""
+        return RelationPredictor(evidence, state)
+
+    def access(self, evidence: Relation, model: Model) -> RelationPoints:
+        """Make what reads and writes its variables in points."""
+        return RelationPoints(model, evidence)
+
+    def state(self, evidence: Relation, site: Site, access: RelationPoints) -> RelationState:
+        """Make the state of the evidence for the units of a site."""
+        return RelationState(evidence, site, access)
+
+    def search(self, component: Component):
+        """Cluster each network alone, and align them."""
+        return search.search
+
+
+def _parts(values: Sequence[RV]) -> dict[RV, Any]:
+    return {rv: read_block_network(rv) for rv in values}

@@ -1,0 +1,53 @@
+"""Networks in a collapsed state."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.networks.block_evidence import BlockEvidence
+from pm_match.networks.parts import Relation
+from pm_match.networks.points import RelationPoints
+
+
+class RelationState(EvidenceState):
+    """The evidence of networks that share their densities, for the units of a site."""
+
+    def __init__(self, relation: Relation, site: Site, points: RelationPoints):
+        self.relation, self.points, self.site = relation, points, site
+        self.evidence = BlockEvidence(
+            relation.family,
+            list(relation.networks.values()),
+            relation.axes,
+            site.board,
+            [site.relevance_groups(number) >= 0 for number in range(len(site.clusterings))],
+            one_mode=relation.one_mode,
+            symmetric=relation.symmetric,
+            self_loops=relation.self_loops,
+        )
+        self.terms = self.evidence.terms
+
+    def load(self, point: Point) -> None:
+        """Bring the blocks to the units' slots."""
+        self.evidence.load()
+
+    def load_prior(self, point: Point) -> None:
+        """Bring the priors of densities and noise to a point."""
+        self.evidence.set_prior(*self.relation.prior(point))
+
+    def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
+        """Draw densities and noise."""
+        relation = self.relation
+        slot_of = [self.site.slot_of(axis) for axis in relation.axes]
+        self.points.write_parameters(new, relation.density, self.evidence.draw(rng, slot_of))
+        if relation.noise:
+            self.points.write_parameters(new, relation.noise, self.evidence.draw_noise(rng))
+
+    def log_factor(self, point: Point) -> float:
+        """Log evidence under the priors at a point."""
+        return self.evidence.log_blocks(*self.relation.prior(point))
+
+    def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
+        """Log marginal likelihood by the plain formula."""
+        return self.evidence.log_marginal(labels, *self.relation.prior(point))

@@ -1,0 +1,43 @@
+"""Normal clusters in a collapsed state."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.normal.normal_rows import NormalRows
+from pm_match.normal.normal_wishart import NormalWishartEvidence
+from pm_match.normal.parts import Normals
+from pm_match.normal.points import NormalsPoints
+from pm_match.normal.shared_normal import SharedNormalEvidence
+
+
+class NormalsState(EvidenceState):
+    """The evidence of vectors that are normal in each cluster, for the units of a site."""
+
+    def __init__(self, normals: Normals, site: Site, points: NormalsPoints):
+        self.normals, self.points, self._site = normals, points, site
+        clustering, own = site.clusterings[normals.clustering], site.units[normals.clustering]
+        sizes = [assignment.n_objects for assignment in clustering.assignments]
+        starts = np.cumsum([0, *sizes])
+        start = {a.name: n for a, n in zip(clustering.assignments, starts, strict=False)}
+        # The vectors may be of some objects only.
+        objects = np.concatenate([v.objects + start[v.assignment] for v in normals.values])
+        make = SharedNormalEvidence if normals.shared else NormalWishartEvidence
+        self.evidence = make(NormalRows(objects, own, normals.n_features), clustering.truncation)
+        self.terms = [(normals.clustering, self.evidence.term)]
+
+    def load(self, point: Point) -> None:
+        """Bring the clusters' sums to a point."""
+        slots = self._site.slots(self.normals.clustering)
+        self.evidence.load(self.normals.vectors(point), slots, self.normals.prior(point))
+
+    def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
+        """Draw means and precisions."""
+        labels = self._site.labels(self.normals.clustering)
+        self.points.write_parameters(new, *self.evidence.draw(rng, labels))
+
+    def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
+        """Log marginal likelihood by the plain formula."""
+        return self.evidence.log_marginal(labels[self.normals.clustering])

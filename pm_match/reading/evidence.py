@@ -1,0 +1,73 @@
+"""What is read of the data of one kind: the base of every kind's record."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+Point = Mapping[str, NDArray]
+
+
+class Evidence:
+    """What a kind has read: its data, and the priors of what it integrates out.
+
+    A record that is made once and never changed; what follows a chain is its `state`. Subclasses
+    are frozen dataclasses, most often with `eq=False`.
+    """
+
+    # The name of its kind.
+    kind: ClassVar[str]
+
+    # -- what every kind provides -----------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """The free variables that it integrates out, and draws with the clusters."""
+        raise NotImplementedError
+
+    @property
+    def clusterings(self) -> tuple[int, ...]:
+        """The numbers of the component's clusterings that it is evidence for."""
+        raise NotImplementedError
+
+    # -- what it may provide ----------------------------------------------------------------------
+
+    @property
+    def hyperpriors(self) -> list[str]:
+        """Those of `names` whose priors may have free hyperparameters, which are ours to draw.
+
+        Its state then has a `log_factor`.
+        """
+        return []
+
+    @property
+    def relabelled(self) -> list[str]:
+        """Variables that mean something else when clusters or factors take other names.
+
+        Convergence is not judged by these.
+        """
+        return self.names
+
+    @property
+    def handed_on(self) -> list[str]:
+        """Variables whose values a search hands to the chain that starts where it ended."""
+        return []
+
+    @property
+    def conditioned_on(self) -> list[str]:
+        """Those of `names` that prediction asks draws of, rather than integrate them out."""
+        return []
+
+    @property
+    def searchable(self) -> bool:
+        """Whether a search for clusters makes sense: not where the data are free variables."""
+        return True
+
+    def dispersed(self, rng: np.random.Generator, start: Point) -> dict[str, NDArray]:
+        """Draw values to start a chain from that favour no matching, by variable."""
+        return {}
+
+    def annotate(self, posterior: xr.DataTree) -> None:
+        """Say in the attributes of recorded draws what they are."""

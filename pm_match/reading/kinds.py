@@ -1,0 +1,192 @@
+"""Kinds of evidence: what a data type has to provide, and the registry of those that there are.
+
+A *kind* recognises which observed variables of a declared model are its own, and makes of them a
+record of *evidence*, from which the core makes the terms that its kernel scores objects by. The
+core asks kinds for all it has to know of data, and knows none of them by name.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Protocol
+
+from pymc.model.core import Model
+
+from pm_match.reading.ancestry import RV
+from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.context import Context
+from pm_match.reading.densities import DensityCheck
+from pm_match.reading.evidence import Evidence
+from pm_match.reading.parts import Component, Part
+
+# Where packages that add a kind say so.
+ENTRY_POINTS = "pm_match.kinds"
+
+
+class Candidate(Protocol):
+    """What looks like evidence of a kind, by ancestry: to be held against declared densities."""
+
+    @property
+    def checked(self) -> list[RV]:
+        """The random variables whose declared densities `verified` asks for."""
+
+    def verified(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
+    ) -> Evidence:
+        """Hold it against the declared densities.
+
+        Parameters
+        ----------
+        context : Context
+        clusterings : sequence of ClusteringCandidate
+            All of the component, as evidence numbers them.
+        check : DensityCheck
+
+        Raises
+        ------
+        Refusal
+            If a declared density is another one.
+        """
+
+
+class Kind:
+    """A data type: how it is recognised in a declared model, and what else it can do.
+
+    Subclass it, and `register` an instance.
+    """
+
+    name: ClassVar[str]
+    # The distributions of its observed variables, for messages.
+    expects: ClassVar[tuple[str, ...]] = ()
+    # Step classes of its own. Each says by its `order` when it takes its turn.
+    steps: tuple[type, ...] = ()
+
+    def claims(self, context: Context, rv: RV) -> bool:
+        """Whether an observed variable over assignments looks like the kind's own."""
+        return False
+
+    def candidates(
+        self,
+        context: Context,
+        clusterings: Sequence[ClusteringCandidate],
+        values: Sequence[RV],
+    ) -> Sequence[Candidate]:
+        """Find evidence among the variables of a component that the kind has claimed.
+
+        Raises
+        ------
+        Refusal
+            If a variable is not what it looks like.
+        """
+        return []
+
+    def access(self, evidence: Any, model: Model) -> Any:
+        """Make what reads and writes the variables of some evidence in points.
+
+        All states of the evidence share it; it is not to keep the model.
+        """
+        raise NotImplementedError
+
+    def state(self, evidence: Any, site: Any, access: Any) -> Any:
+        """Make the state of some evidence for the units of a site.
+
+        Parameters
+        ----------
+        evidence : Evidence
+        site : clusters.evidence.Site
+        access : object
+            What `access` has made.
+
+        Returns
+        -------
+        clusters.evidence.EvidenceState
+        """
+        raise NotImplementedError
+
+    def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
+        """Find the relevance flags of assignments that enter the kind's own variables."""
+        return {}
+
+    def ties(self, context: Context, rv: RV) -> set[RV]:
+        """Give variables that clusterings have to share a component for: by default none."""
+        return set()
+
+    def axes(self, context: Context, rv: RV, assignment: RV) -> set[Any] | None:
+        """Say what the labels of an assignment number in a variable, if the kind can tell.
+
+        Assignments over constant weights share a set of clusters if they number the same thing.
+        """
+        return None
+
+    def parts(self, context: Context) -> tuple[list[Part], dict[str, str]]:
+        """Find what is no partition with evidence, and by variable what is refused, and why."""
+        return [], {}
+
+    def search(self, component: Component) -> Callable | None:
+        """Choose the search for a component whose evidence is all of this kind.
+
+        Returns
+        -------
+        callable or None
+            Takes a `search.chain.Chain`, the component's number and a generator, and leaves the
+            chain at a mode. None for the search that serves every kind: sweeps, moves of groups.
+        """
+        return None
+
+    def predictor(self, model: Model, evidence: Any, state: Any) -> Any:
+        """Make what predicts new objects from draws, a `prediction.predictor.Predictor`.
+
+        None, the default, if the kind predicts nothing: new objects are then refused in words.
+        """
+        return None
+
+
+_KINDS: list[Kind] = []
+_loaded = False
+
+
+def register_kind(kind: Kind) -> None:
+    """Let models be served whose data are of a `kind`.
+
+    The kind that was registered last is asked first, so that one may take over what another one
+    claims too. A kind of the same name is replaced. A package can register its kinds by an entry
+    point of the group ``pm_match.kinds`` that names such an object, or a subclass of `Kind`.
+
+    Parameters
+    ----------
+    kind : Kind
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    """
+    if not isinstance(kind, Kind):
+        raise TypeError(f"kind: expected an instance of pm_match.Kind; found {kind!r}")
+    _KINDS[:] = [kind, *(other for other in _KINDS if other.name != kind.name)]
+    for reset in _RESETS:
+        reset()
+
+
+# What depends on which kinds there are, and is made anew when there is another one.
+_RESETS: list[Callable[[], None]] = []
+
+
+def on_registration(reset: Callable[[], None]) -> None:
+    """Have a function called whenever a kind is registered."""
+    _RESETS.append(reset)
+
+
+def kinds() -> list[Kind]:
+    """Return all kinds, the one that is asked first before the others."""
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        for entry in entry_points(group=ENTRY_POINTS):
+            found = entry.load()
+            register_kind(found() if isinstance(found, type) else found)
+    return list(_KINDS)
+
+
+def kind_of(evidence: Evidence) -> Kind:
+    """Return the kind that has read some evidence."""
+    return next(kind for kind in kinds() if kind.name == evidence.kind)

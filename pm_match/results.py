@@ -1,0 +1,136 @@
+"""What comes out: draws that say what they are, judged on what relabelling leaves alone."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from pymc.model.core import Model, modelcontext
+from pymc.stats.convergence import (
+    SamplerWarning,
+    WarningType,
+    warn_divergences,
+    warn_treedepth,
+)
+
+from pm_match.matching.advice import FEW_DRAWS
+from pm_match.matching.diagnose import diagnose
+from pm_match.matching.draws import PREFIX, RELEVANCE
+from pm_match.reading import read
+from pm_match.reading.parts import Structure
+
+__all__ = ["annotate", "convergence_warnings", "invariants", "warn_if_full"]
+
+# Sampler statistics that say how a chain does.
+_TOLD = ("log_joint", "n_occupied", "log_likelihood", "spread")
+
+
+def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> None:
+    """Say in a DataTree's attributes what its variables are, and how they were found.
+
+    Labels and flags are stored in 32 bits, which is half of what sampling took.
+    """
+    by_map = any(getattr(step, "maximises", False) for step in used)
+    posterior = idata["posterior"]
+    assert isinstance(posterior, xr.DataTree)
+    posterior.attrs["projections"] = "map" if by_map else "drawn"
+    for clustering in structure.all_clusterings:
+        for assignment in clustering.assignments:
+            for name in (assignment.name, assignment.relevance):
+                if name and name in posterior:
+                    posterior[name] = posterior[name].astype(np.int32)
+            if assignment.name in posterior:
+                # Labels of different sets, documents' and words', are not to be compared.
+                posterior[assignment.name].attrs["clusters"] = clustering.title
+    for component in structure.components:
+        for evidence in component.evidence:
+            evidence.annotate(posterior)
+
+
+def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
+    """Collect what a chain's convergence can be judged on: quantities that no relabelling changes.
+
+    Parameters
+    ----------
+    idata : DataTree
+        From `sample`.
+    model : pymc.Model, optional
+        Default: the model of the context.
+
+    Returns
+    -------
+    Dataset
+        The collapsed log joint, the number of occupied clusters, precisions, and all free variables
+        that our steps do not draw.
+    """
+    model = modelcontext(model)
+    posterior, stats = idata["posterior"], idata["sample_stats"]
+    structure = read(model)
+    bound = {name for c in structure.clusterings for name in c.names}
+    # What no relabelling changes may stay: numbers, but not what there is one of for each cluster.
+    bound -= {name for c in structure.clusterings for name in c.probabilities if name}
+    bound |= {name for c in structure.components for own in c.evidence for name in own.relabelled}
+    bound |= {name for part in structure.parts for name in getattr(part, "turning", ())}
+    chosen = {name: stats[name] for name in _TOLD if name in stats}
+    for rv in model.free_RVs:
+        if rv.name in posterior and rv.name not in bound:
+            chosen[rv.name] = posterior[rv.name]
+    return xr.Dataset(chosen)
+
+
+def convergence_warnings(idata: xr.DataTree, model: Model) -> list[SamplerWarning]:
+    """Judge convergence as `diagnose` does, and on `invariants`; what it says, as PyMC's warnings.
+
+    That the truncation is full is warned of elsewhere.
+    """
+    found = [*warn_divergences(idata), *warn_treedepth(idata)]
+    also = [str(name) for name in invariants(idata, model) if name in idata["posterior"]]
+    diagnosis = diagnose(_conventional(idata, model), also=also)
+    sizes = idata["posterior"].sizes
+    level = "info" if sizes["draw"] < FEW_DRAWS or sizes["chain"] == 1 else "warn"
+    return found + [
+        SamplerWarning(WarningType.CONVERGENCE, message, level) for message in diagnosis.convergence
+    ]
+
+
+def _conventional(idata: xr.DataTree, model: Model) -> xr.DataTree:
+    """Call assignments and their relevance by the names that summaries look for."""
+    posterior = idata["posterior"].to_dataset()
+    names = {}
+    for clustering in read(model).all_clusterings:
+        for assignment in clustering.assignments:
+            own = assignment.name.removeprefix(PREFIX)
+            names[assignment.name] = PREFIX + own
+            if assignment.relevance:
+                names[assignment.relevance] = RELEVANCE + own
+    # Dims that were not named in the model are named after their variables.
+    names |= {f"{old}_dim_0": f"{new}_dim_0" for old, new in names.items()}
+    there = {*posterior.variables, *posterior.dims}
+    renamed = {old: new for old, new in names.items() if old in there and new not in there}
+    return xr.DataTree.from_dict(
+        {"posterior": posterior.rename(renamed), "sample_stats": idata["sample_stats"]}
+    )
+
+
+def warn_if_full(idata: xr.DataTree, model: Model) -> None:
+    """Warn if draws use every cluster that a truncated stick-breaking has."""
+    if "filled" not in idata["sample_stats"]:
+        return
+    filled = idata["sample_stats"]["filled"]
+    full = float((filled >= 1.0).mean())
+    truncated = [c for c in read(model).all_clusterings if not c.finite]
+    if full > 0 and truncated:
+        # With several components, the statistic has one entry for each.
+        one = truncated[0] if len(truncated) == 1 else None
+        which = (
+            f"all {one.truncation} clusters of {one.weights!r} are"
+            if one
+            else f"all clusters of one of {', '.join(repr(c.weights) for c in truncated)} are"
+        )
+        warnings.warn(
+            f"the draws fill the truncation: {which} occupied in {full:.0%} of the draws. Declare "
+            "more clusters; if they fill too, the model may be too simple for these data.",
+            UserWarning,
+            stacklevel=3,
+        )

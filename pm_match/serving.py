@@ -1,0 +1,79 @@
+"""Which steps serve a model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pymc.model.core import Model, modelcontext
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import BlockedStep
+
+from pm_match.clusters.cluster_gibbs import ClusterGibbs
+from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.reading import read
+from pm_match.reading.kinds import kinds, on_registration
+from pm_match.reading.parts import UnservedModelError
+
+__all__ = ["register", "step_classes", "steps"]
+
+
+def step_classes() -> list[Any]:
+    """Return the classes of our steps, those of all kinds, in the order of an iteration."""
+    found = [HyperparameterGibbs, ClusterGibbs, *(step for own in kinds() for step in own.steps)]
+    return sorted(dict.fromkeys(found), key=lambda step: step.order)
+
+
+def register() -> None:
+    """Let a plain `pm.sample()` inside `with model:` choose our steps, for what they recognise.
+
+    PyMC takes the first of equally competent steps, and its own claim any Categorical: ours come
+    first, and decline every variable that is not part of a recognised model.
+    """
+    for step in reversed(step_classes()):
+        if step not in STEP_METHODS:
+            STEP_METHODS.insert(0, step)
+
+
+def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[BlockedStep]:
+    """Make the steps that serve a model.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Default: the model of the context.
+    given : sequence of steps, optional
+        Steps that exist already: the variables they hold are left out.
+
+    Returns
+    -------
+    list of BlockedStep
+        To be passed as `step=` to `pm.sample`. Variables that none of them holds are PyMC's.
+
+    Raises
+    ------
+    UnservedModelError
+        If no part of the model is one that the steps can serve.
+    """
+    model = modelcontext(model)
+    structure = read(model)
+    if structure.empty:
+        raise UnservedModelError(
+            f"pm_match has no step for this model: {structure.explain()}. "
+            "pm.sample() samples it with PyMC's own steps."
+        )
+    taken = {model.values_to_rvs[value].name for step in given for value in step.vars}
+    made: list[BlockedStep] = []
+    for kind in step_classes():
+        for part in kind.parts(structure):
+            names = kind.served(part)
+            left = [name for name in names if name not in taken]
+            if left and len(left) < len(names) and not kind.one_by_one:
+                raise UnservedModelError(
+                    f"{kind.__name__} draws {names} together, and a given step holds "
+                    f"{sorted(set(names) - set(left))}: give a step for all of them or for none."
+                )
+            if left:
+                made.append(kind([model[name] for name in left], model=model))
+    return made
+
+
+on_registration(register)

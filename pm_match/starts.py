@@ -1,0 +1,165 @@
+"""Where chains start."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.initial_point import make_initial_point_fn
+from pymc.model.core import Model, modelcontext
+from pymc.util import get_random_generator
+from threadpoolctl import threadpool_limits
+
+from pm_match.clusters.cluster_gibbs import random_labels
+from pm_match.clusters.units import units
+from pm_match.progress import PATIENCE, SearchProgress
+from pm_match.reading import read
+from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.reading.probe import natural_function
+from pm_match.search.recipe import searched
+from pm_match.serving import steps
+
+__all__ = ["check_init", "dispersed_point", "initial_points"]
+
+_INITS = ("search", "dispersed")
+
+
+def initial_points(
+    model: Model | None = None,
+    chains: int = 4,
+    random_seed: Any = None,
+    *,
+    init: str = "search",
+    progressbar: bool = True,
+) -> list[dict[str, NDArray]]:
+    """Make starts that differ, one for every chain.
+
+    PyMC starts all chains at the same point when any step is not NUTS, with every object in the
+    first cluster. Here each chain gets a start of its own, from its own seed:
+
+    - ``"search"``: the mode that one search of the chain's own finds, for each chain another one
+      (see `find_matching`, which tells the best of several). Where the modes of chains agree, that
+      is worth something; where they do not, the chains say so, and can be compared by log joint.
+    - ``"dispersed"``: labels drawn uniformly (linked objects share theirs), all objects relevant,
+      and projections drawn from their normal prior or, where that is flat, small noise.
+
+    Other variables that our steps do not draw start jittered, as PyMC does for NUTS.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Default: the model of the context.
+    chains : int, default 4
+    random_seed : int, sequence of int, Generator or SeedSequence, optional
+    init : {"search", "dispersed"}, default "search"
+    progressbar : bool, default True
+        Whether searches of more than two seconds show one.
+
+    Returns
+    -------
+    list of dict
+        For each chain, values by variable name: `initvals` of `pm.sample`.
+
+    Raises
+    ------
+    UnservedModelError
+        If no part of the model is one that the steps can serve.
+    ValueError
+        If `chains` is less than 1, or `init` is neither.
+    """
+    model = modelcontext(model)
+    if chains < 1:
+        raise ValueError(f"chains must be at least 1, found {chains}.")
+    check_init(init)
+    structure = read(model)
+    if structure.empty:
+        raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")
+    # PyMC gives the first `chains` children of the seed to the chains: the next is ours.
+    rngs = get_random_generator(random_seed).spawn(chains + 1)[-1].spawn(chains)
+    start = model.initial_point(0)
+    served = {name for c in structure.components for name in c.collapsed}
+    served |= {name for part in structure.parts for name in part.names}
+    served |= set(_dispersed(structure, start, np.random.default_rng(0)))
+    if init == "search":
+        served |= {name for c in structure.components for name in c.hyperparameters}
+    others = [rv for rv in model.free_RVs if rv.name not in served]
+    jittered = {rv for rv in others if rv.dtype.startswith("float")}
+    names = sorted(rv.name for rv in jittered)
+    natural = natural_function(model, names)
+    jitter = make_initial_point_fn(model=model, jitter_rvs=jittered) if jittered else None
+    points = []
+    for rng in rngs:
+        point: dict[str, NDArray] = {}
+        # Parts are told where the rest of their chain starts.
+        here = start
+        if jitter is not None:
+            drawn = jitter(int(rng.integers(2**30)))
+            values = [model.rvs_to_values[model[name]].name for name in names]
+            here = start | {name: np.asarray(drawn[name]) for name in values}
+            point |= dict(zip(names, natural(here), strict=True))
+        for part in structure.parts:
+            point |= part.start(rng, here)
+        points.append(point | _dispersed(structure, start, rng))
+    if init == "search" and structure.components:
+        found = _searched(model, structure, start, rngs, progressbar)
+        points = [point | own for point, own in zip(points, found, strict=True)]
+    return points
+
+
+def check_init(init: str) -> None:
+    """Refuse an `init` that is none."""
+    if init not in _INITS:
+        raise ValueError(f"init must be 'search' or 'dispersed', found {init!r}.")
+
+
+def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[str, NDArray]:
+    """Draw labels, flags and projections that favour no matching, by variable."""
+    point: dict[str, NDArray] = {}
+    for clustering in structure.clusterings:
+        grouped = units(clustering.n_objects, clustering.links)
+        labels = random_labels(rng, grouped, clustering.truncation)
+        for assignment, label in zip(
+            clustering.assignments, np.split(labels, clustering.ends), strict=True
+        ):
+            point[assignment.name] = label
+            if assignment.relevance:
+                point[assignment.relevance] = np.ones(len(label), np.int64)
+    for component in structure.components:
+        for evidence in component.evidence:
+            point |= evidence.dispersed(rng, start)
+    return point
+
+
+def dispersed_point(
+    model: Model, structure: Structure, start, rng: np.random.Generator
+) -> dict[str, NDArray]:
+    """Put a dispersed start of labels, flags and projections into a point of value variables."""
+    point = dict(start)
+    for name, value in _dispersed(structure, start, rng).items():
+        # These are sampled as they are, without a transform.
+        variable = model.rvs_to_values[model[name]]
+        point[variable.name] = np.asarray(value, dtype=variable.dtype)
+    return point
+
+
+def _searched(
+    model: Model, structure: Structure, start, rngs, progressbar: bool
+) -> list[dict[str, NDArray]]:
+    """Search from every generator; values by variable that steps do not draw from nothing."""
+    names = [name for c in structure.components for name in c.hyperparameters]
+    for clustering in structure.clusterings:
+        for assignment in clustering.assignments:
+            names += [assignment.name, *([assignment.relevance] if assignment.relevance else [])]
+    names += [name for c in structure.components for own in c.evidence for name in own.handed_on]
+    natural = natural_function(model, names)
+    # Steps of their own: those that sample have their state to themselves.
+    ours = steps(model)
+    points = []
+    with (
+        threadpool_limits(1, user_api="blas"),
+        SearchProgress(len(rngs), progressbar, after=PATIENCE) as progress,
+    ):
+        for rng in rngs:
+            chain = searched(model, ours, dispersed_point(model, structure, start, rng), rng)
+            points.append(dict(zip(names, natural(chain.point), strict=True)))
+            progress.advance()
+    return points
