@@ -3,7 +3,6 @@
 from pm_match import datasets, metrics, models, plots
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
-from pm_match.features.carry import carry
 from pm_match.features.choose_n_factors import choose_n_factors
 from pm_match.features.impute import impute
 from pm_match.features.kind import FeatureVectors
@@ -11,6 +10,7 @@ from pm_match.features.marginal_gibbs import MarginalGibbs
 from pm_match.features.projection_gibbs import ProjectionGibbs
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.semi_orthogonal import semi_orthogonal
+from pm_match.features.translate import translate
 from pm_match.find_matching import find_matching
 from pm_match.fit_em import fit_em
 from pm_match.matching import (
@@ -73,7 +73,6 @@ __all__ = [
     "UnservedModelError",
     "assign",
     "best_chain",
-    "carry",
     "choose_n_factors",
     "cluster_sizes",
     "cluster_spans",
@@ -106,6 +105,7 @@ __all__ = [
     "span_probability",
     "standardise",
     "steps",
+    "translate",
     "unmatched_probability",
 ]
 

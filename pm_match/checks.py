@@ -12,6 +12,7 @@ __all__ = [
     "check_count",
     "check_counts",
     "check_flag",
+    "check_given_by_name",
     "check_identifier",
     "check_option",
     "check_pair",
@@ -65,6 +66,17 @@ def check_identifier(what: str, name: Any) -> None:
             f"{what}: expected an identifier (letters, digits and underscores, not starting with a "
             f"digit), as the name becomes part of variable names; found {name!r}"
         )
+
+
+def check_given_by_name(kind: str, given: Any, what: str = "table") -> None:
+    """Refuse what is no mapping from names to what there is of each `kind`, or an empty one."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{kind}s: expected a mapping from a {kind}'s name to its {what}, such as "
+            f"{{'a': {what}_a, 'b': {what}_b}}; found an object of type {type(given).__name__}"
+        )
+    if not given:
+        raise ValueError(f"{kind}s: expected at least one {kind}; found none")
 
 
 def check_positive(name: str, value: Any) -> None:

@@ -30,7 +30,7 @@ from pm_match.views.em import (
     fit_shared_factors,
     projected_clusters,
 )
-from pm_match.views.em.climb import check_climb
+from pm_match.views.em.ascent import check_ascent
 from pm_match.views.em.shared_factors import all_latent_means
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hierarchy.recognise import Hierarchy
@@ -51,7 +51,7 @@ class _Settings(NamedTuple):
     advance: Callable[[float], None]
 
     @property
-    def climb(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "tolerance": self.tolerance,
             "max_iterations": self.max_iterations,
@@ -143,7 +143,7 @@ def fit_em(
     >>> best["sample_stats"]["log_likelihood"]
     """
     model = modelcontext(model)
-    check_climb(starts, tolerance, max_iterations)
+    check_ascent(starts, tolerance, max_iterations)
     structure = read(model)
     with (
         threadpool_limits(1, user_api="blas"),
@@ -265,7 +265,7 @@ def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fi
         [0 if n is None else part.latents[n].shape[1] for n in private],
         intercept=None not in intercepts,
         starts=settings.starts,
-        **settings.climb,
+        **settings.options,
     )
     p = fit.parameters
     z, own_z = all_latent_means(tables, p)
@@ -334,7 +334,7 @@ def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -
             raise Refusal(f"{values.name!r} has several rows for one object")
         tables[values.name] = _table(assignment.n_objects, values.objects, values.data)
     fit = fit_dependency_clusters(
-        tables, clustering.truncation, starts=settings.starts, **settings.climb
+        tables, clustering.truncation, starts=settings.starts, **settings.options
     )
     order = np.argsort(-fit.parameters.weights, kind="stable")
     p = fit.parameters._replace(
@@ -366,7 +366,7 @@ def _dependency_hierarchy(part: Hierarchy, settings: _Settings) -> _Fitted:
         part.clustering.truncation,
         [view.normals.truncation for view in part.views],
         starts=settings.starts,
-        **settings.climb,
+        **settings.options,
     )
     order = np.argsort(-fit.parameters.weights, kind="stable")
     p = fit.parameters._replace(
@@ -406,7 +406,7 @@ def _projected_clusters(
         list(zip(*labels, strict=True)),
         features.truncation,
         features.n_factors,
-        **settings.climb,
+        **settings.options,
     )
     order = np.argsort(-fit.parameters.weights, kind="stable")
     p = fit.parameters._replace(

@@ -21,7 +21,7 @@ these against, and a `draw` of the parameters that it integrates out from their 
 makes a table of a partition's terms: a row holds the address of the term (see
 `numerics.records`) and those of its functions, each compiled by itself and kept on disk. In
 compiled code `score` and the others take such a row as `term` and call through the address, which
-costs CALL; they also take a term itself, so that a term's own functions can call one another.
+costs some 4 ns; they also take a term itself, so that a term's own functions can call one another.
 
 **What a term may not do.** Its functions are compiled like all kernels: they cannot allocate
 (scratch belongs in the term), and they see of a term its fields, by name: not `term[0]`, nor a new
@@ -182,7 +182,7 @@ class _Collection:
                 raise TypeError(f"expected terms of evidence; found a {type(term).__name__}")
             self.states.append(stored(term))
             row[0] = self.states[-1].ctypes.data
-            row[1:] = [_address(function, kind) for function in _ASKED]
+            row[1:] = _addresses(kind)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -190,11 +190,27 @@ class _Collection:
 
 
 @cache
+def _addresses(kind: Record) -> list[int]:
+    """Find the addresses of what the protocol's functions do for a kind of terms, 0 for none."""
+    named = kind.dtype.instance_class
+    served = any(asked.optional and (f, named) in _IMPLEMENTED for f, asked in _ASKED.items())
+    found = []
+    for function, asked in _ASKED.items():
+        if (function, named) in _IMPLEMENTED:
+            (code,) = _compiled(function, kind).overloads.values()
+            found.append(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))
+        elif asked.optional and not served:
+            found.append(0)
+        else:
+            raise TypeError(f"{named.__name__}: expected `{function.__name__}`; found none")
+    return found
+
+
+@cache
 def _compiled(function: Callable, kind: Record) -> Any:
     """Compile what a function of the protocol does for a kind of terms."""
     asked, named = _ASKED[function], kind.dtype.instance_class
-    implementation = _IMPLEMENTED[function, named]
-    dispatcher = addressed(implementation, named.__module__)
+    dispatcher = addressed(_IMPLEMENTED[function, named], named.__module__)
     try:
         dispatcher.compile(typed(asked.returns, kind, *asked.takes))
     except NumbaError as error:
@@ -202,18 +218,6 @@ def _compiled(function: Callable, kind: Record) -> Any:
             f"{named.__name__}: `{function.__name__}` cannot be compiled. {_explain(str(error))}"
         ) from error
     return dispatcher
-
-
-def _address(function: Callable, kind: Record) -> int:
-    """Find the address of a compiled function of the protocol, 0 if there is none."""
-    named = kind.dtype.instance_class
-    if (function, named) not in _IMPLEMENTED:
-        others = [g for g in _ASKED if _ASKED[g].optional and (g, named) in _IMPLEMENTED]
-        if _ASKED[function].optional and not others:
-            return 0
-        raise TypeError(f"{named.__name__}: expected `{function.__name__}`; found none")
-    (found,) = _compiled(function, kind).overloads.values()
-    return found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
 
 
 def _explain(error: str) -> str:

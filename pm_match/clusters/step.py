@@ -58,7 +58,7 @@ class PartitionStep(BlockedStep):
         }
         groups: dict[int | None, list[Any]] = {}
         for var in vars if isinstance(vars, tuple | list) else [vars]:
-            name = getattr(model.values_to_rvs.get(var, var), "name", None)
+            name = getattr(model.values_to_rvs.get(var, var), "name", "")
             groups.setdefault(number_of.get(name), []).append(var)
         if len(groups) < 2 or None in groups:
             return super().__new__(cls, vars, *args, **kwargs)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pm_match.checks import check_count, check_flag, check_pair, check_positive, counts_by_name
 from pm_match.models.declare import cluster_weights
 from pm_match.models.shared_factors import declare_views
-from pm_match.tables.paired_views import PairedView, as_paired_views
+from pm_match.tables.paired_views import as_paired_views
 from pm_match.views.hinge import Hinge, fourier_features
 
 __all__ = ["max_margin_views"]
@@ -151,7 +151,7 @@ def max_margin_views(
     with pm.Model(coords=coords) as model:
         latent = pm.Normal("latent", 0.0, 1.0, dims=("object", "factor"))
         for name, table in tables.items():
-            square = _square(table)
+            square = table.centre_and_spread()[1] ** 2
             declare_views(
                 latent,
                 {name: table},
@@ -172,14 +172,6 @@ def max_margin_views(
 
 # PyTensor keeps a Python float that fits in single precision, and computes with it there.
 _F = np.float64
-
-
-def _square(table: PairedView) -> np.float64:
-    """Return the mean square of a view's values about their columns' means."""
-    _, spread = table.centre_and_spread()
-    if not spread > 0.0:
-        raise ValueError(f"view {table.name!r}: all objects are equal; expected some that differ")
-    return spread**2
 
 
 def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentration: float):

@@ -173,12 +173,11 @@ def projected_clusters(
         for name, table in tables.items():
             objects, features = f"{name}_object", f"{name}_feature"
             cluster = pm.Categorical(f"cluster_{name}", p=prior, dims=objects)
-            unit = _unit(name, table.values) if own or intercept else _ONE
+            middle, unit = table.centre_and_spread() if own or intercept else (None, _ONE)
             w = _projection(name, projection, own, unit, columns, len(coords[features]), n_factors)
             centre = latent @ w.T
             origin: Any = np.float64(0.0)
             if intercept:
-                middle = np.nanmean(np.ma.filled(table.values, np.nan), axis=0)
                 origin = pm.Normal(f"intercept_{name}", middle, unit, dims=features)
                 centre = centre + origin
             if deviations:
@@ -248,15 +247,6 @@ def _own_noise(projection, intercept, noise, within, deviations, relevance, dete
             f"determination=True needs projection='normal'; found projection={projection!r}"
         )
     return noise == "own"
-
-
-def _unit(name: str, values) -> np.float64:
-    """Return the standard deviation of a table's values about their columns' means."""
-    filled = np.ma.filled(values, np.nan)
-    unit = np.sqrt(np.nanmean((filled - np.nanmean(filled, axis=0)) ** 2))
-    if not unit > 0.0:
-        raise ValueError(f"domain {name!r}: all objects are equal; expected features that vary.")
-    return np.float64(unit)
 
 
 def _projection(name, kind, own, unit, columns, n_features, n_factors) -> Any:

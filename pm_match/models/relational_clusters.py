@@ -13,6 +13,7 @@ import pymc as pm
 
 from pm_match.checks import (
     check_flag,
+    check_given_by_name,
     check_identifier,
     check_option,
     check_pair,
@@ -292,13 +293,7 @@ def _read(
     networks, types, family, one_mode, symmetric, self_loops, absent, columns
 ) -> dict[str, Network]:
     """Check the networks and bring them into one form, with labels that are fit for coords."""
-    if not isinstance(networks, Mapping):
-        raise TypeError(
-            "networks: expected a mapping from a network's name to the network, such as "
-            f"{{'a': matrix_a, 'b': matrix_b}}; found an object of type {type(networks).__name__}"
-        )
-    if not networks:
-        raise ValueError("networks: expected at least one network; found none")
+    check_given_by_name("network", networks, "matrix")
     tables: dict[str, Network] = {}
     for name, observed in networks.items():
         if not isinstance(name, str):

@@ -9,7 +9,8 @@ import pymc as pm
 from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_count, check_flag, check_pair, check_positive, counts_by_name
-from pm_match.tables.paired_views import PairedView, as_paired_views
+from pm_match.tables.domains import Domain
+from pm_match.tables.paired_views import as_paired_views
 
 __all__ = ["declare_views", "shared_factors"]
 
@@ -109,7 +110,7 @@ def shared_factors(
 
 def declare_views(
     latent: Any,
-    tables: Mapping[str, PairedView],
+    tables: Mapping[str, Domain],
     n_private: Mapping[str, int],
     *,
     noise_prior: tuple[float, float],
@@ -123,7 +124,7 @@ def declare_views(
     ----------
     latent : variable
         Of dims "object" and "factor".
-    tables : mapping of str to PairedView
+    tables : mapping of str to Domain
     n_private : mapping of str to int
     noise_prior, projection_prior, private_precision, intercept
         As in `shared_factors`.

@@ -578,13 +578,11 @@ def _log_evidence(term, n_slots):
 @part
 def log_relation(relation):
     """Log marginal likelihood of all cells of a relation."""
-    family = relation.family[0]
+    family, prior, noise = relation.family[0], relation.prior, relation.noise
+    none = relation.tables[:, :0]
     found = relation.everything[3]
-    found += log_blocks(
-        family, relation.prior[0], relation.totals, relation.cells, relation.squares
-    )
-    noise = relation.noise
-    return found + log_blocks(family, relation.prior[1], noise[:1], noise[1:2], noise[2:3])
+    found += log_blocks(family, prior[0], none, relation.totals, relation.cells, relation.squares)
+    return found + log_blocks(family, prior[1], none, noise[:1], noise[1:2], noise[2:3])
 
 
 # -- from scratch --------------------------------------------------------------------------------

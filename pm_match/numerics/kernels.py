@@ -73,7 +73,8 @@ def watched(module: str) -> list[Path]:
     """Folders and files that functions of a module can be compiled from; none if not known."""
     package, *inside = module.split(".")
     if package == _ROOT.name:
-        return [_ROOT / room for room in dict.fromkeys((*_SHARED, *inside[:1]))]
+        rooms = [_ROOT / room for room in dict.fromkeys((*_SHARED, *inside[:1]))]
+        return [room if room.is_dir() else room.with_suffix(".py") for room in rooms]
     found = sys.modules.get(package)
     own = getattr(found, "__path__", None) or [getattr(found, "__file__", None)]
     # What is defined in a script has other types in every process.

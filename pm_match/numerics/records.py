@@ -74,7 +74,7 @@ def _typeof_record(value, context) -> Record:
 class _Fields(AttributeTemplate):
     key = Record
 
-    def generic_resolve(self, record, name):
+    def generic_resolve(self, record, name):  # type: ignore[override]
         if name not in record.dtype.fields:
             return None
         field = record.dtype.types[record.dtype.fields.index(name)]

@@ -53,7 +53,7 @@ def assign(
     .. math:: q_t(j) = p(s^* = j \mid s^{(t)}) \;
               p(x^* \mid s^* = j, X, s^{(t)}, \theta^{(t)})
 
-    (`evidence.projected_normal`, eq. 13 of Iwata, Hirao & Ueda 2016; `evidence.families`, eq. 6 of
+    (`features.projected_normal`, eq. 13 of Iwata, Hirao & Ueda 2016; `networks.families`, eq. 6 of
     Iwata & Ishiguro 2017). By Bayes' theorem the posterior with the new object added weights
     draws by how well they predict it,
 

@@ -110,7 +110,7 @@ class Clustering:
         return self._sticks(point)
 
     def relevance_prior(self, point: Point) -> NDArray[np.float64]:
-        """Prior (G, 3) of the groups of relevance flags (see `partition.relevance`)."""
+        """Prior (G, 3) of the groups of relevance flags (see `clusters.relevance`)."""
         return self._relevance_prior(point)
 
 

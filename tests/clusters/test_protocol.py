@@ -93,6 +93,34 @@ def test_what_terms_say_adds_up():
     assert terms[1].asked.tolist() == [0, 2, 2, 1]
 
 
+def test_fields_are_read_through_the_address():
+    class Inside(NamedTuple):
+        flags: np.ndarray
+        grid: np.ndarray
+
+    class Grid(NamedTuple):
+        asked: np.ndarray
+        inside: Inside
+        worth: np.ndarray
+
+    def log_evidence(term, n_slots):
+        total, grid = 0.0, term.inside.grid
+        for i in range(grid.shape[0]):
+            for j in range(grid.shape[1]):
+                if term.inside.flags[j]:
+                    total += (i + 1) * grid[i, j]
+        return total * term.worth[0]
+
+    serve(Grid, log_evidence=log_evidence)
+    grid, flags = np.random.default_rng(0).normal(size=(3, 5)), np.array([True, False, True])
+    state = placed()
+    alone = log_joint(*STICKS, state, collect([]))
+    for values in (grid.T, np.ascontiguousarray(grid.T), np.repeat(grid.T, 2, axis=0)[::2]):
+        table = collect([Grid(np.zeros(4), Inside(flags, values), np.array([0.5]))])
+        expected = 0.5 * (np.arange(1, 6) @ grid.T @ flags)
+        assert log_joint(*STICKS, state, table) - alone == pytest.approx(expected)
+
+
 def test_a_table_keeps_its_terms():
     table = collect([Tally(np.zeros(4), np.full(1, 2.0 + i)) for i in range(200)])
     gc.collect()

@@ -192,7 +192,7 @@ def test_bad_parameters(given, error, message):
         ({}, ValueError, "at least one view"),
         ({"x": X, "y": Y[:4]}, ValueError, "view 'y': expected 6 objects"),
         ({"label": X}, ValueError, "the model uses the name 'label'"),
-        ({"x": np.zeros((6, 2))}, ValueError, "view 'x': all objects are equal"),
+        ({"x": np.zeros((6, 2))}, ValueError, "'x': expected objects that differ"),
     ],
 )
 def test_bad_views(views, error, message):

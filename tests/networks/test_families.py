@@ -81,7 +81,7 @@ def test_gains_are_differences_of_the_plain_formula(family, size, tabulated):
     found = gains(number, np.array(prior), tables, sums, more)
     assert found == pytest.approx(after - before, rel=1e-9, abs=1e-9)
     blocks = [np.array([0.0, a, b]) for a, b in zip(sums, both, strict=True)]
-    assert families.log_blocks(number, np.array(prior), *blocks) == pytest.approx(
+    assert families.log_blocks(number, np.array(prior), tables, *blocks) == pytest.approx(
         before + after, rel=1e-10, abs=1e-10
     )
 

@@ -1,13 +1,14 @@
 """Named tuples that compiled code gets by their address."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba import typeof
+from numba import njit, typeof
 from numba.core.registry import cpu_target
 
-from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.kernels import _OPTIONS, entry, part
 from pm_match.numerics.records import Record, record, stored
 
 
@@ -77,3 +78,17 @@ def test_types_differ_where_fields_do():
 def test_only_arrays_are_fields():
     with pytest.raises(TypeError, match=r"Outside\.small: expected an array.*; found int64"):
         typeof(example()._replace(small=3))
+
+
+def test_wrappers_call_what_reads_records():
+    """Merged with it, what they write to the stack could be read before it is there."""
+
+    def first(outside):
+        return outside.values[0]
+
+    compiled = njit(**_OPTIONS)(first)
+    assert compiled(example()) == 0.0
+    (code,) = compiled.inspect_llvm().values()
+    wrapper = re.search(r"^define [^\n]*@_ZN7cpython.*?^}", code, re.MULTILINE | re.DOTALL)
+    assert wrapper is not None
+    assert re.search(r"call i32 @_ZN\w*5first", wrapper[0])

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.search.feature_problem import FeatureProblem, Labels
-from pm_match.features.search.group_moves import climb, merges
+from pm_match.features.search.group_moves import climb_groups, merges
 from pm_match.numerics.k_means import k_means, settle
 
 # Clusters to start from. If merging leaves nearly as many, there may be more than these.
@@ -51,7 +51,7 @@ def _one_start(problem: FeatureProblem, rng, n_clusters: int) -> tuple[Labels, f
     while True:
         grouped = problem.grouped(labels)
         start = grouped.label
-        merged, found = climb(
+        merged, found = climb_groups(
             grouped.groups, start, merges, float(grouped.groups.score(start[None])[0])
         )
         if found <= value:

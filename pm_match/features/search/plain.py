@@ -20,7 +20,14 @@ from pm_match.features.parts import Features
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import DomainData, ProjectedNormalEvidence
 from pm_match.features.search.feature_problem import FeatureProblem, Labels
-from pm_match.features.search.group_moves import LEAST_GAIN, climb, merges, moves, permute, swaps
+from pm_match.features.search.group_moves import (
+    LEAST_GAIN,
+    climb_groups,
+    merges,
+    moves,
+    permute,
+    swaps,
+)
 from pm_match.features.search.one_domain import clusters_alone
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, Point
@@ -297,7 +304,7 @@ def improve(
             )
 
         own = grouped.label
-        own, value = climb(groups, own, propose, float(groups.score(own[None])[0]))
+        own, value = climb_groups(groups, own, propose, float(groups.score(own[None])[0]))
         for d in homes:
             found, scores = permute(rng, groups, home, own, problem.truncation, d)
             if scores[0] > value + LEAST_GAIN:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.k_means import k_means
-from pm_match.views.em.climb import Fit, best_of, check_climb
+from pm_match.views.em.ascent import Fit, best_of, check_ascent
 from pm_match.views.em.views import (
     Seen,
     check_number,
@@ -86,7 +86,7 @@ def fit_dependency_clusters(
         likelihood has no maximum, or a setting is none.
     """
     seen, n = see(views)
-    check_climb(starts, tolerance, max_iterations)
+    check_ascent(starts, tolerance, max_iterations)
     check_number("n_clusters", n_clusters, 1, n, "samples")
     joint = side_by_side(seen, n)
     found = best_of(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.k_means import k_means
-from pm_match.views.em.climb import Fit, best_of, check_climb, climb
+from pm_match.views.em.ascent import Fit, ascent, best_of, check_ascent
 from pm_match.views.em.views import (
     Seen,
     check_number,
@@ -101,7 +101,7 @@ def fit_dependency_hierarchy(
         likelihood has no maximum, or a setting is none.
     """
     seen, n = see(views)
-    check_climb(starts, tolerance, max_iterations)
+    check_ascent(starts, tolerance, max_iterations)
     check_number("n_clusters", n_clusters, 1, n, "samples")
     marginal = numbers_by_view(
         "n_marginal_clusters",
@@ -176,7 +176,7 @@ def start_labels(
     seen, n = see(views)
     joint = side_by_side(seen, n)
     start = _start(rng, seen, joint, n_clusters, list(n_marginal), bool(rng.integers(2)))
-    found = climb(lambda parameters: _step(seen, n, parameters), start, _START_TOLERANCE, 500)
+    found = ascent(lambda parameters: _step(seen, n, parameters), start, _START_TOLERANCE, 500)
     fitted = uncentred(found.parameters, seen)
     z, w = responsibilities(views, fitted)
     labels = [_draw(rng, p[view.rows]) for p, view in zip(w, seen, strict=True)]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.views.em.climb import Fit, best_of, check_climb
+from pm_match.views.em.ascent import Fit, best_of, check_ascent
 from pm_match.views.em.views import normalised, softened
 
 Array = NDArray[np.float64]
@@ -92,7 +92,7 @@ def fit_projected_clusters(
                 f"domain {number}: expected a table of finite numbers (objects, features); found "
                 f"shape {x.shape}{'' if np.isfinite(x).all() else ' with missing values'}"
             )
-    check_climb(len(starts), tolerance, max_iterations)
+    check_ascent(len(starts), tolerance, max_iterations)
     for labels in starts:
         sizes = [len(own) for own in labels]
         if sizes != [len(x) for x in tables]:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
 
 from pm_match.checks import check_count
-from pm_match.views.em.climb import Fit, best_of, check_climb
+from pm_match.views.em.ascent import Fit, best_of, check_ascent
 from pm_match.views.em.views import named, numbers_by_view
 
 Array = NDArray[np.float64]
@@ -149,7 +149,7 @@ def fit_shared_factors(
         to zero), or a setting is none.
     """
     data = _read(views, n_shared, n_private, intercept)
-    check_climb(starts, tolerance, max_iterations)
+    check_ascent(starts, tolerance, max_iterations)
     found = best_of(
         lambda state: _step(data, state),
         lambda rng, number: (

@@ -68,7 +68,7 @@ class FactorGibbs(PartitionStep):
     order = 10
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"log_likelihood": (np.float64, [])}
 
-    def __init__(self, vars, exchange: bool = True, **kwargs):
+    def __init__(self, vars: Any, exchange: bool = True, **kwargs: Any):
         check_flag("FactorGibbs: exchange", exchange)
         self.exchange = bool(exchange)
         super().__init__(vars, **kwargs)

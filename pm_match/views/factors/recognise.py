@@ -26,7 +26,7 @@ from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import DensityCheck, log_normal, same
 from pm_match.reading.parts import Part, Point
 from pm_match.reading.probe import compiled, stand_in
-from pm_match.views.factors.linear_factors import Array, Table
+from pm_match.views.factors.linear_factors import Array, MaskedTable
 from pm_match.views.factors.starts import factor_start
 
 # How far from zero means and precisions are looked at too.
@@ -93,7 +93,7 @@ class FactorView:
     ----------
     name : str
         The observed variable, as the user named it.
-    table : Table
+    table : MaskedTable
         Its values (N, D).
     latents : tuple of int
         Numbers, in the model, of the latents that enter its mean.
@@ -107,7 +107,7 @@ class FactorView:
     """
 
     name: str
-    table: Table
+    table: MaskedTable
     latents: tuple[int, ...]
     loadings: tuple[Factor, ...]
     intercept: Intercept | None
@@ -252,7 +252,7 @@ class _Candidate:
 
     name: str
     rvs: list[RV]
-    table: Table
+    table: MaskedTable
     pairs: list[tuple[RV, bool, RV, bool]]
     intercept: RV | None
 
@@ -307,8 +307,8 @@ def _orientations(context, pair: tuple[RV, RV], shape) -> list[tuple[RV, bool, R
     return found
 
 
-def _table(context: Context, name: str, rvs: list[RV]) -> Table:
-    table = Table(*context.table(rvs))
+def _table(context: Context, name: str, rvs: list[RV]) -> MaskedTable:
+    table = MaskedTable(*context.table(rvs))
     empty = np.flatnonzero(table.n_observed == 0)
     if len(empty):
         raise Refusal(f"{name!r}: its column number {empty[0]} (from 0) has no observed value")
@@ -387,7 +387,7 @@ def _product(pair, values) -> Array:
     return (z.T if flip else z) @ (w if turn else w.T)
 
 
-def _mean_function(context: Context, rvs, parents, table: Table):
+def _mean_function(context: Context, rvs, parents, table: MaskedTable):
     """Compile a view's mean (N, D) as a function of values of its parents."""
     stands = {rv: stand_in(rv) for rv in parents}
     function, names = compiled(context.model, [mean(rv) for rv in rvs], stands, [*stands.values()])
@@ -529,7 +529,7 @@ def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) ->
                 )
 
 
-def _masks(table: Table, rvs: list[RV]) -> list[NDArray[np.bool_]]:
+def _masks(table: MaskedTable, rvs: list[RV]) -> list[NDArray[np.bool_]]:
     if table.observed is None:
         return [np.ones(table.values.shape, bool)]
     return [table.observed, ~table.observed]

@@ -75,10 +75,10 @@ class _OneAgainstRest(pm.Discrete):
     def dist(cls, score, C=1.0, **kwargs):
         return super().dist([pt.as_tensor(score), pt.as_tensor(C)], **kwargs)
 
-    def support_point(rv, size, score, C):
+    def support_point(rv: Any, size: Any, score: Any, C: Any) -> Any:
         return pt.zeros_like(rv)
 
-    def logp(value, score, C):
+    def logp(value: Any, score: Any, C: Any) -> Any:
         n_classes = score.shape[-1]
         own = pt.eq(pt.arange(n_classes), value[..., None])
         loss = pt.maximum(0.0, 1.0 - pt.switch(own, score, -score)).sum(axis=-1)
@@ -158,10 +158,10 @@ class Hinge(pm.Discrete):
             return _OneAgainstRest.dist(score, C, **kwargs)
         return super().dist([score, C], **kwargs)
 
-    def support_point(rv, size, score, C):  # noqa: D102
+    def support_point(rv: Any, size: Any, score: Any, C: Any) -> Any:  # noqa: D102
         return pt.ones_like(rv)
 
-    def logp(value, score, C):  # noqa: D102
+    def logp(value: Any, score: Any, C: Any) -> Any:  # noqa: D102
         # An unlabelled object has the sign 0.
         sign = pt.cast(value, score.dtype)
         loss = pt.abs(sign) * pt.maximum(0.0, 1.0 - sign * score)

@@ -1,5 +1,7 @@
 """Random Fourier features: a vector seen through waves, whose frequencies are the kernel."""
 
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -8,7 +10,7 @@ from pytensor.tensor.variable import TensorVariable
 from pm_match.numerics.sines import sines
 
 
-def fourier_features(latent, frequencies) -> TensorVariable:
+def fourier_features(latent: Any, frequencies: Any) -> TensorVariable:
     r"""Random Fourier features of vectors, with a constant, as an expression of PyTensor.
 
     .. math::

@@ -11,7 +11,7 @@ from pymc.step_methods.state import dataclass_state
 from pm_match.checks import check_count
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import PartitionStep, PartitionStepState
-from pm_match.normal.normal_wishart import cluster_posterior, draw_parameters
+from pm_match.normal.conjugate import draw_parameters, posterior
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.reading import read
@@ -119,7 +119,7 @@ class FrequencyMetropolis(PartitionStep):
         self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, True
         super().__init__(vars, **kwargs)
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
         return {"n_sweeps": self.n_sweeps, "n_leapfrog": self.n_leapfrog}
 
@@ -141,7 +141,7 @@ class FrequencyMetropolis(PartitionStep):
             self._mixture_points = NormalsPoints(self.model, self._mixture)
             self._assignment = self._find_assignment()
 
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain."""
         super().setup_chain(rng, tune, draws)
         self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, tune > 0
@@ -226,6 +226,7 @@ class FrequencyMetropolis(PartitionStep):
                 self._labels(new),
                 self._mixture.truncation,
                 self._mixture.prior(new),
+                shared=False,
             )
             self._mixture_points.write_parameters(new, *drawn)
         return evidence
@@ -238,9 +239,8 @@ class FrequencyMetropolis(PartitionStep):
 
             def log_marginal(frequencies) -> float:
                 # What the labels alone say stays out.
-                counts, _, scales = cluster_posterior(frequencies, labels, truncation, prior)
-                log_dets = np.linalg.slogdet(scales)[1]
-                return -0.5 * float((prior.degrees + counts) @ log_dets)
+                _, _, degrees, scales = posterior(frequencies, labels, truncation, prior, False)
+                return -0.5 * float(degrees @ np.linalg.slogdet(scales)[1])
 
             return log_marginal
         means, factors = self.part.frequency_prior(point)
@@ -253,6 +253,7 @@ class FrequencyMetropolis(PartitionStep):
 
     def _labels(self, point):
         """Read the clusters of the frequencies."""
+        assert self._mixture
         (values,) = self._mixture.values
         assignment = self.model.rvs_to_values[self.model[values.assignment]].name
         return np.asarray(point[assignment])[values.objects]

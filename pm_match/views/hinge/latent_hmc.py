@@ -105,11 +105,11 @@ class LatentHMC(PartitionStep):
 
     def __init__(
         self,
-        vars,
+        vars: Any,
         target_accept: float = 0.8,
         max_steps: int = 12,
         exchange: bool = True,
-        **kwargs,
+        **kwargs: Any,
     ):
         if not 0.0 < target_accept < 1.0:
             raise ValueError(
@@ -153,7 +153,7 @@ class LatentHMC(PartitionStep):
             self._frequencies = Writer(self.model, list(self._scaled.hinges))
         self._shifted = self._find_shifted() if self.exchange else []
 
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain, with a search of its own for the step size if it is tuned at all."""
         super().setup_chain(rng, tune, draws)
         if tune:

@@ -16,8 +16,8 @@ from pm_match.views.em import (
     fit_projected_clusters,
     projected_clusters,
 )
-from tests.views.em.climbing import (
-    check_climb,
+from tests.views.em.ascending import (
+    check_ascent,
     covariance_of,
     free_of,
     free_of_weights,
@@ -35,7 +35,7 @@ def test_clusters_climb_to_a_maximum(unseen):
     fit = fit_dependency_clusters(views, 3, random_seed=1, starts=5, tolerance=1e-9)
     p = fit.parameters
     total, logs = plain_clusters(views, p)
-    check_climb(fit, total)
+    check_ascent(fit, total)
     expected = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
     found = dependency_clusters.responsibilities(views, p)
     np.testing.assert_allclose(found, expected, atol=1e-9)
@@ -79,7 +79,7 @@ def test_hierarchies_climb_to_a_maximum(unseen):
     fit = fit_dependency_hierarchy(views, 2, [4, 3], random_seed=1, starts=6, tolerance=1e-9)
     p = fit.parameters
     total, states, joint = plain_hierarchy(views, p)
-    check_climb(fit, total)
+    check_ascent(fit, total)
     z, w = dependency_hierarchy.responsibilities(views, p)
     kinds = np.array(states)
     for place, found in enumerate([z, *w]):
@@ -134,7 +134,7 @@ def test_projected_clusters_climb_to_a_maximum():
             total += float(logsumexp(logs, axis=1).sum())
         return total
 
-    check_climb(fit, plain(fit.parameters))
+    check_ascent(fit, plain(fit.parameters))
     found = projected_clusters.responsibilities(tables, fit.parameters)
     labels = {n: s.argmax(axis=1) for n, s in zip("ab", found, strict=True)}
     assert adjusted_rand_index(dict(zip("ab", truth, strict=True)), labels) > 0.9

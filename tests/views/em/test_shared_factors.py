@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import block_diag
 
 from pm_match.views.em import fit_shared_factors
-from pm_match.views.em.climb import climb
+from pm_match.views.em.ascent import ascent
 from pm_match.views.em.shared_factors import (
     SharedFactors,
     _parameters,
@@ -15,7 +15,7 @@ from pm_match.views.em.shared_factors import (
     all_latent_means,
     latent_means,
 )
-from tests.views.em.climbing import best_of_random, check_climb, gain_by_climbing
+from tests.views.em.ascending import best_of_random, check_ascent, gain_by_climbing
 from tests.views.em.factors import covariance, made_up, plain
 
 
@@ -45,7 +45,7 @@ def test_the_likelihood_climbs_to_a_maximum(missing, n_private):
     d = (4, 3)
     views = made_up(d=d, missing=missing)
     fit = fit_shared_factors(views, 1, n_private, random_seed=1, starts=3, tolerance=1e-9)
-    check_climb(fit, plain(views, fit.parameters))
+    check_ascent(fit, plain(views, fit.parameters))
 
     def log_likelihood(free):
         return plain_fast(views, unpacked(free, d, 1, n_private))
@@ -84,11 +84,11 @@ def test_without_intercepts_they_are_zero():
     views = made_up()
     fit = fit_shared_factors(views, 1, 1, intercept=False, random_seed=1, starts=2)
     assert not np.concatenate(fit.parameters.intercepts).any()
-    check_climb(fit, plain(views, fit.parameters))
+    check_ascent(fit, plain(views, fit.parameters))
     missing = made_up(missing=True)
     fit = fit_shared_factors(missing, 1, 1, intercept=False, random_seed=1, starts=2)
     assert not np.concatenate(fit.parameters.intercepts).any()
-    check_climb(fit, plain(missing, fit.parameters))
+    check_ascent(fit, plain(missing, fit.parameters))
 
 
 @pytest.mark.parametrize("n_private", [2, 3])
@@ -103,7 +103,7 @@ def test_with_full_private_rank_it_is_canonical_correlation_analysis(n_private):
     expected = canonical_correlations(x, y)[0] ** 2
     data = _read([x, y], 1, n_private, True)
     # From a random start, which knows nothing of canonical correlations.
-    found = climb(lambda s: _step(data, s), _start(rng, data, 1), 1e-9, 20_000)
+    found = ascent(lambda s: _step(data, s), _start(rng, data, 1), 1e-9, 20_000)
     p = _parameters(data, found.parameters)
     of_x, of_y = (latent_means([x, y], p, given=[v]) for v in (0, 1))
     assert (canonical_correlations(of_x, of_y) ** 2).sum() == pytest.approx(expected, abs=1e-3)
@@ -115,7 +115,7 @@ def test_with_full_private_rank_it_is_canonical_correlation_analysis(n_private):
 def test_three_views():
     views = made_up(d=(3, 2, 4))
     fit = fit_shared_factors(views, 2, [1, 0, 2], random_seed=1, starts=3)
-    check_climb(fit, plain(views, fit.parameters))
+    check_ascent(fit, plain(views, fit.parameters))
     assert [b.shape for b in fit.parameters.privates] == [(3, 1), (2, 0), (4, 2)]
 
 

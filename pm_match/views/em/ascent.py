@@ -42,7 +42,7 @@ class Fit[P](NamedTuple):
         return float(self.log_likelihoods[-1])
 
 
-def climb(step: Step, start: Any, tolerance: float, max_iterations: int) -> Fit:
+def ascent(step: Step, start: Any, tolerance: float, max_iterations: int) -> Fit:
     """Iterate `step` until it gains less than `tolerance` nats."""
     parameters, trace = start, []
     for iteration in range(max_iterations):
@@ -83,7 +83,7 @@ def best_of(
     best: Fit | None = None
     ends: list[float] = []
     for number, rng in enumerate(np.random.default_rng(random_seed).spawn(starts)):
-        found = climb(step, start(rng, number), max(tolerance, _COARSE), max_iterations)
+        found = ascent(step, start(rng, number), max(tolerance, _COARSE), max_iterations)
         ends.append(found.log_likelihood)
         if best is None or found.log_likelihood > best.log_likelihood:
             best = found
@@ -93,14 +93,14 @@ def best_of(
     left = max_iterations - len(best.log_likelihoods) + 1
     if tolerance < _COARSE and left > 1:
         # The last iteration's parameters are the first of what follows.
-        further = climb(step, best.parameters, tolerance, left)
+        further = ascent(step, best.parameters, tolerance, left)
         trace = np.concatenate([best.log_likelihoods, further.log_likelihoods[1:]])
         best = further._replace(log_likelihoods=trace)
     ends[int(np.argmax(ends))] = best.log_likelihood
     return best._replace(starts=np.array(ends))
 
 
-def check_climb(starts: Any, tolerance: Any, max_iterations: Any) -> None:
+def check_ascent(starts: Any, tolerance: Any, max_iterations: Any) -> None:
     """Refuse settings that are none."""
     check_count("starts", starts)
     check_count("max_iterations", max_iterations, 2)
