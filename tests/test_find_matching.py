@@ -7,6 +7,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match.find_matching import _warn_if_alone
+from pm_match.reading import read
 from pm_match.reading.probe import PLAIN, evaluate
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import coarse_climb, polish
@@ -114,7 +115,7 @@ def test_the_log_joint_is_the_steps_own_and_the_hyperparameters(model, found):
         if transform is not None:
             x = evaluate(transform.forward(x, *rv.owner.inputs))
         point[value.name] = np.asarray(x, value.dtype)
-    (component,) = pmm.structure.read(model).components
+    (component,) = read(model).components
     (step,) = [s for s in pmm.steps(model) if isinstance(s, pmm.ClusterGibbs)]
     collapsed = step._collapsed
     collapsed.load(point, collapsed.labels(point))
