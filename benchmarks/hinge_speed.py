@@ -14,6 +14,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pm_match as pmm
+from pm_match.reading import read
 from pm_match.views.hinge import fourier_values
 
 
@@ -119,7 +120,7 @@ def kernel_model(n_objects, n_factors, n_frequencies, n_classes=None, seed=0, v_
 
 def started(model, seed=0):
     """Start from `initial_points`' frequencies."""
-    (part,) = pmm.structure.read(model).parts
+    (part,) = read(model).parts
     values = part.start(np.random.default_rng(seed), model.initial_point())
     point = model.initial_point()
     point["frequencies"] = values["frequencies"]

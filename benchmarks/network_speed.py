@@ -18,6 +18,7 @@ import pymc as pm
 
 import pm_match as pmm
 from pm_match.networks.block_evidence import BlockEvidence, Board, NetworkCells
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import units
@@ -73,6 +74,10 @@ class Kernel:
         flags = [np.ones(len(z), bool) for z in self.truth]
         self.evidence = BlockEvidence("bernoulli", found, [0, 1], board, flags)
         self.evidence.set_prior((1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
+        self.terms = [
+            collect([term for home, term in self.evidence.terms if home == number])
+            for number in range(2)
+        ]
         self.load()
         self.sweep()
 
@@ -85,8 +90,7 @@ class Kernel:
     def sweep(self) -> None:
         """Sweep once over the objects of both types."""
         ones = np.ones(TRUNCATION - 1)
-        for number, partition in enumerate(self.partitions):
-            terms = tuple(term for home, term in self.evidence.terms if home == number)
+        for partition, terms in zip(self.partitions, self.terms, strict=True):
             sweep(self.rng, ones, ones, partition, terms)
 
     def seconds(self, repeats=5) -> float:

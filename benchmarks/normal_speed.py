@@ -11,10 +11,12 @@ import numpy as np
 import pymc as pm
 
 import pm_match as pmm
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import units
+from pm_match.normal.conjugate import log_marginal
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
-from pm_match.normal.normal_wishart import NormalWishartEvidence, log_marginal
+from pm_match.normal.normal_wishart import NormalWishartEvidence
 from pm_match.normal.shared_normal import SharedNormalEvidence
 
 TRUNCATION = 10
@@ -39,11 +41,12 @@ def sweeps(kind, n, d, n_sweeps=200):
     a, b = np.ones(TRUNCATION - 1), np.ones(TRUNCATION - 1)
     rng = np.random.default_rng(1)
     evidence.load(x, slots, prior)
-    sweep(rng, a, b, state, (evidence.term,))
+    terms = collect([evidence.term])
+    sweep(rng, a, b, state, terms)
     n_sweeps = max(n_sweeps * 100 // n, 5)
     begin = time.process_time()
     for _ in range(n_sweeps):
-        sweep(rng, a, b, state, (evidence.term,))
+        sweep(rng, a, b, state, terms)
     swept = (time.process_time() - begin) / n_sweeps / n
     begin = time.process_time()
     for _ in range(n_sweeps):
@@ -60,7 +63,7 @@ def naive(n, d):
         for label in range(TRUNCATION):
             moved = labels.copy()
             moved[unit] = label
-            log_marginal(x, moved, prior)
+            log_marginal(x, moved, prior, shared=False)
     return 1e6 * (time.process_time() - begin) / n_objects
 
 

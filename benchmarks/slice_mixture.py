@@ -14,10 +14,12 @@ import time
 import arviz as az
 import numpy as np
 
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, rename, sweep
 from pm_match.clusters.units import units
+from pm_match.normal.conjugate import draw_parameters
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
-from pm_match.normal.normal_wishart import NormalWishartEvidence, draw_parameters
+from pm_match.normal.normal_wishart import NormalWishartEvidence
 
 TRUNCATION = 10
 CONCENTRATION = 1.0
@@ -42,7 +44,7 @@ def sliced(x, prior, rng, n_sweeps):
     n = len(x)
     labels = np.zeros(n, int)
     for _ in range(n_sweeps):
-        means, precisions = draw_parameters(rng, x, labels, TRUNCATION, prior)
+        means, precisions = draw_parameters(rng, x, labels, TRUNCATION, prior, shared=False)
         counts = np.bincount(labels, minlength=TRUNCATION)
         after = counts[::-1].cumsum()[::-1] - counts
         sticks = rng.beta(1.0 + counts, CONCENTRATION + after)
@@ -66,9 +68,9 @@ def collapsed(x, prior, rng, n_sweeps):
     place(state, np.zeros(n, int))
     evidence.load(x, state.slot.astype(np.int64), prior)
     a, b = np.ones(TRUNCATION - 1), np.full(TRUNCATION - 1, CONCENTRATION)
-    renamed = np.zeros(TRUNCATION, np.int64)
+    renamed, terms = np.zeros(TRUNCATION, np.int64), collect([evidence.term])
     for _ in range(n_sweeps):
-        sweep(rng, a, b, state, (evidence.term,))
+        sweep(rng, a, b, state, terms)
         rename(rng, a, b, state, renamed, TRUNCATION)
         yield state.slot
 

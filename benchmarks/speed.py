@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 
 import pm_match as pmm
+from pm_match.clusters.protocol import collect
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.projected_normal import ProjectedNormalEvidence
@@ -63,6 +64,7 @@ class Kernel:
         grouped = units(len(self.truth), np.zeros((0, 2), np.int64))
         self.evidence = ProjectedNormalEvidence(domains, grouped, truncation, n_factors)
         self.partition = new_partition(grouped.size, truncation)
+        self.terms = collect([self.evidence.term])
         self.a, self.b = np.ones(truncation - 1), np.ones(truncation - 1)
         self.n_products = n_factors * (n_factors + 1) // 2 + n_factors + 1
         self.load(self.truth)
@@ -76,7 +78,7 @@ class Kernel:
 
     def sweep(self) -> int:
         """Sweep once."""
-        return sweep(self.rng, self.a, self.b, self.partition, (self.evidence.term,))
+        return sweep(self.rng, self.a, self.b, self.partition, self.terms)
 
     def settled(self, repeats: int = 7, number: int = 1) -> float:
         """Seconds of a sweep from the truth."""

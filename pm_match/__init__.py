@@ -3,13 +3,13 @@
 from pm_match import datasets, metrics, models, plots
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
-from pm_match.features.carry import carry
 from pm_match.features.choose_n_factors import choose_n_factors
 from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.impute import impute
 from pm_match.features.kind import FeatureVectors
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.semi_orthogonal import semi_orthogonal
+from pm_match.features.translate import translate
 from pm_match.find_matching import find_matching
 from pm_match.fit_em import fit_em
 from pm_match.matching import (
@@ -71,7 +71,6 @@ __all__ = [
     "UnservedModelError",
     "assign",
     "best_chain",
-    "carry",
     "choose_n_factors",
     "cluster_sizes",
     "cluster_spans",
@@ -104,6 +103,7 @@ __all__ = [
     "span_probability",
     "standardise",
     "steps",
+    "translate",
     "unmatched_probability",
 ]
 

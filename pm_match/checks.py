@@ -1,4 +1,4 @@
-"""Checks of what the declared models are given."""
+"""Checks of arguments, each in one form of words: `name: expected …; found …`."""
 
 from __future__ import annotations
 
@@ -6,48 +6,90 @@ from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 __all__ = [
     "check_count",
+    "check_counts",
+    "check_flag",
+    "check_given_by_name",
+    "check_identifier",
     "check_option",
     "check_pair",
     "check_positive",
-    "counts_by_view",
-    "link_sets",
+    "counts_by_name",
+    "is_count",
 ]
 
 
-def check_count(name: str, value: Any, least: int) -> None:
+def is_count(value: Any, least: int = 1) -> bool:
+    """Whether a value is a whole number of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
     """Refuse what is no whole number of at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
+    if not is_count(value, least):
+        raise ValueError(f"{name}: expected a whole number of at least {least}; found {value!r}")
 
 
-def counts_by_view(name: str, given: Any, views: Collection[str], least: int) -> dict[str, int]:
-    """Give numbers of at least `least` by view: one for all of them, or one for each."""
+def check_counts(least: int = 1, **values: Any) -> None:
+    """Refuse what is no whole number of at least `least`, of several arguments."""
+    for name, value in values.items():
+        check_count(name, value, least)
+
+
+def counts_by_name(name: str, given: Any, names: Collection[str], least: int = 1) -> dict[str, int]:
+    """Give numbers of at least `least` by name: one for all of them, or one for each."""
     if not isinstance(given, Mapping):
         check_count(name, given, least)
-        return dict.fromkeys(views, int(given))
-    for view in given:
-        if view not in views:
-            raise ValueError(f"{name}: no view {view!r}; the views are {list(views)}.")
-    for view in views:
-        if view not in given:
-            raise ValueError(f"{name}: expected a number for view {view!r}, found none.")
-        check_count(f"{name} of view {view!r}", given[view], least)
-    return {view: int(given[view]) for view in views}
+        return dict.fromkeys(names, int(given))
+    if set(given) != set(names):
+        raise ValueError(
+            f"{name}: expected a number, or one for each of {list(names)}; found {dict(given)!r}"
+        )
+    for own in names:
+        check_count(f"{name}[{own!r}]", given[own], least)
+    return {own: int(given[own]) for own in names}
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither true nor false."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected True or False; found {value!r}")
+
+
+def check_identifier(what: str, name: Any) -> None:
+    """Refuse a name that no variable can have."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(
+            f"{what}: expected an identifier (letters, digits and underscores, not starting with a "
+            f"digit), as the name becomes part of variable names; found {name!r}"
+        )
+
+
+def check_given_by_name(kind: str, given: Any, what: str = "table") -> None:
+    """Refuse what is no mapping from names to what there is of each `kind`, or an empty one."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{kind}s: expected a mapping from a {kind}'s name to its {what}, such as "
+            f"{{'a': {what}_a, 'b': {what}_b}}; found an object of type {type(given).__name__}"
+        )
+    if not given:
+        raise ValueError(f"{kind}s: expected at least one {kind}; found none")
 
 
 def check_positive(name: str, value: Any) -> None:
     """Refuse what is no positive, finite number."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not 0.0 < float(value) < float("inf"):
-        raise ValueError(f"{name} must be a positive number, found {value!r}.")
+        raise ValueError(f"{name}: expected a positive number; found {value!r}")
 
 
 def check_pair(name: str, value: Any, what: tuple[str, str]) -> None:
     """Refuse what is no pair of positive numbers."""
     if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != 2:
-        raise ValueError(f"{name} must be ({what[0]}, {what[1]}), found {value!r}.")
+        raise ValueError(f"{name}: expected ({what[0]}, {what[1]}); found {value!r}")
     for part, number in zip(what, value, strict=True):
         check_positive(f"{name}'s {part}", number)
 
@@ -56,17 +98,4 @@ def check_option(name: str, value: Any, options: Sequence[str]) -> None:
     """Refuse what is none of the options."""
     if value not in options:
         listed = ", ".join(map(repr, options[:-1]))
-        raise ValueError(f"{name} must be {listed} or {options[-1]!r}, found {value!r}.")
-
-
-def link_sets(links: Any) -> list[Mapping[str, Any]]:
-    """Give links as a list of mappings: there may be none, one or several."""
-    if links is None:
-        return []
-    found = [links] if isinstance(links, Mapping) else links
-    if not isinstance(found, Sequence) or not all(isinstance(one, Mapping) for one in found):
-        raise TypeError(
-            "links must be a mapping from names to positions, or a sequence of such mappings, "
-            f"found an object of type {type(links).__name__}."
-        )
-    return list(found)
+        raise ValueError(f"{name}: expected {listed} or {options[-1]!r}; found {value!r}")

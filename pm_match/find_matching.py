@@ -14,6 +14,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
+from pm_match.checks import check_count
 from pm_match.metrics import adjusted_rand_index
 from pm_match.progress import SearchProgress
 from pm_match.reading import read
@@ -91,8 +92,7 @@ def find_matching(
     >>> pmm.partition_estimate(best)
     """
     model = modelcontext(model)
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
-        raise ValueError(f"starts must be a whole number of at least 1, found {starts!r}.")
+    check_count("starts", starts)
     ours = steps(model)
     structure = read(model)
     if structure.refusals:

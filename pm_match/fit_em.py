@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
@@ -18,8 +17,8 @@ from pm_match.normal.parts import Normals
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.ancestry import Ancestry, Refusal, names, scale
-from pm_match.reading.functions import natural_function, point_function
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
+from pm_match.reading.probe import natural_function, sampled_function
 from pm_match.results import annotate
 from pm_match.views.em import (
     Fit,
@@ -31,7 +30,7 @@ from pm_match.views.em import (
     fit_shared_factors,
     projected_clusters,
 )
-from pm_match.views.em.climb import check_climb
+from pm_match.views.em.ascent import check_ascent
 from pm_match.views.em.shared_factors import all_latent_means
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hierarchy.recognise import Hierarchy
@@ -52,7 +51,7 @@ class _Settings(NamedTuple):
     advance: Callable[[float], None]
 
     @property
-    def climb(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "tolerance": self.tolerance,
             "max_iterations": self.max_iterations,
@@ -144,7 +143,7 @@ def fit_em(
     >>> best["sample_stats"]["log_likelihood"]
     """
     model = modelcontext(model)
-    check_climb(starts, tolerance, max_iterations)
+    check_ascent(starts, tolerance, max_iterations)
     structure = read(model)
     with (
         threadpool_limits(1, user_api="blas"),
@@ -266,7 +265,7 @@ def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fi
         [0 if n is None else part.latents[n].shape[1] for n in private],
         intercept=None not in intercepts,
         starts=settings.starts,
-        **settings.climb,
+        **settings.options,
     )
     p = fit.parameters
     z, own_z = all_latent_means(tables, p)
@@ -301,8 +300,7 @@ def _noise(model: Model, ancestry: Ancestry, part: FactorModel, number: int) -> 
     for precision in part.precisions:
         if precision.of != ((number, -1),) or precision.shape != ():
             continue
-        observed = model[f"{view.name}_observed" if view.missing else view.name]
-        others = ancestry.of([scale(observed)]) - {model[precision.name]}
+        others = ancestry.of([scale(model[view.declared[0]])]) - {model[precision.name]}
         if others:
             raise Refusal(f"the noise of {view.name!r} depends on {names(others)} too")
         point = model.initial_point(0)
@@ -326,7 +324,7 @@ def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -
     (assignment,) = clustering.assignments
     tables = {}
     for own in normals:
-        if not own.shared or not own.observed or len(own.values) > 1:
+        if not own.shared or not own.searchable or len(own.values) > 1:
             raise Refusal(
                 f"{own.mean!r} has clusters with precisions of their own, or is not of one "
                 "observed view"
@@ -336,7 +334,7 @@ def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -
             raise Refusal(f"{values.name!r} has several rows for one object")
         tables[values.name] = _table(assignment.n_objects, values.objects, values.data)
     fit = fit_dependency_clusters(
-        tables, clustering.truncation, starts=settings.starts, **settings.climb
+        tables, clustering.truncation, starts=settings.starts, **settings.options
     )
     order = np.argsort(-fit.parameters.weights, kind="stable")
     p = fit.parameters._replace(
@@ -368,7 +366,7 @@ def _dependency_hierarchy(part: Hierarchy, settings: _Settings) -> _Fitted:
         part.clustering.truncation,
         [view.normals.truncation for view in part.views],
         starts=settings.starts,
-        **settings.climb,
+        **settings.options,
     )
     order = np.argsort(-fit.parameters.weights, kind="stable")
     p = fit.parameters._replace(
@@ -409,7 +407,7 @@ def _projected_clusters(
         list(zip(*labels, strict=True)),
         features.truncation,
         features.n_factors,
-        **settings.climb,
+        **settings.options,
     )
     order = np.argsort(-fit.parameters.weights, kind="stable")
     p = fit.parameters._replace(
@@ -458,12 +456,5 @@ def _point(model: Model, values: Mapping[str, Any]) -> dict[str, NDArray]:
     """Bring values of free variables to the scale that is sampled; the rest stay initial."""
     point = {name: np.asarray(value) for name, value in model.initial_point(0).items()}
     for name, value in values.items():
-        rv = model[name]
-        variable, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
-        if transform is not None:
-            natural = pt.constant(np.asarray(value, rv.dtype))
-            (value,) = point_function(model, [transform.forward(natural, *rv.owner.inputs)], {})(
-                point
-            )
-        point[variable.name] = np.asarray(value, variable.dtype)
+        point[model.rvs_to_values[model[name]].name] = sampled_function(model, name)(point, value)
     return point

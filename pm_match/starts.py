@@ -13,8 +13,8 @@ from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.reading.probe import natural_function
 from pm_match.search.recipe import searched
 from pm_match.serving import steps
 

@@ -18,23 +18,6 @@ def blocks(page: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_example_of_another_family(tmp_path):
-    """The page's term passes the page's tests."""
-    term, tests, *_ = blocks("extending.md")
-    (tmp_path / "counts.py").write_text(term)
-    (tmp_path / "test_counts.py").write_text(tests)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [

@@ -7,7 +7,8 @@ import pytest
 
 import pm_match as pmm
 from pm_match.find_matching import _warn_if_alone
-from pm_match.reading.functions import PLAIN, evaluate
+from pm_match.reading import read
+from pm_match.reading.probe import PLAIN, evaluate
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import coarse_climb, polish
 from tests.declared.networks import network_model
@@ -114,7 +115,7 @@ def test_the_log_joint_is_the_steps_own_and_the_hyperparameters(model, found):
         if transform is not None:
             x = evaluate(transform.forward(x, *rv.owner.inputs))
         point[value.name] = np.asarray(x, value.dtype)
-    (component,) = pmm.structure.read(model).components
+    (component,) = read(model).components
     (step,) = [s for s in pmm.steps(model) if isinstance(s, pmm.ClusterGibbs)]
     collapsed = step._collapsed
     collapsed.load(point, collapsed.labels(point))
@@ -208,7 +209,7 @@ def test_a_lonely_best_start_is_said():
 
 def test_arguments_are_checked():
     for starts in (0, 1.5, True):
-        with pytest.raises(ValueError, match="starts must be a whole number of at least 1"):
+        with pytest.raises(ValueError, match="starts: expected a whole number of at least 1"):
             pmm.find_matching(tiny_model(), starts=starts)
     with pytest.raises(ValueError, match="init must be 'search' or 'dispersed', found 'best'"):
         pmm.initial_points(tiny_model(), init="best")

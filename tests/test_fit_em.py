@@ -6,11 +6,11 @@ import pytest
 
 import pm_match as pmm
 from pm_match.views.em import DependencyClusters, DependencyHierarchy, SharedFactors
-from tests.views.em.test_mixtures import made_up, plain_clusters, plain_hierarchy
-from tests.views.em.test_shared_factors import made_up as made_up_factors
-from tests.views.em.test_shared_factors import plain as plain_factors
-from tests.views.test_factor_models import EQUAL, declare
-from tests.views.test_hierarchies import declared as hierarchy_of
+from tests.declared.factor_ways import EQUAL, declare
+from tests.declared.hierarchies import declared as hierarchy_of
+from tests.views.em.factors import made_up as made_up_factors
+from tests.views.em.factors import plain as plain_factors
+from tests.views.em.mixtures import made_up, plain_clusters, plain_hierarchy
 
 
 def fitted(model, **options):
@@ -199,9 +199,9 @@ def test_settings_are_checked_and_a_short_climb_is_told():
     model = pmm.models.dependency_clusters(views, 3)
     with pytest.raises(TypeError, match=r"model must be a pm\.Model, found an object of type int"):
         pmm.fit_em(3)
-    with pytest.raises(ValueError, match="starts must be a whole number"):
+    with pytest.raises(ValueError, match="starts: expected a whole number"):
         pmm.fit_em(model, starts=0)
-    with pytest.raises(ValueError, match="max_iterations must be a whole number"):
+    with pytest.raises(ValueError, match="max_iterations: expected a whole number"):
         pmm.fit_em(model, max_iterations=1)
     with pytest.warns(UserWarning, match=r"still gained .* nats in the last of 3 iterations"):
         pmm.fit_em(model, max_iterations=3, starts=1, random_seed=1, progressbar=False)

@@ -217,7 +217,7 @@ def test_initial_points_are_overdispersed_and_keep_links():
     again = pmm.initial_points(model, 6, random_seed=3, init="dispersed")
     for one, other in zip(points, again, strict=True):
         assert all(np.array_equal(one[name], other[name]) for name in one)
-    with pytest.raises(ValueError, match="chains must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="chains: expected a whole number of at least 1; found 0"):
         pmm.initial_points(model, 0)
 
 

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from pm_match.checks import check_count
+
 
 def row_coordinates(
     networks: Mapping[str, ArrayLike | sparse.sparray],
@@ -53,8 +55,7 @@ def row_coordinates(
             f"networks: expected a mapping from a network's name to the network; "
             f"found an object of type {type(networks).__name__}"
         )
-    if n_dimensions < 1:
-        raise ValueError(f"n_dimensions: expected at least 1; found {n_dimensions}")
+    check_count("n_dimensions", n_dimensions)
     found = {}
     for name, network in networks.items():
         dense = network.toarray() if sparse.issparse(network) else np.asarray(network)

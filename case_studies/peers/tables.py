@@ -9,6 +9,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pm_match.checks import check_count
+
 _DISTRIBUTIONS = {"ot": "POT", "sklearn": "scikit-learn"}
 
 
@@ -41,8 +43,7 @@ def check_tables(domains: Mapping[str, ArrayLike], n_clusters: int) -> dict[str,
         )
     if len(domains) < 2:
         raise ValueError(f"domains: expected at least two to match; found {len(domains)}")
-    if n_clusters < 1:
-        raise ValueError(f"n_clusters: expected at least 1; found {n_clusters}")
+    check_count("n_clusters", n_clusters)
     tables = {name: np.asarray(table, dtype=float) for name, table in domains.items()}
     for name, values in tables.items():
         if values.ndim != 2 or values.shape[1] == 0:

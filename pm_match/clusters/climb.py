@@ -9,7 +9,6 @@ change their label, exchange labels, join, or become irrelevant as one.
 from math import log
 
 import numpy as np
-from numba import literal_unroll
 
 from pm_match.clusters.protocol import score
 from pm_match.clusters.relevance import log_flags
@@ -24,8 +23,8 @@ def score_evidence(partition, terms, unit):
     scores, n_slots = partition.scores, partition.n_slots[0]
     for slot in range(n_slots + 1):
         scores[slot] = 0.0
-    for term in literal_unroll(terms):
-        score(term, unit, partition.slot[unit], n_slots, scores)
+    for i in range(terms.shape[0]):
+        score(terms[i], unit, partition.slot[unit], n_slots, scores)
 
 
 @part
@@ -121,8 +120,8 @@ def climb(a, b, partition, terms, least):
     a, b : (T - 1,) array
         Beta parameters of the sticks.
     partition : Partition
-    terms : tuple
-        The terms of evidence, in the partition's present state.
+    terms : (n_terms, 8) integer array
+        The terms of evidence (see `protocol.collect`), in the partition's present state.
     least : float
         Moves that are worth no more than this are not made: nothing but rounding, say.
     """

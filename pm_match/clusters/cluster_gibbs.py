@@ -36,7 +36,7 @@ class ClusterGibbs(PartitionStep):
         more: in a settled chain, a proposal costs as much as a sweep or two.
     n_exchanges : float, default 0.5
         Assignments, drawn at random, whose clusters may exchange their labels in a step (see
-        `partition.exchange`); likewise.
+        `clusters.exchange`); likewise.
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional

@@ -9,6 +9,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import Board, EvidenceState, Site, relevance_groups
 from pm_match.clusters.exchange import Exchange
 from pm_match.clusters.points import ClusteringPoints
+from pm_match.clusters.protocol import Terms, collect
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import (
@@ -16,6 +17,7 @@ from pm_match.clusters.sweep import (
     new_partition,
     place,
     rename,
+    score_unit,
     sweep,
 )
 from pm_match.clusters.units import Units, units
@@ -104,8 +106,10 @@ class Collapsed:
         """Return another state of the component, whose units are others: whole clusters, say."""
         return Collapsed(None, self.component, grouped, like=self)
 
-    def _terms(self, number: int) -> tuple:
-        return tuple(term for own in self.evidence for home, term in own.terms if home == number)
+    def _terms(self, number: int) -> Terms:
+        return collect(
+            [term for own in self.evidence for home, term in own.terms if home == number]
+        )
 
     def of_kind(self, state: type) -> list[Any]:
         """Return the states of the evidence of one kind."""
@@ -210,6 +214,17 @@ class Collapsed:
             found = self._exchanges[number].propose(rng, a, b, place)
             accepted, proposed = accepted + found[0], proposed + found[1]
         return accepted, proposed
+
+    def scores(self, number: int, unit: int) -> NDArray[np.float64]:
+        """Score a unit as the kernel does: log predictives up to a constant (T + 1,).
+
+        Of a clustering's unit in every cluster, as if it had left its own; the last is for a unit
+        that is irrelevant, as far as evidence tells.
+        """
+        partition = self.partitions[number]
+        score_unit(partition, self.terms[number], unit, partition.scores)
+        n_slots = partition.n_slots[0]
+        return partition.scores[np.append(partition.slot_of, n_slots)]
 
     def log_joint(self) -> float:
         """Log p(data, assignments, relevance), all else integrated out."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.sweep import Partition
+from pm_match.clusters.protocol import collect
+from pm_match.clusters.sweep import Partition, log_evidence_of
 from pm_match.clusters.units import Units
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Clustering
@@ -96,11 +97,13 @@ class EvidenceState:
 
     Attributes
     ----------
+    site : Site
     terms : list of (int, NamedTuple)
         What the kernel scores units by (see `clusters.protocol`): each with the number of the
         clustering that it is a term of.
     """
 
+    site: Site
     terms: list[tuple[int, Any]]
 
     def load(self, point: Point) -> None:
@@ -128,7 +131,18 @@ class EvidenceState:
         return 0.0
 
     def log_factor(self, point: Point) -> float:
-        """Log evidence as a function of hyperparameters (see `Evidence.hyperpriors`)."""
+        """Log evidence as a function of hyperparameters (see `Evidence.hyperpriors`).
+
+        Of terms that are loaded, whose priors `load_prior` brings to the point.
+        """
+        self.load_prior(point)
+        return sum(
+            log_evidence_of(collect([term]), self.site.partitions[number].n_slots[0])
+            for number, term in self.terms
+        )
+
+    def log_conditional(self, point: Point) -> float:
+        """Log density of what `draw` draws, given all else: for tests alone."""
         raise NotImplementedError
 
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:

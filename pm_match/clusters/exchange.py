@@ -24,11 +24,10 @@ An assignment must not share units with another one (see `links`): those would h
 from math import exp, log
 
 import numpy as np
-from numba import literal_unroll
 from numpy.typing import NDArray
 
 from pm_match.clusters.label_swap import log_shift_ratio
-from pm_match.clusters.protocol import implemented, log_shared, tabulate
+from pm_match.clusters.protocol import Terms, collected, implemented, log_shared, tabulate
 from pm_match.clusters.split_merge import log_odds
 from pm_match.clusters.sweep import Partition, capacity, reassign
 from pm_match.clusters.units import Units
@@ -120,8 +119,8 @@ def exchange_by_table(rng, a, b, partition, terms, start, stop, scratch, tables)
     a, b : (T - 1,) array
         Beta parameters of the sticks (see `stick_breaking`).
     partition : Partition
-    terms : tuple
-        The terms of evidence, in the partition's present state.
+    terms : (n_terms, 8) integer array
+        The terms of evidence (see `protocol.collect`), in the partition's present state.
     start, stop : int
         The units of the assignment.
     scratch : (4, T) integer array
@@ -141,8 +140,8 @@ def exchange_by_table(rng, a, b, partition, terms, start, stop, scratch, tables)
         for slot in range(n_slots):
             worth[row, slot] = 0.0
             shared[row, slot] = 0.0
-    for term in literal_unroll(terms):
-        tabulate(term, partition.slot, start, stop, n_slots, worth, shared)
+    for i in range(terms.shape[0]):
+        tabulate(terms[i], partition.slot, start, stop, n_slots, worth, shared)
     for label in range(renamed.shape[0]):
         renamed[label] = label
         counts[label] = partition.counts[label]
@@ -168,8 +167,8 @@ def exchange_by_table(rng, a, b, partition, terms, start, stop, scratch, tables)
                 ratio += worth[group, source] - worth[group, target]
                 changed += shared[group, source] - shared[group, target]
         there = 0.0
-        for term in literal_unroll(terms):
-            there += log_shared(term, changed)
+        for i in range(terms.shape[0]):
+            there += log_shared(terms[i], changed)
         ratio += there - here
         shift = objects[first] - objects[second]
         ratio += log_shift_ratio(a, b, counts, first, second, shift)
@@ -229,7 +228,8 @@ class Exchange:
     Parameters
     ----------
     partition : Partition
-    terms : tuple
+    terms : (n_terms, 8) integer array
+        See `protocol.collect`.
     units : Units
     ends : (A - 1,) integer array
         Where the objects of the second and of later assignments begin.
@@ -240,13 +240,13 @@ class Exchange:
         First and last unit (excluded) of the assignments that may exchange labels.
     """
 
-    def __init__(self, partition: Partition, terms: tuple, units: Units, ends: NDArray[np.int64]):
+    def __init__(self, partition: Partition, terms: Terms, units: Units, ends: NDArray[np.int64]):
         self._partition, self._terms = partition, terms
         truncation = len(partition.counts)
         self.free = free_assignments(units, ends)
         self._scratch = np.zeros((4, truncation), np.int64)
         self._tables = np.zeros((2, capacity(truncation), capacity(truncation)))
-        self._tabulated = all(implemented(tabulate, term) for term in terms)
+        self._tabulated = all(implemented(tabulate, term) for term in collected(terms))
 
     def propose(self, rng: np.random.Generator, a, b, number: int) -> tuple[int, int]:
         """Propose exchanges in one of the `free` assignments; return accepted and proposed."""

@@ -1,6 +1,6 @@
 """Hyperparameters under the collapsed joint: concentrations, and parameters of conjugate priors."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from pymc.blocking import PointType, StatsType
@@ -11,7 +11,6 @@ from pm_match.clusters.step import PartitionStep
 from pm_match.numerics.slices import draw_slice
 from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.ancestry import Ancestry
-from pm_match.reading.functions import prior_draw_function
 from pm_match.reading.parts import Component, Structure
 from pm_match.reading.priors import log_density_function
 
@@ -23,7 +22,7 @@ _CLOSE = 0.003
 class HyperparameterGibbs(PartitionStep):
     r"""Draw hyperparameters with all that their priors are of integrated out.
 
-    For each in turn, a draw from
+    For each in turn, slice sampling (Neal 2003), on the scale that PyMC samples, from
 
     .. math:: p(h \mid X, Z, R, \ldots) \propto p(h)\, p(X, Z, R \mid h, \ldots)
 
@@ -36,12 +35,6 @@ class HyperparameterGibbs(PartitionStep):
     vars : sequence of variables
         Free numbers, with priors of any kind, on which nothing depends but the priors of weights,
         densities, noise and probabilities of being relevant.
-    method : {"slice", "candidates"}, default "slice"
-        Slice sampling (Neal 2003) on the scale that PyMC samples; or the paper's way: candidates
-        drawn from the prior, and the present value, of which one is chosen with probability
-        proportional to its likelihood. Both leave the posterior invariant.
-    n_candidates : int, default 10
-        Draws from the prior, if `method` is "candidates".
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -51,37 +44,12 @@ class HyperparameterGibbs(PartitionStep):
     ------
     UnservedModelError
         If the variables are not hyperparameters of a model that the steps can serve.
-    ValueError
-        If `method` or `n_candidates` is not as described.
     """
 
     name = "hyperparameter_gibbs"
     order = 40
     one_by_one = True
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
-
-    def __init__(
-        self,
-        vars,
-        method: Literal["slice", "candidates"] = "slice",
-        n_candidates: int = 10,
-        **kwargs,
-    ):
-        if method not in ("slice", "candidates"):
-            raise ValueError(
-                f"HyperparameterGibbs: method must be 'slice' or 'candidates', found {method!r}."
-            )
-        if n_candidates < 1:
-            raise ValueError(
-                f"HyperparameterGibbs: n_candidates must be at least 1, found {n_candidates}."
-            )
-        self.method = method
-        self.n_candidates = n_candidates
-        super().__init__(vars, **kwargs)
-
-    def settings(self):
-        """Return the arguments of the constructor."""
-        return {"method": self.method, "n_candidates": self.n_candidates}
 
     @classmethod
     def served(cls, part: Component) -> list[str]:
@@ -111,9 +79,6 @@ class HyperparameterGibbs(PartitionStep):
         self._value_names = {name: model.rvs_to_values[model[name]].name for name in self._names}
         self._log_prior = {name: log_density_function(model, name, True) for name in self._names}
         self._touched = {name: self._touched_by(name) for name in self._names}
-        self._draw_prior = {}
-        if self.method == "candidates":
-            self._draw_prior = {name: prior_draw_function(model, name) for name in self._names}
 
     def _touched_by(self, name: str) -> tuple[list[int], list[int], list[int]]:
         """Return where a hyperparameter enters.
@@ -136,8 +101,7 @@ class HyperparameterGibbs(PartitionStep):
         collapsed.load(point, collapsed.labels(point), everything=False)
         new = dict(point)
         for name in self._names:
-            draw = self._draw_slice if self.method == "slice" else self._draw_candidate
-            draw(name, new)
+            self._draw(name, new)
         collapsed.load_priors(new)
         collapsed.draw(self.rng, new, new, everything=False)
         return new, [{}]
@@ -199,8 +163,8 @@ class HyperparameterGibbs(PartitionStep):
         found = prior + self._log_likelihood(name, point)
         return found if np.isfinite(found) else -np.inf
 
-    def _draw_slice(self, name: str, point) -> None:
-        """Slice sampling, by stepping out and shrinking."""
+    def _draw(self, name: str, point) -> None:
+        """Draw one hyperparameter: slice sampling, by stepping out and shrinking."""
         key = self._value_names[name]
 
         def log_density(x) -> float:
@@ -208,20 +172,3 @@ class HyperparameterGibbs(PartitionStep):
             return self._log_posterior(name, point)
 
         draw_slice(self.rng, float(point[key]), log_density)
-
-    def _draw_candidate(self, name: str, point) -> None:
-        """Choose between the present value and draws from the prior, by their likelihood."""
-        rng, key = self.rng, self._value_names[name]
-        dtype = point[key].dtype
-        values = [float(point[key])]
-        values += [float(self._draw_prior[name](rng, point)) for _ in range(self.n_candidates)]
-        logs = []
-        for value in values:
-            point[key] = np.asarray(value, dtype)
-            found = self._log_likelihood(name, point)
-            logs.append(found if np.isfinite(found) else -np.inf)
-        if not np.isfinite(max(logs)):
-            raise FloatingPointError(f"{name!r}: the collapsed log joint is not finite.")
-        weights = np.cumsum(np.exp(np.array(logs) - max(logs)))
-        chosen = int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))
-        point[key] = np.asarray(values[chosen], dtype)

@@ -45,6 +45,15 @@ class Writer:
         """Read a variable that has no transform."""
         return np.asarray(point[self.value_of[name].name])
 
+    def write_positive(self, point: dict[str, NDArray], name: str, log_value: NDArray) -> None:
+        """Write a positive variable, given as its log, which is what PyMC samples by default."""
+        self.write(point, {name: log_value if self.transformed[name] else np.exp(log_value)})
+
+    def read_positive(self, point: Mapping[str, NDArray], name: str) -> NDArray:
+        """Read a positive variable."""
+        value = self.read(point, name)
+        return np.exp(value) if self.transformed[name] else value
+
 
 class ClusteringPoints(Writer):
     """Reads and writes a clustering's assignments, flags, weights and probabilities."""
@@ -62,6 +71,38 @@ class ClusteringPoints(Writer):
                 labels = np.where(self.read(point, assignment.relevance) > 0, labels, -1)
             found.append(labels)
         return np.concatenate(found)
+
+    def write_labels(self, point: dict[str, NDArray], labels: NDArray[np.int64]) -> None:
+        """Write the labels (N,) of all objects, -1 for irrelevant ones, into a new `point`.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many as objects, one is not a cluster's, or an object is irrelevant
+            that cannot be.
+        """
+        clustering = self.clustering
+        if labels.shape != (clustering.n_objects,):
+            raise ValueError(
+                f"labels of {clustering.title!r}: expected one for each of "
+                f"{clustering.n_objects} objects; found shape {labels.shape}"
+            )
+        if labels.min() < -1 or labels.max() >= clustering.truncation:
+            raise ValueError(
+                f"labels of {clustering.title!r}: expected numbers in -1 ... "
+                f"{clustering.truncation - 1}; found {labels.min()} to {labels.max()}"
+            )
+        for assignment, own in zip(
+            clustering.assignments, np.split(labels, clustering.ends), strict=True
+        ):
+            if assignment.relevance:
+                self.write(point, {assignment.relevance: own >= 0})
+            elif own.min() < 0:
+                raise ValueError(
+                    f"{assignment.name!r}: all its objects are relevant, found a label of -1."
+                )
+            # An irrelevant object has a cluster, which says nothing.
+            self.write(point, {assignment.name: np.maximum(own, 0)})
 
     def draw(self, rng: np.random.Generator, point, new, labels, counts, flag_counts) -> None:
         """Draw what was integrated out from its exact conditional, and write the clustering.

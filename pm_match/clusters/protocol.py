@@ -1,8 +1,8 @@
 """The protocol of evidence: what the one Gibbs kernel asks of a data type.
 
 A *term* is what one group of observed variables says about an assignment. It is a `NamedTuple` of
-arrays, so that numba can take a tuple of different terms and compile one sweep for them; each of
-the functions below is implemented for it by `numba.extending.overload` in the term's own file.
+arrays (or of others like it); each of the functions below is implemented for it in the term's own
+file, by a plain function that is decorated with `implements`.
 
 Clusters that hold something sit in *slots* 1 ... n_slots - 1, in no order and without gaps; slot 0
 stands for any empty cluster (they all score alike, so it is scored once). A *unit* is one object,
@@ -16,20 +16,101 @@ A unit may be irrelevant: in no cluster. Its slot is then 0, which never holds a
 
 In Python, next to its NamedTuple, a term also has a slow plain `log_marginal` that the tests hold
 these against, and a `draw` of the parameters that it integrates out from their exact conditional.
+
+**How a kernel calls a term.** The kernels are compiled once, whatever the terms are. `collect`
+makes a table of a partition's terms: a row holds the address of the term (see
+`numerics.records`) and those of its functions, each compiled by itself and kept on disk. In
+compiled code `score` and the others take such a row as `term` and call through the address, which
+costs some 4 ns; they also take a term itself, so that a term's own functions can call one another.
+
+**What a term may not do.** Its functions are compiled like all kernels: they cannot allocate
+(scratch belongs in the term), and they see of a term its fields, by name: not `term[0]`, nor a new
+term. They should not raise, which would leave the state half changed.
 """
 
-from collections.abc import Callable
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
 from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from numba.extending import overload
+import numba
+import numpy as np
+from numba.core import cgutils, types
+from numba.core.errors import NumbaError
+from numba.core.typing import signature as typed
+from numba.extending import lower_builtin, overload, type_callable
+from numpy.typing import NDArray
 
-from pm_match.numerics.kernels import INLINED
+from pm_match.numerics.kernels import PART, addressed
+from pm_match.numerics.records import Record, record, stored
 
+# A table of terms, as `collect` makes it.
+Terms = NDArray[np.int64]
+_ROW = types.Array(types.int64, 1, "C")
+_INT, _NUMBER, _NUMBERS = types.int64, types.float64, types.Array(types.float64, 1, "C")
+_SLOTS, _TABLE = types.Array(types.int16, 1, "C"), types.Array(types.float64, 2, "C")
+# Places outside of numba in what it says of an error, the innermost first.
+_PLACE = re.compile(r" at (?P<file>\S[^\n]*) \((?P<line>\d+)\)$", re.MULTILINE)
+_NUMBA = str(Path(numba.__file__).parent)
+# What it says when something would allocate.
+_ALLOCATES = ("NRT required", "Only accept returning of array")
+
+
+class _Asked(NamedTuple):
+    """A function of the protocol: its column in a table of terms, and its signature."""
+
+    column: int
+    returns: types.Type
+    takes: tuple[types.Type, ...]
+    optional: bool
+
+
+_ASKED: dict[Callable, _Asked] = {}
 # What is implemented, and for which terms.
-_IMPLEMENTED: set[tuple[Callable, type]] = set()
+_IMPLEMENTED: dict[tuple[Callable, type], Callable] = {}
 
 
-def implemented(function: Callable, term) -> bool:
+def _asked(*takes: types.Type, returns: types.Type = types.none, optional=False) -> Callable:
+    """Make the decorated function one of the protocol, which compiled code calls by a row.
+
+    It takes what is said here besides the term.
+    """
+
+    def declare(function: Callable) -> Callable:
+        column = 1 + len(_ASKED)
+        _ASKED[function] = _Asked(column, returns, takes, optional)
+
+        @type_callable(function)
+        def resolve(context):
+            def answer(term, *args):
+                return typed(returns, _ROW, *takes) if term == _ROW else None
+
+            answer.__signature__ = signature(function)  # type: ignore[attr-defined]
+            return answer
+
+        @lower_builtin(function, _ROW, *takes)
+        def call(context, builder, sig, args):
+            row = context.make_array(_ROW)(context, builder, args[0]).data
+            term = builder.inttoptr(builder.load(row), cgutils.voidptr_t)
+            taken = (types.voidptr, *takes)
+            kind = context.call_conv.get_function_type(returns, taken).as_pointer()
+            address = builder.load(cgutils.gep_inbounds(builder, row, column))
+            status, value = context.call_conv.call_function(
+                builder, builder.inttoptr(address, kind), returns, taken, [term, *args[1:]]
+            )
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return value
+
+        return function
+
+    return declare
+
+
+def implemented(function: Callable, term: Any) -> bool:
     """Whether a function of the protocol is implemented for a term: some are optional."""
     return (function, type(term)) in _IMPLEMENTED
 
@@ -44,22 +125,117 @@ def implements(function: Callable, kind: type) -> Callable:
     kind : type
         The `NamedTuple` class of the term.
     """
+    record(kind)
 
     def register(implementation: Callable) -> Callable:
+        given, expected = signature(implementation), signature(function)
+        if len(given.parameters) != len(expected.parameters):
+            raise TypeError(
+                f"{kind.__name__}: expected `{function.__name__}` to take {expected}; found {given}"
+            )
+
         def resolve(term, *args):
-            if getattr(term, "instance_class", None) is kind:
+            if isinstance(term, Record) and term.dtype.instance_class is kind:
                 return implementation
             return None
 
-        _IMPLEMENTED.add((function, kind))
+        _IMPLEMENTED[function, kind] = implementation
         # numba matches the signature of `resolve` with the implementation's, name by name.
-        resolve.__signature__ = signature(implementation)  # type: ignore[attr-defined]
-        overload(function, jit_options=INLINED, strict=False)(resolve)  # type: ignore[arg-type]
+        resolve.__signature__ = given  # type: ignore[attr-defined]
+        overload(function, jit_options=PART, strict=False)(resolve)  # type: ignore[arg-type]
         return implementation
 
     return register
 
 
+def collect(terms: Sequence[Any]) -> Terms:
+    """Make the table by which kernels reach the terms of a partition.
+
+    Parameters
+    ----------
+    terms : sequence of named tuples
+
+    Returns
+    -------
+    (n_terms, 8) array
+        Addresses of each term and of its functions, 0 where one is not implemented. What they are
+        the addresses of is kept for as long as the table is.
+    """
+    return np.asarray(_Collection(terms))
+
+
+def collected(table: Terms) -> tuple:
+    """Return the terms of a table that `collect` made."""
+    return table.base.terms  # type: ignore[union-attr]
+
+
+class _Collection:
+    """What a table of terms is made from: the table keeps it."""
+
+    def __init__(self, terms: Sequence[Any]):
+        self.terms = tuple(terms)
+        self.states: list[NDArray[np.int64]] = []
+        self.rows = np.zeros((len(self.terms), 1 + len(_ASKED)), np.int64)
+        for row, term in zip(self.rows, self.terms, strict=True):
+            kind = numba.typeof(term)
+            if not isinstance(kind, Record):
+                raise TypeError(f"expected terms of evidence; found a {type(term).__name__}")
+            self.states.append(stored(term))
+            row[0] = self.states[-1].ctypes.data
+            row[1:] = _addresses(kind)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.rows.__array_interface__
+
+
+@cache
+def _addresses(kind: Record) -> list[int]:
+    """Find the addresses of what the protocol's functions do for a kind of terms, 0 for none."""
+    named = kind.dtype.instance_class
+    served = any(asked.optional and (f, named) in _IMPLEMENTED for f, asked in _ASKED.items())
+    found = []
+    for function, asked in _ASKED.items():
+        if (function, named) in _IMPLEMENTED:
+            (code,) = _compiled(function, kind).overloads.values()
+            found.append(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))
+        elif asked.optional and not served:
+            found.append(0)
+        else:
+            raise TypeError(f"{named.__name__}: expected `{function.__name__}`; found none")
+    return found
+
+
+@cache
+def _compiled(function: Callable, kind: Record) -> Any:
+    """Compile what a function of the protocol does for a kind of terms."""
+    asked, named = _ASKED[function], kind.dtype.instance_class
+    dispatcher = addressed(_IMPLEMENTED[function, named], named.__module__)
+    try:
+        dispatcher.compile(typed(asked.returns, kind, *asked.takes))
+    except NumbaError as error:
+        raise TypeError(
+            f"{named.__name__}: `{function.__name__}` cannot be compiled. {_explain(str(error))}"
+        ) from error
+    return dispatcher
+
+
+def _explain(error: str) -> str:
+    """Say why numba could not compile something, and where, in a line of its page."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("Failed in", "- Resolution failure"))]
+    reason = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    if any(sign in error for sign in _ALLOCATES):
+        reason = "it would allocate memory"
+    for place in _PLACE.finditer(error):
+        file, line = place["file"], int(place["line"])
+        if not file.startswith(_NUMBA):
+            source = linecache.getline(file, line).strip()
+            return f"{Path(file).name}, line {line}, `{source}`: {reason}"
+    return reason
+
+
+@_asked(_INT, _INT, _INT, _NUMBERS)
 def score(term, unit, own, n_slots, out):
     """Add to ``out[:n_slots]`` the log predictive of `unit` in each slot, given all other units.
 
@@ -70,6 +246,7 @@ def score(term, unit, own, n_slots, out):
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
+@_asked(_INT, _INT, _INT)
 def move(term, unit, source, target):
     """Move `unit` from slot `source` to slot `target`; the kernel has cleared a new `target`.
 
@@ -78,24 +255,28 @@ def move(term, unit, source, target):
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
+@_asked(_INT)
 def clear(term, slot):
     """Make `slot` an empty cluster."""
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
+@_asked(_INT, _INT)
 def relocate(term, source, target):
     """Copy the cluster in slot `source` to slot `target` (whose cluster has become empty)."""
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
+@_asked(_INT, returns=_NUMBER)
 def log_evidence(term, n_slots):
     """Log marginal likelihood of the term's data given the partition, from the running state."""
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
-# -- optional: what `partition.exchange` can do without, slowly ------------------------------------
+# -- optional, all or none: what `clusters.exchange` can do without, slowly -----------------------
 
 
+@_asked(_SLOTS, _INT, _INT, _INT, _TABLE, _TABLE, optional=True)
 def tabulate(term, slots, start, stop, n_slots, worth, shared):
     """Add to tables what clusters of one assignment are worth in every slot.
 
@@ -108,6 +289,7 @@ def tabulate(term, slots, start, stop, n_slots, worth, shared):
     raise NotImplementedError(f"no table is implemented for {type(term).__name__}")
 
 
+@_asked(_NUMBER, returns=_NUMBER, optional=True)
 def log_shared(term, change):
     """Log evidence for the sum of what slots share having changed by `change`, less that of now."""
     raise NotImplementedError(f"no table is implemented for {type(term).__name__}")

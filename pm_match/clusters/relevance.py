@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.numerics.kernels import entry, inlined
+from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.records import record
 
 
+@record
 class Relevance(NamedTuple):
     """The relevance flags of U units, in G groups that share a probability of being relevant.
 
@@ -44,7 +46,7 @@ def new_relevance(group: NDArray[np.int64]) -> Relevance:
     )
 
 
-@inlined
+@part
 def flag_weight(relevance, unit, relevant):
     """Log odds of being irrelevant, given the flags of the others (`relevant` is its own).
 

@@ -26,7 +26,6 @@ moves that lead from one state to the other: all that is asked of a term is `sco
 from math import exp, log, log1p
 
 import numpy as np
-from numba import literal_unroll
 
 from pm_match.clusters.protocol import score
 from pm_match.clusters.sweep import draw_empty_label, reassign
@@ -41,8 +40,8 @@ def log_odds(a, b, partition, terms, unit, source, target):
     n_slots = partition.n_slots[0]
     for slot in range(n_slots + 1):
         scores[slot] = 0.0
-    for term in literal_unroll(terms):
-        score(term, unit, partition.slot[unit], n_slots, scores)
+    for i in range(terms.shape[0]):
+        score(terms[i], unit, partition.slot[unit], n_slots, scores)
     size, weights = partition.size[unit], partition.prior_by_label
     predictive(a, b, partition.counts, partition.label[unit], size, weights)
     found = scores[partition.slot_of[target]] - scores[partition.slot_of[source]]
@@ -213,8 +212,8 @@ def split_or_merge(rng, a, b, partition, terms, scratch, n_proposals, n_scans):
     a, b : (T - 1,) array
         Beta parameters of the sticks (see `stick_breaking`).
     partition : Partition
-    terms : tuple
-        The terms of evidence, in the partition's present state.
+    terms : (n_terms, 8) integer array
+        The terms of evidence (see `protocol.collect`), in the partition's present state.
     scratch : (2, U) integer array
     n_proposals, n_scans : int
         Restricted scans that lead to the launch state, for each proposal.

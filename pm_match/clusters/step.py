@@ -14,11 +14,9 @@ from pymc.step_methods.compound import (
 )
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
-from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.basic import CategoricalRV
 
 from pm_match.reading import read
-from pm_match.reading.clusterings import WEIGHTS
+from pm_match.reading.clusterings import over_weights
 from pm_match.reading.parts import Structure, UnservedModelError
 
 
@@ -60,7 +58,7 @@ class PartitionStep(BlockedStep):
         }
         groups: dict[int | None, list[Any]] = {}
         for var in vars if isinstance(vars, tuple | list) else [vars]:
-            name = getattr(model.values_to_rvs.get(var, var), "name", None)
+            name = getattr(model.values_to_rvs.get(var, var), "name", "")
             groups.setdefault(number_of.get(name), []).append(var)
         if len(groups) < 2 or None in groups:
             return super().__new__(cls, vars, *args, **kwargs)
@@ -163,7 +161,7 @@ class PartitionStep(BlockedStep):
             model = modelcontext(None)
         except TypeError:
             # One of the steps speaks for all.
-            if cls._announces and _looks_like_ours(var):
+            if cls._announces and over_weights(var):
                 warnings.warn(
                     f"pm_match cannot see the model that {var.name!r} belongs to, and leaves it to "
                     "PyMC. If it is a matching model, call pm.sample() inside `with model:`, "
@@ -190,14 +188,3 @@ class PartitionStep(BlockedStep):
             if var.name in cls.served(part):
                 return Competence.IDEAL
         return Competence.INCOMPATIBLE
-
-
-def _looks_like_ours(variable) -> bool:
-    """Whether a variable is an assignment over random weights: all that shows without its model."""
-    node = getattr(variable, "owner", None)
-    if node is None or not isinstance(node.op, CategoricalRV):
-        return False
-    return any(
-        v.owner is not None and isinstance(v.owner.op, WEIGHTS)
-        for v in ancestors([node.inputs[-1]])
-    )

@@ -14,13 +14,13 @@ from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
-from numba import literal_unroll
 from numpy.typing import NDArray
 
 from pm_match.clusters.label_swap import swap_labels
 from pm_match.clusters.protocol import clear, log_evidence, move, relocate, score
 from pm_match.clusters.relevance import Relevance, flag_weight, log_flags, new_relevance
 from pm_match.numerics.kernels import entry, part, reducing
+from pm_match.numerics.records import record
 from pm_match.numerics.stick_breaking import log_prior, predictive
 
 # A label whose weight is below exp(-45) = 3e-20 of the best one's is below the resolution of the
@@ -28,6 +28,7 @@ from pm_match.numerics.stick_breaking import log_prior, predictive
 _NEGLIGIBLE = 45.0
 
 
+@record
 class Partition(NamedTuple):
     """The state of a partition with truncation T, capacity S = T + 2 slots (rounded up to 8).
 
@@ -240,10 +241,10 @@ def reassign(partition, terms, unit, label):
         partition.slot_of[label] = target
         partition.label_of[target] = label
         partition.held[target] = 0
-        for term in literal_unroll(terms):
-            clear(term, target)
-    for term in literal_unroll(terms):
-        move(term, unit, source, target)
+        for i in range(terms.shape[0]):
+            clear(terms[i], target)
+    for i in range(terms.shape[0]):
+        move(terms[i], unit, source, target)
     partition.label[unit] = label
     partition.slot[unit] = target
     partition.version[0] += 1
@@ -274,11 +275,30 @@ def close_slot(partition, terms, slot, label):
         for unit in range(partition.slot.shape[0]):
             if partition.slot[unit] == last:
                 partition.slot[unit] = slot
-        for term in literal_unroll(terms):
-            relocate(term, last, slot)
-    for term in literal_unroll(terms):
-        clear(term, last)
+        for i in range(terms.shape[0]):
+            relocate(terms[i], last, slot)
+    for i in range(terms.shape[0]):
+        clear(terms[i], last)
     partition.n_slots[0] = last
+
+
+@entry
+def score_unit(partition, terms, unit, scores):
+    """Fill ``scores[:n_slots + 1]`` with a unit's log predictive in every slot, and in none."""
+    n_slots = partition.n_slots[0]
+    for slot in range(n_slots + 1):
+        scores[slot] = 0.0
+    for i in range(terms.shape[0]):
+        score(terms[i], unit, partition.slot[unit], n_slots, scores)
+
+
+@entry
+def log_evidence_of(terms, n_slots):
+    """Log marginal likelihood of all terms' data, from the running state."""
+    total = 0.0
+    for i in range(terms.shape[0]):
+        total += log_evidence(terms[i], n_slots)
+    return total
 
 
 @entry
@@ -291,8 +311,8 @@ def sweep(rng, a, b, partition, terms):
     a, b : (T - 1,) array
         Beta parameters of the sticks (see `stick_breaking`).
     partition : Partition
-    terms : tuple
-        The terms of evidence (see `evidence.protocol`), in the partition's present state.
+    terms : (n_terms, 8) integer array
+        The terms of evidence (see `protocol.collect`), in the partition's present state.
 
     Returns
     -------
@@ -310,8 +330,8 @@ def sweep(rng, a, b, partition, terms):
         # Slot 0 stands for a new cluster, slot n_slots for none.
         for slot in range(n_slots + 1):
             scores[slot] = 0.0
-        for term in literal_unroll(terms):
-            score(term, unit, own, n_slots, scores)
+        for i in range(terms.shape[0]):
+            score(terms[i], unit, own, n_slots, scores)
         prior = partition.prior[own]
         # Prior weights change with the counts only: a settled sweep looks them up.
         fresh = size == 1 and partition.prior_stamp[own] == partition.version[0]
@@ -365,6 +385,6 @@ def rename(rng, a, b, partition, renamed, n_proposals):
 def log_joint(a, b, partition, terms):
     """Log p(data, assignment, relevance), all that the terms integrate out integrated out."""
     total = log_prior(a, b, partition.counts) + log_flags(partition.relevance)
-    for term in literal_unroll(terms):
-        total += log_evidence(term, partition.n_slots[0])
+    for i in range(terms.shape[0]):
+        total += log_evidence(terms[i], partition.n_slots[0])
     return total

@@ -18,6 +18,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from pm_match.checks import check_counts, check_positive
 from pm_match.datasets.files import read_arrays, sklearn_datasets
 
 _LABEL = "label"
@@ -175,20 +176,16 @@ def synthetic(
         If a count is not positive, there are more than 26 domains, the precision is not
         positive, or `missing` is not in [0, 1).
     """
-    counts = {
-        "n_objects": n_objects,
-        "n_features": n_features,
-        "n_clusters": n_clusters,
-        "n_factors": n_factors,
-        "n_domains": n_domains,
-    }
-    for argument, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{argument}: expected at least 1; found {count}")
+    check_counts(
+        n_objects=n_objects,
+        n_features=n_features,
+        n_clusters=n_clusters,
+        n_factors=n_factors,
+        n_domains=n_domains,
+    )
     if n_domains > 26:
         raise ValueError(f"n_domains: expected at most 26; found {n_domains}")
-    if not noise_precision > 0:
-        raise ValueError(f"noise_precision: expected a positive number; found {noise_precision}")
+    check_positive("noise_precision", noise_precision)
     if not 0 <= missing < 1:
         raise ValueError(f"missing: expected a fraction in [0, 1); found {missing}")
 

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
+from pm_match.checks import check_count, check_counts
 from pm_match.datasets.files import read_arrays
 
 
@@ -129,15 +130,9 @@ def synthetic_networks(
     if kind not in kinds:
         raise ValueError(f"kind: expected one of {kinds}; found {kind!r}")
     partial = kind == "noisy-partial"
-    least = {
-        "n_relevant": (n_relevant, 1),
-        "n_irrelevant": (n_irrelevant, 0),
-        "n_clusters": (n_clusters, 2 if partial else 1),
-        "n_networks": (n_networks, 1),
-    }
-    for argument, (count, minimum) in least.items():
-        if count < minimum:
-            raise ValueError(f"{argument}: expected at least {minimum}; found {count}")
+    check_counts(n_relevant=n_relevant, n_networks=n_networks)
+    check_count("n_irrelevant", n_irrelevant, 0)
+    check_count("n_clusters", n_clusters, 2 if partial else 1)
     if n_networks > len(ascii_lowercase):
         raise ValueError(f"n_networks: expected at most {len(ascii_lowercase)}; found {n_networks}")
     if n_types not in (1, 2):
@@ -387,8 +382,7 @@ def _disjoint(
 
     `allowed` says for each part which objects may be in it; the choosiest part draws first.
     """
-    if n_each < 1:
-        raise ValueError(f"n_per_category: expected at least 1; found {n_each}")
+    check_count("n_per_category", n_each)
     masks = allowed or [np.ones(len(labels), dtype=bool)] * n_parts
     free = np.ones(len(labels), dtype=bool)
     parts: dict[int, np.ndarray] = {}

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import check_counts
 from pm_match.datasets.views import PairedViews, paired_view
 
 _NAMES = ("a", "b")
@@ -216,9 +217,7 @@ def _checked(
     n_private: int,
     scale: float,
 ) -> np.random.Generator:
-    for argument, number in {"n_objects": n_objects, "features": n_features}.items():
-        if number < 1:
-            raise ValueError(f"{argument}: expected at least 1; found {number}")
+    check_counts(n_objects=n_objects, n_features=n_features)
     if n_private < 0 or not 0 <= scale < np.inf:
         raise ValueError(
             f"expected numbers of factors and scales of noise of at least 0; "

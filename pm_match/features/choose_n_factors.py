@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -105,13 +104,13 @@ def choose_n_factors(
     """
     if not callable(model_factory):
         raise TypeError(
-            "model_factory must be a function of a number of factors, "
-            f"found an object of type {type(model_factory).__name__}."
+            "model_factory: expected a function of a number of factors; "
+            f"found an object of type {type(model_factory).__name__}"
         )
     numbers = _check_candidates(candidates)
     check_option("method", method, ("cross-validation", "bic"))
     check_count("n_folds", n_folds, 2)
-    check_count("starts", starts, 1)
+    check_count("starts", starts)
     rng = get_random_generator(random_seed)
     problems = {k: _read_problem(model_factory, k) for k in numbers}
     data = problems[numbers[0]].domains
@@ -189,17 +188,14 @@ def hold_out(
 def _check_candidates(candidates: Iterable[int]) -> list[int]:
     if isinstance(candidates, str) or not isinstance(candidates, Iterable):
         raise TypeError(
-            "candidates must be numbers of factors, such as [3, 4, 5], "
-            f"found an object of type {type(candidates).__name__}."
+            "candidates: expected numbers of factors, such as [3, 4, 5]; "
+            f"found an object of type {type(candidates).__name__}"
         )
     found = list(candidates)
     if not found:
-        raise ValueError("candidates must hold at least one number of factors, found none.")
-    for number in found:
-        if not isinstance(number, Integral) or isinstance(number, bool) or number < 1:
-            raise ValueError(
-                f"candidates must be whole numbers of at least 1, found {number!r} among them."
-            )
+        raise ValueError("candidates: expected at least one number of factors; found none")
+    for position, number in enumerate(found):
+        check_count(f"candidates[{position}]", number)
     # In order, so that of several with the same score the smallest comes first.
     return sorted({int(number) for number in found})
 
@@ -228,7 +224,8 @@ def _check_same(first, other, n_factors: int) -> None:
 def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
     if not isinstance(model, pm.Model):
         raise TypeError(
-            f"model_factory must return a model, found an object of type {type(model).__name__}."
+            "model_factory: expected a function that returns a model; found one that returns an "
+            f"object of type {type(model).__name__}"
         )
     structure = read(model)
     pairs = [
@@ -241,7 +238,7 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
     if len(pairs) != 1:
         raise ValueError(
             "model_factory: expected a model with one set of latent vectors behind its feature "
-            f"vectors, found {len(pairs)}."
+            f"vectors; found {len(pairs)}"
         )
     clustering, features = pairs[0]
     if not features.standard:

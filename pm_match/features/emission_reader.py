@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.distribution import PartialObservedRV
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.random.basic import MvNormalRV
 
 from pm_match.features.data import DomainData
@@ -22,7 +18,8 @@ from pm_match.features.emission import Emission, with_deviations
 from pm_match.features.parts import Background, Parameter, Setting
 from pm_match.reading.ancestry import RV, Refusal, mean, scale
 from pm_match.reading.context import Context
-from pm_match.reading.functions import PLAIN, evaluate, point_function
+from pm_match.reading.densities import common
+from pm_match.reading.probe import compiled, rejoined, stand_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +50,11 @@ class Observed:
         multivariate = isinstance(rv.owner.op, MvNormalRV)
         centre, width = mean(rv), scale(rv)
         if len(rvs) == 2 and rv is rvs[0]:
-            parts = [(r, np.shape(evaluate(context.model.rvs_to_values[rvs[0]]))) for r in rvs[:1]]
-            parts.append((rvs[1], context.shapes[rvs[1].name]))
+            shapes = [context.observed(rvs[:1]).shape, context.shapes[rvs[1].name]]
 
             def joined(graph_of) -> RV:
-                own = {r: pt.broadcast_to(graph_of(r), shape) for r, shape in parts}
-                (found,) = replaced([context.model[name]], own)
-                return found
+                own = {r: (graph_of(r), shape) for r, shape in zip(rvs, shapes, strict=True)}
+                return rejoined(context.model[name], own)
 
             centre = joined(mean)
             width = width if multivariate else joined(scale)
@@ -88,11 +83,6 @@ class Observed:
 def undivided(rv: RV) -> RV:
     """Return the variable that an observed part of it is taken from, or the variable itself."""
     return rv.owner.inputs[0] if isinstance(rv.owner.op, PartialObservedRV) else rv
-
-
-def replaced(outputs: Sequence[RV], replacements: dict[RV, Any]) -> list[RV]:
-    """Return graphs with random variables replaced."""
-    return list(graph_replace(list(outputs), list(replacements.items()), strict=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,18 +136,9 @@ class _Part:
     """
 
     def __init__(self, model, graph, stands, probes, finish):
-        (graph,) = replaced([graph], dict(stands))
-        (graph,) = model.replace_rvs_by_values([pt.as_tensor(graph)])
-        inputs = [v for v in explicit_graph_inputs([graph]) if v in set(model.value_vars)]
-        self.inputs = [v.name for v in inputs]
+        inputs = [stand for _, stand in stands]
+        self._function, self.inputs = compiled(model, [graph], dict(stands), inputs)
         self.watched = self.inputs
-        self._function = pytensor.function(
-            [*(stand for _, stand in stands), *inputs],
-            graph,
-            mode=PLAIN,
-            on_unused_input="ignore",
-        )
-        self._function.trust_input = True
         self._probes, self._finish = probes, finish
         self._given: list[NDArray] | None = None
         self._found: Any = None
@@ -165,8 +146,7 @@ class _Part:
     def __call__(self, point) -> Any:
         given = [point[name] for name in self.watched]
         if self._given is None or not all(map(np.array_equal, given, self._given)):
-            inputs = [np.asarray(point[name]) for name in self.inputs]
-            found = [np.asarray(self._function(*probe, *inputs)) for probe in self._probes]
+            found = [self._function(point, *probe)[0] for probe in self._probes]
             # Copies: points may be written to by those who own them.
             self._found, self._given = self._finish(found), [np.array(v) for v in given]
         return self._found
@@ -257,7 +237,9 @@ class EmissionReader:
                 else self._part(
                     scale(deviation),
                     None,
-                    lambda found, rv=deviation, m=m: _one_row(rv, found[0], m),
+                    lambda found, rv=deviation, m=m: _one_row(
+                        found[0], m, f"the scale of {rv.name!r} differs between clusters"
+                    ),
                 )
             )
             self._backgrounds.append(None if flag is None else self._background(own, flag, n, m))
@@ -265,8 +247,7 @@ class EmissionReader:
         self._kept_backgrounds: list[tuple] = [() for _ in data]
         self._gamma = None
         if precision is not None:
-            shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
-            self._gamma = point_function(context.model, [shape, 1.0 / inverse_rate], {})
+            self._gamma = context.gamma_prior(precision)
         # A reading must not keep its model alive (see `structure.read`).
         del self._model
 
@@ -278,7 +259,7 @@ class EmissionReader:
     def _background(self, own: Observed, flag: RV, n: int, m: int) -> tuple[_Part, _Part]:
         """Make the parts with mean and noise of irrelevant objects, which no cluster enters."""
         shape = self._shapes[flag.name]
-        stands = [(flag, pt.tensor(dtype=flag.dtype, shape=shape))]
+        stands = [(flag, stand_in(flag, shape))]
         probes = [[np.zeros(shape, flag.dtype)]]
         return (
             _Part(
@@ -300,12 +281,12 @@ class EmissionReader:
         for rv in (graphs.latent, graphs.precision, *graphs.deviations):
             if rv is not None:
                 shape = self._shapes[rv.name]
-                stands.append((rv, pt.tensor(dtype=rv.dtype, shape=shape)))
+                stands.append((rv, stand_in(rv, shape)))
                 values.append(np.full(shape, float(rv is graphs.precision), rv.dtype))
         for rv in [] if d is None else [graphs.assignments[d], graphs.flags[d]]:
             if rv is not None:
                 shape = self._shapes[rv.name] if n is None else (n,)
-                stands.append((rv, pt.tensor(dtype=rv.dtype, shape=(None,) if n else shape)))
+                stands.append((rv, stand_in(rv, (None,) if n else shape)))
                 values.append(np.full(shape, int(rv in graphs.flags), rv.dtype))
         return stands, values
 
@@ -449,32 +430,26 @@ def _is(one, other) -> bool:
 
 
 def _one_number(rv: RV, value: NDArray) -> float:
-    if not np.allclose(value, value.flat[0], rtol=1e-12):
+    number = common(value)
+    if number is None:
         raise Refusal(f"the scale of {rv.name!r} is not one number")
-    return float(value.flat[0])
+    return float(number)
 
 
-def _one_row(rv: RV, value: NDArray, n: int) -> NDArray[np.float64]:
-    rows = value.reshape(1, -1) if value.ndim < 2 else value
-    if not (rows == rows[0]).all() or rows.shape[1] not in (1, n):
-        raise Refusal(
-            f"the scale of {rv.name!r} differs between clusters; expected one for each feature"
-        )
-    return np.broadcast_to(rows[0], (n,)).astype(float)
+def _one_row(value: NDArray, n: int, why: str) -> NDArray[np.float64]:
+    row = common(np.atleast_2d(value), 1)
+    if row is None or len(row) not in (1, n):
+        raise Refusal(f"{why}; expected one for each feature")
+    return np.broadcast_to(row, (n,)).astype(float)
 
 
 def noise_root(own: Observed, width: NDArray, n: int) -> NDArray[np.float64]:
     """Return L, with noise precision L L', from a standard deviation or a covariance."""
     if own.multivariate:
-        width = width.reshape(-1, *width.shape[-2:])
-        if width.shape[1:] != (n, n) or not (width == width[0]).all():
+        covariance = common(width, 2)
+        if covariance is None or covariance.shape != (n, n):
             raise Refusal(f"the covariance of {own.name!r} differs between objects; expected one")
         # The inverse of the transposed factor of the covariance is a root of the precision.
-        lower = np.linalg.cholesky(width[0])
+        lower = np.linalg.cholesky(covariance)
         return np.ascontiguousarray(np.linalg.inv(lower).T)
-    rows = width.reshape(1, -1) if width.ndim < 2 else width
-    if not (rows == rows[0]).all() or rows.shape[1] not in (1, n):
-        raise Refusal(
-            f"the noise of {own.name!r} differs between objects; expected one for each feature"
-        )
-    return 1.0 / np.broadcast_to(rows[0], (n,)).astype(float)
+    return 1.0 / _one_row(width, n, f"the noise of {own.name!r} differs between objects")

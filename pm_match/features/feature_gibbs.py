@@ -3,8 +3,6 @@
 from typing import Any, ClassVar
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 
@@ -26,10 +24,10 @@ from pm_match.features.points import FeaturesPoints
 from pm_match.numerics.rescale import rescale
 from pm_match.numerics.slices import draw_elliptical_slice, draw_slice
 from pm_match.reading import read
-from pm_match.reading.ancestry import Ancestry, Refusal
-from pm_match.reading.functions import PLAIN, point_function
+from pm_match.reading.ancestry import Ancestry, Refusal, parameters
 from pm_match.reading.parts import Clustering, Structure
 from pm_match.reading.priors import log_density_function
+from pm_match.reading.probe import point_function, sampled_function
 
 # Exchanges of labels that are proposed for every cluster of a domain.
 _PROPOSALS = 4
@@ -235,13 +233,14 @@ class FeatureGibbs(PartitionStep):
 
     def _draw_normal(self, parameter: Parameter, point) -> None:
         key = self._key[parameter.name]
-        centre, width = self.part.prior(parameter, point)
+        centre, precision = self.part.prior(parameter, point)
 
         def log_likelihood(x) -> float:
             point[key] = x
             return self._log_likelihood(point)
 
-        draw_elliptical_slice(self.rng, np.array(point[key]), centre, width, log_likelihood)
+        start, width = np.array(point[key]), precision**-0.5
+        draw_elliptical_slice(self.rng, start, centre, width, log_likelihood)
 
     def _draw_intercepts(self, point) -> None:
         own = {p.domain: p for p in self._parameters if p.update == "intercept"}
@@ -250,9 +249,7 @@ class FeatureGibbs(PartitionStep):
         setting = self._setting(point)
         priors: list[Any] = [None for _ in setting.emissions]
         for domain, parameter in own.items():
-            centre, width = self.part.prior(parameter, point)
-            shape = setting.emissions[domain].intercept.shape
-            priors[domain] = np.broadcast_to(centre, shape), np.broadcast_to(width**-2.0, shape)
+            priors[domain] = self.part.prior(parameter, point)
         r = setting.latent_precision
         drawn = draw_intercepts(self.rng, self._some, setting.emissions, r, priors)
         for domain, parameter in own.items():
@@ -288,8 +285,7 @@ class FeatureGibbs(PartitionStep):
         priors = []
         for p in own:
             sums, emission = self._sums[p.domain], setting.emissions[p.domain]
-            centre, width = features.prior(p, point)
-            precision = width**-2.0
+            centre, precision = features.prior(p, point)
             deviating = emission.projection[:, k:]
             explained = factors[:, k:] @ deviating.T
             if exchanges is not None and features.domains[p.domain].assignment == chosen:
@@ -476,18 +472,10 @@ def _wishart_functions(model, rv):
 
     The prior is given by the degrees of freedom and the inverse of the scale matrix.
     """
-    degrees, lower = rv.owner.op.dist_params(rv.owner)
-    evaluate_at = point_function(model, [degrees, lower], {})
+    read, sampled = point_function(model, parameters(rv)), sampled_function(model, rv.name)
 
     def prior(point):
-        nu, factor = evaluate_at(point)
+        nu, factor = read(point)
         return float(nu), np.linalg.inv(factor @ factor.T)
 
-    matrix = pt.matrix(dtype=rv.dtype)
-    transform = model.rvs_to_transforms[rv]
-    if transform is None:
-        return prior, lambda value: value
-    function = pytensor.function(
-        [matrix], transform.forward(matrix, *rv.owner.inputs), mode=PLAIN, on_unused_input="ignore"
-    )
-    return prior, function
+    return prior, lambda value: sampled({}, value)

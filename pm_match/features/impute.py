@@ -10,12 +10,12 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.features.carry import draw_weights
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.parts import FeatureDomain, Features
 from pm_match.features.predictor import feature_predictor, vectors_of
 from pm_match.features.summaries import summary_dataset
+from pm_match.features.translate import draw_weights
 from pm_match.features.values import Components, Outlook, blocks, entries
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels

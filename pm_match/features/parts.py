@@ -231,8 +231,8 @@ class Features(Evidence):
             if w.update == "flat":
                 drawn = random_projection(rng, (self.domains[w.domain].n_features, self.n_factors))
             else:
-                centre, width = self.prior(w, start)
-                drawn = centre + width * rng.standard_normal(centre.shape)
+                centre, precision = self.prior(w, start)
+                drawn = centre + rng.standard_normal(centre.shape) / np.sqrt(precision)
             point[w.name] = drawn.T if w.transposed else drawn
         return point
 
@@ -283,7 +283,7 @@ class Features(Evidence):
         return None if own is None else own.log_density(self.domains[number].data)
 
     def prior(self, parameter: Parameter, point: Point) -> tuple[NDArray, NDArray]:
-        """Mean and standard deviation of a parameter's normal prior, in its shape.
+        """Mean and precision of a parameter's normal prior, in its shape.
 
         Those of a projection as (M_d, K), however it is declared.
         """

@@ -10,8 +10,8 @@ from pm_match.clusters.points import Writer
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, draw_missing, split_deviations
 from pm_match.features.parts import Features, Parameter, Setting
-from pm_match.reading.functions import natural_function
 from pm_match.reading.priors import log_densities_function
+from pm_match.reading.probe import natural_function
 
 
 class FeaturesPoints(Writer):

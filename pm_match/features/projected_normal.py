@@ -49,7 +49,7 @@ from pm_match.clusters.units import Units
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
-from pm_match.numerics.kernels import entry, inlined, part
+from pm_match.numerics.kernels import entry, part
 
 # A pattern is worth keeping coefficients for when this many units share it.
 _COMMON = 4
@@ -263,7 +263,7 @@ def _coefficients(term, slot, out):
     out[place] = constant
 
 
-@inlined
+@part
 def _products(vector, out):
     """Fill `out` with the quadratic features of `vector` (K,) that coefficients multiply."""
     n_factors = vector.shape[0]
@@ -278,7 +278,7 @@ def _products(vector, out):
     out[place] = 1.0
 
 
-@inlined
+@part
 def _leave(term, unit, own):
     """Take `unit` out of slot `own`, in thought: return the drop in q, and half the log ratio."""
     pattern = term.pattern[unit]
@@ -318,7 +318,7 @@ def _leave(term, unit, own):
     return term.quadratic[own] - left, term.loss_log_det[kept, own]
 
 
-@inlined
+@part
 def _gains(term, unit, n_slots):
     """Fill ``delta[0]`` with Delta_j and ``delta[1]`` with half the log determinant ratios."""
     pattern = term.pattern[unit]

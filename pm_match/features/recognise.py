@@ -1,32 +1,26 @@
 """Reads feature vectors: observed variables that are normal around projected latent vectors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import WishartRV
-from pymc.logprob.transforms import LogTransform
-from pytensor.graph.traversal import explicit_graph_inputs
-from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, GammaRV, MvNormalRV, NormalRV
+from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, MvNormalRV, NormalRV
 
 from pm_match.features.data import DomainData
 from pm_match.features.emission_reader import (
     EmissionReader,
     Graphs,
     Observed,
-    replaced,
     undivided,
 )
 from pm_match.features.parts import FeatureDomain, Features, Parameter, Setting
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
+from pm_match.reading.ancestry import RV, Refusal, kind, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
-from pm_match.reading.functions import PLAIN, evaluate, natural_function, point_function
-from pm_match.reading.parts import Point
+from pm_match.reading.probe import compiled, stand_in
 
 # More numbers than this in one variable are not drawn one by one.
 _MOST_SLICED = 100
@@ -116,9 +110,9 @@ class FeaturesCandidate:
     def _features(self, context, check, graphs: Graphs, data, reader, truncation: int) -> Features:
         parameters = parameters_of(context, check, graphs, reader)
         _check_flat(graphs, data, parameters)
-        keys = {p.name: _key(context, context.model[p.name]) for p in parameters}
+        keys = {p.name: context.key(context.model[p.name]) for p in parameters}
         reader.read_directly(keys, parameters, check.points)
-        reader.forget(check.points, {_key(context, rv) for rv in graphs.integrated})
+        reader.forget(check.points, {context.key(rv) for rv in graphs.integrated})
         domains = tuple(
             FeatureDomain(
                 own.name,
@@ -145,7 +139,9 @@ class FeaturesCandidate:
             _reader=reader,
             _standard=all(e.standard for e in reader(context.start).emissions),
             _priors={
-                p.name: _prior_function(context, p)
+                p.name: context.normal_prior(
+                    context.model[p.name], np.transpose if p.transposed else np.asarray
+                )
                 for p in parameters
                 if p.update in ("intercept", "projection", "normal")
             },
@@ -290,23 +286,15 @@ def deviation_of(context: Context, own: Observed, assignment: RV, truncation: in
 
 def _adds_rows(context: Context, own: Observed, assignment: RV, candidate: RV) -> bool:
     """Whether the mean is something plus ``candidate[assignment]``."""
-    model = context.model
-    labels = pt.lvector()
-    rows = pt.matrix(dtype=candidate.dtype)
+    labels, rows = stand_in(assignment), stand_in(candidate)
+    shape = context.shapes[candidate.name]
+    label = np.arange(context.shapes[assignment.name][0]) % shape[0]
+    some = np.random.default_rng(1).normal(size=shape)
     try:
-        (graph,) = model.replace_rvs_by_values(
-            replaced([own.mean], {assignment: labels, candidate: rows})
-        )
-        inputs = [v for v in explicit_graph_inputs([graph]) if v in set(model.value_vars)]
-        function = pytensor.function(
-            [labels, rows, *inputs], graph, mode=PLAIN, on_unused_input="ignore"
-        )
-        given = [context.start[str(v.name)] for v in inputs]
-        shape = context.shapes[candidate.name]
-        label = np.arange(context.shapes[assignment.name][0]) % shape[0]
-        some = np.random.default_rng(1).normal(size=shape)
-        zero = function(label, np.zeros(shape), *given)
-        moved = function(label, some, *given)
+        stands = {assignment: labels, candidate: rows}
+        function, _ = compiled(context.model, [own.mean], stands, [labels, rows])
+        (zero,) = function(context.start, label, np.zeros(shape))
+        (moved,) = function(context.start, label, some)
     except Exception:
         return False
     return moved.shape[1:] == shape[1:] and np.allclose(moved - zero, some[label])
@@ -317,61 +305,35 @@ def _shared_precision(context: Context, latent: RV, observed: list[Observed]) ->
 
     It is integrated out. Whatever else they share is a parameter like others, and given.
     """
-    model, ancestry = context.model, context.ancestry
+    ancestry = context.ancestry
     rvs = [rv for own in observed for rv in own.rvs]
     scales = [scale(latent), *(own.scale for own in observed)]
     tied = set.intersection(*(ancestry.of([graph]) for graph in scales))
     if len(tied) != 1:
         return None
     (precision,) = tied
-    transform = model.rvs_to_transforms.get(precision)
     if (
-        not isinstance(precision.owner.op, GammaRV)
-        or precision not in model.free_RVs
+        not context.is_gamma(precision)
         or context.shapes[precision.name] != ()
-        or (transform is not None and type(transform) is not LogTransform)
-        or set(ancestry.children(precision)) - {latent, *rvs}
-        or any(not p.dtype.startswith("float") for p in ancestry.parents[precision])
+        or ancestry.strangers(precision, [latent, *rvs])
+        or context.discrete(ancestry.parents[precision])
     ):
         return None
-    powers = [-1.0 if own.multivariate else -0.5 for own in observed]
-    key = _key(context, precision)
-    evaluate_at = point_function(model, scales, {})
-    before = evaluate_at(context.start)
-    after = evaluate_at(context.start | {key: context.start[key] + 0.7})
-    natural = natural_function(model, [precision.name])
-    values = [natural(context.start | {key: context.start[key] + by})[0] for by in (0.0, 0.7)]
-    ratio = float(values[1] / values[0])
+    powers = [-0.5, *(-1.0 if own.multivariate else -0.5 for own in observed)]
+    read = context.at(scales)
+    before, after = read(context.start), read(context.multiplied(context.start, precision, 2.0))
     multiples = all(
-        np.allclose(new, old * ratio**power, rtol=1e-9)
-        for old, new, power in zip(before, after, [-0.5, *powers], strict=True)
+        np.allclose(new, old * 2.0**power, rtol=1e-9)
+        for old, new, power in zip(before, after, powers, strict=True)
     )
     return precision if multiples else None
 
 
 def _data(context: Context, own: Observed) -> DomainData:
-    model, rvs = context.model, own.rvs
-    observed = np.asarray(evaluate(model.rvs_to_values[rvs[0]]), dtype=np.float64)
-    if len(rvs) == 2:
-        holes = np.full(context.shapes[rvs[1].name], np.nan)
-        given = {rvs[0]: pt.constant(observed), rvs[1]: pt.constant(holes)}
-        (joined,) = replaced([model[own.name]], given)
-        values = np.asarray(evaluate(joined), dtype=np.float64)
-    else:
-        values = observed
+    values, seen = context.table(own.rvs)
     if values.ndim != 2:
         raise Refusal(f"{own.name!r} has shape {values.shape}; expected (objects, features)")
-    seen = np.isfinite(values)
-    # With missing values declared, what is observed must still be all there.
-    declared, fine = (observed, np.isfinite(observed)) if len(rvs) == 2 else (values, seen)
-    if not fine.all():
-        raise Refusal(
-            f"{own.name!r} holds {declared[~fine][0]} where nothing is declared missing; missing "
-            "values are NaN or masked"
-        )
-    if seen.all():
-        return DomainData(np.ascontiguousarray(values))
-    return DomainData(np.ascontiguousarray(np.where(seen, values, 0.0)), seen)
+    return DomainData(values, seen)
 
 
 # -- what the candidates mean, by numbers ---------------------------------------------------------
@@ -385,6 +347,7 @@ def check_emissions(
     reader: EmissionReader,
 ) -> None:
     """Refuse if the declared densities are not those of the settings that are read."""
+    alphas = [] if graphs.precision is None else check.natural(graphs.precision)
     for number, point in enumerate(check.points):
         try:
             setting = reader(point)
@@ -394,8 +357,7 @@ def check_emissions(
                 "positive definite"
             ) from error
         if graphs.precision is not None:
-            alpha = natural_function(context.model, [graphs.precision.name])(point)[0]
-            setting = setting.given(float(alpha))
+            setting = setting.given(float(alphas[number]))
         latent = check.value(number, graphs.latent)
         expected = log_normal(latent, 0.0, setting.latent_precision)
         if not same(check.declared(graphs.latent)[number], expected):
@@ -442,7 +404,7 @@ def _check_domain(
         assert flag is not None
         others = dict(point)
         for v in graphs.integrated:
-            others[_key(context, v)] = np.zeros_like(point[_key(context, v)])
+            others[context.key(v)] = np.zeros_like(point[context.key(v)])
         alone = background.log_density(DomainData(values))
         without = reader.background(d, others)
         assert without is not None
@@ -547,12 +509,8 @@ def _discrete_parents(context: Context, rv: RV) -> bool:
 def _number_by_number(context: Context, rv: RV) -> bool:
     """Whether the numbers of a variable can be drawn one by one, on the scale that is sampled."""
     op = rv.owner.op
-    free = (
-        context.model.rvs_to_transforms[rv] is not None
-        or isinstance(op, MvNormalRV)
-        or getattr(op, "ndim_supp", 1) == 0
-    )
-    return free and int(np.prod(context.start[_key(context, rv)].shape)) <= _MOST_SLICED
+    free = context.transformed(rv) or isinstance(op, MvNormalRV) or getattr(op, "ndim_supp", 1) == 0
+    return free and context.start[context.key(rv)].size <= _MOST_SLICED
 
 
 def _moved_by(context: Context, rv: RV) -> set[RV]:
@@ -564,14 +522,9 @@ def _moved_by(context: Context, rv: RV) -> set[RV]:
     return context.ancestry.of([transform.backward(value, *rv.owner.inputs)])
 
 
-def _key(context: Context, rv: RV) -> str:
-    """Name of a variable's value variable."""
-    return context.model.rvs_to_values[rv].name
-
-
 def _parameter(context, check, graphs: Graphs, reader, rv) -> Parameter | None:
     """Say which draw a parameter gets; None if it is none of ours."""
-    plain = context.model.rvs_to_transforms[rv] is None
+    plain = not context.transformed(rv)
     flat, normal = kind(rv) == "Flat", isinstance(rv.owner.op, NormalRV)
     homes = [
         d
@@ -582,8 +535,8 @@ def _parameter(context, check, graphs: Graphs, reader, rv) -> Parameter | None:
     alone = len(homes) == 1 and not set(context.ancestry.children(rv)) - own
     if alone and not _moves_background(context, check, reader, rv, homes[0]):
         (d,) = homes
-        natural = natural_function(context.model, [rv.name])
-        pairs = [(natural(p)[0], reader(p).emissions[d]) for p in check.points]
+        emissions = [reader(point).emissions[d] for point in check.points]
+        pairs = [*zip(check.natural(rv), emissions, strict=True)]
         k = graphs.n_factors
 
         def only(what: str) -> bool:
@@ -623,7 +576,7 @@ def _same_matrix(value: NDArray, projection: NDArray, flip: bool) -> bool:
 
 def _moves_only(context, check, reader, rv, d: int, what: str) -> bool:
     """Whether nothing of a domain's emission depends on a variable but `what`."""
-    key = _key(context, rv)
+    key = context.key(rv)
     others = {"intercept", "projection", "root"} - {what}
     for point in check.points:
         old = reader(point).emissions[d]
@@ -638,7 +591,7 @@ def _moves_only(context, check, reader, rv, d: int, what: str) -> bool:
 
 def _moves_background(context, check, reader, rv, d: int) -> bool:
     """Whether the irrelevant objects of a domain depend on a variable."""
-    key = _key(context, rv)
+    key = context.key(rv)
     for point in check.points:
         old = reader.background(d, point)
         if old is None:
@@ -647,15 +600,3 @@ def _moves_background(context, check, reader, rv, d: int) -> bool:
         if not (np.array_equal(old.mean, new.mean) and np.array_equal(old.root, new.root)):
             return True
     return False
-
-
-def _prior_function(context: Context, parameter: Parameter) -> Callable[[Point], tuple]:
-    rv = context.model[parameter.name]
-    evaluate_at = point_function(context.model, [mean(rv), scale(rv)], {})
-    shape, flip = context.shapes[parameter.name], parameter.transposed
-
-    def prior(point: Point) -> tuple[NDArray, NDArray]:
-        centre, width = (np.broadcast_to(p, shape).astype(float) for p in evaluate_at(point))
-        return (centre.T, width.T) if flip else (centre, width)
-
-    return prior

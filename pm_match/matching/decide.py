@@ -11,8 +11,9 @@ import xarray as xr
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 
+from pm_match.checks import check_count
 from pm_match.matching.draws import SAMPLE_DIMS
-from pm_match.matching.pair_counts import apart, best_partners, check_top, counts_together
+from pm_match.matching.pair_counts import apart, best_partners, counts_together
 from pm_match.matching.set_draws import SetDraws, read_one_set
 from pm_match.matching.unmatched_probability import probability_alone
 
@@ -115,7 +116,8 @@ def decide(
         raise ValueError(f"threshold: expected a number from 0 to less than 1; found {threshold}")
     if not 0 <= abstain <= 1:
         raise ValueError(f"abstain: expected a probability; found {abstain}")
-    check_top(top)
+    if top is not None:
+        check_count("top", top)
     if a == b and rule == "one-to-one":
         raise ValueError(
             f"rule 'one-to-one' is for two domains; found {a!r} twice. Within a domain, use "

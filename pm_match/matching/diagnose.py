@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pm_match.checks import check_count
 from pm_match.matching.advice import convergence_advice, truncation_advice
 from pm_match.matching.chain_agreement import chain_distances, groups_of_chains
 from pm_match.matching.diagnosis import Diagnosis
@@ -95,8 +96,7 @@ def diagnose(
     if len(sample_dims) != 2:
         raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")
     also = [also] if isinstance(also, str) else list(also)
-    if n_pairs < 1:
-        raise ValueError(f"n_pairs: expected at least 1; found {n_pairs}")
+    check_count("n_pairs", n_pairs)
     posterior = read_draws(idata, group)
     if var_names is None and not assignment_names(posterior):
         var_names = []

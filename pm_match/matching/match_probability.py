@@ -8,6 +8,7 @@ from typing import Literal, overload
 import pandas as pd
 import xarray as xr
 
+from pm_match.checks import check_count
 from pm_match.matching.draws import (
     SAMPLE_DIMS,
     SET,
@@ -17,7 +18,7 @@ from pm_match.matching.draws import (
     relevance_of,
     stacked,
 )
-from pm_match.matching.pair_counts import apart, best_partners, check_top, together
+from pm_match.matching.pair_counts import apart, best_partners, together
 
 __all__ = ["match_probability"]
 
@@ -131,7 +132,7 @@ def match_probability(
     )
     rows, columns = first.dims[-1], second.dims[-1]
     if top is not None:
-        check_top(top)
+        check_count("top", top)
         object_, partner, count = best_partners(labels[0], labels[1], top, same=a == b)
         return pd.DataFrame(
             {

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 # Pairs of objects that are counted at a time: their bytes stay in the processor's cache.
 _BLOCK = 2**18
-
-
-def check_top(top: int | None) -> None:
-    """Refuse numbers of best partners that are none."""
-    if top is not None and operator.index(top) < 1:
-        raise ValueError(f"top: expected at least 1 partner; found {top}")
 
 
 def apart(labels: Sequence[np.ndarray], relevant: Sequence[np.ndarray | None]) -> list[np.ndarray]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import check_count
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.given_labels import attrs_of, by_size
 from pm_match.matching.least_loss import least_loss
@@ -112,9 +112,9 @@ def partition_estimate(
     >>> labels.attrs["expected_loss"], labels.attrs["n_starts_at_best"]
     """
     check_loss(loss)
-    _check_count("n_starts", n_starts)
+    check_count("n_starts", n_starts)
     if max_clusters is not None:
-        _check_count("max_clusters", max_clusters)
+        check_count("max_clusters", max_clusters)
     sets = read_sets(idata, var_names, group, sample_dims)
     found: dict[str, xr.DataArray] = {}
     each: list[dict[str, Any]] = []
@@ -135,8 +135,3 @@ def partition_estimate(
     names = names_of(idata, var_names, group)
     titles = [draws.title for draws in sets]
     return xr.Dataset({name: found[name] for name in names}, attrs=attrs_of(titles, each))
-
-
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}: expected a whole number of at least 1; found {value!r}")

@@ -7,8 +7,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pm_match.checks import check_count, check_option, check_positive, link_sets
-from pm_match.reading.links import must_link
+from pm_match.checks import check_count, check_flag, check_option, check_positive
+from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
 from pm_match.tables.domains import as_domains, check_names
 from pm_match.tables.paired_views import refuse_unseen, same_objects, seen_rows
 
@@ -94,13 +94,12 @@ def dependency_clusters(
     >>> idata = pmm.sample(model=model)
     >>> pmm.partition_estimate(idata)
     """
-    if not isinstance(paired, bool | np.bool_):
-        raise TypeError(f"paired must be True or False, found {paired!r}.")
+    check_flag("paired", paired)
     tables = as_domains(views, unseen=bool(paired), kind="view")
     check_count("n_clusters", n_clusters, 2)
     check_positive("concentration", concentration)
     check_positive("mean_strength", mean_strength)
-    check_option("weights", weights, ("stick-breaking", "dirichlet", "uniform"))
+    check_option("weights", weights, WEIGHTS)
     check_option("within", within, ("shared", "own"))
     linked = link_sets(links)
     if linked and paired:
@@ -115,8 +114,6 @@ def dependency_clusters(
         objects = dict.fromkeys(tables, _same_objects(tables))
     seen = {name: seen_rows(table, objects[name]) for name, table in tables.items()}
 
-    # PyTensor keeps a Python float that fits in single precision, and computes with it there.
-    concentration = np.float64(concentration)
     coords: dict[str, Any] = {"cluster": range(n_clusters)}
     if paired:
         coords[_OBJECT] = next(iter(objects.values()))
@@ -128,14 +125,7 @@ def dependency_clusters(
         coords |= {f"{name}_feature": table.features, f"{name}_other_feature": table.features}
 
     with pm.Model(coords=coords) as model:
-        prior: Any = np.full(n_clusters, 1.0 / n_clusters)
-        if weights == "stick-breaking":
-            prior = pm.StickBreakingWeights(
-                "weights", alpha=concentration, K=n_clusters - 1, dims="cluster"
-            )
-        elif weights == "dirichlet":
-            each = np.full(n_clusters, concentration / n_clusters)
-            prior = pm.Dirichlet("weights", each, dims="cluster")
+        prior = cluster_weights(weights, n_clusters, concentration)
         common = pm.Categorical(f"cluster_{_OBJECT}", p=prior, dims=_OBJECT) if paired else None
         for name, table in tables.items():
             dim = f"{name}_object" if name in apart else _OBJECT
@@ -145,14 +135,7 @@ def dependency_clusters(
                 cluster = common[seen[name]] if name in apart else common
             values = np.ma.getdata(table.values)[seen[name]]
             _observe(name, values, cluster, within, mean_strength, dim)
-        for number, own in enumerate(linked):
-            strangers = [name for name in own if name not in tables]
-            if strangers:
-                raise ValueError(f"links: no view {strangers[0]!r}; the views are {list(tables)}.")
-            must_link(
-                "links" if number == 0 else f"links_{number}",
-                {f"cluster_{name}": positions for name, positions in own.items()},
-            )
+        declare_links(linked, list(tables))
     return model
 
 

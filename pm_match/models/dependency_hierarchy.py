@@ -7,7 +7,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pm_match.checks import check_count, check_option, check_positive, counts_by_view
+from pm_match.checks import check_count, check_option, check_positive, counts_by_name
+from pm_match.models.declare import WEIGHTS, cluster_weights
 from pm_match.tables.paired_views import as_paired_views, seen_rows
 
 __all__ = ["dependency_hierarchy"]
@@ -103,7 +104,7 @@ def dependency_hierarchy(
     """
     tables = as_paired_views(views, _DERIVED, _RESERVED)
     check_count("n_clusters", n_clusters, 2)
-    marginal = counts_by_view("n_marginal_clusters", n_marginal_clusters, tables, 2)
+    marginal = counts_by_name("n_marginal_clusters", n_marginal_clusters, tables, 2)
     for name, value in (
         ("concentration", concentration),
         ("link_concentration", link_concentration),
@@ -111,10 +112,10 @@ def dependency_hierarchy(
         ("within", within),
     ):
         check_positive(name, value)
-    check_option("weights", weights, ("stick-breaking", "dirichlet"))
+    check_option("weights", weights, WEIGHTS[:2])
 
     # PyTensor keeps a Python float that fits in single precision, and computes with it there.
-    concentration, kappa = np.float64(concentration), np.float64(mean_strength)
+    kappa = np.float64(mean_strength)
     objects = next(iter(tables.values())).objects
     seen = {name: seen_rows(table, objects) for name, table in tables.items()}
     coords: dict[str, Any] = {"object": objects, "cluster": range(n_clusters)}
@@ -124,13 +125,7 @@ def dependency_hierarchy(
             coords[f"{name}_object"] = objects[seen[name]]
 
     with pm.Model(coords=coords) as model:
-        if weights == "stick-breaking":
-            prior = pm.StickBreakingWeights(
-                "weights", alpha=concentration, K=n_clusters - 1, dims="cluster"
-            )
-        else:
-            each = np.full(n_clusters, concentration / n_clusters)
-            prior = pm.Dirichlet("weights", each, dims="cluster")
+        prior = cluster_weights(weights, n_clusters, concentration)
         cluster = pm.Categorical("cluster_object", p=prior, dims="object")
         for name, table in tables.items():
             rows, t = seen[name], marginal[name]

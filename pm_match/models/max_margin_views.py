@@ -13,9 +13,10 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import check_count, check_pair, check_positive, counts_by_view
+from pm_match.checks import check_count, check_flag, check_pair, check_positive, counts_by_name
+from pm_match.models.declare import cluster_weights
 from pm_match.models.shared_factors import declare_views
-from pm_match.tables.paired_views import PairedView, as_paired_views
+from pm_match.tables.paired_views import as_paired_views
 from pm_match.views.hinge import Hinge, fourier_features
 
 __all__ = ["max_margin_views"]
@@ -134,9 +135,8 @@ def max_margin_views(
     check_pair("column_prior", column_prior, ("shape", "rate"))
     check_pair("precision_prior", precision_prior, ("shape", "rate"))
     check_pair("coefficient_prior", coefficient_prior, ("shape", "rate"))
-    if not isinstance(intercept, bool | np.bool_):
-        raise TypeError(f"intercept must be True or False, found {intercept!r}.")
-    private = counts_by_view("n_private", n_private, tables, 0)
+    check_flag("intercept", intercept)
+    private = counts_by_name("n_private", n_private, tables, 0)
     objects = next(iter(tables.values())).objects
     codes, classes = _read_labels(labels, objects)
 
@@ -151,7 +151,7 @@ def max_margin_views(
     with pm.Model(coords=coords) as model:
         latent = pm.Normal("latent", 0.0, 1.0, dims=("object", "factor"))
         for name, table in tables.items():
-            square = _square(table)
+            square = table.centre_and_spread()[1] ** 2
             declare_views(
                 latent,
                 {name: table},
@@ -174,18 +174,10 @@ def max_margin_views(
 _F = np.float64
 
 
-def _square(table: PairedView) -> np.float64:
-    """Return the mean square of a view's values about their columns' means."""
-    _, spread = table.centre_and_spread()
-    if not spread > 0.0:
-        raise ValueError(f"view {table.name!r}: all objects are equal; expected some that differ")
-    return spread**2
-
-
 def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentration: float):
     """Declare frequencies, a mixture of normals whose covariances are of order 1/m."""
-    weights = pm.StickBreakingWeights(
-        "component_weights", alpha=_F(concentration), K=n_components - 1, dims="kernel_component"
+    weights = cluster_weights(
+        "stick-breaking", n_components, concentration, "component_weights", "kernel_component"
     )
     component = pm.Categorical("component", p=weights, dims="frequency")
     # Inverse-Wishart covariances with mean I / m; means spread as far as what is around them.

@@ -9,9 +9,9 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.exceptions import ImputationWarning
 
-from pm_match.checks import check_count, check_option, check_positive, link_sets
+from pm_match.checks import check_count, check_flag, check_option, check_pair, check_positive
 from pm_match.features.semi_orthogonal import semi_orthogonal
-from pm_match.reading.links import must_link
+from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
 from pm_match.tables.domains import as_domains
 
 __all__ = ["projected_clusters"]
@@ -137,22 +137,20 @@ def projected_clusters(
     tables = as_domains(domains)
     check_count("n_factors", n_factors, 1)
     check_count("n_clusters", n_clusters, 2)
-    if np.shape(precision_prior) != (2,):
-        raise ValueError(f"precision_prior must be (shape, rate), found {precision_prior!r}.")
     check_positive("concentration", concentration)
-    check_positive("precision_prior's shape", precision_prior[0])
-    check_positive("precision_prior's rate", precision_prior[1])
+    check_pair("precision_prior", precision_prior, ("shape", "rate"))
     check_positive("latent_precision", latent_precision)
     check_option("projection", projection, ("map", "normal", "isometric"))
     own = _own_noise(projection, intercept, noise, within, deviations, relevance, determination)
     if own and tuple(precision_prior) != (1.0, 1.0):
         raise ValueError(
-            f"precision_prior is for noise='shared', found {precision_prior!r} and noise='own'."
+            f"precision_prior is for noise='shared'; found {precision_prior!r} and noise='own'"
         )
-    check_option("weights", weights, ("stick-breaking", "dirichlet", "uniform"))
+    check_option("weights", weights, WEIGHTS)
+    linked = link_sets(links)
 
     # PyTensor keeps a Python float that fits in single precision, and computes with it there.
-    concentration, latent_precision = np.float64(concentration), np.float64(latent_precision)
+    latent_precision = np.float64(latent_precision)
     shape, rate = map(np.float64, precision_prior)
 
     coords: dict[str, Any] = {"cluster": range(n_clusters), "factor": range(n_factors)}
@@ -160,15 +158,7 @@ def projected_clusters(
         coords |= {f"{name}_object": table.objects, f"{name}_feature": table.features}
 
     with pm.Model(coords=coords) as model:
-        if weights == "stick-breaking":
-            prior = pm.StickBreakingWeights(
-                "weights", alpha=concentration, K=n_clusters - 1, dims="cluster"
-            )
-        elif weights == "dirichlet":
-            each = np.full(n_clusters, concentration / n_clusters)
-            prior = pm.Dirichlet("weights", each, dims="cluster")
-        else:
-            prior = np.full(n_clusters, 1.0 / n_clusters)
+        prior = cluster_weights(weights, n_clusters, concentration)
         if own:
             latent = pm.Normal("latent", 0.0, tau=latent_precision, dims=("cluster", "factor"))
         else:
@@ -183,12 +173,11 @@ def projected_clusters(
         for name, table in tables.items():
             objects, features = f"{name}_object", f"{name}_feature"
             cluster = pm.Categorical(f"cluster_{name}", p=prior, dims=objects)
-            unit = _unit(name, table.values) if own or intercept else _ONE
+            middle, unit = table.centre_and_spread() if own or intercept else (None, _ONE)
             w = _projection(name, projection, own, unit, columns, len(coords[features]), n_factors)
             centre = latent @ w.T
             origin: Any = np.float64(0.0)
             if intercept:
-                middle = np.nanmean(np.ma.filled(table.values, np.nan), axis=0)
                 origin = pm.Normal(f"intercept_{name}", middle, unit, dims=features)
                 centre = centre + origin
             if deviations:
@@ -209,12 +198,7 @@ def projected_clusters(
                     _observe(name, mean, within, unit, flag, table.values, dims)
                 else:
                     pm.Normal(name, mu=mean, tau=precision, observed=table.values, dims=dims)
-        for number, linked in enumerate(link_sets(links)):
-            _check_links(linked, tables)
-            must_link(
-                "links" if number == 0 else f"links_{number}",
-                {f"cluster_{name}": positions for name, positions in linked.items()},
-            )
+        declare_links(linked, list(tables))
     return model
 
 
@@ -230,8 +214,7 @@ def _own_noise(projection, intercept, noise, within, deviations, relevance, dete
         "determination": determination,
     }
     for option, flag in flags.items():
-        if not isinstance(flag, bool | np.bool_):
-            raise TypeError(f"{option} must be True or False, found {flag!r}.")
+        check_flag(option, flag)
     if isinstance(within, str):
         check_option("within", within, ("isotropic", "full"))
     else:
@@ -247,26 +230,17 @@ def _own_noise(projection, intercept, noise, within, deviations, relevance, dete
         noise = "own" if needs else "shared"
     check_option("noise", noise, ("shared", "own"))
     if noise == "shared" and needs:
-        raise ValueError(f"{needs[0]} needs noise='own', found noise='shared'.")
+        raise ValueError(f"{needs[0]} needs noise='own'; found noise='shared'")
     if relevance and within != "isotropic":
         raise ValueError(
-            f"relevance=True needs within='isotropic', found within={within!r}: irrelevant objects "
-            "have noise of their own."
+            "relevance=True needs within='isotropic', as irrelevant objects have noise of their "
+            f"own; found within={within!r}"
         )
     if determination and projection != "normal":
         raise ValueError(
-            f"determination=True needs projection='normal', found projection={projection!r}."
+            f"determination=True needs projection='normal'; found projection={projection!r}"
         )
     return noise == "own"
-
-
-def _unit(name: str, values) -> np.float64:
-    """Return the standard deviation of a table's values about their columns' means."""
-    filled = np.ma.filled(values, np.nan)
-    unit = np.sqrt(np.nanmean((filled - np.nanmean(filled, axis=0)) ** 2))
-    if not unit > 0.0:
-        raise ValueError(f"domain {name!r}: all objects are equal; expected features that vary.")
-    return np.float64(unit)
 
 
 def _projection(name, kind, own, unit, columns, n_features, n_factors) -> Any:
@@ -314,9 +288,3 @@ def _observe(name, mean, within, unit, flag, values, dims) -> None:
     private = pm.Normal(f"private_{name}", 0.0, unit, shape=(n_features, int(within)))
     covariance = private @ private.T + noise**2 * np.eye(n_features)
     pm.MvNormal(name, mu=mean, cov=covariance, observed=values, dims=dims)
-
-
-def _check_links(linked, tables) -> None:
-    strangers = [name for name in linked if name not in tables]
-    if strangers:
-        raise ValueError(f"links: no domain {strangers[0]!r}; the domains are {list(tables)}.")

@@ -11,14 +11,21 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
-from pm_match.checks import check_count, check_option, check_pair, check_positive, link_sets
+from pm_match.checks import (
+    check_flag,
+    check_given_by_name,
+    check_identifier,
+    check_option,
+    check_pair,
+    check_positive,
+    counts_by_name,
+)
+from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
 from pm_match.networks import BlockNetwork
-from pm_match.networks.data import FAMILIES, Network, as_network
-from pm_match.reading.links import must_link
+from pm_match.networks.data import ABSENT, FAMILIES, Network, as_network
 
 __all__ = ["relational_clusters"]
 
-_WEIGHTS = ("stick-breaking", "dirichlet", "uniform")
 # What the two numbers of a prior on densities or noise are.
 _PARAMETERS = {
     "bernoulli": ("alpha", "beta"),
@@ -161,11 +168,10 @@ def relational_clusters(
     >>> pmm.match_probability(idata, "cluster_english_word", "cluster_german_word", top=5)
     """
     check_option("family", family, FAMILIES)
-    check_option("weights", weights, _WEIGHTS)
-    check_option("absent", absent, ("zero", "unknown"))
-    for option, flag in (("relevance", relevance), ("hyperpriors", hyperpriors)):
-        if not isinstance(flag, bool | np.bool_):
-            raise TypeError(f"{option} must be True or False, found {flag!r}.")
+    check_option("weights", weights, WEIGHTS)
+    check_option("absent", absent, ABSENT)
+    check_flag("relevance", relevance)
+    check_flag("hyperpriors", hyperpriors)
     check_positive("concentration", concentration)
     check_pair("density_prior", density_prior, _PARAMETERS[family])
     check_pair("noise_prior", noise_prior, _PARAMETERS[family])
@@ -178,7 +184,7 @@ def relational_clusters(
     tables = _read(networks, types, family, one_mode, symmetric, self_loops, absent, columns)
     n_axes = len(next(iter(tables.values())).shape)
     types = _check_types(types, n_axes, one_mode)
-    sizes = _check_sizes(n_clusters, types)
+    sizes = counts_by_name("n_clusters", n_clusters, types, 2)
     axes = types * 2 if one_mode else types
     _check_names(tables, types)
     exposures = _check_exposure(exposure, tables)
@@ -200,8 +206,7 @@ def relational_clusters(
 
     with pm.Model(coords=coords) as model:
         probabilities = {
-            t: _weights(t, weights, sizes[t], None if hyperpriors else np.float64(concentration))
-            for t in types
+            t: _weights(t, weights, sizes[t], None if hyperpriors else concentration) for t in types
         }
         density = _parameters("density", family, density_prior, hyperpriors, density_dims)
         noise, relevant = None, {}
@@ -233,29 +238,21 @@ def relational_clusters(
                 observed=table,
             )
         known = {f"{name}_{t}": t for name in tables for t in types}
-        for number, linked in enumerate(linked_sets):
-            _check_links(linked, known)
-            must_link(
-                "links" if number == 0 else f"links_{number}",
-                {f"cluster_{key}": positions for key, positions in linked.items()},
-            )
+        for linked in linked_sets:
+            _check_types_of_links(linked, known)
+        declare_links(linked_sets, list(known))
     return model
 
 
 # -- declaring -------------------------------------------------------------------------------------
 
 
-def _weights(t: str, kind: str, size: int, concentration: np.float64 | None) -> Any:
+def _weights(t: str, kind: str, size: int, concentration: float | None) -> Any:
     """Declare the probabilities of a type's clusters; without a concentration it has a prior."""
-    if kind == "uniform":
-        return np.full(size, 1.0 / size)
     alpha: Any = concentration
-    if alpha is None:
+    if alpha is None and kind != "uniform":
         alpha = pm.Gamma(f"concentration_{t}", _FIVE, _FIVE)
-    name, dim = f"weights_{t}", _cluster_dim(t)
-    if kind == "dirichlet":
-        return pm.Dirichlet(name, alpha * np.full(size, 1.0 / size), dims=dim)
-    return pm.StickBreakingWeights(name, alpha=alpha, K=size - 1, dims=dim)
+    return cluster_weights(kind, size, alpha, f"weights_{t}", _cluster_dim(t))
 
 
 def _parameters(name: str, family: str, prior, hyperpriors: bool, dims) -> Any:
@@ -296,13 +293,7 @@ def _read(
     networks, types, family, one_mode, symmetric, self_loops, absent, columns
 ) -> dict[str, Network]:
     """Check the networks and bring them into one form, with labels that are fit for coords."""
-    if not isinstance(networks, Mapping):
-        raise TypeError(
-            "networks: expected a mapping from a network's name to the network, such as "
-            f"{{'a': matrix_a, 'b': matrix_b}}; found an object of type {type(networks).__name__}"
-        )
-    if not networks:
-        raise ValueError("networks: expected at least one network; found none")
+    check_given_by_name("network", networks, "matrix")
     tables: dict[str, Network] = {}
     for name, observed in networks.items():
         if not isinstance(name, str):
@@ -379,10 +370,10 @@ def _labels(network: str, axis: int, labels: pd.Index) -> pd.Index:
 def _check_one_mode(types, one_mode, symmetric, self_loops) -> bool:
     for option, flag in (("symmetric", symmetric), ("self_loops", self_loops)):
         if flag and one_mode is not None and not one_mode:
-            raise ValueError(f"{option}=True is for one-mode networks; found one_mode=False.")
+            raise ValueError(f"{option}=True is for one-mode networks; found one_mode=False")
     if isinstance(types, str):
         raise TypeError(
-            f"types must be a sequence of names, such as ({types!r},), found {types!r}."
+            f"types: expected a sequence of names, such as ({types!r},); found a string"
         )
     if one_mode is None:
         return bool(symmetric or self_loops or (types is not None and len(types) == 1))
@@ -398,32 +389,14 @@ def _check_types(types, n_axes: int, one_mode: bool) -> tuple[str, ...]:
     if len(types) != expected:
         why = "the objects of one-mode networks" if one_mode else f"each of {n_axes} axes"
         raise ValueError(
-            f"types must have {expected} name{'s' * (expected > 1)}, for {why}, "
-            f"found {list(types)!r}."
+            f"types: expected {expected} name{'s' * (expected > 1)}, for {why}; "
+            f"found {list(types)!r}"
         )
     for t in types:
-        if not isinstance(t, str) or not t.isidentifier():
-            raise ValueError(
-                f"types: a type's name becomes part of variable names, so it must be an identifier "
-                f"(letters, digits and underscores, not starting with a digit), found {t!r}."
-            )
+        check_identifier("types", t)
     if len(set(types)) < len(types):
-        raise ValueError(f"types must have different names, found {list(types)!r}.")
+        raise ValueError(f"types: expected different names; found {list(types)!r}")
     return tuple(types)
-
-
-def _check_sizes(n_clusters, types) -> dict[str, int]:
-    if not isinstance(n_clusters, Mapping):
-        check_count("n_clusters", n_clusters, 2)
-        return dict.fromkeys(types, int(n_clusters))
-    if set(n_clusters) != set(types):
-        raise ValueError(
-            f"n_clusters must be a number, or have one for each of the types {list(types)}, "
-            f"found {dict(n_clusters)!r}."
-        )
-    for t in types:
-        check_count(f"n_clusters[{t!r}]", n_clusters[t], 2)
-    return {t: int(n_clusters[t]) for t in types}
 
 
 def _check_names(networks, types) -> None:
@@ -454,11 +427,7 @@ def _check_names(networks, types) -> None:
         ):
             _claim(owner, f"type {t!r}", derived)
     for name in networks:
-        if not name.isidentifier():
-            raise ValueError(
-                f"network {name!r}: a network's name becomes part of variable names, so it must be "
-                "an identifier (letters, digits and underscores, not starting with a digit)"
-            )
+        check_identifier(f"network {name!r}", name)
         _claim(owner, f"network {name!r}", name)
         for t in types:
             for derived in (f"cluster_{name}_{t}", f"relevance_{name}_{t}", _object_dim(name, t)):
@@ -494,26 +463,21 @@ def _check_exposure(exposure, networks) -> dict[str, Any]:
         return dict.fromkeys(networks, exposure)
     if not isinstance(exposure, Mapping):
         raise TypeError(
-            "exposure must be 'degree', or a mapping from networks' names to a vector (or None) "
-            f"for each axis, found an object of type {type(exposure).__name__}."
+            "exposure: expected 'degree', or a mapping from networks' names to a vector (or None) "
+            f"for each axis; found an object of type {type(exposure).__name__}"
         )
     if set(exposure) != set(networks):
         raise ValueError(
-            f"exposure must have an entry for each of the networks {list(networks)}, "
-            f"found {list(exposure)}."
+            f"exposure: expected an entry for each of the networks {list(networks)}; "
+            f"found {list(exposure)}"
         )
     return dict(exposure)
 
 
-def _check_links(linked, known: Mapping[str, str]) -> None:
-    strangers = [key for key in linked if key not in known]
-    if strangers:
+def _check_types_of_links(linked: Mapping[str, Any], known: Mapping[str, str]) -> None:
+    kinds = {known[key] for key in linked if key in known}
+    if len(kinds) > 1:
         raise ValueError(
-            f"links: no objects {strangers[0]!r}; there are {list(known)} (network and type)."
-        )
-    kinds = {key: known[key] for key in linked}
-    if len(set(kinds.values())) > 1:
-        raise ValueError(
-            f"links: objects of different types have no cluster in common; found {list(linked)}, "
-            f"of the types {sorted(set(kinds.values()))}."
+            f"links: expected objects of one type, as others have no cluster in common; found "
+            f"{list(linked)}, of the types {sorted(kinds)}"
         )

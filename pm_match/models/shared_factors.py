@@ -8,8 +8,9 @@ import numpy as np
 import pymc as pm
 from pymc.exceptions import ImputationWarning
 
-from pm_match.checks import check_count, check_pair, check_positive, counts_by_view
-from pm_match.tables.paired_views import PairedView, as_paired_views
+from pm_match.checks import check_count, check_flag, check_pair, check_positive, counts_by_name
+from pm_match.tables.domains import Domain
+from pm_match.tables.paired_views import as_paired_views
 
 __all__ = ["declare_views", "shared_factors"]
 
@@ -87,12 +88,11 @@ def shared_factors(
     check_count("n_shared", n_shared, 1)
     if n_private is None:
         n_private = {name: min(5, table.n_features // 2) for name, table in tables.items()}
-    counts = counts_by_view("n_private", n_private, tables, 0)
+    counts = counts_by_name("n_private", n_private, tables, 0)
     check_pair("noise_prior", noise_prior, ("shape", "rate"))
     check_pair("projection_prior", projection_prior, ("shape", "rate"))
     check_positive("private_precision", private_precision)
-    if not isinstance(intercept, bool | np.bool_):
-        raise TypeError(f"intercept must be True or False, found {intercept!r}.")
+    check_flag("intercept", intercept)
     first = next(iter(tables.values()))
     with pm.Model(coords={"object": first.objects, "factor": range(n_shared)}) as model:
         latent = pm.Normal("latent", 0.0, 1.0, dims=("object", "factor"))
@@ -110,7 +110,7 @@ def shared_factors(
 
 def declare_views(
     latent: Any,
-    tables: Mapping[str, PairedView],
+    tables: Mapping[str, Domain],
     n_private: Mapping[str, int],
     *,
     noise_prior: tuple[float, float],
@@ -124,7 +124,7 @@ def declare_views(
     ----------
     latent : variable
         Of dims "object" and "factor".
-    tables : mapping of str to PairedView
+    tables : mapping of str to Domain
     n_private : mapping of str to int
     noise_prior, projection_prior, private_precision, intercept
         As in `shared_factors`.

@@ -25,7 +25,7 @@ from pm_match.networks.label_gains import add_gains
 from pm_match.networks.parts import Relation
 from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.parts import Component
-from pm_match.search.groups import Groups
+from pm_match.search.groups import ObjectGroups
 
 # The label of a group that has no place yet, which counts for nothing.
 ABSENT = -2
@@ -45,13 +45,13 @@ class Sums:
     Parameters
     ----------
     component : Component
-    grouped : sequence of Groups
+    grouped : sequence of ObjectGroups
         One for every clustering.
     point : mapping
         Where the priors are taken from.
     """
 
-    def __init__(self, component: Component, grouped: list[Groups], point):
+    def __init__(self, component: Component, grouped: list[ObjectGroups], point):
         self.component = component
         self.grouped = grouped
         sizes = [len(own.kind) for own in grouped]
@@ -102,7 +102,9 @@ class Sums:
         total = 0.0
         for number, evidence in enumerate(self.evidence):
             t, n, q = self.by_label(number, labels).reshape(3, -1)
-            total += log_blocks(evidence.family, evidence.relation.prior[0], t, n, q)
+            relation = evidence.relation
+            none = relation.tables[:, :0]
+            total += log_blocks(evidence.family, relation.prior[0], none, t, n, q)
         for c, prior in enumerate(self.priors):
             counts = self.counts(c, labels[c])
             if not self.component.clusterings[c].finite:

@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from pm_match.clusters.climb import climb
 from pm_match.clusters.evidence import Board
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import log_joint, new_partition, place, sweep
 from pm_match.clusters.units import Units, units
 from pm_match.networks.block_evidence import BlockEvidence
@@ -146,7 +147,7 @@ class Alone:
             evidence.set_prior(relation.prior(point)[0], None)
             self.relations.append(evidence)
         self.terms = [
-            tuple(term for r in self.relations for home, term in r.terms if home == number)
+            collect([term for r in self.relations for home, term in r.terms if home == number])
             for number in range(len(clusterings))
         ]
 
@@ -162,12 +163,12 @@ class Alone:
         """Sweep, then climb; return the log joint."""
         for _ in range(n_sweeps):
             for partition, terms, prior in self._all():
-                if terms:
+                if len(terms):
                     sweep(rng, *prior, partition, terms)
         for partition, terms, prior in self._all():
-            if terms:
+            if len(terms):
                 climb(*prior, partition, terms, 0.0)
-        return sum(log_joint(*prior, p, terms) for p, terms, prior in self._all() if terms)
+        return sum(log_joint(*prior, p, terms) for p, terms, prior in self._all() if len(terms))
 
     def _all(self):
         return zip(self.partitions, self.terms, self.priors, strict=True)

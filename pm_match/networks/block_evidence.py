@@ -396,10 +396,11 @@ class BlockEvidence:
     def log_blocks(self, density: Prior, noise: Prior | None) -> float:
         """Log marginal likelihood at the present state and under any prior, but for a constant."""
         relation = self.relation
-        cells = self._distinct_blocks
+        cells, none = self._distinct_blocks, relation.tables[:, :0]
         total = log_blocks(
             self.family,
             self._moved_prior(density),
+            none,
             relation.totals[cells],
             relation.cells[cells],
             relation.squares[cells],
@@ -407,7 +408,7 @@ class BlockEvidence:
         if noise is not None:
             held = relation.noise
             prior = self._moved_prior(noise)
-            total += log_blocks(self.family, prior, held[:1], held[1:2], held[2:])
+            total += log_blocks(self.family, prior, none, held[:1], held[1:2], held[2:])
         return total
 
     @property

@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.networks.families import TABLE, gain, log_blocks, looked_up_rise
-from pm_match.numerics.kernels import entry, inlined, part
+from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import near_rise
+from pm_match.numerics.records import record
 
 
+@record
 class Relation(NamedTuple):
     """What all sides of a relation share: D networks of A axes, B blocks.
 
@@ -73,6 +75,7 @@ class Relation(NamedTuple):
     n_slots: NDArray[np.int64]
 
 
+@record
 class Contacts(NamedTuple):
     """The stored cells of every unit of one partition, on one side of a relation.
 
@@ -210,7 +213,7 @@ def expect(side, unit, out):
         out[c] = found
 
 
-@inlined
+@part
 def combination(side, cell):
     """Return the combination that a stored cell is in (one without meaning if it is noise)."""
     n_other = side.other_stride.shape[0]
@@ -242,7 +245,7 @@ def gather(side, unit):
             cells[c] += contacts.weights[cell]
 
 
-@inlined
+@part
 def count_edges(side, unit):
     """Fill `hits` with the unit's edges in each active combination."""
     contacts, hits, slot = side.contacts, side.hits, side.relation.slot
@@ -575,13 +578,11 @@ def _log_evidence(term, n_slots):
 @part
 def log_relation(relation):
     """Log marginal likelihood of all cells of a relation."""
-    family = relation.family[0]
+    family, prior, noise = relation.family[0], relation.prior, relation.noise
+    none = relation.tables[:, :0]
     found = relation.everything[3]
-    found += log_blocks(
-        family, relation.prior[0], relation.totals, relation.cells, relation.squares
-    )
-    noise = relation.noise
-    return found + log_blocks(family, relation.prior[1], noise[:1], noise[1:2], noise[2:3])
+    found += log_blocks(family, prior[0], none, relation.totals, relation.cells, relation.squares)
+    return found + log_blocks(family, prior[1], none, noise[:1], noise[1:2], noise[2:3])
 
 
 # -- from scratch --------------------------------------------------------------------------------

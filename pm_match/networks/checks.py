@@ -18,6 +18,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.utils import MissingInputError
 from pytensor.tensor.random.basic import CategoricalRV
 
+from pm_match.checks import check_option
 from pm_match.networks.data import FAMILIES
 
 
@@ -90,8 +91,7 @@ def check_order(where, network, dims, labels) -> None:
 
 def check_family(where, family) -> None:
     """Refuse an unknown family."""
-    if family not in FAMILIES:
-        raise ValueError(f"{where}: expected family to be one of {FAMILIES}; found {family!r}")
+    check_option(f"{where}: family", family, FAMILIES)
 
 
 def check_shape(where, axes, network) -> tuple[int, ...]:

@@ -18,6 +18,8 @@ import scipy.sparse
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_match.checks import check_option
+
 __all__ = ["Network", "as_network", "cell_numbers", "count_cells"]
 
 FAMILIES = ("bernoulli", "poisson", "normal")
@@ -130,8 +132,8 @@ def as_network(
         nothing is known. The message names the network, the cell, what was expected and found.
     """
     where = f"network {name!r}"
-    _check_option(where, "family", family, FAMILIES)
-    _check_option(where, "absent", absent, ABSENT)
+    check_option(f"{where}: family", family, FAMILIES)
+    check_option(f"{where}: absent", absent, ABSENT)
     one_mode = one_mode or symmetric or self_loops
     expected = None if shape is None else tuple(int(n) for n in shape)
     if labels is not None and expected is not None and len(labels) != len(expected):
@@ -635,11 +637,6 @@ def _asymmetric(where, labels, cell, here, there) -> ValueError:
         f"{where}: expected a symmetric matrix, or one with nothing in one of its triangles; found "
         f"{here} at {_cell(labels, cell)} and {there} at {_cell(labels, cell[::-1])}"
     )
-
-
-def _check_option(where, what, value, options) -> None:
-    if value not in options:
-        raise ValueError(f"{where}: expected {what} to be one of {options}; found {value!r}")
 
 
 def _check_real(where, dtype) -> None:

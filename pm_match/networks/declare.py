@@ -10,6 +10,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from pm_match.checks import check_count
 from pm_match.networks.checks import (
     check_axes,
     check_density,
@@ -218,10 +219,8 @@ class BlockNetwork(pm.Distribution):
 
 def _number_of_rows(where, max_edges, network, n_cells) -> int:
     """Give the number of rows of a draw."""
-    if max_edges is not None and (int(max_edges) != max_edges or max_edges < 1):
-        raise ValueError(
-            f"{where}: expected max_edges to be a whole number of at least 1; found {max_edges!r}"
-        )
+    if max_edges is not None:
+        check_count(f"{where}: max_edges", max_edges)
     n_stored, n_unknown = (0, 0) if network is None else (len(network.index), len(network.unknown))
     if network is not None and network.absent == "unknown":
         return n_stored

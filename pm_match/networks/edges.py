@@ -7,23 +7,21 @@ of
 
 .. math:: \log p(S_{jl} + S_l,\; C_{jl} + C_l,\; Q_{jl} + Q_l) - \log p(S_{jl}, C_{jl}, Q_{jl})
 
-with p the marginal likelihood of a block (Iwata & Ishiguro 2017, eq. 6; `evidence.families`). All
+with p the marginal likelihood of a block (Iwata & Ishiguro 2017, eq. 6; `networks.families`). All
 cells of an irrelevant object are noise, and so are those with irrelevant objects.
 """
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import log, pi
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, gammaln
+from scipy.special import gammaln
 
 from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
-from pm_match.networks.families import BERNOULLI, POISSON
+from pm_match.networks.label_gains import add_gains
 
 Sums = NDArray[np.float64]
-_LOG_2PI = log(2.0 * pi)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,60 +161,35 @@ def log_edges(
     if evidence.symmetric:
         blocks = blocks + np.triu(blocks, 1).transpose(0, 2, 1)
     prior, noise_prior = evidence.relation.prior
-    noise = np.asarray(evidence.relation.noise)
+    noise = np.reshape(evidence.relation.noise, (3, 1, 1))
     inner = sums[:, :, :-1]
     into = None if backward is None else backward[:, :, :-1]
     by_row = np.moveaxis(blocks, axis + 1, 1).reshape(3, blocks.shape[axis + 1], -1)
-    n_clusters = by_row.shape[1]
-    found = np.full((sums.shape[1], n_clusters + 1), -np.inf)
-    for j in range(n_clusters):
-        added = inner
-        if into is not None:
-            # The block of the cluster with itself takes the cells of both directions.
-            added = inner.copy()
-            added[:, :, j] += into[:, :, j]
-        found[:, j] = gain(evidence.family, prior, by_row[:, j, None, :], added).sum(axis=1)
-        if into is not None:
-            others = np.arange(n_clusters) != j
-            found[:, j] += gain(
-                evidence.family, prior, blocks[:, None, others, j], into[:, :, others]
-            ).sum(axis=1)
-    outside = sums[:, :, -1] + (0.0 if backward is None else backward[:, :, -1])
-    found[:, :-1] += gain(evidence.family, noise_prior, noise[:, None], outside)[:, None]
+
+    def gains(held: Sums, added: Sums) -> Sums:
+        """Sum what cells (3, N, L) add to the density's blocks (3, J, L) of each cluster."""
+        return _gains(evidence, prior, evidence.relation.tables, held, added)
+
+    found = np.full((sums.shape[1], by_row.shape[1] + 1), -np.inf)
+    found[:, :-1] = gains(by_row, inner)
+    if into is not None:
+        found[:, :-1] += gains(np.swapaxes(blocks, 1, 2), into)
+        # The block of a cluster with itself takes the cells of both directions at once.
+        for j in range(by_row.shape[1]):
+            own, one, other = (x[:, :, [j]] for x in (blocks[:, [j]], inner, into))
+            found[:, j] += (gains(own, one + other) - gains(own, one) - gains(own, other))[:, 0]
+    outside = sums[:, :, -1:] + (0.0 if backward is None else backward[:, :, -1:])
+    none = evidence.relation.tables[:, :0]
+    found[:, :-1] += _gains(evidence, noise_prior, none, noise, outside)
     if noisy:
         everything = sums.sum(axis=2) + (0.0 if backward is None else backward.sum(axis=2))
-        found[:, -1] = gain(evidence.family, noise_prior, noise[:, None], everything)
+        found[:, -1] = _gains(evidence, noise_prior, none, noise, everything[:, :, None])[:, 0]
     return found
 
 
-def gain(family: int, prior: NDArray, held: NDArray, added: NDArray) -> NDArray[np.float64]:
-    """Log marginal of blocks with some cells added, less that without (see `families.gain`).
-
-    Parameters
-    ----------
-    family : int
-    prior : (4,) array
-    held, added : (3, ...) arrays
-        S, C and Q of the blocks, and of what is added; they broadcast.
-    """
-    return _log_blocks(family, prior, held + added) - _log_blocks(family, prior, held)
-
-
-def _log_blocks(family: int, prior: NDArray, sums: NDArray) -> NDArray[np.float64]:
-    """Log marginal of blocks, but for what only the prior enters."""
-    total, cells, squares = sums
-    if family == BERNOULLI:
-        return betaln(prior[0] + total, prior[1] + cells - total)
-    if family == POISSON:
-        shape = prior[0] + total
-        return gammaln(shape) - shape * np.log(prior[1] + cells)
-    mean, kappa, shape, rate = prior
-    new_kappa, new_shape = kappa + cells, shape + 0.5 * cells
-    extra = squares + kappa * mean**2 - (kappa * mean + total) ** 2 / new_kappa
-    new_rate = rate + 0.5 * np.maximum(extra, 0.0)
-    return (
-        gammaln(new_shape)
-        - new_shape * np.log(new_rate)
-        - 0.5 * np.log(new_kappa)
-        - 0.5 * cells * _LOG_2PI
-    )
+def _gains(evidence: BlockEvidence, prior, tables, held: Sums, added: Sums) -> Sums:
+    """Sum, over the blocks, what cells (3, N, L) add to blocks (3, J, L)."""
+    found = np.zeros((added.shape[1], held.shape[1]))
+    held, added = np.ascontiguousarray(held), np.ascontiguousarray(added)
+    add_gains(evidence.family, prior, tables, held, added, found)
+    return found

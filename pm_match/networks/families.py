@@ -23,7 +23,7 @@ from math import lgamma, log, log1p, pi
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.numerics.kernels import entry, inlined, part
+from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma, rise
 
 BERNOULLI, POISSON, NORMAL = 0, 1, 2
@@ -34,7 +34,7 @@ TABLE = 4096
 _LOG_2PI = log(2.0 * pi)
 
 
-@inlined
+@part
 def looked_up_rise(table, x0, n, h):
     """`rise` at x0 + n for whole numbers n and h, by the `table` of log gammas of x0 + i."""
     i = int(n)
@@ -97,7 +97,7 @@ def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
     )
 
 
-@inlined
+@part
 def _normal_rate(mean, kappa, rate, total, cells, squares):
     """Posterior rate b' of the precision (at least b: below is rounding)."""
     linear = kappa * mean + total
@@ -106,23 +106,12 @@ def _normal_rate(mean, kappa, rate, total, cells, squares):
 
 
 @entry
-def log_blocks(family, prior, totals, cells, squares):
-    """Sum of the log marginals of all blocks (flat arrays) that have a cell."""
+def log_blocks(family, prior, tables, totals, cells, squares):
+    """Sum of the log marginals of all blocks (flat arrays) that have a cell (see `gain`)."""
     found = 0.0
     for i in range(totals.shape[0]):
-        total, n = totals[i], cells[i]
-        if n == 0.0 and total == 0.0:
-            continue
-        if family == BERNOULLI:
-            found += rise(prior[0], total) + rise(prior[1], n - total)
-            found -= rise(prior[0] + prior[1], n)
-        elif family == POISSON:
-            found += rise(prior[0], total) - total * log(prior[1] + n)
-            found -= prior[0] * log1p(n / prior[1])
-        else:
-            after = _normal_rate(prior[0], prior[1], prior[3], total, n, squares[i])
-            found += rise(prior[2], 0.5 * n) - 0.5 * n * _LOG_2PI - 0.5 * log1p(n / prior[1])
-            found += prior[2] * log(prior[3]) - (prior[2] + 0.5 * n) * log(after)
+        if cells[i] != 0.0 or totals[i] != 0.0:
+            found += gain(family, prior, tables, 0.0, 0.0, 0.0, totals[i], cells[i], squares[i])
     return found
 
 

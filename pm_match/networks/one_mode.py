@@ -285,13 +285,13 @@ def log_network(net, n_slots):
     family, prior = relation.family[0], relation.prior
     totals, cells, squares = relation.totals, relation.cells, relation.squares
     width = net.amounts.shape[2]
-    noise = relation.noise
+    noise, none = relation.noise, relation.tables[:, :0]
     found = relation.everything[3]
-    found += log_blocks(family, prior[1], noise[:1], noise[1:2], noise[2:3])
+    found += log_blocks(family, prior[1], none, noise[:1], noise[1:2], noise[2:3])
     for row in range(1, n_slots):
         a = row * width + (1 if net.directed[0] else row)
         b = row * width + n_slots
-        found += log_blocks(family, prior[0], totals[a:b], cells[a:b], squares[a:b])
+        found += log_blocks(family, prior[0], none, totals[a:b], cells[a:b], squares[a:b])
     return found
 
 

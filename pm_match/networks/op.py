@@ -115,11 +115,11 @@ class BlockNetworkRV(RandomVariable):
         exposure = tuple(next(left) if has else None for has in self.exposure)
         return Inputs(density, noise, axes, relevance, exposure, next(left))
 
-    def make_node(self, rng, size, *params):
+    def make_node(self, rng: Any, size: Any, *params: Any) -> Any:  # type: ignore[override]
         """Make a node; the table's number of rows is not static, as observed tables have theirs."""
         size = normalize_size_param(size)
-        params = [p if isinstance(p, Variable) else pt.as_tensor_variable(p) for p in params]
-        ndims = [p.type.ndim for p in params]
+        parts = [p if isinstance(p, Variable) else pt.as_tensor_variable(p) for p in params]
+        ndims = [p.type.ndim for p in parts]
         if not isinstance(size.type, NoneTypeT) or ndims != list(self.ndims_params):
             raise NotImplementedError(
                 f"{self.variable!r}: a BlockNetwork is one network; it has no size, and no batch "
@@ -129,7 +129,7 @@ class BlockNetworkRV(RandomVariable):
             raise TypeError("The type of rng should be an instance of RandomGeneratorType")
         rng.tag.used = True
         table = TensorType("float64", shape=(None, self.n_axes + 1))
-        return Apply(self, [rng, size, *params], [rng.type(), table()])
+        return Apply(self, [rng, size, *parts], [rng.type(), table()])
 
     def infer_shape(self, node, input_shapes):
         """Shape of a draw: its rows are known, and so is the value that one draws."""

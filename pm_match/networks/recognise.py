@@ -11,11 +11,11 @@ from pm_match.networks import BlockNetworkParts
 from pm_match.networks.block_evidence import NetworkCells
 from pm_match.networks.data import as_network, cell_numbers
 from pm_match.networks.parts import Relation
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
+from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck, log_normal
-from pm_match.reading.functions import evaluate, natural_function, point_function
+from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.probe import rate
 
 # What the parameters of each family are declared with.
 _DECLARED: dict[str, tuple[tuple[type, str, tuple[type, ...]], ...]] = {
@@ -187,7 +187,7 @@ def verified_relation(
 
 
 def _cells(context: Context, rv: RV, parts: BlockNetworkParts, first) -> NetworkCells:
-    table = np.asarray(evaluate(context.model.rvs_to_values[rv]), np.float64)
+    table = context.observed([rv])
     n_axes = len(parts.axes)
     table = table[table[:, 0] >= 0]
     shape = tuple(int(context.shapes[str(a.name)][0]) for a in parts.axes)
@@ -265,35 +265,27 @@ def _prior_function(context: Context, family: str, declared: tuple[RV, ...], che
     """Parameters of the prior at a point; refuse those that are not the same for all blocks."""
     if family == "normal":
         location, precision = declared
-        shape, inverse_rate = precision.owner.op.dist_params(precision.owner)
         kappa = 1.0 / (scale(location) ** 2 * precision)
-        outputs = [mean(location), kappa, shape, 1.0 / inverse_rate]
-        shape_of = context.shapes[str(precision.name)]
-        evaluate_at = point_function(context.model, outputs, {precision: np.ones(shape_of)})
-        natural = natural_function(context.model, [precision.name])
-        expected = []
-        for number, point in enumerate(check.points):
-            m, k, *_ = evaluate_at(point)
-            expected.append(log_normal(check.value(number, location), m, k * natural(point)[0]))
-        if not check.agrees(location, expected):
+        outputs = [mean(location), kappa, parameters(precision)[0], rate(precision)]
+        read = context.at(outputs, {precision: np.ones(context.shapes[str(precision.name)])})
+        priors, taus = map(read, check.points), check.natural(precision)
+        moments = ((m, k * tau) for (m, k, *_), tau in zip(priors, taus, strict=True))
+        if not check.is_normal(location, moments):
             raise Refusal(
                 f"{location.name!r}: its declared log density is not that of Normal(m, tau = kappa "
                 f"* {precision.name}), the normal family's conjugate prior"
             )
     else:
-        (rv,) = declared
-        first, second = rv.owner.op.dist_params(rv.owner)
-        outputs = [first, 1.0 / second if family == "poisson" else second]
-        evaluate_at = point_function(context.model, outputs, {})
-    for point in check.points:
-        if any(np.ptp(values) > 1e-12 * np.abs(values).max() for values in evaluate_at(point)):
-            raise Refusal(
-                f"the prior of {names(declared)} is not the same for all blocks; empty clusters "
-                "must be alike"
-            )
+        first, second = parameters(declared[0])
+        read = context.at([first, rate(declared[0]) if family == "poisson" else second])
+    if any(common(values) is None for point in check.points for values in read(point)):
+        raise Refusal(
+            f"the prior of {names(declared)} is not the same for all blocks; empty clusters "
+            "must be alike"
+        )
 
     def prior(point) -> tuple[float, float, float, float]:
-        a, b, c, d = [*(float(v.flat[0]) for v in evaluate_at(point)), 1.0, 1.0][:4]
+        a, b, c, d = [*(float(v.flat[0]) for v in read(point)), 1.0, 1.0][:4]
         return a, b, c, d
 
     return prior

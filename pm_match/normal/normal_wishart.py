@@ -30,122 +30,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import multigammaln
 
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
-from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
+from pm_match.normal.conjugate import draw_parameters, log_marginal
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
 from pm_match.numerics.cholesky import factorise, invert
 from pm_match.numerics.kernels import entry, part
 
 # Updates of rank one after which an inverse is computed anew: rounding errors do not add up.
 _REFRESH = 256
-
-
-# -- plain formulas ----------------------------------------------------------------------------
-
-
-def cluster_posterior(
-    values: NDArray, labels: NDArray, n_clusters: int, prior: NormalWishartPrior
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Update the prior by the vectors of every cluster.
-
-    Parameters
-    ----------
-    values : (N, D) array
-    labels : (N,) integer array
-    n_clusters : int
-        T. What has no vector keeps the prior.
-    prior : NormalWishartPrior
-
-    Returns
-    -------
-    counts : (T,) array
-    means : (T, D) array
-        m_j.
-    inverse_scales : (T, D, D) array
-        The inverse scale matrices of the Wishart conditionals.
-    """
-    counts = np.bincount(labels, minlength=n_clusters).astype(float)
-    means = np.tile(prior.center, (n_clusters, 1))
-    inverse_scales = np.tile(prior.inverse_scale, (n_clusters, 1, 1))
-    for j in np.flatnonzero(counts):
-        inside = values[labels == j]
-        average = inside.mean(axis=0)
-        shift = average - prior.center
-        residual = inside - average
-        total = prior.strength + counts[j]
-        means[j] += counts[j] / total * shift
-        inverse_scales[j] += residual.T @ residual
-        inverse_scales[j] += prior.strength * counts[j] / total * np.outer(shift, shift)
-    return counts, means, inverse_scales
-
-
-def log_marginal(values: NDArray, labels: NDArray, prior: NormalWishartPrior) -> float:
-    """Log p(values | labels), means and precisions integrated out: slow and obvious.
-
-    Parameters
-    ----------
-    values : (N, D) array
-    labels : (N,) integer array
-        Whole numbers from 0.
-    prior : NormalWishartPrior
-
-    Returns
-    -------
-    float
-    """
-    values, labels = np.asarray(values, float), np.asarray(labels)
-    if not len(values):
-        return 0.0
-    present, labels = np.unique(labels, return_inverse=True)
-    counts, _, inverse_scales = cluster_posterior(values, labels, len(present), prior)
-    d = values.shape[1]
-    degrees = prior.degrees + counts
-    log_dets = np.linalg.slogdet(inverse_scales)[1]
-    total = -0.5 * values.size * log(pi)
-    total += np.sum([multigammaln(0.5 * nu, d) for nu in degrees])
-    total -= len(present) * multigammaln(0.5 * prior.degrees, d)
-    total += 0.5 * len(present) * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
-    total -= 0.5 * (degrees * log_dets).sum()
-    total += 0.5 * d * np.log(prior.strength / (prior.strength + counts)).sum()
-    return float(total)
-
-
-def draw_parameters(
-    rng: np.random.Generator,
-    values: NDArray,
-    labels: NDArray,
-    n_clusters: int,
-    prior: NormalWishartPrior,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw all clusters' means and precisions given the labels; empty clusters' from the prior.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    values : (N, D) array
-    labels : (N,) integer array
-        In 0 ... T - 1.
-    n_clusters : int
-        T.
-    prior : NormalWishartPrior
-
-    Returns
-    -------
-    means : (T, D) array
-    precisions : (T, D, D) array
-    """
-    counts, means, inverse_scales = cluster_posterior(values, labels, n_clusters, prior)
-    precisions, roots = draw_wishart(rng, prior.degrees + counts, inverse_scales)
-    noise = rng.standard_normal(means.shape)[:, :, None]
-    # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
-    noise = np.linalg.solve(np.swapaxes(roots, 1, 2), noise)[:, :, 0]
-    return means + noise / np.sqrt(prior.strength + counts)[:, None], precisions
-
-
-# -- the term ----------------------------------------------------------------------------------
 
 
 class NormalWishart(NamedTuple):
@@ -521,8 +416,8 @@ class NormalWishartEvidence:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Draw means (T, D) and precisions (T, D, D) given the labels (N,) of all objects."""
         own = labels[self.rows.object]
-        return draw_parameters(rng, self.values, own, self.truncation, self.prior)
+        return draw_parameters(rng, self.values, own, self.truncation, self.prior, shared=False)
 
     def log_marginal(self, labels: NDArray) -> float:
         """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
-        return log_marginal(self.values, labels[self.rows.object], self.prior)
+        return log_marginal(self.values, labels[self.rows.object], self.prior, shared=False)

@@ -15,12 +15,17 @@ from pytensor.tensor.random.basic import MvNormalRV
 
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals, NormalValues
-from pm_match.reading.ancestry import RV, Refusal, mean, names, scale
+from pm_match.reading.ancestry import RV, Refusal, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck
-from pm_match.reading.functions import chosen_objects, evaluate, natural_function, point_function
+from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.probe import chosen_objects
 
+# What is said of values that are not finite.
+_INSTEAD = (
+    "; expected finite numbers: let objects that are not seen have no row, as in "
+    "mean[assignment[seen]]"
+)
 # How far from each other means are put to see which objects they are of: means that are cut off
 # do not look like means then.
 _FAR = 1e6
@@ -133,22 +138,23 @@ def _check_candidate(context: Context, candidate: NormalsCandidate) -> None:
 
 def verified_normals(context: Context, candidate: NormalsCandidate, check: DensityCheck) -> Normals:
     """Hold a candidate against its declared densities."""
-    model, centers, precision = context.model, candidate.mean, candidate.precision
+    centers, precision = candidate.mean, candidate.precision
     shared = len(context.shapes[precision.name]) == 2
-    prior = _prior_function(context, candidate)
+    prior = _prior_function(context, centers, precision)
     values = tuple(
         NormalValues(
             rv.name,
             assignment.name,
             _objects(context, rv, assignment, candidate),
-            None if rv in model.free_RVs else _data(context, rv),
+            None if rv in context.model.free_RVs else context.table([rv], _INSTEAD)[0],
         )
         for rv, assignment in zip(candidate.values, candidate.assignments, strict=True)
     )
-    natural = natural_function(model, [centers.name, precision.name])
     expected: dict[RV, list[NDArray]] = {rv: [] for rv in candidate.checked}
-    for number, point in enumerate(check.points):
-        own_mean, own_precision = natural(point)
+    natural = check.at([centers, precision])
+    for number, (point, (own_mean, own_precision)) in enumerate(
+        zip(check.points, natural, strict=True)
+    ):
         one = prior(point)
         expected[centers].append(log_mv_normal(own_mean - one.center, one.strength * own_precision))
         for rv, assignment, own in zip(
@@ -191,42 +197,31 @@ def log_mv_normal(away: NDArray, precision: NDArray) -> NDArray[np.float64]:
     return 0.5 * (log_det - away.shape[-1] * np.log(2.0 * np.pi) - squares)
 
 
-def _prior_function(context: Context, candidate: NormalsCandidate):
+def _prior_function(context: Context, centers: RV, precision: RV):
     """Make a reader of the prior at a point; refuse priors that differ between clusters."""
-    model, centers, precision = context.model, candidate.mean, candidate.precision
     n, d = context.shapes[centers.name]
-    degrees, root = precision.owner.op.dist_params(precision.owner)
-    shape = context.shapes[precision.name]
-    identity = np.broadcast_to(np.eye(d), shape)
+    identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
     # With precision 1, the covariance of the means is 1 over their strength.
-    of_means = point_function(model, [mean(centers), scale(centers)], {precision: identity})
-    of_precision = point_function(model, [degrees, root], {})
+    of_means = context.at([mean(centers), scale(centers)], {precision: identity})
+    of_precision = context.at(parameters(precision))
+    (center, _), (nu, lower) = of_means(context.start), of_precision(context.start)
+    for rv, values, ndim in ((centers, center, 1), (precision, nu, 0), (precision, lower, 2)):
+        if common(values, ndim) is None:
+            raise Refusal(
+                f"the prior of {rv.name!r} differs between clusters; expected the same for all"
+            )
 
+    # Of the context, only this: what is read must not keep its model.
     def prior(point) -> NormalWishartPrior:
-        center, covariance = of_means(point)
-        nu, lower = of_precision(point)
-        center = np.broadcast_to(center, (n, d))[0]
-        # Of the context, only this: what is read must not keep its model.
-        lower = np.broadcast_to(lower, shape).reshape(-1, d, d)[0]
-        inverse = np.linalg.inv(lower)
-        strength = 1.0 / np.broadcast_to(covariance, (n, d, d))[0, 0, 0]
+        (center, covariance), (nu, lower) = of_means(point), of_precision(point)
+        inverse = np.linalg.inv(lower.reshape(-1, d, d)[0])
         return NormalWishartPrior(
-            np.ascontiguousarray(center, dtype=float),
-            float(strength),
-            float(np.ravel(nu)[0]),
+            np.array(np.broadcast_to(center, (n, d))[0], dtype=float),
+            float(1.0 / covariance.flat[0]),
+            float(nu.flat[0]),
             inverse.T @ inverse,
         )
 
-    for rv, parts in ((centers, [mean(centers)]), (precision, [degrees, root])):
-        evaluate_at = point_function(model, parts, {})
-        core = (1,) if rv is centers else (0, 2)
-        found = evaluate_at(context.start)
-        for value, own in zip(found, core, strict=True):
-            batch = value.reshape(-1, *value.shape[value.ndim - own :])
-            if not (batch == batch[0]).all():
-                raise Refusal(
-                    f"the prior of {rv.name!r} differs between clusters; expected the same for all"
-                )
     return prior
 
 
@@ -243,7 +238,7 @@ def _objects(
     identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
     numbered = np.repeat(_FAR * np.arange(n_clusters)[:, None], d, axis=1)
     givens = {centers: numbered, precision: identity}
-    found = chosen_objects(mean(rv), assignment, givens, n_objects, _FAR)
+    found = chosen_objects(context.model, mean(rv), assignment, givens, n_objects, _FAR)
     if found is None:
         raise Refusal(
             f"the mean of {rv.name!r} is not {centers.name!r} of the clusters of some of the "
@@ -252,13 +247,3 @@ def _objects(
     if found.max(initial=0) >= n_objects:
         raise Refusal(f"the mean of {rv.name!r} is not made of rows of {centers.name!r}")
     return found
-
-
-def _data(context: Context, rv: RV) -> NDArray[np.float64]:
-    values = np.asarray(evaluate(context.model.rvs_to_values[rv]), np.float64)
-    if not np.isfinite(values).all():
-        raise Refusal(
-            f"{rv.name!r} holds {values[~np.isfinite(values)][0]}; expected finite numbers: let "
-            "objects that are not seen have no row, as in mean[assignment[seen]]"
-        )
-    return np.array(values)

@@ -33,103 +33,14 @@ from scipy.special import multigammaln
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
-from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
-from pm_match.normal.normal_wishart import add_outer, away_from, cluster_posterior, quadratic
-from pm_match.numerics.cholesky import factorise, invert
+from pm_match.normal.conjugate import draw_parameters, log_marginal
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
+from pm_match.normal.normal_wishart import add_outer, away_from, quadratic
+from pm_match.numerics.cholesky import dot, factorise, invert
 from pm_match.numerics.kernels import entry, part
 
 # Updates of rank one after which the inverse is computed anew: rounding errors do not add up.
 _REFRESH = 512
-
-
-# -- plain formulas ----------------------------------------------------------------------------
-
-
-def shared_posterior(
-    values: NDArray, labels: NDArray, n_clusters: int, prior: NormalWishartPrior
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Update the prior by all vectors.
-
-    Parameters
-    ----------
-    values : (N, D) array
-    labels : (N,) integer array
-    n_clusters : int
-        T.
-    prior : NormalWishartPrior
-
-    Returns
-    -------
-    counts : (T,) array
-    means : (T, D) array
-        m_j.
-    inverse_scale : (D, D) array
-        Psi.
-    """
-    counts, means, inverse_scales = cluster_posterior(values, labels, n_clusters, prior)
-    own = (inverse_scales - prior.inverse_scale).sum(axis=0)
-    return counts, means, prior.inverse_scale + own
-
-
-def log_marginal(values: NDArray, labels: NDArray, prior: NormalWishartPrior) -> float:
-    """Log p(values | labels), means and precision integrated out: slow and obvious.
-
-    Parameters
-    ----------
-    values : (N, D) array
-    labels : (N,) integer array
-        Whole numbers from 0.
-    prior : NormalWishartPrior
-
-    Returns
-    -------
-    float
-    """
-    values, labels = np.asarray(values, float), np.asarray(labels)
-    n, d = values.shape
-    n_clusters = int(labels.max(initial=-1)) + 1
-    counts, _, inverse_scale = shared_posterior(values, labels, n_clusters, prior)
-    degrees = prior.degrees + n
-    total = -0.5 * n * d * log(pi)
-    total += multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
-    total += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
-    total -= 0.5 * degrees * np.linalg.slogdet(inverse_scale)[1]
-    total += 0.5 * d * np.log(prior.strength / (prior.strength + counts)).sum()
-    return float(total)
-
-
-def draw_shared_parameters(
-    rng: np.random.Generator,
-    values: NDArray,
-    labels: NDArray,
-    n_clusters: int,
-    prior: NormalWishartPrior,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw the precision with the means integrated out, then the means; empty ones too.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    values : (N, D) array
-    labels : (N,) integer array
-        In 0 ... T - 1.
-    n_clusters : int
-        T.
-    prior : NormalWishartPrior
-
-    Returns
-    -------
-    means : (T, D) array
-    precision : (D, D) array
-    """
-    counts, means, inverse_scale = shared_posterior(values, labels, n_clusters, prior)
-    degrees = np.array([prior.degrees + len(values)])
-    (precision,), (root,) = draw_wishart(rng, degrees, inverse_scale[None])
-    noise = np.linalg.solve(root.T, rng.standard_normal(means.shape).T).T
-    return means + noise / np.sqrt(prior.strength + counts)[:, None], precision
-
-
-# -- the term ----------------------------------------------------------------------------------
 
 
 class SharedNormal(NamedTuple):
@@ -176,15 +87,6 @@ class SharedNormal(NamedTuple):
     solved: NDArray[np.float64]
     lower: NDArray[np.float64]
     scratch: NDArray[np.float64]
-
-
-@part
-def dot(a, b):
-    """Return the inner product of two vectors."""
-    total = 0.0
-    for i in range(a.shape[0]):
-        total += a[i] * b[i]
-    return total
 
 
 @implements(protocol.score, SharedNormal)
@@ -368,8 +270,8 @@ class SharedNormalEvidence:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Draw means (T, D) and the precision (D, D) given the labels (N,) of all objects."""
         own = labels[self.rows.object]
-        return draw_shared_parameters(rng, self.values, own, self.truncation, self.prior)
+        return draw_parameters(rng, self.values, own, self.truncation, self.prior, shared=True)
 
     def log_marginal(self, labels: NDArray) -> float:
         """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
-        return log_marginal(self.values, labels[self.rows.object], self.prior)
+        return log_marginal(self.values, labels[self.rows.object], self.prior, shared=True)

@@ -6,6 +6,15 @@ from pm_match.numerics.kernels import part
 
 
 @part
+def dot(a, b):
+    """Return the inner product of two vectors."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@part
 def factorise(matrix, lower):
     """Cholesky-factorise `matrix` (K, K) into `lower`; only lower triangles are read and written.
 

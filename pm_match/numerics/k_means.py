@@ -1,21 +1,23 @@
-"""k-means of points that may lack coordinates: where searches and climbs start."""
+"""k-means of points that may lack coordinates: where searches and EM start."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["k_means"]
+__all__ = ["k_means", "settle", "spread"]
+
+# Centres to begin with are drawn from at least so many points for each.
+_CANDIDATES = 5
 
 
 def k_means(
     rng: np.random.Generator,
     points: NDArray,
     n_clusters: int,
-    seen: NDArray[np.bool_] | None = None,
+    weight: NDArray | None = None,
     n_rounds: int = 10,
+    tries: int = 1,
 ) -> NDArray[np.int64]:
     """Cluster points by k-means, begun far apart, over the coordinates that each has.
-
-    Centres begin as k-means++'s (Arthur & Vassilvitskii 2007).
 
     Parameters
     ----------
@@ -23,49 +25,102 @@ def k_means(
     points : (N, K) array
     n_clusters : int
         At most; there are fewer if fewer points differ.
-    seen : (N, K) array of bool, optional
-        Which coordinates the points have, all by default.
+    weight : (N, K) array, optional
+        How many values every coordinate is the mean of, 0 (or False) where a point lacks it; all
+        1 by default.
     n_rounds : int, default 10
         The most of Lloyd's rounds that follow.
+    tries : int, default 1
+        Of every centre to begin with, the best of which is taken.
 
     Returns
     -------
     (N,) integer array
         Labels in 0 ... n_clusters - 1.
     """
-    if seen is None:
-        seen = np.ones(points.shape, bool)
-    weight = seen.astype(float)
-    total = np.maximum(weight.sum(axis=0), 1.0)
-    usual = (points * weight).sum(axis=0) / total
-    # Centres are points themselves: complete ones, or else with usual values.
-    filled = np.where(seen, points, usual)
-    fit = seen.sum(axis=1) == seen.sum(axis=1).max()
-    centres = filled[[int(rng.choice(np.flatnonzero(fit)))]]
-    nearest = _distances(points, weight, centres)[:, 0]
-    for _ in range(n_clusters - 1):
-        cumulative = np.cumsum(nearest * fit)
-        if not cumulative[-1] > 0.0:
+    return settle(points, spread(rng, points, n_clusters, weight, tries), weight, n_rounds)
+
+
+def spread(
+    rng: np.random.Generator,
+    points: NDArray,
+    n_clusters: int,
+    weight: NDArray | None = None,
+    tries: int = 1,
+) -> NDArray[np.int64]:
+    """Assign points to the nearest of some that are far apart.
+
+    Those are drawn as k-means++ does (Arthur & Vassilvitskii 2007), from the points that have most
+    coordinates, several times as many as clusters; what they still lack is at the mean.
+
+    Parameters
+    ----------
+    rng, points, n_clusters, weight, tries
+        As of `k_means`.
+
+    Returns
+    -------
+    (N,) integer array
+    """
+    points, weight = _centred(points, weight)
+    n_seen = (weight > 0.0).sum(axis=1)
+    fit = n_seen >= np.sort(n_seen)[-min(_CANDIDATES * n_clusters, len(points))]
+    labels = np.zeros(len(points), np.int64)
+    chosen = [int(rng.choice(np.flatnonzero(fit)))]
+    nearest = _distances(points, weight, points[chosen])[:, 0]
+    for label in range(1, n_clusters):
+        total = (nearest * fit).sum()
+        if not total > 0.0:
             break
-        chosen = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
-        centres = np.concatenate([centres, filled[[min(chosen, len(points) - 1)]]])
-        nearest = np.minimum(nearest, _distances(points, weight, centres[-1:])[:, 0])
-    labels = np.full(len(points), -1)
-    for _ in range(n_rounds):
-        new = _distances(points, weight, centres).argmin(axis=1)
-        if np.array_equal(new, labels):
-            break
-        labels = new
-        belongs = (labels[:, None] == np.arange(len(centres))).astype(float)
-        counts = belongs.T @ weight
-        sums = belongs.T @ (points * weight)
-        centres = np.where(counts > 0.0, sums / np.maximum(counts, 1.0), centres)
+        drawn = rng.choice(len(points), tries, p=nearest * fit / total)
+        distances = _distances(points, weight, points[drawn])
+        best = int(np.minimum(nearest[:, None], distances).sum(axis=0).argmin())
+        labels[distances[:, best] < nearest] = label
+        nearest = np.minimum(nearest, distances[:, best])
     return labels
 
 
-def _distances(points, weight, centres) -> NDArray[np.float64]:
-    """Mean squared distances (N, J) over the coordinates that each point has."""
+def settle(
+    points: NDArray, labels: NDArray[np.integer], weight: NDArray | None = None, n_rounds: int = 10
+) -> NDArray[np.int64]:
+    """Move every point to the nearest of the clusters' means, again and again.
+
+    Parameters
+    ----------
+    points : (N, K) array
+    labels : (N,) integer array
+        To begin with.
+    weight, n_rounds
+        As of `k_means`.
+
+    Returns
+    -------
+    (N,) integer array
+        Labels below the number of clusters that `labels` holds.
+    """
+    points, weight = _centred(points, weight)
+    for _ in range(n_rounds):
+        held, place = np.unique(labels, return_inverse=True)
+        belongs = np.eye(len(held))[place.reshape(-1)]
+        means = belongs.T @ (points * weight) / np.maximum(belongs.T @ weight, 1.0)
+        labels = _distances(points, weight, means).argmin(axis=1).astype(np.int64)
+        if np.array_equal(labels, place.reshape(-1)):
+            break
+    return np.asarray(labels, np.int64)
+
+
+def _centred(
+    points: NDArray, weight: NDArray | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return points about the mean of all values, 0 where there is none, and weights (N, K)."""
+    weight = np.ones(points.shape) if weight is None else weight.astype(float)
+    mean = (points * weight).sum(axis=0) / np.maximum(weight.sum(axis=0), 1.0)
+    return np.where(weight > 0.0, points - mean, 0.0), weight
+
+
+def _distances(points: NDArray, weight: NDArray, centres: NDArray) -> NDArray[np.float64]:
+    """Mean squared distances (N, J) over the values that each point has."""
     there = points * weight
-    squares = np.square(there).sum(axis=1)[:, None] - 2.0 * there @ centres.T
+    squares = (there * points).sum(axis=1)[:, None] - 2.0 * there @ centres.T
     squares += weight @ np.square(centres).T
     return np.maximum(squares, 0.0) / np.maximum(weight.sum(axis=1), 1.0)[:, None]

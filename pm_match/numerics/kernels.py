@@ -1,50 +1,37 @@
 """How every compiled kernel of the package is made: cached on disk, safe after an edit.
 
-Numba's cache looks only at the file of the function that it compiled. A sweep has the code of
-every evidence term compiled into it, so its cache must also be thrown away when *their* files
-change: the stamp used here covers all of the package's kernels. What is compiled for a term from
-elsewhere is not kept on disk, because nobody would notice when that term changed.
+Numba's cache looks only at the file of the function that it compiled, into which others may be
+compiled: its helpers in other files. Here a cache is thrown away when any file changes that it can
+have been compiled from. Those are the files of `numerics` and `clusters`, which all rooms use, and
+of the function's own room; or, for a function from elsewhere, of its own package (or its file, if
+that is in none) and all of this one. What a package from elsewhere compiles in from a third one, or
+a file in no package from its neighbours, is not watched.
 
 Kernels are compiled without numba's runtime for memory (`_nrt`): they cannot allocate, and they do
 not count references, which cost several times the arithmetic of an inner loop over small arrays.
 """
 
+import hashlib
+import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 _ROOT = Path(__file__).parents[1]
-_KERNELS = (
-    "numerics/*.py",
-    "clusters/*.py",
-    "features/*.py",
-    "networks/*.py",
-    "normal/*.py",
-    "views/*/*.py",
-    "matching/pooled.py",
-    "matching/reallocate.py",
-)
-_FILES = [file for pattern in _KERNELS for file in _ROOT.glob(pattern)]
-_STAMP = (
-    max(file.stat().st_mtime_ns for file in _FILES),
-    sum(file.stat().st_size for file in _FILES),
-)
+# What every room may have compiled into its kernels.
+_SHARED = ("numerics", "clusters")
 # Sums keep their order (no reassociation), so that draws are the same bit for bit wherever the
 # same machine runs them; multiply and add may fuse.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
-_PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-INLINED = _PART | {"forceinline": True}
+PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-class _PackageCache(IndexDataCacheFile):
-    """Numba's cache files of one kernel, for signatures whose types are the package's own."""
-
-    def save(self, key, data):
-        if not _foreign(key[0]):
-            super().save(key, data)
+class _CacheFile(IndexDataCacheFile):
+    """Numba's cache files of one function."""
 
     def _load_index(self):
         try:
@@ -54,16 +41,8 @@ class _PackageCache(IndexDataCacheFile):
             return {}
 
 
-def _foreign(kind: Any) -> bool:
-    """Whether a type, or a type inside it, is a named tuple from outside the package."""
-    if hasattr(kind, "instance_class"):
-        return kind.instance_class.__module__.partition(".")[0] != __package__.partition(".")[0]
-    inside = kind if isinstance(kind, tuple) else getattr(kind, "types", ())
-    return any(_foreign(part) for part in inside)
-
-
 def entry(function: Callable) -> Any:
-    """Compile a kernel that Python calls, with a cache on disk that knows the whole package."""
+    """Compile a kernel that Python calls, with a cache on disk that knows what it is made of."""
     return _cached(function, _OPTIONS)
 
 
@@ -72,32 +51,72 @@ def threaded(function: Callable) -> Any:
     return _cached(function, _OPTIONS | {"nogil": True})
 
 
-def _cached(function: Callable, options: dict[str, Any]) -> Any:
-    dispatcher = njit(cache=True, **options)(function)
-    try:
-        old = dispatcher._cache._cache_file
-        name = old._index_name.removesuffix(".nbi")
-        dispatcher._cache._cache_file = _PackageCache(old._cache_path, name, _STAMP)
-    except AttributeError:
-        # A numba whose cache is built otherwise: rather none than one that can go stale.
-        return njit(**options)(function)
-    return dispatcher
+def addressed(function: Callable, *modules: str) -> Any:
+    """Compile a part that kernels call by its address, with a cache on disk as that of `entry`.
+
+    Files of the named `modules` are watched besides those of the function.
+    """
+    return _cached(function, PART, *modules)
 
 
 def part(function: Callable) -> Any:
     """Compile a function that only kernels call: no wrapper for Python, slow to make."""
-    return njit(**_PART)(function)
+    return njit(**PART)(function)
 
 
 def reducing(function: Callable) -> Any:
     """Compile a part whose order of operations does not matter, so that it may be vectorised."""
-    return njit(**{**_PART, "fastmath": {"nnan", "nsz", "reassoc"}})(function)
+    return njit(**{**PART, "fastmath": {"nnan", "nsz", "reassoc"}})(function)
 
 
-def inlined(function: Callable) -> Any:
-    """Compile a part into its callers.
+def watched(module: str) -> list[Path]:
+    """Folders and files that functions of a module can be compiled from; none if not known."""
+    package, *inside = module.split(".")
+    if package == _ROOT.name:
+        rooms = [_ROOT / room for room in dict.fromkeys((*_SHARED, *inside[:1]))]
+        return [room if room.is_dir() else room.with_suffix(".py") for room in rooms]
+    found = sys.modules.get(package)
+    own = getattr(found, "__path__", None) or [getattr(found, "__file__", None)]
+    # What is defined in a script has other types in every process.
+    if package == "__main__" or None in own:
+        return []
+    return [_ROOT, *map(Path, own)]
 
-    For inner loops: a term is some twenty arrays, and to hand those over in a call costs more than
-    the arithmetic.
-    """
-    return njit(**INLINED)(function)
+
+def _digest(place: Path) -> str:
+    """Digest of the Python files in a folder, or of a file; nothing if there are none."""
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    contents = [file.read_bytes() for file in files]
+    return hashlib.sha256(b"\0".join(contents)).hexdigest() if contents else ""
+
+
+_digest_of_ours = cache(_digest)
+
+
+def stamp(*modules: str) -> tuple[str, ...]:
+    """Digest the files that functions of some modules can be compiled from, if they are known."""
+    found = []
+    for module in modules:
+        places = watched(module)
+        digests = [(_digest_of_ours if p.is_relative_to(_ROOT) else _digest)(p) for p in places]
+        if not all(digests) or not digests:
+            return ()
+        found += digests
+    return tuple(found)
+
+
+def _cached(function: Callable, options: dict[str, Any], *modules: str) -> Any:
+    dispatcher = njit(**options)(function)
+    try:
+        present = stamp(function.__module__, *modules)
+        if present:
+            cached = FunctionCache(function)
+            old = cached._cache_file
+            name = old._index_name.removesuffix(".nbi")
+            cached._cache_file = _CacheFile(old._cache_path, name, present)
+            dispatcher._cache = cached
+    except (AttributeError, OSError, RuntimeError):
+        # A numba whose cache is built otherwise, or nowhere to keep it: rather none than one that
+        # can go stale.
+        pass
+    return dispatcher

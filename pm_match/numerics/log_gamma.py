@@ -5,7 +5,7 @@ from math import lgamma, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.numerics.kernels import inlined, part
+from pm_match.numerics.kernels import part
 
 
 @part
@@ -19,7 +19,7 @@ def rise(x, h):
     return h * log(x) + (y - 0.5) * log1p(h / x) - h + _stirling(y) - _stirling(x)
 
 
-@inlined
+@part
 def _stirling(x):
     """Correction to Stirling's formula for log gamma, for x >= 16."""
     r = 1.0 / x
@@ -27,7 +27,7 @@ def _stirling(x):
     return r * (1.0 / 12.0 - t * (1.0 / 360.0 - t * (1.0 / 1260.0 - t / 1680.0)))
 
 
-@inlined
+@part
 def near_rise(x, log_x, h):
     """`rise` for x of some thousands at least, given its log; by a series if h / x is small."""
     u = h / x

@@ -17,6 +17,7 @@ computation", Biometrika 87(2), theorem 1.
 
 from math import exp, log, sqrt
 
+from pm_match.numerics.cholesky import dot
 from pm_match.numerics.kernels import entry, part
 
 # Of the slice sampler, in log scale: a first guess at the width of the conditional.
@@ -79,43 +80,22 @@ def rescale(rng, w, mean, precision, z, tau, n_directions, u):
     n_features, n_factors = w.shape
     n_clusters = z.shape[0]
     for _ in range(n_directions):
-        norm = 0.0
-        for k in range(n_factors):
-            u[k] = rng.standard_normal()
-            norm += u[k] * u[k]
-        for k in range(n_factors):
-            u[k] /= sqrt(norm)
+        _draw_direction(rng, u)
         quadratic = 0.0
         for j in range(n_clusters):
-            along = 0.0
-            for k in range(n_factors):
-                along += z[j, k] * u[k]
+            along = dot(z[j], u)
             quadratic += along * along
         linear = 0.0
         square = 0.0
         for m in range(n_features):
-            along = 0.0
-            for k in range(n_factors):
-                along += w[m, k] * u[k]
+            along = dot(w[m], u)
             for k in range(n_factors):
                 step = along * u[k]
                 linear += precision[m, k] * (w[m, k] - mean[m, k]) * step
                 square += precision[m, k] * step * step
         t = _slice(rng, tau * quadratic, linear, square, n_clusters - n_features)
-        grown = exp(t) - 1.0
-        shrunk = exp(-t) - 1.0
-        for j in range(n_clusters):
-            along = 0.0
-            for k in range(n_factors):
-                along += z[j, k] * u[k]
-            for k in range(n_factors):
-                z[j, k] += grown * along * u[k]
-        for m in range(n_features):
-            along = 0.0
-            for k in range(n_factors):
-                along += w[m, k] * u[k]
-            for k in range(n_factors):
-                w[m, k] += shrunk * along * u[k]
+        _stretch_rows(z, exp(t) - 1.0, u)
+        _stretch_rows(w, exp(-t) - 1.0, u)
 
 
 @entry
@@ -152,12 +132,7 @@ def rescale_sums(
         for j in range(n_factors):
             w_map[i, j] = z_map[i, j] = 1.0 if i == j else 0.0
     for _ in range(n_directions):
-        norm = 0.0
-        for k in range(n_factors):
-            u[k] = rng.standard_normal()
-            norm += u[k] * u[k]
-        for k in range(n_factors):
-            u[k] /= sqrt(norm)
+        _draw_direction(rng, u)
         quadratic = _times(latent_gram, u, v)
         linear = 0.0
         square = 0.0
@@ -220,6 +195,16 @@ def rescale_axes(rng, quadratic, exponent, rows, pulls, precisions, t):
 
 
 @part
+def _draw_direction(rng, u):
+    """Fill `u` with a random direction."""
+    for k in range(u.shape[0]):
+        u[k] = rng.standard_normal()
+    norm = sqrt(dot(u, u))
+    for k in range(u.shape[0]):
+        u[k] /= norm
+
+
+@part
 def _times(matrix, u, v):
     """Put the product of a matrix and `u` in `v`; return u' times that."""
     total = 0.0
@@ -235,9 +220,7 @@ def _times(matrix, u, v):
 def _stretch_rows(matrix, s, u):
     """Multiply a matrix by I + s u u' from the right."""
     for i in range(matrix.shape[0]):
-        along = 0.0
-        for j in range(u.shape[0]):
-            along += matrix[i, j] * u[j]
+        along = dot(matrix[i], u)
         for j in range(u.shape[0]):
             matrix[i, j] += s * along * u[j]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import check_count
 from pm_match.plots.canvas import GREY, SMALL, colour_of, ink_on, pyplot
 from pm_match.plots.labels import labels_by_set
 
@@ -72,8 +73,7 @@ def plot_alluvial(
     """
     plt = pyplot()
     sets = labels_by_set(labels, var_names)
-    if n_clusters < 1:
-        raise ValueError(f"n_clusters: expected at least 1; found {n_clusters}")
+    check_count("n_clusters", n_clusters)
     if ax is not None and len(sets) > 1:
         raise ValueError(
             f"ax: expected clusters of one set for one panel; found the sets {list(sets)}: name "

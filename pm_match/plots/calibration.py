@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
+from pm_match.checks import check_count
 from pm_match.plots.canvas import pyplot
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def plot_calibration(
     """
     plt = pyplot()
     p, y = _checked(probabilities, outcomes)
-    if n_bins < 1:
-        raise ValueError(f"n_bins: expected at least 1; found {n_bins}")
+    check_count("n_bins", n_bins)
     if not 0 < level < 1:
         raise ValueError(f"level: expected a probability between 0 and 1; found {level}")
     bins = np.minimum((p * n_bins).astype(np.int64), n_bins - 1)

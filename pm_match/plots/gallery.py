@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match import datasets
+from pm_match.checks import check_count
 from pm_match.plots.canvas import SMALL, pyplot
 from pm_match.plots.labels import labels_by_domain, largest
 
@@ -56,8 +57,7 @@ def plot_gallery(
     plt = pyplot()
     found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)
-    if n_images < 1:
-        raise ValueError(f"n_images: expected at least 1; found {n_images}")
+    check_count("n_images", n_images)
     pictures = {name: np.asarray(image_of(table)) for name, table in domains.items()}
     low = min(float(picture.min()) for picture in pictures.values())
     high = max(float(picture.max()) for picture in pictures.values())

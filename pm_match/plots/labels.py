@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import check_count
 from pm_match.matching.draws import PREFIX, by_set
 from pm_match.plots.canvas import MOST_LABELS
 
@@ -80,8 +81,8 @@ def largest(found: Mapping[str, np.ndarray], n_clusters: int | None) -> tuple[li
 
     Irrelevant objects, whose label is negative, are no cluster.
     """
-    if n_clusters is not None and n_clusters < 1:
-        raise ValueError(f"n_clusters: expected at least 1; found {n_clusters}")
+    if n_clusters is not None:
+        check_count("n_clusters", n_clusters)
     if not found:
         raise ValueError("domains: expected at least one; found none")
     pooled = np.concatenate(list(found.values()))

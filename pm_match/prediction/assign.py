@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import logsumexp
 
+from pm_match.checks import check_count
 from pm_match.matching import partition_estimate
 from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, SET, coords_along
 from pm_match.matching.given_labels import given_labels
-from pm_match.matching.pair_counts import check_top
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
 from pm_match.prediction.axes import object_axis
@@ -53,7 +53,7 @@ def assign(
     .. math:: q_t(j) = p(s^* = j \mid s^{(t)}) \;
               p(x^* \mid s^* = j, X, s^{(t)}, \theta^{(t)})
 
-    (`evidence.projected_normal`, eq. 13 of Iwata, Hirao & Ueda 2016; `evidence.families`, eq. 6 of
+    (`features.projected_normal`, eq. 13 of Iwata, Hirao & Ueda 2016; `networks.families`, eq. 6 of
     Iwata & Ishiguro 2017). By Bayes' theorem the posterior with the new object added weights
     draws by how well they predict it,
 
@@ -142,7 +142,8 @@ def assign(
             "new_data: expected a mapping from domains' names to what is seen of new objects; "
             f"found {new_data if isinstance(new_data, Mapping) else type(new_data).__name__!r}"
         )
-    check_top(top)
+    if top is not None:
+        check_count("top", top)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     places = {domain: find_place(points.structure, domain) for domain in new_data}
     components = {id(place.component): place.component for place in places.values()}

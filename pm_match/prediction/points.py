@@ -4,16 +4,15 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from pytensor.graph.replace import graph_replace
 
+from pm_match.checks import check_count
 from pm_match.matching.draws import read_draws
 from pm_match.reading import read
-from pm_match.reading.functions import PLAIN, natural_function
 from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.reading.probe import compiled, natural_function, stand_in
 
 
 class RecordedPoints:
@@ -107,15 +106,12 @@ class RecordedPoints:
 
     def _compiled(self, model: Model, transforms) -> Any:
         """Compile the map from variables themselves to the values that are sampled."""
-        stands = {rv: rv.type(f"{rv.name}_natural") for rv in model.free_RVs}
+        stands = {rv: stand_in(rv) for rv in model.free_RVs}
         outputs = [
-            transforms[name].forward(stands[model[name]], *model[name].owner.inputs)
+            transforms[name].forward(model[name], *model[name].owner.inputs)
             for name in self._transformed
         ]
-        outputs = graph_replace(outputs, list(stands.items()), strict=False)
-        return pytensor.function(
-            list(stands.values()), outputs, mode=PLAIN, on_unused_input="ignore"
-        )
+        return compiled(model, outputs, stands, [*stands.values()])[0]
 
     def __len__(self) -> int:
         return self.n_draws
@@ -127,7 +123,7 @@ class RecordedPoints:
             for name in self._natural:
                 point[self._key[name]] = np.asarray(natural[name], self._dtype[name])
             given = [np.asarray(natural[name], self._initial[name].dtype) for name in self._names]
-            for name, value in zip(self._transformed, self._forward(*given), strict=True):
+            for name, value in zip(self._transformed, self._forward({}, *given), strict=True):
                 point[self._key[name]] = np.asarray(value, self._dtype[name])
             yield point
 
@@ -141,8 +137,7 @@ def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: 
         )
     if num_draws is None:
         return posterior
-    if num_draws < 1:
-        raise ValueError(f"num_draws must be at least 1, found {num_draws}.")
+    check_count("num_draws", num_draws)
     last = sample_dims[-1]
     n = posterior.sizes[last]
     kept = np.unique(np.linspace(0, n - 1, min(num_draws, n)).round().astype(int))

@@ -3,7 +3,7 @@ r"""The prior of a new object's cluster given the others' labels, with the weigh
 .. math:: p(s^* = j \mid s) = E[w_j \mid s] = \frac{a_j + N_j}{a_j + b_j + N_{\ge j}}
           \prod_{k<j} \frac{b_k + N_{>k}}{a_k + b_k + N_{\ge k}}
 
-for sticks :math:`v_k \sim \mathrm{Beta}(a_k, b_k)` (see `partition.stick_breaking`); and the new
+for sticks :math:`v_k \sim \mathrm{Beta}(a_k, b_k)` (see `numerics.stick_breaking`); and the new
 object is relevant with probability :math:`(e + R) / (e + f + N)`, R of N flags being 1.
 """
 
@@ -27,7 +27,7 @@ def log_relevance(prior: NDArray, flags: NDArray[np.bool_]) -> tuple[float, floa
     Parameters
     ----------
     prior : (3,) array
-        e, f, and whether the probability is free (see `partition.relevance`).
+        e, f, and whether the probability is free (see `clusters.relevance`).
     flags : (N,) boolean array
         Those of the objects that share it.
     """

@@ -1,6 +1,6 @@
 """Who depends on whom in a declared model."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pymc.distributions.distribution import SymbolicRandomVariable
@@ -45,25 +45,34 @@ class Ancestry:
         """Return the random variables and potentials that depend on `rv` directly."""
         return [v for v, parents in self.parents.items() if rv in parents]
 
-    def only_children(self, rv: RV, expected: Iterable[RV]) -> None:
-        """Refuse if anything but `expected` depends on `rv`."""
+    def strangers(self, rv: RV, expected: Iterable[RV]) -> list[RV]:
+        """Return what depends on `rv` directly besides what is `expected`."""
         expected = list(expected)
-        others = [v for v in self.children(rv) if v not in expected]
+        return [v for v in self.children(rv) if v not in expected]
+
+    def only_children(self, rv: RV, expected: Iterable[RV], drawn: bool = False) -> None:
+        """Refuse if anything but `expected` depends on `rv`, to be integrated out or `drawn`."""
+        others = self.strangers(rv, expected)
         if others:
             raise Refusal(
-                f"{names(others)} depends on {rv.name!r} too, which could then not be "
-                "integrated out"
+                f"{names(others)} depends on {rv.name!r} too"
+                + ("" if drawn else ", which could then not be integrated out")
             )
+
+
+def parameters(rv: RV) -> list[RV]:
+    """Return the parameters of a variable's distribution, as PyTensor has them."""
+    return list(rv.owner.op.dist_params(rv.owner))
 
 
 def mean(rv: RV) -> RV:
     """Return the mean of a normal variable."""
-    return rv.owner.op.dist_params(rv.owner)[0]
+    return parameters(rv)[0]
 
 
 def scale(rv: RV) -> RV:
-    """Return the standard deviation of a normal variable."""
-    return rv.owner.op.dist_params(rv.owner)[1]
+    """Return the standard deviation of a normal variable, or the scale of a Gamma one."""
+    return parameters(rv)[1]
 
 
 def kind(rv: RV) -> str:
@@ -79,3 +88,40 @@ def kind(rv: RV) -> str:
 def names(variables: Iterable[RV]) -> str:
     """List variables for a message."""
     return ", ".join(sorted(repr(v.name) if v.name else "something unnamed" for v in variables))
+
+
+def connected(keys: Mapping[Any, set]) -> list[tuple[set, list]]:
+    """Group the items of a mapping whose sets of keys overlap; with the union of the keys."""
+    found: list[tuple[set, list]] = []
+    for item, own in keys.items():
+        joined, members = set(own), [item]
+        rest = []
+        for others, items in found:
+            if joined & others:
+                joined |= others
+                members = [*items, *members]
+            else:
+                rest.append((others, items))
+        found = [*rest, (joined, members)]
+    return found
+
+
+def read_each[T](
+    candidates: Iterable[T], read: Callable[[T], Any], names_of: Callable[[T], Iterable[str]]
+) -> tuple[list[Any], dict[str, str]]:
+    """Read candidates one by one.
+
+    Returns
+    -------
+    found : list
+    refused : dict
+        By name, why what has it is not served.
+    """
+    found: list[Any] = []
+    refused: dict[str, str] = {}
+    for candidate in candidates:
+        try:
+            found.append(read(candidate))
+        except Refusal as refusal:
+            refused |= dict.fromkeys(names_of(candidate), str(refusal))
+    return found, refused

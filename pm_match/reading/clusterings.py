@@ -7,18 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.logprob.transforms import LogOddsTransform, SimplexTransform
-from pytensor.tensor.random.basic import BernoulliRV, BetaRV, DirichletRV
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, DirichletRV
 
 from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
-from pm_match.reading.ancestry import RV, Refusal, kind, names
+from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck
-from pm_match.reading.functions import evaluate, natural_function, point_function
+from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.links import read_links
 from pm_match.reading.parts import Assignment, Clustering
 
 # What the prior on weights may be declared with.
-WEIGHTS = (StickBreakingWeightsRV, DirichletRV, BetaRV)
+_WEIGHTS = (StickBreakingWeightsRV, DirichletRV, BetaRV)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ def clustering_candidate(
     weights, known = None, None
     if weights_from:
         (weights,) = weights_from
-        if not isinstance(weights.owner.op, WEIGHTS):
+        if not isinstance(weights.owner.op, _WEIGHTS):
             raise Refusal(
                 f"{weights.name!r} is a {kind(weights)}; expected StickBreakingWeights, Dirichlet, "
                 "or the Beta sticks of a stick-breaking"
@@ -88,7 +88,7 @@ def clustering_candidate(
         truncation = shape[0] + int(isinstance(weights.owner.op, BetaRV))
         context.ancestry.only_children(weights, assignments)
     else:
-        known = _known_weights(assignments)
+        known = _known_weights(context, assignments)
         truncation = len(known)
     for assignment in assignments:
         labels = context.shapes[assignment.name]
@@ -112,25 +112,23 @@ def clustering_candidate(
     )
 
 
-def _known_weights(assignments) -> NDArray[np.float64]:
+def _known_weights(context: Context, assignments) -> NDArray[np.float64]:
     """Read constant weights, which must be the same for all objects of all assignments."""
-    first: NDArray[np.float64] | None = None
-    for rv in assignments:
-        p = np.asarray(evaluate(rv.owner.op.dist_params(rv.owner)[0]), np.float64)
-        rows = p.reshape(-1, p.shape[-1])
-        first = rows[0] if first is None else first
-        if rows.shape[1:] != first.shape or not (rows == first).all():
-            raise Refusal(
-                f"the constant probabilities of {names(assignments)} differ between objects; "
-                "expected one vector of weights"
-            )
-        if not (p > 0.0).all():
-            raise Refusal(
-                f"the constant probabilities of {names(assignments)} hold {p.min()}; expected "
-                "positive ones: leave out clusters that cannot be"
-            )
-    assert first is not None
-    return first
+    found = context.at([parameters(rv)[0] for rv in assignments])({})
+    same = len({p.shape[-1] for p in found}) == 1
+    rows = np.concatenate([p.reshape(-1, p.shape[-1]) for p in found]) if same else found[0]
+    weights = common(rows, 1) if same else None
+    if weights is None:
+        raise Refusal(
+            f"the constant probabilities of {names(assignments)} differ between objects; "
+            "expected one vector of weights"
+        )
+    if not (weights > 0.0).all():
+        raise Refusal(
+            f"the constant probabilities of {names(assignments)} hold {weights.min()}; expected "
+            "positive ones: leave out clusters that cannot be"
+        )
+    return weights.astype(np.float64)
 
 
 def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | None, list[RV]]]:
@@ -203,8 +201,8 @@ def verified_clustering(
     context: Context, candidate: ClusteringCandidate, check: DensityCheck
 ) -> Clustering:
     """Hold a candidate against its declared densities."""
-    _check_assignments(context, candidate, check)
-    _check_flags(context, candidate, check)
+    _check_assignments(candidate, check)
+    _check_flags(candidate, check)
     group_of = {
         flag: number for number, (_, flags) in enumerate(candidate.probabilities) for flag in flags
     }
@@ -234,20 +232,16 @@ def verified_clustering(
     )
 
 
-def _check_assignments(context, candidate, check) -> None:
+def _check_assignments(candidate, check) -> None:
     """Refuse if an assignment is not Categorical over the weights."""
     weights = candidate.weights
     if weights is None:
         return  # `_known_weights` has looked at all there is
-    natural = natural_function(context.model, [weights.name])
-    declared = point_function(
-        context.model, [rv.owner.op.dist_params(rv.owner)[0] for rv in candidate.assignments], {}
-    )
-    for point in check.points:
-        (values,) = natural(point)
+    declared = check.at([parameters(rv)[0] for rv in candidate.assignments])
+    for values, found in zip(check.natural(weights), declared, strict=True):
         if candidate.sticks:
             values = np.exp(log_weights(np.log(values), np.log1p(-values)))
-        for assignment, p in zip(candidate.assignments, declared(point), strict=True):
+        for assignment, p in zip(candidate.assignments, found, strict=True):
             if p.shape[-1:] != values.shape or not np.allclose(p, values, rtol=1e-6, atol=1e-12):
                 raise Refusal(
                     f"{assignment.name!r}: its declared probabilities are not "
@@ -260,18 +254,14 @@ def _check_assignments(context, candidate, check) -> None:
                 )
 
 
-def _check_flags(context, candidate, check) -> None:
+def _check_flags(candidate, check) -> None:
     """Refuse if relevance flags are not Bernoulli with their probability."""
     for probability, flags in candidate.probabilities:
         if probability is None:
             continue
-        natural = natural_function(context.model, [probability.name])
-        declared = point_function(
-            context.model, [flag.owner.op.dist_params(flag.owner)[0] for flag in flags], {}
-        )
-        for point in check.points:
-            (value,) = natural(point)
-            for flag, p in zip(flags, declared(point), strict=True):
+        declared = check.at([parameters(flag)[0] for flag in flags])
+        for value, found in zip(check.natural(probability), declared, strict=True):
+            for flag, p in zip(flags, found, strict=True):
                 if not np.allclose(p, value, rtol=1e-6, atol=1e-12):
                     raise Refusal(
                         f"{flag.name!r}: its declared probability is not {probability.name!r}"
@@ -283,22 +273,17 @@ def _sticks_function(context: Context, candidate: ClusteringCandidate):
     if weights is None:
         known = tuple(np.ascontiguousarray(v) for v in known_sticks(candidate.known))
         return lambda point: known
-    parameters = list(weights.owner.op.dist_params(weights.owner))
     op = weights.owner.op
-    if isinstance(op, StickBreakingWeightsRV):
-        parameters = parameters[:1]
-    evaluate_at = point_function(context.model, parameters, {})
+    read = context.at(parameters(weights)[: 1 if isinstance(op, StickBreakingWeightsRV) else None])
 
     def sticks(point) -> tuple[NDArray, NDArray]:
-        found = evaluate_at(point)
-        if isinstance(op, StickBreakingWeightsRV):
-            a = np.ones(truncation - 1)
-            b = np.broadcast_to(found[0].reshape(-1), (truncation - 1,)).astype(float)
-        elif isinstance(op, DirichletRV):
-            a, b = dirichlet_sticks(np.broadcast_to(found[0], (truncation,)).astype(float))
-        else:
-            a, b = (np.broadcast_to(p, (truncation - 1,)).astype(float) for p in found)
-        return np.ascontiguousarray(a), np.ascontiguousarray(b)
+        found = [p.astype(float) for p in read(point)]
+        if isinstance(op, DirichletRV):
+            found = [*dirichlet_sticks(np.broadcast_to(found[0], (truncation,)))]
+        elif isinstance(op, StickBreakingWeightsRV):
+            found = [np.ones(()), found[0].reshape(-1)]
+        a, b = (np.ascontiguousarray(np.broadcast_to(p, (truncation - 1,))) for p in found)
+        return a, b
 
     return sticks
 
@@ -306,22 +291,29 @@ def _sticks_function(context: Context, candidate: ClusteringCandidate):
 def _relevance_function(context: Context, probabilities: Sequence[tuple[RV | None, list[RV]]]):
     parts = []
     for probability, flags in probabilities:
-        rv = flags[0] if probability is None else probability
-        parameters = list(rv.owner.op.dist_params(rv.owner))
-        if probability is None:
-            p = np.unique(np.asarray(evaluate(parameters[0]), np.float64))
-            if len(p) != 1 or not 0.0 < p[0] < 1.0:
-                raise Refusal(
-                    f"the constant probability of {names(flags)} is {p}; expected one number "
-                    "between 0 and 1"
-                )
-            row = np.array([p[0], 1.0 - p[0], 0.0])
-            parts.append(lambda point, row=row: row)
-        else:
-            evaluate_at = point_function(context.model, parameters, {})
+        if probability is not None:
+            read = context.at(parameters(probability))
             parts.append(
-                lambda point, at=evaluate_at: np.array(
-                    [*(float(v.flat[0]) for v in at(point)), 1.0]
-                )
+                lambda point, read=read: np.array([*(float(v.flat[0]) for v in read(point)), 1.0])
             )
+            continue
+        p = np.unique(context.at([parameters(flags[0])[0]])({})[0])
+        if len(p) != 1 or not 0.0 < p[0] < 1.0:
+            raise Refusal(
+                f"the constant probability of {names(flags)} is {p}; expected one number "
+                "between 0 and 1"
+            )
+        row = np.array([p[0], 1.0 - p[0], 0.0])
+        parts.append(lambda point, row=row: row)
     return lambda point: np.array([part(point) for part in parts]).reshape(-1, 3)
+
+
+def over_weights(variable) -> bool:
+    """Whether a variable is an assignment over random weights: all that shows without its model."""
+    node = getattr(variable, "owner", None)
+    if node is None or not isinstance(node.op, CategoricalRV):
+        return False
+    return any(
+        v.owner is not None and isinstance(v.owner.op, _WEIGHTS)
+        for v in ancestors([node.inputs[-1]])
+    )

@@ -1,49 +1,180 @@
 """What the readers of the parts of a model share."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pymc.initial_point import make_initial_point_fn
+from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 from pymc.model.core import Model
+from pytensor.tensor.random.basic import GammaRV
 
-from pm_match.reading.ancestry import RV, Ancestry, Refusal, names
+from pm_match.reading.ancestry import RV, Ancestry, Refusal, mean, names, parameters, scale
+from pm_match.reading.probe import Reader, evaluate, point_function, rate
+
+# Transforms that leave shapes as they are.
+_ENTRY_BY_ENTRY = (type(None), LogTransform, LogOddsTransform, IntervalTransform)
+
+Array = NDArray[np.float64]
+# From a point to two parameters of a prior there.
+Prior = Callable[[Any], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
 class Context:
     """A model that is being read.
 
+    What is made here of a model's graphs keeps no reference to the model.
+
     Attributes
     ----------
     model : pymc.Model
     ancestry : Ancestry
+    start : dict
+        Some point of the value variables.
     shapes : dict
         Shapes of the free variables, by name.
     """
 
     model: Model
     ancestry: Ancestry
+    start: dict[str, NDArray]
     shapes: dict[str, tuple[int, ...]]
-
-    @cached_property
-    def start(self) -> dict[str, NDArray]:
-        """Some point of the value variables."""
-        return {name: np.asarray(v) for name, v in self.model.initial_point(0).items()}
 
     @classmethod
     def of(cls, model: Model) -> "Context":
         """Begin to read a model."""
-        start = make_initial_point_fn(model=model, return_transformed=False)(0)
-        shapes = {name: np.shape(value) for name, value in start.items()}
-        return cls(model, Ancestry(model), shapes)
+        # By the names of the values: pm.Potential may have renamed a variable that it was given.
+        free, initial = model.free_RVs, model.initial_point(0).values()
+        start = {
+            model.rvs_to_values[rv].name: np.asarray(value)
+            for rv, value in zip(free, initial, strict=True)
+        }
+        shapes = {rv.name: start[model.rvs_to_values[rv].name].shape for rv in free}
+        others = [rv for rv in free if not isinstance(model.rvs_to_transforms[rv], _ENTRY_BY_ENTRY)]
+        values = point_function(model, others)(start)
+        shapes |= {rv.name: value.shape for rv, value in zip(others, values, strict=True)}
+        return cls(model, Ancestry(model), start, shapes)
+
+    # -- what is looked at ------------------------------------------------------------------------
+
+    def key(self, rv: RV) -> str:
+        """Return the name of a variable's value in points."""
+        return self.model.rvs_to_values[rv].name
+
+    def transformed(self, rv: RV) -> bool:
+        """Whether a free variable is sampled on another scale than its own."""
+        return self.model.rvs_to_transforms.get(rv) is not None
+
+    def at(self, outputs: Sequence[RV], givens: Mapping[RV, Any] | None = None) -> Reader:
+        """Make a function of a point that evaluates `outputs`, with `givens` set to constants."""
+        return point_function(self.model, outputs, givens)
+
+    def near(self, rng: np.random.Generator, spread: float) -> dict[str, NDArray]:
+        """Draw a point as far from the start, where what is discrete stays as it is."""
+        return {
+            name: np.asarray(value + rng.normal(0.0, spread, value.shape), value.dtype)
+            if value.dtype.kind == "f"
+            else value
+            for name, value in self.start.items()
+        }
+
+    def multiplied(self, point, rv: RV, factor) -> dict[str, NDArray]:
+        """Return a point where a positive variable is `factor` times what it is at another."""
+        key = self.key(rv)
+        own = point[key] + np.log(factor) if self.transformed(rv) else np.abs(point[key]) * factor
+        return {**point, key: np.asarray(own)}
+
+    def normal_prior(self, rv: RV, arrange: Callable[[NDArray], NDArray] = np.asarray) -> Prior:
+        """Make a function of a point: mean and precision of every entry of a normal variable.
+
+        Both have the shape that `arrange` makes of the variable's own.
+        """
+        read, shape = self.at([mean(rv), scale(rv)]), self.shapes[rv.name]
+
+        def prior(point) -> tuple[Array, Array]:
+            centre, width = (np.asarray(p, np.float64) for p in read(point))
+            found = np.broadcast_to(centre, shape), np.broadcast_to(width**-2.0, shape)
+            return arrange(found[0]), arrange(found[1])
+
+        return self._kept(parameters(rv), prior)
+
+    def gamma_prior(self, rv: RV) -> Prior:
+        """Make a function of a point: shape and rate of every entry of a Gamma variable."""
+        read, shape = self.at([parameters(rv)[0], rate(rv)]), self.shapes[rv.name]
+
+        def prior(point) -> tuple[Array, Array]:
+            a, b = (np.asarray(p, np.float64) for p in read(point))
+            return np.broadcast_to(a, shape), np.broadcast_to(b, shape)
+
+        return self._kept(parameters(rv), prior)
+
+    def _kept(self, graphs: list[RV], read):
+        """Read what depends on no random variable once and for all."""
+        if self.ancestry.of(graphs):
+            return read
+        constant = read({})
+        return lambda point: constant
+
+    # -- data -------------------------------------------------------------------------------------
+
+    def observed(self, rvs: Sequence[RV]) -> Array:
+        """Return the values of an observed variable, NaN where they are declared missing.
+
+        Parameters
+        ----------
+        rvs : sequence of variables
+            What is observed, and what holds the missing values if some are.
+        """
+        held = np.asarray(evaluate(self.model.rvs_to_values[rvs[0]]), np.float64)
+        if len(rvs) == 1:
+            return held
+        whole = self.model[rvs[0].name.removesuffix("_observed")]
+        holes = np.full(self.shapes[rvs[1].name], np.nan)
+        return self.at([whole], {rvs[0]: held, rvs[1]: holes})({})[0]
+
+    def table(
+        self,
+        rvs: Sequence[RV],
+        instead: str = " where nothing is declared missing; missing values are NaN or masked",
+    ) -> tuple[Array, NDArray[np.bool_] | None]:
+        """Return the values of an observed variable, and where they are observed.
+
+        Refuses what is not finite, and says what is expected `instead`.
+
+        Returns
+        -------
+        values : array
+            Zero where they are missing.
+        seen : array of bool or None
+            None if none is missing.
+        """
+        held = self.observed(rvs[:1])
+        if not np.isfinite(held).all():
+            name = rvs[0].name.removesuffix("_observed") if len(rvs) > 1 else rvs[0].name
+            raise Refusal(f"{name!r} holds {held[~np.isfinite(held)][0]}{instead}")
+        if len(rvs) == 1:
+            return np.ascontiguousarray(held), None
+        values = self.observed(rvs)
+        seen = np.isfinite(values)
+        return np.ascontiguousarray(np.where(seen, values, 0.0)), seen
+
+    # -- what is expected -------------------------------------------------------------------------
 
     def must_be_free(self, rv: RV) -> None:
         """Refuse an observed variable where a free one is expected."""
         if rv not in self.model.free_RVs:
             raise Refusal(f"{rv.name!r} is observed; expected a free variable")
+
+    def is_gamma(self, rv: RV) -> bool:
+        """Whether a variable is a Gamma whose conditional steps may draw."""
+        return (
+            rv in self.model.free_RVs
+            and isinstance(rv.owner.op, GammaRV)
+            and rv.dtype == "float64"
+            and isinstance(self.model.rvs_to_transforms[rv], LogTransform | None)
+        )
 
     def discrete(self, graphs: Iterable[RV]) -> set[RV]:
         """Return the free discrete variables that `graphs` depend on directly.
@@ -56,6 +187,15 @@ class Context:
             if rv in self.model.free_RVs and not rv.dtype.startswith("float")
         }
 
+    def must_be_untransformed(self, rv: RV, transforms: tuple[type, ...] = ()) -> None:
+        """Refuse transforms other than `transforms`, PyMC's default ones."""
+        transform = self.model.rvs_to_transforms.get(rv)
+        if transform is not None and type(transform) not in transforms:
+            raise Refusal(
+                f"{rv.name!r} has the transform {type(transform).__name__}; expected PyMC's "
+                "default or none"
+            )
+
     def must_be_plain(self, rv: RV, transforms: tuple[type, ...], discrete=()) -> None:
         """Refuse transforms, discrete parents and precisions that the steps do not provide for.
 
@@ -67,12 +207,7 @@ class Context:
         discrete : collection of variables
             The discrete parents that are expected.
         """
-        transform = self.model.rvs_to_transforms.get(rv)
-        if transform is not None and type(transform) not in transforms:
-            raise Refusal(
-                f"{rv.name!r} has the transform {type(transform).__name__}; expected PyMC's "
-                "default or none"
-            )
+        self.must_be_untransformed(rv, transforms)
         others = [
             p
             for p in self.ancestry.parents[rv]

@@ -1,6 +1,7 @@
 """Holds a model's declared log densities against the ones that the steps assume."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,8 @@ from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
 from pm_match.reading.ancestry import RV, Refusal, names
-from pm_match.reading.functions import log_densities
+from pm_match.reading.context import Context
+from pm_match.reading.probe import log_densities
 
 _TEST_POINTS = 3
 _WIDTH = 0.7
@@ -22,7 +24,7 @@ class DensityCheck:
 
     Parameters
     ----------
-    model : pymc.Model
+    context : Context
     variables : sequence of variables
         Those whose densities are asked for.
     labels : mapping of variables to int
@@ -34,13 +36,12 @@ class DensityCheck:
         Random points of the value variables.
     """
 
-    def __init__(self, model: Model, variables: Sequence[RV], labels: Mapping[RV, int]):
-        self.model = model
-        declared = log_densities(model, variables)
+    def __init__(self, context: Context, variables: Sequence[RV], labels: Mapping[RV, int]):
+        self._context = context
+        declared = log_densities(context.model, variables)
         rng = np.random.default_rng(20160401)
-        start = model.initial_point(0)
-        n_labels = {model.rvs_to_values[rv].name: n for rv, n in labels.items()}
-        widths = _widths(model, start)
+        start, n_labels = context.start, {context.key(rv): n for rv, n in labels.items()}
+        widths = _widths(context.model, start)
         self.points = [_random_point(rng, start, n_labels, widths) for _ in range(_TEST_POINTS)]
         try:
             self._declared = [declared(point) for point in self.points]
@@ -57,12 +58,26 @@ class DensityCheck:
 
     def value(self, number: int, rv: RV) -> NDArray:
         """Return the value of a variable at a point, in the space that is sampled."""
-        return self.points[number][self.model.rvs_to_values[rv].name]
+        return self.points[number][self._context.key(rv)]
+
+    def at(self, outputs: Sequence[RV]) -> list[list[NDArray]]:
+        """Evaluate `outputs` at every point."""
+        return [*map(self._context.at(outputs), self.points)]
+
+    def natural(self, rv: RV) -> list[NDArray]:
+        """Return the values of a variable itself at every point."""
+        return [value for (value,) in self.at([rv])]
 
     def agrees(self, rv: RV, expected: Sequence[NDArray]) -> bool:
         """Whether the declared log density of a variable is as expected, at every point."""
         found = self.declared(rv)
         return all(same(f, e) for f, e in zip(found, expected, strict=True))
+
+    def is_normal(self, rv: RV, moments: Iterable[tuple[Any, Any]]) -> bool:
+        """Whether a variable is declared normal with these means and precisions, by point."""
+        key = self._context.key(rv)
+        both = zip(self.points, moments, strict=True)
+        return self.agrees(rv, [log_normal(point[key], *own) for point, own in both])
 
 
 def _widths(model: Model, start) -> dict[str, float]:
@@ -83,7 +98,6 @@ def _random_point(rng, start, n_labels, widths) -> dict[str, NDArray]:
     """Draw a point of the value variables, with nothing special about it."""
     point = {}
     for name, value in start.items():
-        value = np.asarray(value)
         if name in n_labels:
             drawn = rng.integers(n_labels[name], size=value.shape)
         elif value.dtype.kind == "f":
@@ -97,6 +111,13 @@ def _random_point(rng, start, n_labels, widths) -> dict[str, NDArray]:
 def log_normal(x, mean, tau):
     """Log density of Normal(mean, tau=tau)."""
     return 0.5 * (np.log(tau) - np.log(2.0 * np.pi)) - 0.5 * tau * (x - mean) ** 2
+
+
+def common(values, ndim: int = 0) -> NDArray | None:
+    """Return the entry, of `ndim` axes, that all of an array are; None if they differ."""
+    values = np.asarray(values)
+    rows = values.reshape(-1, *values.shape[values.ndim - ndim :])
+    return rows[0] if np.allclose(rows, rows[0], rtol=1e-12, atol=0.0) else None
 
 
 def same(found, expected) -> bool:

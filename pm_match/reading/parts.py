@@ -88,6 +88,15 @@ class Clustering:
         return np.cumsum([assignment.n_objects for assignment in self.assignments])[:-1]
 
     @property
+    def slices(self) -> dict[str, slice]:
+        """Where the objects of every assignment are among all."""
+        starts = [0, *self.ends.tolist()]
+        return {
+            assignment.name: slice(start, start + assignment.n_objects)
+            for assignment, start in zip(self.assignments, starts, strict=True)
+        }
+
+    @property
     def names(self) -> list[str]:
         """The variables that are drawn with the clusters."""
         assignments = [assignment.name for assignment in self.assignments]
@@ -101,7 +110,7 @@ class Clustering:
         return self._sticks(point)
 
     def relevance_prior(self, point: Point) -> NDArray[np.float64]:
-        """Prior (G, 3) of the groups of relevance flags (see `partition.relevance`)."""
+        """Prior (G, 3) of the groups of relevance flags (see `clusters.relevance`)."""
         return self._relevance_prior(point)
 
 

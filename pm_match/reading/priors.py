@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 from numpy.typing import NDArray
 from pymc.logprob.transforms import LogTransform
 from pymc.model.core import Model
-from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.random.basic import (
     ExponentialRV,
     GammaRV,
@@ -22,7 +20,8 @@ from pytensor.tensor.random.basic import (
 )
 from scipy.special import gammaln
 
-from pm_match.reading.functions import PLAIN, point_function
+from pm_match.reading.ancestry import parameters
+from pm_match.reading.probe import compiled, point_function
 
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -83,14 +82,15 @@ def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[A
     elif type(transform) is LogTransform and kind in _ON_LOG_SCALE:
         formula = _ON_LOG_SCALE[kind]
     else:
-        return _compiled(model, [name], jacobian)
-    parameters = point_function(model, list(rv.owner.op.dist_params(rv.owner)), {})
+        function, _ = compiled(model, [model.logp(vars=[rv], jacobian=jacobian)])
+        return lambda point: float(function(point)[0])
+    read = point_function(model, parameters(rv))
     add = jacobian and transform is not None
 
     def log_density(point) -> float:
         x: NDArray = np.asarray(point[key])
         with np.errstate(all="ignore"):
-            found, fine = formula(x, *parameters(point))
+            found, fine = formula(x, *read(point))
         if not np.all(fine):
             return -np.inf
         # A density of many entries may have fewer parameters.
@@ -104,11 +104,3 @@ def log_densities_function(model: Model, names: Sequence[str]) -> Callable[[Any]
     """Make the joint log density of variables, each on its own scale, at a point."""
     functions = [log_density_function(model, name, jacobian=False) for name in names]
     return lambda point: sum(function(point) for function in functions)
-
-
-def _compiled(model: Model, names: Sequence[str], jacobian: bool) -> Callable[[Any], float]:
-    output = model.logp(vars=[model[name] for name in names], jacobian=jacobian)
-    inputs = [v for v in explicit_graph_inputs([output]) if v in set(model.value_vars)]
-    function = pytensor.function(inputs, output, mode=PLAIN)
-    keys = [v.name for v in inputs]
-    return lambda point: float(function(*[point[key] for key in keys]))

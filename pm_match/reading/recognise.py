@@ -1,12 +1,12 @@
 """Recognises a declared model's components: candidates by ancestry, their meaning by numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.reading.ancestry import RV, Refusal, kind
+from pm_match.reading.ancestry import RV, Refusal, connected, kind
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
     clustering_candidate,
@@ -74,7 +74,7 @@ class Reader:
                 # same density, or the same latent vectors.
                 known[rv] = self._numbered(rv)
         found: list[Group] = [*groups.items()]
-        for _, members in _connected(known):
+        for _, members in connected(known):
             if known[members[0]]:
                 found.append((frozenset(), members))
         return found
@@ -103,7 +103,7 @@ class Reader:
                 own = self._kind_of(rv)
                 ties |= {rv} if own is None else {rv, *own.ties(self.context, rv)}
             touched[number] = ties
-        return [[groups[number] for number in numbers] for _, numbers in _connected(touched)]
+        return [[groups[number] for number in numbers] for _, numbers in connected(touched)]
 
     # -- one component ----------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Reader:
     ) -> DensityCheck:
         labels = {rv: n for clustering in clusterings for rv, n in clustering.labels.items()}
         variables = [rv for candidate in candidates for rv in candidate.checked]
-        return DensityCheck(self.model, list(dict.fromkeys(variables)), labels)
+        return DensityCheck(self.context, list(dict.fromkeys(variables)), labels)
 
     def _hyperparameters(self, component: Component) -> tuple[str, ...]:
         """Free numbers that only the priors of what is integrated out depend on."""
@@ -187,19 +187,3 @@ class Reader:
             ):
                 found.append(rv.name)
         return tuple(found)
-
-
-def _connected(keys: Mapping) -> list[tuple[set, list]]:
-    """Group the items of a mapping whose sets of keys overlap; with the union of the keys."""
-    found: list[tuple[set, list]] = []
-    for item, own in keys.items():
-        joined, members = set(own), [item]
-        rest = []
-        for others, items in found:
-            if joined & others:
-                joined |= others
-                members = [*items, *members]
-            else:
-                rest.append((others, items))
-        found = [*rest, (joined, members)]
-    return found

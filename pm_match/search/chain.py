@@ -119,31 +119,8 @@ class Chain:
         """
         new = dict(self.point)
         state = self.collapsed(number)
-        for points, clustering, label in zip(
-            state.points, self.components[number].clusterings, labels, strict=True
-        ):
-            label = np.asarray(label)
-            if label.shape != (clustering.n_objects,):
-                raise ValueError(
-                    f"labels of {clustering.title!r}: expected one for each of "
-                    f"{clustering.n_objects} objects, found shape {label.shape}."
-                )
-            if label.min() < -1 or label.max() >= clustering.truncation:
-                raise ValueError(
-                    f"labels of {clustering.title!r} must be in -1 ... "
-                    f"{clustering.truncation - 1}, found {label.min()} to {label.max()}."
-                )
-            for assignment, own in zip(
-                clustering.assignments, np.split(label, clustering.ends), strict=True
-            ):
-                if assignment.relevance:
-                    points.write(new, {assignment.relevance: own >= 0})
-                elif own.min() < 0:
-                    raise ValueError(
-                        f"{assignment.name!r}: all its objects are relevant, found a label of -1."
-                    )
-                # An irrelevant object has a cluster, which says nothing.
-                points.write(new, {assignment.name: np.maximum(own, 0)})
+        for points, label in zip(state.points, labels, strict=True):
+            points.write_labels(new, np.asarray(label))
         self.point = new
 
     def settle(self, number: int | None = None) -> None:

@@ -8,7 +8,7 @@ from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.label_swap import climb_names
 from pm_match.numerics.stick_breaking import log_prior
 from pm_match.search.chain import Chain
-from pm_match.search.groups import Groups, groups, kinds_of_objects
+from pm_match.search.groups import ObjectGroups, groups, kinds_of_objects
 
 # Rises below this are rounding, or not worth another round.
 LEAST = 1e-6
@@ -17,7 +17,7 @@ _MOST_ROUNDS = 20
 _SETTLING = 8
 
 
-def groups_of(chain: Chain, number: int, labels=None) -> list[Groups]:
+def groups_of(chain: Chain, number: int, labels=None) -> list[ObjectGroups]:
     """Group the objects of every clustering of a component at the chain's labels."""
     state = chain.collapsed(number)
     labels = chain.labels(number) if labels is None else labels

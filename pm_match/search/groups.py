@@ -10,7 +10,7 @@ from pm_match.reading.parts import Clustering
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class ObjectGroups:
     """The groups of a clustering's objects, at some labels.
 
     Objects that are linked across assignments are in groups of their own, one a cluster, so that
@@ -54,7 +54,7 @@ def kinds_of_objects(clustering: Clustering, linked: Units) -> NDArray[np.int64]
     return kind[linked.of_object]
 
 
-def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> Groups:
+def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> ObjectGroups:
     """Group objects by kind and label (N,)."""
     width = int(labels.max(initial=0)) + 2
     _, first, of_object, size = np.unique(
@@ -69,4 +69,4 @@ def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> Grou
     rank[order] = np.arange(len(first))
     first = first[order]
     grouped = Units(rank[of_object.ravel()], size[order].astype(np.int64), first)
-    return Groups(grouped, labels[first], kind_of_object[first])
+    return ObjectGroups(grouped, labels[first], kind_of_object[first])

@@ -16,6 +16,8 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
+from pm_match.checks import check_given_by_name, check_identifier
+
 __all__ = [
     "Domain",
     "as_domains",
@@ -84,6 +86,21 @@ class Domain:
         """Which values are missing: a boolean array, shape (n_objects, n_features)."""
         return np.ma.getmaskarray(self.values)
 
+    def centre_and_spread(self) -> tuple[np.ndarray, np.float64]:
+        """Return the columns' means (D,), and the standard deviation of all values about them.
+
+        Raises
+        ------
+        ValueError
+            If no column varies.
+        """
+        filled = np.ma.filled(self.values, np.nan)
+        centre = np.nanmean(filled, axis=0)
+        spread = np.float64(np.sqrt(np.nanmean((filled - centre) ** 2)))
+        if not spread > 0.0:
+            raise ValueError(f"{self.name!r}: expected objects that differ; found all equal")
+        return centre, spread
+
 
 def as_domains(
     domains: Mapping[str, Any], *, unseen: bool = False, kind: str = "domain"
@@ -117,13 +134,7 @@ def as_domains(
         labels, an infinite value, a masked array's NaN outside of its mask, a column that is
         constant or all missing, or a row that is all missing.
     """
-    if not isinstance(domains, Mapping):
-        raise TypeError(
-            f"{kind}s: expected a mapping from a {kind}'s name to its table, "
-            f"such as {{'a': table_a, 'b': table_b}}; found {_type_name(domains)}"
-        )
-    if not domains:
-        raise ValueError(f"{kind}s: expected at least one {kind}; found none")
+    check_given_by_name(kind, domains)
     check_names(domains, kind, _DERIVED, _is_reserved)
     return {
         name: replace(table, name=name)
@@ -159,11 +170,7 @@ def check_names(
             raise TypeError(
                 f"{kind} {name!r}: expected a string as a {kind}'s name; found {_type_name(name)}"
             )
-        if not name.isidentifier():
-            raise ValueError(
-                f"{kind} {name!r}: a {kind}'s name becomes part of variable names, so it must be "
-                "an identifier (letters, digits and underscores, not starting with a digit)"
-            )
+        check_identifier(f"{kind} {name!r}", name)
         for own in (pattern.format(name) for pattern in patterns):
             if reserved(own):
                 raise ValueError(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pm_match.tables.domains import check_names, read_table, refuse_lines
+from pm_match.checks import check_given_by_name
+from pm_match.tables.domains import Domain, check_names, read_table, refuse_lines
 
-__all__ = ["PairedView", "as_paired_views", "refuse_unseen", "same_objects", "seen_rows"]
+__all__ = ["as_paired_views", "refuse_unseen", "same_objects", "seen_rows"]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset((
@@ -34,51 +35,11 @@ _DERIVED = (
 )
 
 
-@dataclass(frozen=True)
-class PairedView:
-    """One view: objects by features.
-
-    Parameters
-    ----------
-    name : str
-    values : ndarray or MaskedArray, shape (n_objects, n_features), float64
-        A masked array when a value is missing, otherwise a plain one.
-    objects : ndarray, shape (n_objects,)
-        Labels of the rows, the same in all views.
-    features : ndarray, shape (n_features,)
-        Labels of the columns.
-    labelled : bool
-        Whether the table had labels on its rows.
-    """
-
-    name: str
-    values: np.ndarray | np.ma.MaskedArray
-    objects: np.ndarray
-    features: np.ndarray
-    labelled: bool
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self.values.shape[1]
-
-    @property
-    def missing(self) -> np.ndarray:
-        """Which values are missing: a boolean array, shape (n_objects, n_features)."""
-        return np.ma.getmaskarray(self.values)
-
-    def centre_and_spread(self) -> tuple[np.ndarray, np.float64]:
-        """Return the columns' means (D,), and the standard deviation of all values about them."""
-        filled = np.ma.filled(self.values, np.nan)
-        middle = np.nanmean(filled, axis=0)
-        return middle, np.float64(np.sqrt(np.nanmean((filled - middle) ** 2)))
-
-
 def as_paired_views(
     views: Mapping[str, Any],
     derived: Iterable[str] = _DERIVED,
     reserved: Collection[str] = _RESERVED,
-) -> dict[str, PairedView]:
+) -> dict[str, Domain]:
     """Check tables of the same objects, and bring them into one form.
 
     Parameters
@@ -94,7 +55,7 @@ def as_paired_views(
 
     Returns
     -------
-    dict of str to PairedView
+    dict of str to Domain
         In the order given.
 
     Raises
@@ -107,13 +68,7 @@ def as_paired_views(
         values; tables differ in their number of objects or in the labels of these; an object has no
         observed value in any view.
     """
-    if not isinstance(views, Mapping):
-        raise TypeError(
-            "views: expected a mapping from a view's name to its table, such as {'a': table_a, "
-            f"'b': table_b}}; found an object of type {type(views).__name__}"
-        )
-    if not views:
-        raise ValueError("views: expected at least one view; found none")
+    check_given_by_name("view", views)
     check_names(views, "view", derived, reserved.__contains__)
     tables = {name: _table(name, table) for name, table in views.items()}
     objects = same_objects(tables)
@@ -121,13 +76,13 @@ def as_paired_views(
     return {name: replace(table, objects=objects) for name, table in tables.items()}
 
 
-def _table(name: str, table: Any) -> PairedView:
+def _table(name: str, table: Any) -> Domain:
     where = f"view {name!r}"
     values, objects, features, labelled, _ = read_table(where, table)
     missing = np.isnan(values)
     refuse_lines(where, "column", features, missing.all(axis=0), "no observed value")
     masked = np.ma.MaskedArray(values, missing) if missing.any() else values
-    return PairedView(name, masked, objects, features, labelled)
+    return Domain(name, masked, objects, features, labelled)
 
 
 def same_objects(tables: Mapping[str, Any]) -> np.ndarray:
@@ -187,7 +142,7 @@ def seen_rows(table: Any, objects: np.ndarray) -> np.ndarray:
     rows = np.flatnonzero(~absent)
     if len(rows) < 2:
         raise ValueError(
-            f"{where}: expected at least two objects that are seen in it, found {len(rows)}."
+            f"{where}: expected at least two objects that are seen in it; found {len(rows)}"
         )
     constant = ~(np.ma.getdata(table.values)[rows].var(axis=0) > 0.0)
     what = "one constant value where objects are seen; drop it"

@@ -65,7 +65,7 @@ def test_rows_without_edges_are_at_the_origin():
     [
         (np.ones((4, 3)), 3, r"network 'a': 3 dimensions need .* found shape \(4, 3\)"),
         (-np.ones((4, 3)), 2, "network 'a': expected entries that are finite and at least 0"),
-        (np.ones((4, 3)), 0, "n_dimensions: expected at least 1; found 0"),
+        (np.ones((4, 3)), 0, "n_dimensions: expected a whole number of at least 1; found 0"),
     ],
 )
 def test_what_is_refused(x, n, message):

@@ -102,7 +102,7 @@ def test_more_starts_are_never_worse():
             "domain 'b': expected finite values only; .* 300",
         ),
         (lambda d: d | {"c": d["c"][:3]}, 4, "domain 'c': 4 clusters need .* found 3"),
-        (lambda d: d, 0, "n_clusters: expected at least 1; found 0"),
+        (lambda d: d, 0, "n_clusters: expected a whole number of at least 1; found 0"),
     ],
 )
 def test_what_is_refused(change, n_clusters, message):

@@ -118,7 +118,7 @@ def test_synthetic_missing_values():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_features": 0}, "n_features: expected at least 1; found 0"),
+        ({"n_features": 0}, "n_features: expected a whole number of at least 1; found 0"),
         ({"n_domains": 27}, "n_domains: expected at most 26"),
         ({"noise_precision": 0.0}, "noise_precision: expected a positive number; found 0"),
         ({"missing": 1.0}, "missing: expected a fraction"),
@@ -283,9 +283,12 @@ def test_synthetic_networks_depend_on_the_seed_alone():
     ("arguments", "message"),
     [
         ({"kind": "noisy"}, "kind: expected one of .*'noisy-partial'.*; found 'noisy'"),
-        ({"n_relevant": 0}, "n_relevant: expected at least 1; found 0"),
-        ({"n_irrelevant": -1}, "n_irrelevant: expected at least 0; found -1"),
-        ({"kind": "noisy-partial", "n_clusters": 1}, "n_clusters: expected at least 2; found 1"),
+        ({"n_relevant": 0}, "n_relevant: expected a whole number of at least 1; found 0"),
+        ({"n_irrelevant": -1}, "n_irrelevant: expected a whole number of at least 0; found -1"),
+        (
+            {"kind": "noisy-partial", "n_clusters": 1},
+            "n_clusters: expected a whole number of at least 2; found 1",
+        ),
         ({"kind": "noisy-partial", "n_relevant": 7}, "n_relevant: .* multiple of the 5 clusters"),
         ({"n_types": 3}, "n_types: expected 1 or 2, for matrices; found 3"),
         ({"n_networks": 27}, "n_networks: expected at most 26; found 27"),

@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.special import betaln, gammaln
 
 import pm_match as pmm
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from tests.declared.plain import plain_log_prior
 
 ONE, HALF = np.float64(1.0), np.float64(0.5)

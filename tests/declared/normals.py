@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 
 import pm_match as pmm
 from pm_match.normal.parts import Normals
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from tests.declared.plain import plain_log_prior
 
 TRUNCATION = 3

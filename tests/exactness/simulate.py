@@ -9,7 +9,7 @@ from pytensor.graph.replace import graph_replace
 
 import pm_match as pmm
 from pm_match.features.parts import Features
-from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.reading.probe import PLAIN, natural_function
 from tests.declared.plain import inside
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.plain import cluster_step, inside, plain_log_prior, random_point, tiny_model
 
 CASES = {

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import place, rename, sweep
 from pm_match.features import projected_normal
 from tests.declared.plain import (
@@ -33,7 +34,7 @@ def visits(step, point, n_sweeps, moves="both", seed=0):
     own.load(point)
     powers = TRUNCATION ** np.arange(len(state.label))[::-1]
     counts = np.zeros(TRUNCATION ** len(state.label))
-    terms = (evidence.term,)
+    terms = collect([evidence.term])
     for _ in range(n_sweeps):
         sweep(rng, hyper.a, hyper.b, state, terms)
         if moves == "both":

@@ -12,8 +12,8 @@ from scipy import stats
 from scipy.special import gammaln
 
 import pm_match as pmm
-from pm_match.normal.shared_normal import log_marginal
-from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.normal.conjugate import log_marginal
+from pm_match.reading.probe import PLAIN, natural_function
 from pm_match.views.hierarchy.tables import sweep
 
 
@@ -59,7 +59,7 @@ def plain_log_joint(part, point, z, labels):
     total = log_sticks(*part.clustering.prior(point), z, part.clustering.truncation)
     for view, w in zip(part.views, labels, strict=True):
         total += log_links(z[view.objects], w, view.concentration(point))
-        total += log_marginal(view.values, w, view.prior(point))
+        total += log_marginal(view.values, w, view.prior(point), shared=True)
     return total
 
 

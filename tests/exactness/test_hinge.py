@@ -8,38 +8,14 @@ prior's own draws have with weights. Every step must leave it alone (after Gewek
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 from arviz_stats import ess
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.reading import read
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from pm_match.views.hinge import fourier_values
-from pm_match.views.hinge.frequency_hmc import FrequencyTarget
-
-FIXED = np.array([[0.8]])
-X = np.array([[0.4, -1.0], [1.2, 0.3], [-0.7, 0.9], [0.1, 1.5]])
-
-
-def run(steps, point, n, seed=1, n_tune=0):
-    for number, step in enumerate(steps):
-        step.setup_chain(np.random.default_rng([seed, number]), n_tune, n)
-    for i in range(n_tune + n):
-        if i == n_tune:
-            for step in steps:
-                step.stop_tuning()
-        for step in steps:
-            point, _ = step.step(point)
-        if i >= n_tune:
-            yield point
-
-
-def z_score(found, expected):
-    """Standardised difference of a chain's mean from a number."""
-    found = np.asarray(found, float)
-    return (found.mean() - expected) / np.sqrt(found.var() / float(ess(found[None])))
+from tests.exactness.hinge import FIXED, X, frequency_scores, kernel_model, run, z_score
 
 
 @pytest.mark.parametrize("classes", [False, True])
@@ -96,85 +72,12 @@ def test_the_law_of_coefficients_is_the_posterior(classes):
     assert max(map(abs, scores.values())) < 4.0, scores
 
 
-def kernel_model(prior="normal", labels=(1, -1, 1), n_frequencies=1, m=1, v=None, weights=None):
-    """Make a tiny model of Fourier features of constant vectors."""
-    vectors = 1.5 * X[: len(labels), :m]
-    with pm.Model() as model:
-        if prior == "mixture":
-            if weights is None:
-                weights = pm.StickBreakingWeights("weights", alpha=1.0, K=1)
-            component = pm.Categorical("component", p=weights, shape=n_frequencies)
-            precision = pm.Wishart("precision", nu=m + 3, V=np.eye(m) / 2.0, shape=(2, m, m))
-            covariance = pt.linalg.inv(precision)
-            mean = pm.MvNormal(
-                "mean", np.full(m, 0.5), chol=pt.linalg.cholesky(covariance / 0.8), shape=(2, m)
-            )
-            frequencies = pm.MvNormal(
-                "frequencies",
-                mean[component],
-                chol=pt.linalg.cholesky(covariance)[component],
-                shape=(n_frequencies, m),
-            )
-        elif prior == "fixed":
-            frequencies = FIXED
-        else:
-            frequencies = pm.Normal("frequencies", 0.3, 1.2, shape=(n_frequencies, m))
-        v = pm.Gamma("v", 3.0, 2.0) if v is None else v
-        classes = max(labels) > 1
-        shape = (2 * n_frequencies + 1, *((max(labels) + 1,) if classes else ()))
-        beta = pm.Normal("coefficients", 0.0, tau=v, shape=shape)
-        score = pmm.fourier_features(vectors, frequencies) @ beta
-        pmm.Hinge("label", score, 0.9, observed=np.array(labels))
-    return model, vectors
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"n_leapfrog": 3}, pytest.param({"method": "hmc"}, marks=pytest.mark.slow)],
-    ids=["one by one", "all at once", "given coefficients"],
-)
-def test_the_law_of_a_frequency_is_the_posterior(settings):
+@pytest.mark.parametrize("n_leapfrog", [0, 3], ids=["one by one", "all at once"])
+def test_the_law_of_a_frequency_is_the_posterior(n_leapfrog):
     model, vectors = kernel_model(v=0.7)
-    grid, beta = np.linspace(-4.5, 5.1, 97), np.linspace(-5.5, 5.5, 45)
-    log_p = stats.norm(0.3, 1.2).logpdf(grid)[:, None, None, None]
-    a, b, c = np.meshgrid(beta, beta, beta, indexing="ij", sparse=True)
-    log_p = log_p - 0.35 * (a**2 + b**2 + c**2)
-    for x, y in zip(vectors[:, 0], (1, -1, 1), strict=True):
-        cosine, sine = (wave(grid * x)[:, None, None, None] for wave in (np.cos, np.sin))
-        log_p = log_p - 1.8 * np.maximum(0.0, 1.0 - y * (cosine * a + sine * b + c))
-    p = np.exp(log_p - log_p.max()).sum(axis=(1, 2, 3))
-    p /= p.sum()
-    step = pmm.FrequencyMetropolis([model["frequencies"]], model=model, **settings)
-    steps = [step]
-    if "method" in settings:
-        steps.append(pmm.HingeGibbs([model["coefficients"]], model=model))
-    # Hamiltonian moves of a size that some are refused.
-    chain = run(steps, model.initial_point(), 6_000, n_tune=200)
-    draws = [float(point["frequencies"][0, 0]) for point in chain]
-    draws = np.array(draws)[200:]
-    scores = [
-        # The grid's cells end between its points.
-        z_score(draws < at, p[grid < at].sum())
-        for at in grid[30:71:5] + 0.05
-    ]
+    step = pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_leapfrog=n_leapfrog)
+    scores = frequency_scores(model, vectors, [step])
     assert np.abs(scores).max() < 4.0, scores
-
-
-def test_moves_given_the_coefficients_know_the_declared_density():
-    model, vectors = kernel_model(labels=(0, 2, 1, 1), n_frequencies=3, m=2)
-    (part,) = (p for p in read(model).parts)
-    declared = model.compile_logp(mode="FAST_COMPILE")
-    rng = np.random.default_rng(3)
-    point = {name: rng.normal(size=np.shape(v)) for name, v in model.initial_point().items()}
-    target = FrequencyTarget(
-        vectors, part.labels, part.C(point), point["coefficients"], *part.frequency_prior(point)
-    )
-    differences = []
-    for _ in range(4):
-        point["frequencies"] = rng.normal(size=(3, 2))
-        found, _ = target(target.coordinates(point["frequencies"]))
-        differences.append(found - declared(point))
-    np.testing.assert_allclose(differences, differences[0], rtol=1e-10)
 
 
 # -- labels redrawn ------------------------------------------------------------------------------

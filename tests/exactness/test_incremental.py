@@ -5,6 +5,7 @@ import pytest
 from numba import njit
 
 from pm_match.clusters import protocol
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import log_joint, place, reassign, rename, sweep
 from pm_match.numerics.stick_breaking import known_sticks, log_prior, predictive
 from tests.declared.plain import (
@@ -68,7 +69,7 @@ def plain(step, point, hyper, units):
 def test_state_after_random_moves(missing, linked):
     step, point, hyper = loaded(medium(missing, linked))
     rng = np.random.default_rng(8)
-    state, terms = inside(step).state, (inside(step).evidence.term,)
+    state, terms = inside(step).state, collect([inside(step).evidence.term])
     n_units, truncation = len(inside(step).units.size), inside(step).truncation
     for _ in range(10):
         units = rng.integers(n_units, size=N_MOVES // 10)
@@ -95,7 +96,7 @@ def test_scores_are_differences_of_the_plain_formula(missing, linked):
         if unit % 3 == 0:
             for other in np.flatnonzero(state.label == state.label[unit]):
                 if other != unit:
-                    move_about(state, (term,), *at(other, (state.label[other] + 1) % 8))
+                    move_about(state, collect([term]), *at(other, (state.label[other] + 1) % 8))
         out = np.zeros(len(state.scores))
         scores(state, term, unit, out)
         weights = np.zeros(inside(step).truncation)
@@ -110,7 +111,7 @@ def test_scores_are_differences_of_the_plain_formula(missing, linked):
         np.testing.assert_allclose(
             np.array(found) - found[0], np.array(expected) - expected[0], atol=1e-9, rtol=1e-9
         )
-        move_about(state, (term,), *at(unit, rng.integers(inside(step).truncation)))
+        move_about(state, collect([term]), *at(unit, rng.integers(inside(step).truncation)))
 
 
 def test_known_weights_are_exact():
@@ -148,11 +149,12 @@ def test_kept_prior_weights_are_those_of_the_present_counts():
     # Projections with which the clusters are far apart: nothing moves but names.
     projection = np.random.default_rng(1).normal(size=(4, 3))
     state, rng = inside(step).state, np.random.default_rng(2)
+    terms = collect([inside(step).evidence.term])
     place(state, np.repeat([4, 1, 0, 3], 5))
     inside(step).load(point, [projection])
     looked_up = swapped = 0
     for _ in range(200):
-        sweep(rng, hyper.a, hyper.b, state, (inside(step).evidence.term,))
+        sweep(rng, hyper.a, hyper.b, state, terms)
         swapped += rename(rng, hyper.a, hyper.b, state, inside(step).renamed, 1)[0]
         for slot in range(1, state.n_slots[0]):
             if state.prior_stamp[slot] != state.version[0]:

@@ -15,7 +15,9 @@ from pytensor.graph.replace import graph_replace
 from scipy.special import expit
 
 import pm_match as pmm
-from pm_match.reading.functions import PLAIN, natural_function
+from pm_match.reading import read
+from pm_match.reading.probe import PLAIN, natural_function
+from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hinge import latent_hmc
 from pm_match.views.hinge.hinge_latent import HingeTerm
 from pm_match.views.hinge.labelled_latents import LabelledLatent
@@ -70,9 +72,7 @@ def on_grid(model, point):
 
 
 def _values(model):
-    (part,) = [
-        p for p in pmm.structure.read(model).parts if isinstance(p, pmm.structure.FactorModel)
-    ]
+    (part,) = [p for p in read(model).parts if isinstance(p, FactorModel)]
     (view,) = [view for view in part.views if view.name == "y"]
     return np.where(view.table.observed, view.table.values, np.nan)
 

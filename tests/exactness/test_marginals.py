@@ -25,6 +25,7 @@ from tests.declared.features import (
     random_point,
 )
 from tests.declared.plain import sampling_noise, total_variation
+from tests.exactness.dense import check_moments, dense, moments
 
 KINDS = {
     "one noise": Kind(),
@@ -244,32 +245,6 @@ def problem(full, missing=False, seed=0):
     return data, labels, emissions, sums
 
 
-def dense(data, labels, emissions):
-    """Observed values of relevant objects, less intercepts; what they see of all latent vectors.
-
-    Returns values (n,), loadings (n, J K), domain of each value, its feature, noise covariance.
-    """
-    values, loading, where, blocks = [], [], [], []
-    for d, (own, label, m) in enumerate(zip(data, labels, emissions, strict=True)):
-        noise = np.linalg.inv(m.root @ m.root.T) if m.full else np.diag(m.root**-2.0)
-        for n in np.flatnonzero(label >= 0):
-            seen = (
-                np.arange(len(noise)) if own.observed is None else np.flatnonzero(own.observed[n])
-            )
-            values.append(own.values[n, seen] - m.intercept[seen])
-            see = np.zeros((len(seen), J, K))
-            see[:, label[n]] = m.projection[seen]
-            loading.append(see.reshape(len(seen), J * K))
-            where += [(d, feature) for feature in seen]
-            blocks.append(noise[np.ix_(seen, seen)])
-    covariance = np.zeros((len(where), len(where)))
-    start = 0
-    for block in blocks:
-        covariance[start : start + len(block), start : start + len(block)] = block
-        start += len(block)
-    return np.concatenate(values), np.concatenate(loading), where, covariance
-
-
 CASES = {
     "diagonal": (False, False),
     "full": (True, False),
@@ -281,7 +256,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_log_evidence_is_dense(case):
     data, labels, emissions, sums = problem(*CASES[case])
-    values, loading, _, covariance = dense(data, labels, emissions)
+    values, loading, _, covariance = dense(data, labels, emissions, J)
     expected = stats.multivariate_normal.logpdf(
         values, np.zeros(len(values)), covariance + loading @ loading.T / R
     )
@@ -295,35 +270,10 @@ def test_log_evidence_is_dense(case):
     assert fresh != pytest.approx(expected, rel=1e-3)
 
 
-class _Fixed:
-    """A generator whose normal variates are given: what is drawn is affine in them."""
-
-    def __init__(self, values):
-        self.values = list(values)
-
-    def standard_normal(self, size):
-        n = int(np.prod(size))
-        taken, self.values = self.values[:n], self.values[n:]
-        return np.reshape(taken, size).astype(float)
-
-
-def moments(draw, n):
-    """Mean and covariance of a draw that is affine in `n` normal variates, exactly."""
-    mean = draw(_Fixed(np.zeros(n)))
-    slopes = np.array([draw(_Fixed(row)) - mean for row in np.eye(n)])
-    return mean, slopes.T @ slopes
-
-
-def check_moments(found, precision, linear):
-    mean, covariance = found
-    np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(mean, np.linalg.solve(precision, linear), rtol=1e-8, atol=1e-10)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_latent_vectors_are_drawn_from_their_conditional(case):
     data, labels, emissions, sums = problem(*CASES[case])
-    values, loading, _, covariance = dense(data, labels, emissions)
+    values, loading, _, covariance = dense(data, labels, emissions, J)
     gain = loading.T @ np.linalg.inv(covariance)
     found = moments(
         lambda rng: draw_factors(rng, Contributions(sums).of(emissions), R).ravel(), J * K
@@ -344,7 +294,7 @@ def test_intercepts_are_drawn_from_their_conditional(case, moving):
         Emission(m.projection, np.zeros(len(m.intercept)), m.root) if d in moving else m
         for d, m in enumerate(emissions)
     ]
-    values, loading, where, covariance = dense(data, labels, zero)
+    values, loading, where, covariance = dense(data, labels, zero, J)
     places = [(d, feature) for d in moving for feature in range(M[d])]
     see = np.array([[float(place == at) for place in places] for at in where])
     gain = see.T @ np.linalg.inv(covariance + loading @ loading.T / R)

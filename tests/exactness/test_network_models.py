@@ -15,7 +15,8 @@ from scipy.special import expit
 import pm_match as pmm
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.networks.parts import Relation
-from tests.declared.networks import network_model, plain_log_joint
+from tests.declared.networks import network_model
+from tests.exactness.hyperparameters import law_distances
 
 CASES = {
     "bipartite": {},
@@ -38,11 +39,11 @@ class NetworkSimulator:
     `test_networks` to show.
     """
 
-    def __init__(self, model, seed, method="slice"):
+    def __init__(self, model, seed):
         self.model, self.rng = model, np.random.default_rng(seed)
         self.cluster = next(s for s in pmm.steps(model) if isinstance(s, pmm.ClusterGibbs))
         names = [model[name] for name in self.cluster.part.hyperparameters]
-        self.hyper = pmm.HyperparameterGibbs(names, method=method, model=model)
+        self.hyper = pmm.HyperparameterGibbs(names, model=model)
         for step in (self.hyper, self.cluster):
             step.setup_chain(self.rng, 0, 0)
             step.started = True
@@ -244,8 +245,7 @@ QUICK = ("bipartite",)
     "case", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
 )
 def test_updates_leave_the_prior_alone(case):
-    method = "candidates" if case in ("unknown cells", "directed") else "slice"
-    found = scores(NetworkSimulator(model_of(CASES[case]), seed=11, method=method))
+    found = scores(NetworkSimulator(model_of(CASES[case]), seed=11))
     assert max(map(abs, found.values())) < 4.0, found
 
 
@@ -264,38 +264,9 @@ def test_a_wrong_update_is_caught():
     assert max(map(abs, found.values())) > 6.0, found
 
 
-@pytest.mark.parametrize("method", ["slice", "candidates"])
-def test_hyperparameters_against_numerical_integration(method):
-    """With everything else held fixed, draws follow prior times collapsed joint on a grid."""
-    model = network_model(hyperpriors=True, truncation=3)
-    point = model.initial_point(0)
-    rng = np.random.default_rng(5)
-    for name in ("density_prior", "concentration_0"):
-        step = pmm.HyperparameterGibbs([model[name]], method=method, model=model, rng=rng)
-        for label in [n for n in point if n.startswith("cluster_")]:
-            point[label] = rng.integers(3, size=point[label].shape)
-        labels = step._collapsed.labels(point)
-        grid = np.linspace(np.log(0.02), np.log(8.0), 400)
-        logs = []
-        for x in grid:
-            at = point | {f"{name}_log__": np.array(x)}
-            logs.append(
-                stats.gamma.logpdf(np.exp(x), 5.0, scale=0.2)
-                + x
-                + plain_log_joint(step, at, labels)
-            )
-        law = np.exp(np.array(logs) - max(logs))
-        cumulative = np.cumsum(law) / law.sum()
-        draws, here = [], point
-        for _ in range(2_500):
-            here, _ = step.step(here)
-            draws.append(float(here[f"{name}_log__"]))
-            # Irrelevant objects' labels are drawn anew, and nothing here depends on them.
-        spread = np.interp(draws, grid, cumulative)
-        n_effective = float(ess(np.array(spread)[None]))
-        distance = stats.kstest(spread, "uniform").statistic
-        assert n_effective > 300
-        assert distance * np.sqrt(n_effective) < 1.8, (name, distance, n_effective)
+def test_hyperparameters_against_numerical_integration():
+    for name, distance in law_distances(pmm.HyperparameterGibbs).items():
+        assert distance < 1.8, (name, distance)
 
 
 N_SIMULATIONS = 120

@@ -1,16 +1,21 @@
 """Normal clusters: against the declared model, numerical integrals, and every assignment."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numba import njit
 from scipy import stats
 
 from pm_match.clusters import protocol
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import log_joint, new_partition, place, reassign, rename, sweep
 from pm_match.clusters.units import units
-from pm_match.normal import normal_wishart, shared_normal
+from pm_match.normal.conjugate import log_marginal, posterior
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
+from pm_match.normal.normal_wishart import NormalWishartEvidence
 from pm_match.normal.parts import Normals
+from pm_match.normal.shared_normal import SharedNormalEvidence
 from tests.declared.normals import (
     CASES,
     CENTER,
@@ -31,8 +36,8 @@ from tests.declared.plain import plain_log_prior, sampling_noise, total_variatio
 from tests.exactness.simulate import ModelSimulator
 
 KINDS = {
-    "own": (normal_wishart.NormalWishartEvidence, normal_wishart.log_marginal),
-    "shared": (shared_normal.SharedNormalEvidence, shared_normal.log_marginal),
+    "own": (NormalWishartEvidence, partial(log_marginal, shared=False)),
+    "shared": (SharedNormalEvidence, partial(log_marginal, shared=True)),
 }
 
 
@@ -74,13 +79,9 @@ def test_log_marginal_by_predictive_distributions(kind):
     x, labels = rng.normal(size=(9, d)), rng.integers(3, size=9)
     total = 0.0
     for n in range(9):
-        before = labels[:n]
-        if kind == "own":
-            counts, means, scales = normal_wishart.cluster_posterior(x[:n], before, 3, prior)
-            degrees, psi = prior.degrees + counts[labels[n]], scales[labels[n]]
-        else:
-            counts, means, psi = shared_normal.shared_posterior(x[:n], before, 3, prior)
-            degrees = prior.degrees + n
+        shared = kind == "shared"
+        counts, means, all_degrees, scales = posterior(x[:n], labels[:n], 3, prior, shared)
+        degrees, psi = (own[0 if shared else labels[n]] for own in (all_degrees, scales))
         k, df = prior.strength + counts[labels[n]], degrees - d + 1
         shape = psi * (k + 1.0) / (k * df)
         total += stats.multivariate_t.logpdf(x[n], means[labels[n]], shape, df)
@@ -124,7 +125,7 @@ STICKS = np.ones(8), np.full(8, 1.3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_state_after_random_moves(kind):
     own, evidence, values, prior = medium(kind)
-    state, terms = new_partition(own.size, 9), (evidence.term,)
+    state, terms = new_partition(own.size, 9), collect([evidence.term])
     rng = np.random.default_rng(4)
     place(state, rng.integers(9, size=len(own.size)))
     evidence.load(values, state.slot.astype(np.int64), prior)
@@ -147,7 +148,7 @@ def scores(term, unit, own, n_slots, out):
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_are_differences_of_log_marginal(kind):
     own, evidence, values, prior = medium(kind)
-    state = new_partition(own.size, 9)
+    state, terms = new_partition(own.size, 9), collect([evidence.term])
     rng = np.random.default_rng(5)
     for number in range(60):
         place(state, rng.integers(1 + number % 9, size=len(own.size)))
@@ -157,7 +158,7 @@ def test_scores_are_differences_of_log_marginal(kind):
             rng.permutation(len(own.size))[:8], rng.integers(9, size=8), strict=True
         ):
             if state.label[mover] != label:
-                reassign(state, (evidence.term,), mover, label)
+                reassign(state, terms, mover, label)
         unit, out = number % len(own.size), np.zeros(len(state.scores))
         scores(evidence.term, unit, state.slot[unit], state.n_slots[0], out)
         found, expected = [], []
@@ -299,7 +300,7 @@ def log_conditional(own, model, point):
         )
         x = evidence.values
         inside_labels = labels[evidence.rows.object]
-        n, means, psi = normal_wishart.cluster_posterior(x, inside_labels, TRUNCATION, prior)
+        n, means, _, psi = posterior(x, inside_labels, TRUNCATION, prior, shared=False)
         precision, mean = values[normals.precision], values[normals.mean]
         if normals.shared:
             psi = psi.sum(axis=0) - (TRUNCATION - 1) * prior.inverse_scale

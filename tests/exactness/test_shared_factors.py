@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.linalg import block_diag
 
 import pm_match as pmm
-from tests.exactness.test_factor_models import FactorSimulator
+from tests.exactness.simulate_factors import FactorSimulator
 
 SIZES = {"a": 5, "b": 4}
 

@@ -114,12 +114,12 @@ def test_missing_values_and_links():
 @pytest.mark.parametrize(
     ("candidates", "error", "message"),
     [
-        ([], ValueError, "candidates must hold at least one"),
-        ([2, 0], ValueError, "at least 1, found 0"),
+        ([], ValueError, "candidates: expected at least one"),
+        ([2, 0], ValueError, "at least 1; found 0"),
         ([2.5], ValueError, "found 2.5"),
         ([True], ValueError, "found True"),
-        (3, TypeError, "candidates must be numbers"),
-        ("345", TypeError, "candidates must be numbers"),
+        (3, TypeError, "candidates: expected numbers"),
+        ("345", TypeError, "candidates: expected numbers"),
     ],
 )
 def test_candidates_are_checked(candidates, error, message):
@@ -129,15 +129,15 @@ def test_candidates_are_checked(candidates, error, message):
 
 def test_other_arguments_are_checked():
     tables = three_factors()
-    with pytest.raises(ValueError, match="method must be"):
+    with pytest.raises(ValueError, match="method: expected"):
         quietly(factory(tables), [2], method="aic")
-    with pytest.raises(ValueError, match="n_folds must be"):
+    with pytest.raises(ValueError, match="n_folds: expected"):
         quietly(factory(tables), [2], n_folds=1)
-    with pytest.raises(ValueError, match="starts must be"):
+    with pytest.raises(ValueError, match="starts: expected"):
         quietly(factory(tables), [2], starts=0)
-    with pytest.raises(TypeError, match="model_factory must be a function"):
+    with pytest.raises(TypeError, match="model_factory: expected a function"):
         quietly(factory(tables)(2), [2])
-    with pytest.raises(TypeError, match="must return a model"):
+    with pytest.raises(TypeError, match="expected a function that returns"):
         quietly(lambda k: k, [2])
     with pytest.raises(ValueError, match="asked for 3 factors"):
         quietly(lambda k: factory(tables)(2), [3])

@@ -14,7 +14,7 @@ from pm_match.features.emission import Emission, draw_missing
 from pm_match.features.feature_sums import ClusterSums, Contributions, log_evidence
 from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
 from tests.declared.plain import plain_log_prior
-from tests.exactness.test_marginals import dense, moments
+from tests.exactness.dense import dense, moments
 
 N, M, K, T = (4, 3), (3, 2), 2, 3
 R, GAMMA = 0.7, (2.0, 1.5)
@@ -39,7 +39,7 @@ def problem(full, missing, seed=0):
 
 def log_dense(data, labels, emissions, alpha=1.0):
     """Log density of the data of relevant objects, as one normal vector."""
-    values, loading, _, covariance = dense(data, np.split(labels, [N[0]]), emissions)
+    values, loading, _, covariance = dense(data, np.split(labels, [N[0]]), emissions, T)
     covariance = (covariance + loading @ loading.T / R) / alpha
     return stats.multivariate_normal.logpdf(values, np.zeros(len(values)), covariance)
 

@@ -7,7 +7,7 @@ import xarray as xr
 from scipy import stats
 
 import pm_match as pmm
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from tests.declared import features as tiny_features
 from tests.declared import networks as tiny_networks
 from tests.declared.features import Kind
@@ -103,14 +103,14 @@ def test_values_of_new_objects(holed):
     values = [float(found[f"a{end}"][0, 0]) for end in ("", "_lower", "_upper")]
     np.testing.assert_allclose(values, mixture(weight, mean, sd), atol=1e-4)
     np.testing.assert_array_equal(found["a_upper"][1], x[1])
-    found = pmm.carry(tree, model, x, source="a", target="b", ci_prob=0.8, progressbar=False)
+    found = pmm.translate(tree, model, x, source="a", target="b", ci_prob=0.8, progressbar=False)
     values = [float(found[f"b{end}"][0, 2]) for end in ("", "_lower", "_upper")]
     np.testing.assert_allclose(values, mixture(weight, *zip(*carried, strict=True)), atol=1e-4)
 
 
 def test_objects_of_the_data_are_carried_by_their_clusters(holed):
     model, points, parameters = holed
-    found = pmm.carry(tree_of(model, points), model, source="b", target="a", ci_prob=0.8,
+    found = pmm.translate(tree_of(model, points), model, source="b", target="a", ci_prob=0.8,
                       progressbar=False)  # fmt: skip
     assert found["a"].dims == ("b_object", "a_feature")
     mean, sd = [], []
@@ -136,7 +136,7 @@ def test_blocks_of_objects_make_no_difference(holed, monkeypatch):
                 pmm.impute(tree, model, progressbar=False).drop_vars(
                     ["a", "a_lower", "a_upper", "a_object"]
                 ),
-                pmm.carry(tree, model, x, source="a", target="b", progressbar=False).rename(
+                pmm.translate(tree, model, x, source="a", target="b", progressbar=False).rename(
                     b="c", b_lower="c_lower", b_upper="c_upper"
                 ),
             ]
@@ -154,7 +154,7 @@ def test_irrelevant_objects():
     for point in points:
         point["relevance_a"][:] = [0, 1, 1]
     tree = tree_of(model, points)
-    found = pmm.carry(tree, model, source="a", target="b", progressbar=False)
+    found = pmm.translate(tree, model, source="a", target="b", progressbar=False)
     # An object that never is relevant has no match to look like.
     assert np.isnan(found["b"][0]).all()
     assert not np.isnan(found["b"][1:]).any()
@@ -175,13 +175,13 @@ def test_edges_alone_carry_to_features():
     model = tiny_networks.network_model(relevance=False, features=features)
     tree = tree_of(model, [tiny_networks.random_point(model, rng) for _ in range(3)])
     row = {"a": np.array([[1.0, 0.0]])}
-    found = pmm.carry(tree, model, row, source="a_0", target="b_0", progressbar=False)
+    found = pmm.translate(tree, model, row, source="a_0", target="b_0", progressbar=False)
     assert found["b_0"].shape == (1, 2)
     assert (found["b_0_lower"] < found["b_0"]).all()
     with pytest.raises(ValueError, match="expected domains of one set of clusters"):
-        pmm.carry(tree, model, row, source="a_0", target="a_1", progressbar=False)
+        pmm.translate(tree, model, row, source="a_0", target="a_1", progressbar=False)
     with pytest.raises(ValueError, match="target 'b_1': expected a domain with feature vectors"):
-        pmm.carry(tree, model, source="a_1", target="b_1", progressbar=False)
+        pmm.translate(tree, model, source="a_1", target="b_1", progressbar=False)
     with pytest.raises(ValueError, match="expected features of domain 'a_0'"):
         pmm.impute(tree, model, {"a_0": row}, progressbar=False)
 
@@ -192,7 +192,7 @@ def test_what_is_asked_for_is_checked(holed):
     with pytest.raises(ValueError, match=r"ci_prob: expected a number between 0 and 1; found 1\.2"):
         pmm.impute(tree, model, ci_prob=1.2)
     with pytest.raises(KeyError, match="no domain 'c' in the model"):
-        pmm.carry(tree, model, source="a", target="c")
+        pmm.translate(tree, model, source="a", target="c")
     with pytest.raises(ValueError, match="var_names: expected none with new_data"):
         pmm.impute(tree, model, {"a": np.zeros((1, 2))}, var_names=["a"])
     whole = tiny_model()

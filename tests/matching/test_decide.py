@@ -210,7 +210,7 @@ def test_wrong_parameters_are_refused():
         ({"rule": "best"}, "rule: expected 'one-to-one' or 'many-to-many'; found 'best'"),
         ({"threshold": 1.0}, r"threshold: expected a number from 0 to less than 1; found 1\.0"),
         ({"abstain": -0.1}, "abstain: expected a probability; found -0.1"),
-        ({"top": 0}, "top: expected at least 1 partner; found 0"),
+        ({"top": 0}, "top: expected a whole number of at least 1; found 0"),
     ):
         with pytest.raises(ValueError, match=message):
             pmm.decide(idata, *PAIR, **options)

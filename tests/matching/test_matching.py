@@ -401,9 +401,11 @@ def test_best_partners_in_well_separated_clusters_need_no_pairs():
     assert (table["probability"] == 1).all()
 
 
-@pytest.mark.parametrize(("top", "error"), [(0, ValueError), (1.5, TypeError)])
-def test_top_is_a_positive_whole_number(top, error):
-    with pytest.raises(error, match=r"top: expected at least 1 partner; found 0|float"):
+@pytest.mark.parametrize("top", [0, 1.5])
+def test_top_is_a_positive_whole_number(top):
+    with pytest.raises(
+        ValueError, match=f"top: expected a whole number of at least 1; found {top}"
+    ):
         matching.match_probability(tree(), "cluster_a", "cluster_b", top=top)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 import pm_match as pmm
 from pm_match.metrics import adjusted_rand_index
+from pm_match.normal.parts import Normals
 from pm_match.normal.search import numbers_of
-from pm_match.numerics.k_means import k_means
 from pm_match.reading import read
 
 declare = pmm.models.dependency_clusters
@@ -42,7 +42,7 @@ def test_what_is_declared():
     assert list(model.coords["y_object"][:4]) == ["o0", "o1", "o2", "o4"]
     structure = read(model)
     assert not structure.refusals
-    ((x, y),) = structure.components[0].normals
+    x, y = structure.components[0].of(Normals)
     assert x.shared
     assert len(x.values[0].objects) == 60
     np.testing.assert_array_equal(y.values[0].objects, np.delete(np.arange(60), [3, 5]))
@@ -61,7 +61,7 @@ def test_every_option_is_served(weights, within):
     _, tables = views(20)
     structure = read(declare(tables, n_clusters=3, weights=weights, within=within))
     assert not structure.refusals
-    assert [one.shared for one in structure.components[0].normals[0]] == [within == "shared"] * 2
+    assert [one.shared for one in structure.of(Normals)] == [within == "shared"] * 2
 
 
 def test_views_without_labels_have_those_of_the_others():
@@ -141,18 +141,6 @@ def test_clusters_show_what_the_views_share():
         assert ours > adjusted_rand_index({"a": other}, own) + 0.5
 
 
-def test_k_means_over_what_is_seen():
-    rng = np.random.default_rng(6)
-    labels = np.repeat([0, 1], 20)
-    points = np.stack([labels * 10.0, labels * -10.0], axis=1) + rng.normal(size=(40, 2))
-    seen = np.ones((40, 2), bool)
-    seen[::3, 0], seen[1::3, 1] = False, False
-    points = np.where(seen, points, 1e6)
-    found = k_means(rng, np.where(seen, points, 0.0), 2, seen)
-    assert len(set(found[:20])) == len(set(found[20:])) == 1
-    assert found[0] != found[-1]
-
-
 def test_numbers_of_clusters_to_begin_with():
     assert numbers_of(True, 6, 100) == [6]
     assert numbers_of(True, 6, 9) == [3]
@@ -196,15 +184,15 @@ BAD = {
     "name": (lambda t: {"object": t["x"]}, {}, "the model uses the name 'object' itself"),
     "names": (lambda t: {"x": t["x"], "mean_x": t["y"]}, {}, "second 'mean_x'"),
     "name of the model": (lambda t: {"weights": t["x"]}, {}, "^view 'weights': the model uses"),
-    "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': a view's name"),
+    "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': expected an identifier"),
     "none": (lambda t: {}, {}, "^views: expected at least one view"),
     "links": (lambda t: t, {"links": {"x": [0], "y": [1]}}, "not paired"),
-    "strange link": (lambda t: t, {"links": {"x": [0], "z": [1]}, "paired": False}, "no view 'z'"),
-    "n_clusters": (lambda t: t, {"n_clusters": 1}, "n_clusters must be"),
-    "concentration": (lambda t: t, {"concentration": 0.0}, "concentration must be"),
-    "mean_strength": (lambda t: t, {"mean_strength": np.inf}, "mean_strength must be"),
-    "weights": (lambda t: t, {"weights": "none"}, "weights must be"),
-    "within": (lambda t: t, {"within": "full"}, "within must be"),
+    "strange link": (lambda t: t, {"links": {"x": [0], "z": [1]}, "paired": False}, "found 'z'"),
+    "n_clusters": (lambda t: t, {"n_clusters": 1}, "n_clusters: expected"),
+    "concentration": (lambda t: t, {"concentration": 0.0}, "concentration: expected"),
+    "mean_strength": (lambda t: t, {"mean_strength": np.inf}, "mean_strength: expected"),
+    "weights": (lambda t: t, {"weights": "none"}, "weights: expected"),
+    "within": (lambda t: t, {"within": "full"}, "within: expected"),
 }
 
 
@@ -216,7 +204,7 @@ def test_bad_input(case):
 
 
 def test_bad_types():
-    with pytest.raises(TypeError, match="paired must be"):
+    with pytest.raises(TypeError, match="paired: expected"):
         declare(views(20)[1], paired="yes")
     with pytest.raises(TypeError, match=r"^views: expected a mapping from a view's name"):
         declare(views(20)[1]["x"])

@@ -8,7 +8,7 @@ from scipy import stats
 import pm_match as pmm
 from pm_match.models import max_margin_views
 from pm_match.reading import read
-from pm_match.reading.functions import PLAIN
+from pm_match.reading.probe import PLAIN
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from pm_match.views.hinge.recognise import HingeModel
@@ -162,23 +162,23 @@ def test_bad_labels(labels, error, message):
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"C": 0.0}, ValueError, "C must be a positive number, found 0"),
-        ({"C": np.inf}, ValueError, "C must be a positive number, found inf"),
-        ({"C": "1"}, ValueError, "C must be a positive number"),
-        ({"n_factors": 0}, ValueError, "n_factors must be a whole number"),
-        ({"n_frequencies": 1.5}, ValueError, "n_frequencies must be a whole number"),
-        ({"n_components": 1}, ValueError, "n_components .* at least 2"),
-        ({"concentration": -1.0}, ValueError, "concentration must be a positive number"),
-        ({"n_private": -1}, ValueError, "n_private must be a whole number"),
-        ({"n_private": {"x": 1}}, ValueError, "n_private: expected a number for view 'y'"),
-        ({"column_prior": 1.0}, ValueError, "column_prior must be \\(shape, rate\\)"),
-        ({"private_precision": 0}, ValueError, "private_precision must be a positive number"),
+        ({"C": 0.0}, ValueError, "C: expected a positive number; found 0"),
+        ({"C": np.inf}, ValueError, "C: expected a positive number; found inf"),
+        ({"C": "1"}, ValueError, "C: expected a positive number"),
+        ({"n_factors": 0}, ValueError, "n_factors: expected a whole number"),
+        ({"n_frequencies": 1.5}, ValueError, "n_frequencies: expected a whole number"),
+        ({"n_components": 1}, ValueError, "n_components: .* at least 2"),
+        ({"concentration": -1.0}, ValueError, "concentration: expected a positive number"),
+        ({"n_private": -1}, ValueError, "n_private: expected a whole number"),
+        ({"n_private": {"x": 1}}, ValueError, "n_private: expected a number, or one for each"),
+        ({"column_prior": 1.0}, ValueError, "column_prior: expected \\(shape, rate\\)"),
+        ({"private_precision": 0}, ValueError, "private_precision: expected a positive number"),
         (
             {"coefficient_prior": (1.0, 0.0)},
             ValueError,
-            "coefficient_prior's rate must be a positive number, found 0",
+            "coefficient_prior's rate: expected a positive number; found 0",
         ),
-        ({"intercept": "yes"}, TypeError, "intercept must be True or False"),
+        ({"intercept": "yes"}, TypeError, "intercept: expected True or False"),
     ],
 )
 def test_bad_parameters(given, error, message):
@@ -192,7 +192,7 @@ def test_bad_parameters(given, error, message):
         ({}, ValueError, "at least one view"),
         ({"x": X, "y": Y[:4]}, ValueError, "view 'y': expected 6 objects"),
         ({"label": X}, ValueError, "the model uses the name 'label'"),
-        ({"x": np.zeros((6, 2))}, ValueError, "view 'x': all objects are equal"),
+        ({"x": np.zeros((6, 2))}, ValueError, "'x': expected objects that differ"),
     ],
 )
 def test_bad_views(views, error, message):

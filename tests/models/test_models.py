@@ -45,17 +45,17 @@ def test_one_domain_is_a_mixture():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_factors": 0}, "n_factors must be a whole number of at least 1, found 0"),
-        ({"n_clusters": 1}, "n_clusters must be a whole number of at least 2, found 1"),
-        ({"n_clusters": 2.5}, "n_clusters must be a whole number of at least 2, found 2.5"),
-        ({"concentration": 0.0}, "concentration must be a positive number, found 0.0"),
-        ({"latent_precision": -1.0}, "latent_precision must be a positive number"),
-        ({"precision_prior": (1.0,)}, r"must be \(shape, rate\), found \(1.0,\)"),
-        ({"precision_prior": 1.0}, r"must be \(shape, rate\), found 1.0"),
-        ({"precision_prior": (1.0, np.inf)}, "rate must be a positive number, found inf"),
+        ({"n_factors": 0}, "n_factors: expected a whole number of at least 1; found 0"),
+        ({"n_clusters": 1}, "n_clusters: expected a whole number of at least 2; found 1"),
+        ({"n_clusters": 2.5}, "n_clusters: expected a whole number of at least 2; found 2.5"),
+        ({"concentration": 0.0}, "concentration: expected a positive number; found 0.0"),
+        ({"latent_precision": -1.0}, "latent_precision: expected a positive number"),
+        ({"precision_prior": (1.0,)}, r": expected \(shape, rate\); found \(1.0,\)"),
+        ({"precision_prior": 1.0}, r": expected \(shape, rate\); found 1.0"),
+        ({"precision_prior": (1.0, np.inf)}, "rate: expected a positive number; found inf"),
         (
             {"projection": "laplace"},
-            "projection must be 'map', 'normal' or 'isometric', found 'laplace'",
+            "projection: expected 'map', 'normal' or 'isometric'; found 'laplace'",
         ),
     ],
 )

@@ -118,7 +118,7 @@ WRONG = {
     "no view": (lambda: {"views": {}}, ValueError, "at least one view"),
     "a name": (lambda: {"views": {1: np.ones((6, 2))}}, TypeError, "view 1: expected a string"),
     "no identifier": (
-        lambda: {"views": with_view(**{"a b": np.ones((6, 2))})}, ValueError, "must be an identi"),
+        lambda: {"views": with_view(**{"a b": np.ones((6, 2))})}, ValueError, "expected an identi"),
     "a name of the model": (
         lambda: {"views": with_view(latent=np.ones((6, 2)))}, ValueError, "uses the name 'latent'"),
     "a name twice": (
@@ -154,18 +154,18 @@ WRONG = {
     "an object without values": (
         lambda: {"views": {"a": np.where(np.arange(6)[:, None] == 4, np.nan, np.ones((6, 2)))}},
         ValueError, "views: object 4 has no observed value in any view"),
-    "n_shared": (lambda: {"n_shared": 0}, ValueError, "n_shared must be a whole number"),
-    "n_private": (lambda: {"n_private": -1}, ValueError, "n_private must be a whole number"),
+    "n_shared": (lambda: {"n_shared": 0}, ValueError, "n_shared: expected a whole number"),
+    "n_private": (lambda: {"n_private": -1}, ValueError, "n_private: expected a whole number"),
     "n_private of no view": (
-        lambda: {"n_private": {"a": 1, "b": 1, "c": 1}}, ValueError, "n_private: no view 'c'"),
+        lambda: {"n_private": {"a": 1, "b": 1, "c": 1}}, ValueError, r"each of \['a', 'b'\]"),
     "n_private of one view": (
-        lambda: {"n_private": {"a": 1}}, ValueError, "expected a number for view 'b', found none"),
+        lambda: {"n_private": {"a": 1}}, ValueError, r"for each of \['a', 'b'\]; found"),
     "n_private of a view": (
-        lambda: {"n_private": {"a": 1, "b": 1.5}}, ValueError, "n_private of view 'b' must be"),
-    "noise_prior": (lambda: {"noise_prior": (1.0, 0.0)}, ValueError, "noise_prior's rate must be"),
-    "projection_prior": (lambda: {"projection_prior": 1.0}, ValueError, "projection_prior must be"),
+        lambda: {"n_private": {"a": 1, "b": 1.5}}, ValueError, r"n_private\['b'\]: expected"),
+    "noise_prior": (lambda: {"noise_prior": (1.0, 0.0)}, ValueError, "noise_prior's rate"),
+    "projection_prior": (lambda: {"projection_prior": 1.0}, ValueError, "projection_prior: exp"),
     "private_precision": (lambda: {"private_precision": np.nan}, ValueError, "private_precision"),
-    "intercept": (lambda: {"intercept": "yes"}, TypeError, "intercept must be True or False"),
+    "intercept": (lambda: {"intercept": "yes"}, TypeError, "intercept: expected True or False"),
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import pytest
 import pm_match as pmm
 from pm_match.features.parts import Features
 from pm_match.reading import read
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.plain import tiny_data
 
 
@@ -82,8 +82,8 @@ def test_priors_follow_the_units_of_the_data():
         ({"projection": "isometric", "noise": "shared"}, "isometric' needs noise='own'"),
         ({"projection": "normal", "within": "full", "relevance": True}, "relevance=True needs"),
         ({"projection": "isometric", "determination": True}, "determination=True needs"),
-        ({"projection": "normal", "within": 0}, "within must be a whole number of at least 1"),
-        ({"projection": "normal", "within": "diag"}, "within must be 'isotropic' or 'full'"),
+        ({"projection": "normal", "within": 0}, "within: expected a whole number of at least 1"),
+        ({"projection": "normal", "within": "diag"}, "within: expected 'isotropic' or 'full'"),
         (
             {"projection": "normal", "noise": "own", "precision_prior": (2.0, 1.0)},
             "precision_prior is for noise='shared'",
@@ -96,7 +96,7 @@ def test_options_that_do_not_go_together(options, message):
 
 
 def test_flags_must_be_flags():
-    with pytest.raises(TypeError, match="deviations must be True or False, found 'yes'"):
+    with pytest.raises(TypeError, match="deviations: expected True or False; found 'yes'"):
         pmm.models.projected_clusters(data(), projection="normal", deviations="yes")
 
 

@@ -445,8 +445,8 @@ HALF_KNOWN[3, 1] = np.nan
             LONG, TypeError, "positions in one of the columns", columns=("user", "n"), one_mode=True
         ),
         bad(LONG.assign(n=[1, np.nan, 2]), ValueError, "found nan", columns=("user", "tag", "n")),
-        bad(DENSE, ValueError, "family to be one of .* found 'gamma'", family="gamma"),
-        bad(DENSE, ValueError, "absent to be one of .* found 'one'", absent="one"),
+        bad(DENSE, ValueError, "family: expected .* found 'gamma'", family="gamma"),
+        bad(DENSE, ValueError, "absent: expected .* found 'one'", absent="one"),
     ],
 )
 def test_bad_networks(observed, kwargs, error, message):

@@ -9,6 +9,7 @@ from scipy import stats
 
 from pm_match.clusters import protocol
 from pm_match.clusters.evidence import Board
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.sweep import new_partition, place, reassign
 from pm_match.clusters.units import units
@@ -81,7 +82,7 @@ def test_gains_are_differences_of_the_plain_formula(family, size, tabulated):
     found = gains(number, np.array(prior), tables, sums, more)
     assert found == pytest.approx(after - before, rel=1e-9, abs=1e-9)
     blocks = [np.array([0.0, a, b]) for a, b in zip(sums, both, strict=True)]
-    assert families.log_blocks(number, np.array(prior), *blocks) == pytest.approx(
+    assert families.log_blocks(number, np.array(prior), tables, *blocks) == pytest.approx(
         before + after, rel=1e-10, abs=1e-10
     )
 
@@ -169,7 +170,7 @@ def test_scores_of_blocks_far_beyond_the_tables():
     evidence.load()
     assert evidence.relation.totals.max() > families.TABLE
     for home, term in evidence.terms:
-        partition = partitions[home]
+        partition, terms = partitions[home], collect([term])
         for unit in range(0, shape[home], 40):
             out = np.zeros(len(partition.scores))
             n_slots = int(partition.n_slots[0])
@@ -178,9 +179,9 @@ def test_scores_of_blocks_far_beyond_the_tables():
             for label in {-1, 0, 1, 2} - {old}:
                 out[:] = 0.0
                 scores(partition, term, unit, out)
-                reassign(partition, (term,), unit, label)
+                reassign(partition, terms, unit, label)
                 there = evidence.log_blocks(prior, noise)
                 candidate = n_slots if label < 0 else slot_of[label]
                 start = n_slots if old < 0 else slot_of[old]
                 assert out[candidate] - out[start] == pytest.approx(there - here, abs=2e-8)
-                reassign(partition, (term,), unit, old)
+                reassign(partition, terms, unit, old)

@@ -7,9 +7,11 @@ import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match.clusters.protocol import collected
+from pm_match.normal.parts import Normals
 from pm_match.normal.points import packed_cholesky
 from pm_match.reading import read
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from tests.declared.normals import cluster_step, normals_model, random_point
 
 T, D, N = 3, 2, 5
@@ -41,14 +43,14 @@ def declared(change=None, **parts):
 def only(model):
     structure = read(model)
     assert not structure.refusals, structure.refusals
-    ((found,),) = structure.components[0].normals
+    (found,) = structure.components[0].of(Normals)
     return found
 
 
 def test_what_is_read():
     found = only(declared())
     assert (found.mean, found.precision, found.shared) == ("mean", "precision", True)
-    assert (found.truncation, found.n_features, found.observed) == (T, D, True)
+    assert (found.truncation, found.n_features, found.searchable) == (T, D, True)
     (values,) = found.values
     assert (values.name, values.assignment) == ("x", "cluster_a")
     np.testing.assert_array_equal(values.objects, np.arange(N))
@@ -217,7 +219,7 @@ def test_beside_a_network():
     model = declared(lambda mean, precision, cluster: network(cluster))
     step = cluster_step(model)
     (terms,) = step._collapsed.terms
-    assert {type(term).__name__ for term in terms} == {"SharedNormal", "OneMode"}
+    assert {type(term).__name__ for term in collected(terms)} == {"SharedNormal", "OneMode"}
 
 
 def test_a_model_that_was_refused_has_no_step():

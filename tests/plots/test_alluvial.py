@@ -122,7 +122,11 @@ def test_it_draws_into_given_axes(labels):
         ({"a": [0]}, {"var_names": ["b"]}, r"expected variables \['b'\]; there are \['a'\]"),
         ({"a": [0.5]}, {}, "labels of 'a': expected a vector of whole numbers.*float64"),
         ({"a": [[0]]}, {}, r"labels of 'a': .* found shape \(1, 1\)"),
-        ({"a": [0]}, {"n_clusters": 0}, "n_clusters: expected at least 1; found 0"),
+        (
+            {"a": [0]},
+            {"n_clusters": 0},
+            "n_clusters: expected a whole number .* 1; found 0",
+        ),
     ],
 )
 def test_bad_input(labels, options, message):

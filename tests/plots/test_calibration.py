@@ -81,7 +81,7 @@ def test_it_draws_into_given_axes():
         ([], [], {}, "probabilities: .* found none"),
         ([0.1], [2], {}, "outcomes: expected True and False"),
         ([0.1], ["1"], {}, "outcomes: expected True and False"),
-        ([0.1], [1], {"n_bins": 0}, "n_bins: expected at least 1; found 0"),
+        ([0.1], [1], {"n_bins": 0}, "n_bins: expected a whole number of at least 1; found 0"),
         ([0.1], [1], {"level": 1}, "level: expected a probability between 0 and 1; found 1"),
     ],
 )

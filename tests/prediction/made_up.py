@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from tests.declared.features import feature_model
 
 # Reading such a model takes longer than most tests of it.

@@ -344,9 +344,9 @@ def test_other_sample_dims_and_groups(labelled):
 def test_other_arguments_are_checked(labelled):
     points = uniform_points(labelled, 2)
     tree, x = tree_of(labelled, points), {"a": np.zeros((1, 3))}
-    with pytest.raises(ValueError, match="top: expected at least 1 partner; found 0"):
+    with pytest.raises(ValueError, match="top: expected a whole number of at least 1; found 0"):
         pmm.assign(tree, labelled, x, top=0)
-    with pytest.raises(ValueError, match="num_draws must be at least 1, found 0"):
+    with pytest.raises(ValueError, match=r"num_draws: expected a whole number .* 1; found 0"):
         pmm.assign(tree, labelled, x, num_draws=0)
     with pytest.raises(ValueError, match="sample_dims: no dim 'sample' among the draws"):
         pmm.assign(tree, labelled, x, sample_dims=["sample"])

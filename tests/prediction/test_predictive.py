@@ -9,7 +9,7 @@ from pm_match.networks.parts import Relation
 from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.predictive import Predictive
 from pm_match.reading import read
-from pm_match.reading.functions import natural_function
+from pm_match.reading.probe import natural_function
 from tests.declared import features as tiny_features
 from tests.declared import networks as tiny_networks
 from tests.declared import plain as tiny

@@ -75,7 +75,7 @@ def test_intervals_cover_at_their_rate(sampled, prob):
     model, idata, new, other = sampled
     # Binomial noise of 200 values, of which those of one object share its cluster.
     limit = 3.0 * np.sqrt(prob * (1.0 - prob) / other.size) + 0.01
-    found = pmm.carry(idata, model, new["a"], source="a", target="b", ci_prob=prob,
+    found = pmm.translate(idata, model, new["a"], source="a", target="b", ci_prob=prob,
                       num_draws=50, progressbar=False)  # fmt: skip
     assert abs(coverage(found, "b", other) - prob) < limit
     hidden = np.random.default_rng(0).random(new["b"].shape) < 0.4

@@ -77,7 +77,7 @@ def test_links_are_between_whole_assignments(model):
 
 
 def test_links_of_unknown_domains():
-    with pytest.raises(ValueError, match=r"links: no domain 'c'; the domains are \['a', 'b'\]"):
+    with pytest.raises(ValueError, match=r"links: expected names among \['a', 'b'\]; found 'c'"):
         pmm.models.projected_clusters(tiny_data(), links={"a": [0], "c": [0]})
 
 

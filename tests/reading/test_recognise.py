@@ -190,7 +190,7 @@ REFUSED = {
                 / w.sum()
             )
         },
-        r"no normal variable with one row|declared probabilities are not the weights that the sticks",
+        r"no normal variable with one row|declared probabilities are not the weights",
     ),
     "latent mean with a discrete parent": (
         {

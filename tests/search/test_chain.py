@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
-from pm_match.reading.functions import PLAIN
+from pm_match.reading.probe import PLAIN
 from pm_match.search.chain import Chain
 from tests.declared.networks import cluster_step, network_model, plain_log_joint, random_point
 from tests.declared.plain import tiny_model
@@ -47,9 +47,9 @@ def test_labels_that_cannot_be_are_refused():
     labels = chain.labels(0)
     with pytest.raises(ValueError, match=r"'cluster_a_0': all its objects are relevant"):
         chain.place(0, [np.full_like(own, -1) for own in labels])
-    with pytest.raises(ValueError, match=r"labels of 'weights_0' must be in -1 ... 1"):
+    with pytest.raises(ValueError, match=r"labels of 'weights_0': expected numbers in -1 ... 1"):
         chain.place(0, [own + 5 for own in labels])
-    with pytest.raises(ValueError, match=r"one for each of 5 objects, found shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"one for each of 5 objects; found shape \(4,\)"):
         chain.place(0, [own[:-1] for own in labels])
 
 

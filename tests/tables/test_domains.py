@@ -175,9 +175,9 @@ def test_bad_table(table, error, message):
 
 BAD_NAMES = {
     "number": ([3], TypeError, "domain 3: expected a string"),
-    "space": (["my data"], ValueError, "'my data'.*must be an identifier"),
-    "digit": (["2024"], ValueError, "'2024'.*must be an identifier"),
-    "empty": ([""], ValueError, "''.*must be an identifier"),
+    "space": (["my data"], ValueError, "'my data'.*expected an identifier"),
+    "digit": (["2024"], ValueError, "'2024'.*expected an identifier"),
+    "empty": ([""], ValueError, "''.*expected an identifier"),
     "variable": (["weights"], ValueError, "the model uses the name 'weights' itself"),
     "dim": (["factor"], ValueError, "the model uses the name 'factor' itself"),
     "sampling dim": (["draw"], ValueError, "the model uses the name 'draw' itself"),

@@ -56,7 +56,7 @@ def holed():
     [
         (np.column_stack([table()[:, 0], np.ones(30)]), None, "column 1 has one constant value"),
         (holed(), 2, "domain 'a': principal components need all values, found 1 missing"),
-        (table(), 0, "n_components must be a whole number of at least 1, found 0"),
+        (table(), 0, "n_components: expected a whole number of at least 1; found 0"),
     ],
     ids=["constant", "missing", "none"],
 )

@@ -8,8 +8,8 @@ from scipy import stats
 
 import pm_match as pmm
 from pm_match.reading import read
-from pm_match.reading.functions import PLAIN
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import PLAIN
 from pm_match.views.factors.points import FactorPoints
 from tests.declared.factors import FactorKind, factor_kind_model
 
@@ -245,8 +245,9 @@ def test_pm_sample_takes_the_step_and_draws_the_rest_itself():
         w = pm.Normal("w", 0.0, 1.0, shape=(3, 1))
         sigma = pm.HalfNormal("sigma", 1.0)
         pm.Normal("x", z @ w.T, sigma, observed=x)
+        # Of models without an assignment, PyMC chooses no step of ours by itself.
         idata = pm.sample(
-            150, tune=150, chains=1, cores=1, random_seed=1, progressbar=False,
+            150, step=pmm.steps(), tune=150, chains=1, cores=1, random_seed=1, progressbar=False,
             compute_convergence_checks=False,
         )  # fmt: skip
     assert "log_likelihood" in idata["sample_stats"]
@@ -286,7 +287,7 @@ def test_more_factors_than_directions_can_start():
 
 def test_bad_use_is_refused(model):
     (step,) = pmm.steps(model)
-    with pytest.raises(TypeError, match="exchange must be True or False, found 'no'"):
+    with pytest.raises(TypeError, match="exchange: expected True or False; found 'no'"):
         pmm.FactorGibbs([model[step.served(step.part)[0]]], model=model, exchange="no")
     with pm.Model() as other:
         x = pm.Normal("x")

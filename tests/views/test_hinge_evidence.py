@@ -6,9 +6,8 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.special import gamma
 
-from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence, pcn
-from pm_match.views.hinge.frequency_hmc import EvidenceTarget, FrequencyTarget, leapfrog_move
+from pm_match.views.hinge.frequency_hmc import EvidenceTarget, leapfrog_move
 from pm_match.views.hinge.scales import (
     draw_coefficients,
     draw_precision,
@@ -243,21 +242,3 @@ def test_where_numbers_end_is_no_place_to_go(monkeypatch):
         assert not gradient.any()
         assert target.evidence is evidence
         monkeypatch.setattr(FrequencyEvidence, "at", refuse)
-
-
-def test_gradient_given_the_coefficients():
-    rng = np.random.default_rng(11)
-    latent, n = rng.normal(size=(7, 2)), 3
-    labels = np.sign(rng.normal(size=(7, 2)))
-    labels[0] = 0.0
-    coefficients = rng.normal(size=(2 * n + 1, 2))
-    means, factors = rng.normal(size=(n, 2)), np.tile([[0.5, 0.0], [0.3, 0.2]], (n, 1, 1))
-    target = FrequencyTarget(latent, labels, 0.8, coefficients, means, factors)
-    z = rng.normal(size=(n, 2))
-    value, gradient = target(z)
-    frequencies = target.frequencies(z)
-    np.testing.assert_allclose(target.coordinates(frequencies), z, atol=1e-12)
-    scores = fourier_values(latent, frequencies) @ coefficients
-    loss = np.maximum(0.0, 1.0 - labels * scores)[1:].sum()
-    assert value == pytest.approx(-1.6 * loss - 0.5 * np.vdot(z, z))
-    np.testing.assert_allclose(gradient, differences(target, z), atol=1e-5)

@@ -10,8 +10,8 @@ from scipy import stats
 
 import pm_match as pmm
 from pm_match.reading import read
-from pm_match.reading.functions import PLAIN
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import PLAIN
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from tests.declared.views import tiny_views
 
@@ -92,8 +92,8 @@ def test_unlabelled_objects_are_not_held_up(model):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"target_accept": 1.0}, "target_accept must be between 0 and 1"),
-        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"target_accept": 1.0}, "target_accept: expected a number between 0 and 1"),
+        ({"max_steps": 0}, "max_steps: expected a whole number of at least 1"),
     ],
 )
 def test_bad_arguments(model, given, message):
@@ -319,5 +319,5 @@ def test_scale_stays_where_frequencies_are_to_stay(scaled_model):
     assert np.array_equal(kept.step(point)[0]["frequencies"], point["frequencies"])
     assert not np.array_equal(make(model).step(point)[0]["frequencies"], point["frequencies"])
     assert cloudpickle.loads(cloudpickle.dumps(kept)).exchange is False
-    with pytest.raises(TypeError, match="exchange must be True or False, found 1"):
+    with pytest.raises(TypeError, match="exchange: expected True or False; found 1"):
         pmm.LatentHMC([model["latent"]], model=model, exchange=1)

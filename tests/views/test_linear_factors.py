@@ -7,7 +7,7 @@ from scipy import stats
 from pm_match.numerics.rescale import rescale, rescale_sums
 from pm_match.views.factors.linear_factors import (
     CanonicalForm,
-    Table,
+    MaskedTable,
     draw_log_precision,
     draw_shift,
     likelihood,
@@ -48,7 +48,9 @@ def problem(request):
         observed[[0, 3]] = False
     elif request.param == "each row its own":
         observed = np.array([[(n >> d) & 1 for d in range(D)] for n in range(N)], bool)
-    table = Table(np.where(observed, values, 0.0), None if request.param == "nothing" else observed)
+    table = MaskedTable(
+        np.where(observed, values, 0.0), None if request.param == "nothing" else observed
+    )
     loadings = rng.normal(size=(D, M + K))
     noise, intercept = rng.gamma(3.0, size=D), rng.normal(size=D) * 3.0
     return rng, table, observed, loadings, noise, intercept
@@ -158,7 +160,7 @@ def test_products_of_views_with_patterns_of_their_own(problem):
     one = likelihood(table, loadings, noise, intercept)
     observed = rng.random((N, 3)) < 0.6
     other = likelihood(
-        Table(np.where(observed, 1.5, 0.0), observed),
+        MaskedTable(np.where(observed, 1.5, 0.0), observed),
         rng.normal(size=(3, 2)),
         np.ones(3),
     )

@@ -84,7 +84,7 @@ def _stack(found: list, labels: Labels) -> Labels:
     return np.array(found, np.int64).reshape(len(found), len(labels))
 
 
-def climb(groups: Groups, labels: Labels, propose, value: float) -> tuple[Labels, float]:
+def climb_groups(groups: Groups, labels: Labels, propose, value: float) -> tuple[Labels, float]:
     """Take the best of the proposals, as long as it is better.
 
     Parameters
@@ -186,7 +186,7 @@ def permute(
     found = {}
     # To climb costs much more than to score: only from the best.
     for number in np.argsort(-scores, kind="stable")[:_CLIMBS]:
-        end, value = climb(groups, proposals[number], exchanges, float(scores[number]))
+        end, value = climb_groups(groups, proposals[number], exchanges, float(scores[number]))
         found[end.tobytes()] = (value, end)
     best_found = sorted(found.values(), key=lambda pair: -pair[0])[:keep]
     return np.array([end for _, end in best_found]), np.array([value for value, _ in best_found])

@@ -7,6 +7,8 @@ again. What the number should be is left to whoever compares the tables' joint m
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.numerics.k_means import spread
+
 # Of the covariance's prior: how many objects it counts for beyond the features, and how much of the
 # table's own covariance clusters are expected to have.
 _EXTRA = 4
@@ -39,7 +41,7 @@ def mixture_path(
     most = min(most, len(x) // 2)
     found: dict[int, tuple[float, Labels]] = {}
     for _ in range(starts):
-        labels, value = fit_mixture(x, plus_plus(rng, x, most))
+        labels, value = fit_mixture(x, spread(rng, x, most))
         while True:
             n = int(labels.max()) + 1
             if n < 2:
@@ -50,20 +52,6 @@ def mixture_path(
                 break
             labels, value = fit_mixture(x, merge_nearest(x, labels))
     return {n: labels for n, (_, labels) in sorted(found.items())}
-
-
-def plus_plus(rng: np.random.Generator, x: NDArray, n: int) -> Labels:
-    """Assign the rows of `x` to the nearest of `n` rows that are far apart (k-means++)."""
-    nearest = np.square(x - x[rng.integers(len(x))]).sum(axis=1)
-    labels = np.zeros(len(x), np.int64)
-    for j in range(1, n):
-        if not nearest.sum() > 0.0:
-            break
-        chosen = x[rng.choice(len(x), p=nearest / nearest.sum())]
-        distance = np.square(x - chosen).sum(axis=1)
-        labels[distance < nearest] = j
-        nearest = np.minimum(nearest, distance)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def fit_mixture(x: NDArray[np.float64], labels: Labels) -> tuple[Labels, float]:

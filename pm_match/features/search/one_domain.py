@@ -4,12 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.search.feature_problem import FeatureProblem, Labels
-from pm_match.features.search.group_moves import climb, merges
+from pm_match.features.search.group_moves import climb_groups, merges
+from pm_match.numerics.k_means import k_means, settle
 
 # Clusters to start from. If merging leaves nearly as many, there may be more than these.
 _FIRST = 10
 _CROWDED = 0.7
-_MOST_ITERATIONS = 50
+_MOST_ROUNDS = 50
 
 
 def clusters_alone(problem: FeatureProblem, rng: np.random.Generator, starts: int = 2) -> Labels:
@@ -43,70 +44,26 @@ def clusters_alone(problem: FeatureProblem, rng: np.random.Generator, starts: in
 
 
 def _one_start(problem: FeatureProblem, rng, n_clusters: int) -> tuple[Labels, float]:
-    points = _Points(problem)
-    labels = points.settle(points.spread(rng, n_clusters))
+    points, weight = _points(problem)
+    tries = 2 + int(np.log(n_clusters))
+    labels = k_means(rng, points, n_clusters, weight, _MOST_ROUNDS, tries)
     best, value = labels, -np.inf
     while True:
         grouped = problem.grouped(labels)
         start = grouped.label
-        merged, found = climb(
+        merged, found = climb_groups(
             grouped.groups, start, merges, float(grouped.groups.score(start[None])[0])
         )
         if found <= value:
             return best, value
         best, value = merged[grouped.of_unit], found
         # Merging opens room for objects to find a better place.
-        labels = points.settle(points.centres(best))
+        labels = settle(points, best, weight, _MOST_ROUNDS)
 
 
-class _Points:
-    """The units of one domain as points: sums, counts per feature, and sums of squares."""
-
-    def __init__(self, problem: FeatureProblem):
-        (domain,) = problem.domains
-        units = problem.units
-        self.sums = units.total(domain.values)
-        seen = np.ones_like(domain.values) if domain.observed is None else domain.weights
-        self.counts = units.total(seen)
-        self.squares = units.total(np.square(domain.values).sum(axis=1))
-        self.usual = domain.values.sum(axis=0) / np.maximum(seen.sum(axis=0), 1.0)
-
-    def distances(self, centres: NDArray) -> NDArray:
-        """Squared distances (U, J) from the `centres` (J, M), over what is observed."""
-        cross = self.sums @ centres.T
-        return self.squares[:, None] - 2.0 * cross + self.counts @ np.square(centres).T
-
-    def centres(self, labels: Labels) -> NDArray:
-        """Mean of what is observed of every cluster that holds something."""
-        _, place = np.unique(labels, return_inverse=True)
-        n = int(place.max()) + 1
-        member = np.zeros((n, len(labels)))
-        member[place.reshape(-1), np.arange(len(labels))] = 1.0
-        counts = member @ self.counts
-        means = (member @ self.sums) / np.maximum(counts, 1.0)
-        return np.where(counts > 0.0, means, self.usual)
-
-    def spread(self, rng: np.random.Generator, n_clusters: int) -> NDArray:
-        """Choose centres by k-means++: far from those chosen already, several tries each."""
-        size = len(self.sums)
-        means = np.where(self.counts > 0.0, self.sums / np.maximum(self.counts, 1.0), self.usual)
-        chosen = [int(rng.integers(size))]
-        nearest = np.maximum(self.distances(means[chosen])[:, 0], 0.0)
-        tries = 2 + int(np.log(n_clusters))
-        while len(chosen) < n_clusters and nearest.sum() > 0.0:
-            drawn = rng.choice(size, tries, p=nearest / nearest.sum())
-            after = np.minimum(nearest[:, None], np.maximum(self.distances(means[drawn]), 0.0))
-            best = int(after.sum(axis=0).argmin())
-            chosen.append(int(drawn[best]))
-            nearest = after[:, best]
-        return means[chosen]
-
-    def settle(self, centres: NDArray) -> Labels:
-        """Move centres to the means of their units until no unit changes its cluster."""
-        labels = self.distances(centres).argmin(axis=1)
-        for _ in range(_MOST_ITERATIONS):
-            old = labels
-            labels = self.distances(self.centres(labels)).argmin(axis=1)
-            if np.array_equal(labels, old):
-                break
-        return labels
+def _points(problem: FeatureProblem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return means (U, M) of the units of one domain, and of how many values they are."""
+    (domain,) = problem.domains
+    seen = np.ones_like(domain.values) if domain.observed is None else domain.weights
+    counts = problem.units.total(seen)
+    return problem.units.total(domain.values) / np.maximum(counts, 1.0), counts

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import Units, units
 from pm_match.features.data import DomainData
@@ -21,7 +22,14 @@ from pm_match.features.parts import Features
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import ProjectedNormalEvidence
 from pm_match.features.search.feature_problem import FeatureProblem, Labels
-from pm_match.features.search.group_moves import LEAST_GAIN, climb, merges, moves, permute, swaps
+from pm_match.features.search.group_moves import (
+    LEAST_GAIN,
+    climb_groups,
+    merges,
+    moves,
+    permute,
+    swaps,
+)
 from pm_match.features.search.one_domain import clusters_alone
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, Point
@@ -116,8 +124,8 @@ def search_from(
             ]
             parameters = [w for w in features.projections if w is not None]
             if not features.flat:
-                widths = [features.prior(parameter, point)[1] for parameter in parameters]
-                projections = spread_evenly(projections, [width**-2.0 for width in widths])
+                precisions = [features.prior(parameter, point)[1] for parameter in parameters]
+                projections = spread_evenly(projections, precisions)
             found = dict(zip(parameters, projections, strict=True))
             FeaturesPoints(chain.model, features).write_projections(point, found)
             chain.point = point
@@ -308,7 +316,7 @@ def improve(
             )
 
         own = grouped.label
-        own, value = climb(groups, own, propose, float(groups.score(own[None])[0]))
+        own, value = climb_groups(groups, own, propose, float(groups.score(own[None])[0]))
         for d in homes:
             found, scores = permute(rng, groups, home, own, problem.truncation, d)
             if scores[0] > value + LEAST_GAIN:
@@ -327,6 +335,7 @@ class _Gibbs:
         self.evidence = ProjectedNormalEvidence(
             problem.domains, problem.units, problem.truncation, problem.n_factors
         )
+        self.terms = collect([self.evidence.term])
         self.partition = new_partition(problem.units.size, problem.truncation)
 
     def run(self, rng: np.random.Generator, labels: Labels) -> Labels:
@@ -342,7 +351,7 @@ class _Gibbs:
                 (problem.shape, problem.rate),
             )
             for _ in range(_SWEEPS_A_FIT):
-                sweep(rng, problem.a, problem.b, self.partition, (self.evidence.term,))
+                sweep(rng, problem.a, problem.b, self.partition, self.terms)
             labels = self.partition.label.copy()
             value, _ = problem.fit(labels)
             if value > best_value:

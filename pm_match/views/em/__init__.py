@@ -1,6 +1,6 @@
 """Maximum likelihood by expectation maximisation: arrays in, arrays out, one model a file."""
 
-from pm_match.views.em.climb import Fit
+from pm_match.views.em.ascent import Fit
 from pm_match.views.em.dependency_clusters import DependencyClusters, fit_dependency_clusters
 from pm_match.views.em.dependency_hierarchy import DependencyHierarchy, fit_dependency_hierarchy
 from pm_match.views.em.projected_clusters import ProjectedClusters, fit_projected_clusters

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.k_means import k_means
-from pm_match.views.em.climb import Fit, best_of, check_climb
+from pm_match.views.em.ascent import Fit, best_of, check_ascent
 from pm_match.views.em.views import (
     Seen,
+    check_number,
     log_normals,
     log_normals_of_views,
     normal_step,
@@ -85,9 +86,8 @@ def fit_dependency_clusters(
         likelihood has no maximum, or a setting is none.
     """
     seen, n = see(views)
-    check_climb(starts, tolerance, max_iterations)
-    if not 1 <= n_clusters <= n:
-        raise ValueError(f"n_clusters must be from 1 to the {n} samples, found {n_clusters!r}.")
+    check_ascent(starts, tolerance, max_iterations)
+    check_number("n_clusters", n_clusters, 1, n, "samples")
     joint = side_by_side(seen, n)
     found = best_of(
         lambda parameters: _step(seen, n, parameters),

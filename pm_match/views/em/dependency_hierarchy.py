@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.k_means import k_means
-from pm_match.views.em.climb import Fit, best_of, check_climb, climb
+from pm_match.views.em.ascent import Fit, ascent, best_of, check_ascent
 from pm_match.views.em.views import (
     Seen,
+    check_number,
     log_normals,
     log_normals_of_views,
     normal_step,
     normalised,
+    numbers_by_view,
     see,
     side_by_side,
     softened,
@@ -99,23 +101,15 @@ def fit_dependency_hierarchy(
         likelihood has no maximum, or a setting is none.
     """
     seen, n = see(views)
-    check_climb(starts, tolerance, max_iterations)
-    marginal = (
-        [int(n_marginal_clusters)] * len(seen)
-        if isinstance(n_marginal_clusters, int | np.integer)
-        else list(n_marginal_clusters)
+    check_ascent(starts, tolerance, max_iterations)
+    check_number("n_clusters", n_clusters, 1, n, "samples")
+    marginal = numbers_by_view(
+        "n_marginal_clusters",
+        n_marginal_clusters,
+        1,
+        {view.name: len(view.values) for view in seen},
+        "samples",
     )
-    if len(marginal) != len(seen):
-        raise ValueError(
-            f"n_marginal_clusters must be one number or {len(seen)}, one a view; found {marginal}."
-        )
-    counts = [("n_clusters", n_clusters, n)]
-    counts += [
-        ("n_marginal_clusters", t, len(v.values)) for t, v in zip(marginal, seen, strict=True)
-    ]
-    for name, count, most in counts:
-        if not 1 <= count <= most:
-            raise ValueError(f"{name} must be from 1 to the {most} samples, found {count!r}.")
     joint = side_by_side(seen, n)
     found = best_of(
         lambda parameters: _step(seen, n, parameters),
@@ -182,7 +176,7 @@ def start_labels(
     seen, n = see(views)
     joint = side_by_side(seen, n)
     start = _start(rng, seen, joint, n_clusters, list(n_marginal), bool(rng.integers(2)))
-    found = climb(lambda parameters: _step(seen, n, parameters), start, _START_TOLERANCE, 500)
+    found = ascent(lambda parameters: _step(seen, n, parameters), start, _START_TOLERANCE, 500)
     fitted = uncentred(found.parameters, seen)
     z, w = responsibilities(views, fitted)
     labels = [_draw(rng, p[view.rows]) for p, view in zip(w, seen, strict=True)]

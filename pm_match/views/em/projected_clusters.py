@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.views.em.climb import Fit, best_of, check_climb
+from pm_match.views.em.ascent import Fit, best_of, check_ascent
 from pm_match.views.em.views import normalised, softened
 
 Array = NDArray[np.float64]
@@ -89,16 +89,15 @@ def fit_projected_clusters(
     for number, x in enumerate(tables):
         if x.ndim != 2 or 0 in x.shape or not np.isfinite(x).all():
             raise ValueError(
-                f"domain {number} must be a table of finite numbers (objects, features), found "
-                f"shape {x.shape}{'' if np.isfinite(x).all() else ' with missing values'}."
+                f"domain {number}: expected a table of finite numbers (objects, features); found "
+                f"shape {x.shape}{'' if np.isfinite(x).all() else ' with missing values'}"
             )
-    check_climb(len(starts), tolerance, max_iterations)
+    check_ascent(len(starts), tolerance, max_iterations)
     for labels in starts:
         sizes = [len(own) for own in labels]
         if sizes != [len(x) for x in tables]:
             raise ValueError(
-                f"starts must have a label for every object, {[len(x) for x in tables]}; found "
-                f"{sizes}."
+                f"starts: expected labels of {[len(x) for x in tables]} objects; found {sizes}"
             )
     return best_of(
         lambda parameters: _step(tables, parameters),

@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
 
-from pm_match.views.em.climb import Fit, best_of, check_climb
-from pm_match.views.em.views import named
+from pm_match.checks import check_count
+from pm_match.views.em.ascent import Fit, best_of, check_ascent
+from pm_match.views.em.views import named, numbers_by_view
 
 Array = NDArray[np.float64]
 # Noise variances below this share of a view's mean variance are taken for zero.
@@ -148,7 +149,7 @@ def fit_shared_factors(
         to zero), or a setting is none.
     """
     data = _read(views, n_shared, n_private, intercept)
-    check_climb(starts, tolerance, max_iterations)
+    check_ascent(starts, tolerance, max_iterations)
     found = best_of(
         lambda state: _step(data, state),
         lambda rng, number: (
@@ -210,21 +211,9 @@ def _patterns(missing) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
 
 def _read(views, n_shared, n_private, intercept) -> _Data:
     arrays = named(views)
-    if isinstance(n_private, int | np.integer):
-        n_private = [int(n_private)] * len(arrays)
-    n_private = list(n_private)
-    if len(n_private) != len(arrays):
-        raise ValueError(
-            f"n_private must be one number or {len(arrays)}, one a view; found {n_private}."
-        )
-    if isinstance(n_shared, bool) or not isinstance(n_shared, int | np.integer) or n_shared < 1:
-        raise ValueError(f"n_shared must be a whole number of at least 1, found {n_shared!r}.")
-    for (name, x), k in zip(arrays.items(), n_private, strict=True):
-        if not 0 <= k <= x.shape[1]:
-            raise ValueError(
-                f"n_private of view {name!r} must be from 0 to its {x.shape[1]} features, "
-                f"found {k!r}."
-            )
+    check_count("n_shared", n_shared)
+    n_features = {name: x.shape[1] for name, x in arrays.items()}
+    n_private = numbers_by_view("n_private", n_private, 0, n_features, "features")
     x = np.concatenate(list(arrays.values()), axis=1)
     missing = np.isnan(x)
     if missing.all(axis=0).any():

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
+from pm_match.checks import is_count
+
 Array = NDArray[np.float64]
 
 
@@ -41,17 +43,40 @@ def named(views: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
         array = np.asarray(values, dtype=np.float64)
         if array.ndim != 2 or 0 in array.shape:
             raise ValueError(
-                f"view {name!r} must be a table (samples, features), found shape {array.shape}."
+                f"view {name!r}: expected a table (samples, features); found shape {array.shape}"
             )
         if np.isinf(array).any():
-            raise ValueError(f"view {name!r} must be finite, or NaN where not seen; found inf.")
+            raise ValueError(f"view {name!r}: expected finite numbers, or NaN; found inf")
         found[str(name)] = array
     if not found:
-        raise ValueError("views must name at least one view, found none.")
+        raise ValueError("views: expected at least one; found none")
     counts = {name: len(array) for name, array in found.items()}
     if len(set(counts.values())) > 1:
-        raise ValueError(f"all views must have the same samples, found numbers {counts}.")
+        raise ValueError(f"views: expected the same samples in all; found numbers {counts}")
     return found
+
+
+def check_number(name: str, value: Any, least: int, most: int, what: str) -> None:
+    """Refuse what is no whole number from `least` to `most`, of which there are `what`."""
+    if not is_count(value, least) or value > most:
+        raise ValueError(
+            f"{name}: expected a whole number from {least} to {most}, the number of {what}; "
+            f"found {value!r}"
+        )
+
+
+def numbers_by_view(
+    name: str, given: Any, least: int, most: Mapping[str, int], what: str
+) -> list[int]:
+    """Give numbers from `least` to each view's `most`: one for all views, or one for each."""
+    numbers = [given] * len(most) if np.ndim(given) == 0 else list(given)
+    if len(numbers) != len(most):
+        raise ValueError(
+            f"{name}: expected one number, or one for each of {list(most)}; found {given}"
+        )
+    for number, (view, own) in zip(numbers, most.items(), strict=True):
+        check_number(f"{name} of view {view!r}", number, least, own, what)
+    return [int(number) for number in numbers]
 
 
 def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[Seen], int]:

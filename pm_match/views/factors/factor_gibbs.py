@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pymc.blocking import PointType, StatsType
 
+from pm_match.checks import check_flag
 from pm_match.clusters.step import PartitionStep
 from pm_match.numerics.rescale import rescale, rescale_sums
 from pm_match.reading.parts import Structure
@@ -67,9 +68,8 @@ class FactorGibbs(PartitionStep):
     order = 10
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"log_likelihood": (np.float64, [])}
 
-    def __init__(self, vars, exchange: bool = True, **kwargs):
-        if not isinstance(exchange, bool | np.bool_):
-            raise TypeError(f"FactorGibbs: exchange must be True or False, found {exchange!r}.")
+    def __init__(self, vars: Any, exchange: bool = True, **kwargs: Any):
+        check_flag("FactorGibbs: exchange", exchange)
         self.exchange = bool(exchange)
         super().__init__(vars, **kwargs)
 

@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class MaskedTable:
     """Values of objects by features, objects grouped by what is observed of them.
 
     Attributes
@@ -71,9 +71,9 @@ class Table:
         return self.observed[first], index.reshape(-1).astype(np.int64)
 
     @cached_property
-    def turned(self) -> "Table":
+    def turned(self) -> "MaskedTable":
         """The table of features by objects; its values are these, not a copy."""
-        return Table(self.values.T, None if self.observed is None else self.observed.T)
+        return MaskedTable(self.values.T, None if self.observed is None else self.observed.T)
 
     @cached_property
     def n_observed(self) -> NDArray[np.int64]:
@@ -224,7 +224,7 @@ def product(forms: Sequence[CanonicalForm], places: Sequence[NDArray], size: int
 
 
 def likelihood(
-    table: Table,
+    table: MaskedTable,
     loadings: Array,
     noise: Array,
     intercept: Array | None = None,
@@ -233,7 +233,7 @@ def likelihood(
 
     Parameters
     ----------
-    table : Table
+    table : MaskedTable
         (N, D).
     loadings : (D, k) array
     noise : (D,) array
@@ -253,7 +253,7 @@ def likelihood(
 
 
 def loading_form(
-    table: Table, design: Array, noise: Array, mean: Array, precision: Array
+    table: MaskedTable, design: Array, noise: Array, mean: Array, precision: Array
 ) -> CanonicalForm:
     r"""Conditional of the rows of loadings given the latents.
 
@@ -262,7 +262,7 @@ def loading_form(
 
     Parameters
     ----------
-    table : Table
+    table : MaskedTable
         (N, D).
     design : (N, K) array
         Latents side by side, and a column of ones if there is an intercept.

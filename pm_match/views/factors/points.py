@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Point
+from pm_match.reading.probe import natural_function
 from pm_match.views.factors.linear_factors import Array, CanonicalForm, likelihood, product
 from pm_match.views.factors.recognise import Factor, FactorModel, FactorView, Intercept
 

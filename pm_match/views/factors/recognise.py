@@ -6,33 +6,27 @@ when they are moved, so that any way of writing it is understood; then the decla
 are held against these parts, entry by entry.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.logprob.transforms import LogTransform
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.random.basic import (
     CauchyRV,
-    GammaRV,
     LaplaceRV,
     MvNormalRV,
     NormalRV,
     StudentTRV,
 )
 
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
-from pm_match.reading.context import Context
+from pm_match.reading.ancestry import RV, Refusal, connected, kind, mean, names, read_each, scale
+from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import DensityCheck, log_normal, same
-from pm_match.reading.functions import PLAIN, evaluate, natural_function, point_function
 from pm_match.reading.parts import Part, Point
-from pm_match.views.factors.linear_factors import Array, Table
+from pm_match.reading.probe import compiled, stand_in
+from pm_match.views.factors.linear_factors import Array, MaskedTable
 from pm_match.views.factors.starts import factor_start
 
 # How far from zero means and precisions are looked at too.
@@ -57,6 +51,11 @@ class Factor:
         not declared normal.
     unbounded : bool
         Whether its values may be any numbers, as those of principal components are.
+    prior : callable or None
+        From a point to mean and precision, both of `shape`, of its independent normal prior; None
+        if it is `foreign`.
+    value : callable or None
+        From a point to its value, of `shape`, if that is given and not `unbounded`.
     """
 
     name: str
@@ -64,19 +63,8 @@ class Factor:
     shape: tuple[int, int]
     foreign: bool
     unbounded: bool
-    _prior: Callable[[Point], tuple[Array, Array]] | None = field(repr=False)
-    _value: Callable[[Point], Sequence[Array]] | None = field(repr=False)
-
-    def prior(self, point: Point) -> tuple[Array, Array]:
-        """Mean and precision, both of `shape`, of its independent normal prior at a `point`."""
-        assert self._prior is not None
-        return self._prior(point)
-
-    def value(self, point: Point) -> Array:
-        """Value, of `shape`, at a `point` of what is given and not `unbounded`."""
-        assert self._value is not None
-        (value,) = self._value(point)
-        return value.T if self.transposed else value
+    prior: Prior = field(repr=False)
+    value: Any = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +76,13 @@ class Intercept:
     name : str
     shape : tuple of int
         As it is declared: a row has two axes.
+    prior : callable
+        From a point to mean and precision (D,) of its independent normal prior.
     """
 
     name: str
     shape: tuple[int, ...]
-    _prior: Callable[[Point], tuple[Array, Array]] = field(repr=False)
-
-    def prior(self, point: Point) -> tuple[Array, Array]:
-        """Mean and precision (D,) of its independent normal prior at a `point`."""
-        return self._prior(point)
+    prior: Prior = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +93,7 @@ class FactorView:
     ----------
     name : str
         The observed variable, as the user named it.
-    table : Table
+    table : MaskedTable
         Its values (N, D).
     latents : tuple of int
         Numbers, in the model, of the latents that enter its mean.
@@ -116,19 +102,22 @@ class FactorView:
     intercept : Intercept or None
     missing : str or None
         The free variable that holds the missing values, in the order of the array.
+    noise : callable
+        From a point to the noise precision (D,) of every feature.
     """
 
     name: str
-    table: Table
+    table: MaskedTable
     latents: tuple[int, ...]
     loadings: tuple[Factor, ...]
     intercept: Intercept | None
     missing: str | None
-    _noise: Callable[[Point], Array] = field(repr=False)
+    noise: Callable[[Point], Array] = field(repr=False)
 
-    def noise(self, point: Point) -> Array:
-        """Noise precision (D,) of every feature at a `point`."""
-        return self._noise(point)
+    @property
+    def declared(self) -> list[str]:
+        """The variables that PyMC holds it in: what is observed, and what is missing."""
+        return [f"{self.name}_observed", self.missing] if self.missing else [self.name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,17 +133,15 @@ class GammaPrecision:
     shape : tuple of int
     aligned : tuple of int
         Its shape with axes added so that it broadcasts to the noise (D,) or loadings, as declared.
+    prior : callable
+        From a point to shape and rate, both of the variable's shape.
     """
 
     name: str
     of: tuple[tuple[int, int], ...]
     shape: tuple[int, ...]
     aligned: tuple[int, ...]
-    _prior: Callable[[Point], tuple[Array, Array]] = field(repr=False)
-
-    def prior(self, point: Point) -> tuple[Array, Array]:
-        """Shape and rate, both of the variable's shape, at a `point`."""
-        return self._prior(point)
+    prior: Prior = field(repr=False)
 
     def by_factor(self, loading: Factor) -> bool:
         """Whether the precision of loadings is the same for all features."""
@@ -246,21 +233,14 @@ class FactorModel:
 
 def read_factor_models(context: Context) -> tuple[list[Part], dict[str, str]]:
     """Find the linear factor models of a model, and say which views look like one but are not."""
-    found, refused = [], {}
-    for name, rvs in _observed(context).items():
-        if not _looks_linear(context, rvs):
-            continue
-        try:
-            found.append(_candidate(context, name, rvs))
-        except Refusal as refusal:
-            refused[name] = str(refusal)
-    parts: list[Part] = []
-    for candidates in _connected(context, found):
-        try:
-            parts.append(_model(context, candidates))
-        except Refusal as refusal:
-            refused |= {candidate.name: str(refusal) for candidate in candidates}
-    return parts, refused
+    linear = [own for own in _observed(context).items() if _looks_linear(context, own[1])]
+    found, refused = read_each(linear, lambda one: _candidate(context, *one), lambda one: [one[0]])
+    parts, more = read_each(
+        _connected(context, found),
+        lambda candidates: _model(context, candidates),
+        lambda candidates: [candidate.name for candidate in candidates],
+    )
+    return parts, refused | more
 
 
 # -- candidates, by ancestry and by what their means do -------------------------------------------
@@ -272,7 +252,7 @@ class _Candidate:
 
     name: str
     rvs: list[RV]
-    table: Table
+    table: MaskedTable
     pairs: list[tuple[RV, bool, RV, bool]]
     intercept: RV | None
 
@@ -308,16 +288,10 @@ def _looks_linear(context: Context, rvs: list[RV]) -> bool:
     ]
     if len(tables) < 2:
         return False
-    shape = _shape(context, rvs)
+    shape = context.observed(rvs).shape
     return len(shape) == 2 and any(
         _orientations(context, (a, b), shape) for a, b in combinations(tables, 2)
     )
-
-
-def _shape(context: Context, rvs: list[RV]) -> tuple[int, ...]:
-    if len(rvs) == 1:
-        return tuple(np.shape(evaluate(context.model.rvs_to_values[rvs[0]])))
-    return tuple(_values(context, rvs).shape)
 
 
 def _orientations(context, pair: tuple[RV, RV], shape) -> list[tuple[RV, bool, RV, bool]]:
@@ -333,34 +307,12 @@ def _orientations(context, pair: tuple[RV, RV], shape) -> list[tuple[RV, bool, R
     return found
 
 
-def _values(context: Context, rvs: list[RV]) -> Array:
-    """Return the data (N, D) of a view, NaN where they are declared missing."""
-    model = context.model
-    observed = np.asarray(evaluate(model.rvs_to_values[rvs[0]]), dtype=np.float64)
-    if len(rvs) == 1:
-        return observed
-    holes = np.full(context.shapes[rvs[1].name], np.nan)
-    name = rvs[0].name.removesuffix("_observed")
-    stands = {rvs[0]: pt.constant(observed), rvs[1]: pt.constant(holes)}
-    joined = graph_replace(model[name], stands, strict=False)
-    return np.asarray(evaluate(joined), dtype=np.float64)
-
-
-def _table(context: Context, name: str, rvs: list[RV]) -> Table:
-    values = _values(context, rvs)
-    declared = np.asarray(evaluate(context.model.rvs_to_values[rvs[0]]))
-    if not np.isfinite(declared).all():
-        raise Refusal(
-            f"{name!r} holds {declared[~np.isfinite(declared)][0]} where nothing is declared "
-            "missing; missing values are NaN or masked"
-        )
-    observed = np.isfinite(values)
-    empty = np.flatnonzero(~observed.any(axis=0))
+def _table(context: Context, name: str, rvs: list[RV]) -> MaskedTable:
+    table = MaskedTable(*context.table(rvs))
+    empty = np.flatnonzero(table.n_observed == 0)
     if len(empty):
         raise Refusal(f"{name!r}: its column number {empty[0]} (from 0) has no observed value")
-    if observed.all():
-        return Table(np.ascontiguousarray(values))
-    return Table(np.ascontiguousarray(np.where(observed, values, 0.0)), observed)
+    return table
 
 
 def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
@@ -422,10 +374,10 @@ def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
     if discrete:
         raise Refusal(f"the noise of {name!r} depends on {names(discrete)}, which is discrete")
     for rv in [*(pair[2] for pair in pairs), *intercepts]:
-        _check_normal(context, rv)
-        others = [v for v in context.ancestry.children(rv) if v not in rvs]
-        if others:
-            raise Refusal(f"{names(others)} depends on {rv.name!r} too")
+        if not isinstance(rv.owner.op, NormalRV):
+            raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal")
+        context.must_be_untransformed(rv)
+        context.ancestry.only_children(rv, rvs, drawn=True)
     return _Candidate(name, rvs, table, pairs, intercepts[0] if intercepts else None)
 
 
@@ -435,64 +387,37 @@ def _product(pair, values) -> Array:
     return (z.T if flip else z) @ (w if turn else w.T)
 
 
-def _check_normal(context: Context, rv: RV) -> None:
-    if not isinstance(rv.owner.op, NormalRV):
-        raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal")
-    transform = context.model.rvs_to_transforms.get(rv)
-    if transform is not None:
-        raise Refusal(
-            f"{rv.name!r} has the transform {type(transform).__name__}; expected PyMC's default, "
-            "none"
-        )
-
-
-def _mean_function(context: Context, rvs, parents, table: Table):
+def _mean_function(context: Context, rvs, parents, table: MaskedTable):
     """Compile a view's mean (N, D) as a function of values of its parents."""
-    stands = {rv: pt.tensor(dtype=rv.dtype, shape=rv.type.shape) for rv in parents}
-    graphs = graph_replace([mean(rv) for rv in rvs], list(stands.items()), strict=False)
-    graphs = context.model.replace_rvs_by_values(graphs)
-    others = [v for v in explicit_graph_inputs(graphs) if v in set(context.model.value_vars)]
-    assert not others
-    function = pytensor.function(
-        list(stands.values()), graphs, mode=PLAIN, on_unused_input="ignore"
-    )
-    shape = table.values.shape
+    stands = {rv: stand_in(rv) for rv in parents}
+    function, names = compiled(context.model, [mean(rv) for rv in rvs], stands, [*stands.values()])
+    assert not names
 
     def see(values: Mapping[RV, Array]) -> Array:
-        found = function(*[values[rv] for rv in parents])
-        return _joined(found, table, shape)
+        found = function({}, *[values[rv] for rv in parents])
+        if table.observed is None:
+            return np.broadcast_to(found[0], table.values.shape)
+        # Observed and missing values have means of their own.
+        joined = np.empty(table.values.shape)
+        joined[table.observed], joined[~table.observed] = found
+        return joined
 
     return see
 
 
-def _joined(found: Sequence[Any], table: Table, shape) -> Array:
-    """Put what belongs to observed and to missing values together in one array (N, D)."""
-    if table.observed is None or len(found) == 1:
-        return np.broadcast_to(np.asarray(found[0], np.float64), shape)
-    joined = np.empty(shape)
-    joined[table.observed], joined[~table.observed] = found
-    return joined
-
-
 def _connected(context: Context, candidates: list[_Candidate]) -> list[list[_Candidate]]:
     """Group views that share a latent, or a parent of their noise's or loadings' densities."""
-    groups: list[tuple[set, list[_Candidate]]] = []
+    keys = {}
     for candidate in candidates:
-        keys = {*candidate.latents} | {
+        own = {*candidate.latents} | {
             parent
             for rv in (*candidate.rvs[:1], *candidate.loadings)
             for parent in context.ancestry.parents[rv]
         }
-        keys -= {candidate.intercept, *candidate.loadings}
-        joined, members, rest = keys, [candidate], []
-        for others, own in groups:
-            # Objects must be the same for one part to hold both.
-            if joined & others and len(own[0].table.values) == len(candidate.table.values):
-                joined, members = joined | others, [*own, *members]
-            else:
-                rest.append((others, own))
-        groups = [*rest, (joined, members)]
-    return [members for _, members in groups]
+        own -= {candidate.intercept, *candidate.loadings}
+        # Objects must be the same for one part to hold both.
+        keys[candidate] = {(rv, len(candidate.table.values)) for rv in own}
+    return [members for _, members in connected(keys)]
 
 
 # -- what the candidates mean, by numbers --------------------------------------------------------
@@ -500,7 +425,6 @@ def _connected(context: Context, candidates: list[_Candidate]) -> list[list[_Can
 
 def _model(context: Context, candidates: list[_Candidate]) -> FactorModel:
     """Read the parts of connected views, and hold them against the declared densities."""
-    model = context.model
     views = [rv for candidate in candidates for rv in candidate.rvs]
     latents: list[tuple[RV, bool]] = []
     for candidate in candidates:
@@ -516,29 +440,26 @@ def _model(context: Context, candidates: list[_Candidate]) -> FactorModel:
     checked += [c.intercept for c in candidates if c.intercept is not None]
     own = {rv for rv, _ in latents if _ours(context, rv, views)}
     checked += [rv for rv, _ in latents if rv in own]
-    check = DensityCheck(model, checked, {})
+    check = DensityCheck(context, checked, {})
     factors = [_factor(context, rv, flip, rv not in own) for rv, flip in latents]
     found = []
     for candidate in candidates:
         loadings = tuple(_factor(context, rv, turn, False) for _, _, rv, turn in candidate.pairs)
         numbers = tuple(latents.index((rv, flip)) for rv, flip, _, _ in candidate.pairs)
-        shift = None
-        if candidate.intercept is not None:
-            prior = _normal_prior(context, candidate.intercept, candidate.table.values.shape[1:])
-            name = candidate.intercept.name
-            shift = Intercept(name, context.shapes[name], prior)
+        shift, rv = None, candidate.intercept
+        if rv is not None:
+            # It may be declared as a row.
+            prior = context.normal_prior(rv, np.ravel)
+            shift = Intercept(rv.name, context.shapes[rv.name], prior)
         missing = candidate.rvs[1].name if len(candidate.rvs) == 2 else None
-        noise = _noise_function(context, check, candidate)
+        noise = _noise_function(context, candidate)
         view = FactorView(candidate.name, candidate.table, numbers, loadings, shift, missing, noise)
         _check_view(check, candidate, view)
         found.append(view)
     for rv in checked:
-        if rv not in views:
-            _check_prior(context, check, rv)
+        if rv not in views and not check.is_normal(rv, map(context.normal_prior(rv), check.points)):
+            raise Refusal(f"{rv.name!r}: its declared log density is not that of a Normal")
     precisions = _precisions(context, check, candidates, found)
-    for precision in precisions:
-        for v, n in precision.of:
-            found[v] = _read_directly(context, check, candidates[v], found[v], precision, n)
     return FactorModel(tuple(factors), tuple(found), precisions)
 
 
@@ -546,75 +467,25 @@ def _ours(context: Context, rv: RV, views: list[RV]) -> bool:
     """Whether a latent is normal, and nothing but views depends on it."""
     return (
         isinstance(rv.owner.op, NormalRV)
-        and context.model.rvs_to_transforms.get(rv) is None
-        and all(child in views for child in context.ancestry.children(rv))
+        and not context.transformed(rv)
+        and not context.ancestry.strangers(rv, views)
     )
 
 
 def _factor(context: Context, rv: RV, flip: bool, foreign: bool) -> Factor:
-    declared = context.shapes[rv.name]
-    shape = (declared[1], declared[0]) if flip else (declared[0], declared[1])
-    prior = value = None
-    unbounded = (
-        isinstance(rv.owner.op, _UNBOUNDED) and context.model.rvs_to_transforms.get(rv) is None
-    )
-    if not foreign:
-        read = _normal_prior(context, rv, declared)
-        prior = _turned(read) if flip else read
-    elif not unbounded:
-        value = natural_function(context.model, [rv.name])
-    return Factor(rv.name, flip, shape, foreign, unbounded, prior, value)
+    arrange = np.transpose if flip else np.asarray
+    n, k = context.shapes[rv.name][:: -1 if flip else 1]
+    unbounded = isinstance(rv.owner.op, _UNBOUNDED) and not context.transformed(rv)
+    prior: Any = None if foreign else context.normal_prior(rv, arrange)
+    read = context.at([rv]) if foreign and not unbounded else None
+    value = None if read is None else lambda point: arrange(read(point)[0])
+    return Factor(rv.name, flip, (n, k), foreign, unbounded, prior, value)
 
 
-def _turned(read):
-    def prior(point: Point) -> tuple[Array, Array]:
-        centre, precision = read(point)
-        return centre.T, precision.T
-
-    return prior
-
-
-def _normal_prior(context: Context, rv: RV, shape) -> Callable[[Point], tuple[Array, Array]]:
-    """Make a function for mean and precision of a normal variable, broadcast to `shape`."""
-    evaluate_at = point_function(context.model, [mean(rv), scale(rv)], {})
-    declared = context.shapes[rv.name]
-
-    def prior(point: Point) -> tuple[Array, Array]:
-        centre, width = (np.asarray(p, np.float64) for p in evaluate_at(point))
-        found = np.broadcast_to(centre, declared), np.broadcast_to(width**-2.0, declared)
-        # An intercept may be declared as a row.
-        if len(declared) == len(shape):
-            return found
-        return found[0].reshape(shape), found[1].reshape(shape)
-
-    return _kept(context, [mean(rv), scale(rv)], prior)
-
-
-def _kept(context: Context, graphs: list[RV], read):
-    """Read what depends on no random variable once and for all."""
-    if context.ancestry.of(graphs):
-        return read
-    constant = read({})
-    return lambda point: constant
-
-
-def _check_prior(context: Context, check: DensityCheck, rv: RV) -> None:
-    shape = context.shapes[rv.name]
-    prior = _normal_prior(context, rv, shape)
-    expected = [
-        log_normal(check.value(number, rv), *prior(point))
-        for number, point in enumerate(check.points)
-    ]
-    if not check.agrees(rv, expected):
-        raise Refusal(f"{rv.name!r}: its declared log density is not that of a Normal")
-
-
-def _noise_function(
-    context: Context, check: DensityCheck, candidate: _Candidate
-) -> Callable[[Point], Array]:
+def _noise_function(context: Context, candidate: _Candidate) -> Callable[[Point], Array]:
     """Make a function for the noise precision (D,) of every feature, and check that it is one."""
     rv, table = candidate.rvs[0], candidate.table
-    evaluate_at = point_function(context.model, [scale(rv)], {})
+    evaluate_at = context.at([scale(rv)])
     n_features = table.values.shape[1]
     place, n_observed = None, int(table.n_observed.sum())
     if table.observed is not None:
@@ -641,9 +512,8 @@ def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) ->
     """Hold the declared log density of a view's entries against that of its parts."""
     placed = [rv for pair in candidate.pairs for rv in pair[::2]]
     # Given latents may have transforms.
-    natural = natural_function(check.model, [rv.name for rv in placed])
-    for number, point in enumerate(check.points):
-        values = dict(zip(placed, natural(point), strict=True))
+    for number, (point, natural) in enumerate(zip(check.points, check.at(placed), strict=True)):
+        values = dict(zip(placed, natural, strict=True))
         centre = np.sum([_product(pair, values) for pair in candidate.pairs], axis=0)
         if candidate.intercept is not None:
             centre = centre + check.value(number, candidate.intercept).reshape(-1)
@@ -659,7 +529,7 @@ def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) ->
                 )
 
 
-def _masks(table: Table, rvs: list[RV]) -> list[NDArray[np.bool_]]:
+def _masks(table: MaskedTable, rvs: list[RV]) -> list[NDArray[np.bool_]]:
     if table.observed is None:
         return [np.ones(table.values.shape, bool)]
     return [table.observed, ~table.observed]
@@ -673,9 +543,9 @@ def _precisions(
     for v, (candidate, view) in enumerate(zip(candidates, views, strict=True)):
         readers[v, -1] = candidate.rvs[0], view.noise, view.table.values.shape[1:]
         for n, rv in enumerate(candidate.loadings):
-            shape = context.shapes[rv.name]
-            prior = _normal_prior(context, rv, shape)
-            readers[v, n] = rv, _second(prior), shape
+            prior = context.normal_prior(rv)
+            second = lambda point, prior=prior: prior(point)[1]  # noqa: E731
+            readers[v, n] = rv, second, context.shapes[rv.name]
     # Of what is missing, the noise is that of the view.
     holes = {c.rvs[1]: (v, -1) for v, c in enumerate(candidates) if len(c.rvs) == 2}
     children = {rv: key for key, (rv, _, _) in readers.items()} | holes
@@ -683,7 +553,7 @@ def _precisions(
     found = []
     for rv in context.model.free_RVs:
         below = context.ancestry.children(rv)
-        if not (_is_gamma(context, rv) and below and all(child in children for child in below)):
+        if not (context.is_gamma(rv) and below and all(child in children for child in below)):
             continue
         keys = sorted({children[child] for child in below})
         means = context.ancestry.of([mean(readers[key][0]) for key in keys])
@@ -694,60 +564,11 @@ def _precisions(
             continue
         for aligned in (context.shapes[rv.name], (*context.shapes[rv.name], 1)):
             if all(_proportional(context, check, rv, aligned, *readers[key][1:]) for key in keys):
-                found.append(_gamma(context, rv, tuple(keys), aligned))
+                shape, prior = context.shapes[rv.name], context.gamma_prior(rv)
+                found.append(GammaPrecision(rv.name, tuple(keys), shape, aligned, prior))
                 taken |= set(keys)
                 break
     return tuple(found)
-
-
-def _read_directly(
-    context: Context, check: DensityCheck, candidate: _Candidate, view: FactorView, precision, n
-) -> FactorView:
-    """Have noise or a loading's prior read from the variable that it is a multiple of.
-
-    If that is all it depends on: a compiled graph costs fifty times as much.
-    """
-    gamma = context.model[precision.name]
-    rv = candidate.rvs[0] if n < 0 else candidate.loadings[n]
-    if context.ancestry.of([scale(rv)]) != {gamma}:
-        return view
-    key = context.model.rvs_to_values[gamma].name
-    log_scale = context.model.rvs_to_transforms.get(gamma) is not None
-
-    def value(point: Point) -> Array:
-        own = np.asarray(point[key], np.float64)
-        return (np.exp(own) if log_scale else own).reshape(precision.aligned)
-
-    point = check.points[0]
-    if n < 0:
-        factor = view.noise(point) / value(point)
-        return replace(view, _noise=lambda point: factor * value(point))
-    loading = view.loadings[n]
-    if context.ancestry.of([mean(rv)]):
-        return view
-    centre, own = loading.prior(point)
-    factor = (own.T if loading.transposed else own) / value(point)
-
-    def prior(point: Point) -> tuple[Array, Array]:
-        found = factor * value(point)
-        return centre, found.T if loading.transposed else found
-
-    loadings = list(view.loadings)
-    loadings[n] = replace(loading, _prior=prior)
-    return replace(view, loadings=tuple(loadings))
-
-
-def _second(prior):
-    return lambda point: prior(point)[1]
-
-
-def _is_gamma(context: Context, rv: RV) -> bool:
-    transform = context.model.rvs_to_transforms.get(rv)
-    return (
-        isinstance(rv.owner.op, GammaRV)
-        and rv.dtype == "float64"
-        and (transform is None or type(transform) is LogTransform)
-    )
 
 
 def _proportional(context, check: DensityCheck, rv: RV, aligned, read, shape) -> bool:
@@ -756,25 +577,10 @@ def _proportional(context, check: DensityCheck, rv: RV, aligned, read, shape) ->
         own not in (1, n) for own, n in zip(aligned[::-1], shape[::-1], strict=False)
     ):
         return False
-    key = context.model.rvs_to_values[rv].name
-    log_scale = context.model.rvs_to_transforms.get(rv) is not None
     rng = np.random.default_rng(7)
     for point, far in product(check.points, (1.0, _FAR, 1.0 / _FAR)):
         factor = far * np.exp(rng.normal(size=context.shapes[rv.name]))
-        moved = np.asarray(point[key] + np.log(factor) if log_scale else point[key] * factor)
-        before, after = read(point), read({**point, key: moved})
+        before, after = read(point), read(context.multiplied(point, rv, factor))
         if not np.allclose(after, before * factor.reshape(aligned), rtol=1e-8, atol=0.0):
             return False
     return True
-
-
-def _gamma(context: Context, rv: RV, of, aligned) -> GammaPrecision:
-    evaluate_at = point_function(context.model, list(rv.owner.op.dist_params(rv.owner)), {})
-    shape = context.shapes[rv.name]
-
-    def prior(point: Point) -> tuple[Array, Array]:
-        a, inverse_rate = (np.asarray(p, np.float64) for p in evaluate_at(point))
-        return np.broadcast_to(a, shape), np.broadcast_to(1.0 / inverse_rate, shape)
-
-    parameters = list(rv.owner.op.dist_params(rv.owner))
-    return GammaPrecision(rv.name, of, shape, aligned, _kept(context, parameters, prior))

@@ -6,16 +6,13 @@ values are their column's mean meanwhile. Latents that cannot have such values, 
 example, stay where they are. Loadings follow by ridge regression, precisions by moments.
 """
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.reading.parts import Point
 from pm_match.views.factors.linear_factors import Array, summed_to
-
-if TYPE_CHECKING:
-    from pm_match.reading.parts import Point
-    from pm_match.views.factors.recognise import FactorModel
 
 # How far starts of chains differ, in standard deviations of a latent.
 _JITTER = 0.1
@@ -23,9 +20,7 @@ _JITTER = 0.1
 _MORE, _ROUNDS = 10, 4
 
 
-def factor_start(
-    model: "FactorModel", rng: np.random.Generator, point: "Point"
-) -> dict[str, NDArray]:
+def factor_start(model: Any, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
     """Make starting values of a factor model's variables.
 
     Parameters

@@ -5,14 +5,15 @@ from typing import Any, ClassVar
 import numpy as np
 from pymc.blocking import PointType, StatsType
 
+from pm_match.checks import check_count
 from pm_match.clusters.points import ClusteringPoints, Writer, least_log
 from pm_match.clusters.step import PartitionStep
+from pm_match.normal.conjugate import draw_parameters, log_marginal
 from pm_match.normal.points import NormalsPoints
-from pm_match.normal.shared_normal import draw_shared_parameters, log_marginal
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.stick_breaking import log_prior
-from pm_match.reading.functions import natural_function
 from pm_match.reading.parts import Structure
+from pm_match.reading.probe import natural_function
 from pm_match.views.hierarchy.recognise import Hierarchy
 from pm_match.views.hierarchy.tables import count, log_links, new_state, sweep
 
@@ -61,16 +62,12 @@ class HierarchyGibbs(PartitionStep):
         "swap_accepted": (np.float64, []),
     }
 
-    def __init__(self, vars, n_sweeps: int = 1, **kwargs):
-        if isinstance(n_sweeps, bool) or not isinstance(n_sweeps, int) or n_sweeps < 1:
-            raise ValueError(
-                f"HierarchyGibbs: n_sweeps must be a whole number of at least 1, "
-                f"found {n_sweeps!r}."
-            )
+    def __init__(self, vars: Any, n_sweeps: int = 1, **kwargs: Any):
+        check_count("HierarchyGibbs: n_sweeps", n_sweeps)
         self.n_sweeps = n_sweeps
         super().__init__(vars, **kwargs)
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
         return {"n_sweeps": self.n_sweeps}
 
@@ -155,8 +152,10 @@ class HierarchyGibbs(PartitionStep):
         for v, (view, writer) in enumerate(zip(part.views, self._normals, strict=True)):
             prior, n_marginal = view.prior(point), view.normals.truncation
             labels = state.w[v, view.objects]
-            total += log_marginal(view.values, labels, prior)
-            mean, precision = draw_shared_parameters(rng, view.values, labels, n_marginal, prior)
+            total += log_marginal(view.values, labels, prior, shared=True)
+            mean, precision = draw_parameters(
+                rng, view.values, labels, n_marginal, prior, shared=True
+            )
             writer.write_parameters(new, mean, precision)
             logs = draw_log_gamma(
                 rng, state.concentration[v, :, :n_marginal] + state.pairs[v, :, :n_marginal]

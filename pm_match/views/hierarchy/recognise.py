@@ -12,7 +12,7 @@ from pytensor.tensor.random.basic import CategoricalRV, DirichletRV
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals
 from pm_match.normal.recognise import mean_and_precision, normals_candidates, verified_normals
-from pm_match.reading.ancestry import RV, Refusal, names
+from pm_match.reading.ancestry import RV, Refusal, names, parameters, read_each
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
     clustering_candidate,
@@ -20,8 +20,8 @@ from pm_match.reading.clusterings import (
 )
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
-from pm_match.reading.functions import chosen_objects, natural_function, point_function
 from pm_match.reading.parts import Clustering, Part, Point
+from pm_match.reading.probe import chosen_objects
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,8 @@ class HierarchyView:
     normals : Normals
     values : (N_v, D) array
         In the order of `objects`.
+    concentration : callable
+        From a point to the parameters (T, T_v) of the link's Dirichlet prior.
     """
 
     link: str
@@ -46,11 +48,7 @@ class HierarchyView:
     objects: NDArray[np.int64]
     normals: Normals
     values: NDArray[np.float64]
-    _concentration: Callable[[Point], NDArray] = field(repr=False)
-
-    def concentration(self, point: Point) -> NDArray[np.float64]:
-        """Parameters (T, T_v) of the link's Dirichlet prior at a `point`."""
-        return self._concentration(point)
+    concentration: Callable[[Point], NDArray[np.float64]] = field(repr=False)
 
     def prior(self, point: Point) -> NormalWishartPrior:
         """Evaluate the prior of means and precision at a `point`."""
@@ -128,14 +126,11 @@ def hierarchies(context: Context) -> tuple[list[Part], dict[str, str]]:
         for parent in context.ancestry.parents[rv]:
             if parent in context.model.free_RVs and isinstance(parent.owner.op, CategoricalRV):
                 below.setdefault(parent, []).append(rv)
-    found: list[Part] = []
-    refused: dict[str, str] = {}
-    for top, marginals in below.items():
-        try:
-            found.append(_hierarchy(context, top, marginals))
-        except Refusal as refusal:
-            refused |= {rv.name: str(refusal) for rv in (top, *marginals)}
-    return found, refused
+    return read_each(
+        below.items(),
+        lambda own: _hierarchy(context, *own),
+        lambda own: [rv.name for rv in (own[0], *own[1])],
+    )
 
 
 def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
@@ -161,7 +156,7 @@ def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
         context.ancestry.only_children(rv, own[0].values)
         normals.append(own[0])
     labels = candidate.labels | {rv: n for one in below for rv, n in one.labels.items()}
-    check = DensityCheck(context.model, [rv for own in normals for rv in own.checked], labels)
+    check = DensityCheck(context, [rv for own in normals for rv in own.checked], labels)
     clustering = verified_clustering(context, candidate, check)
     views = [
         _view(context, candidate, one, link, own, check)
@@ -187,14 +182,12 @@ def _link(context: Context, top: RV, rv: RV) -> RV:
             f"the prior of {link.name!r} depends on {names(context.ancestry.parents[link])}; "
             "expected constants"
         )
-    if len(context.shapes[link.name]) != 2:
+    shape = context.shapes[link.name]
+    if len(shape) != 2:
+        raise Refusal(f"{link.name!r} has shape {shape}; expected a row for each cluster")
+    if min(shape) < 2:
         raise Refusal(
-            f"{link.name!r} has shape {context.shapes[link.name]}; expected a row for each cluster"
-        )
-    if min(context.shapes[link.name]) < 2:
-        raise Refusal(
-            f"{link.name!r} has shape {context.shapes[link.name]}; expected several clusters of "
-            "objects and of the view"
+            f"{link.name!r} has shape {shape}; expected several clusters of objects and of the view"
         )
     return link
 
@@ -224,7 +217,7 @@ def _view(
             f"each cluster of {z.name!r}"
         )
     objects = _objects(context, z, w, link)
-    _check_probabilities(context, z, w, link, objects, check)
+    _check_probabilities(z, w, link, objects, check)
     own = verified_normals(context, normals, check)
     (one,) = own.values
     if one.data is None or not own.shared:
@@ -238,12 +231,12 @@ def _view(
         )
     values = np.empty_like(one.data)
     values[one.objects] = one.data
-    concentration = point_function(context.model, [link.owner.op.dist_params(link.owner)[0]], {})
+    read = context.at(parameters(link)[:1])
 
-    def read_concentration(point) -> NDArray[np.float64]:
-        return np.ascontiguousarray(np.broadcast_to(concentration(point)[0], shape), float)
+    def concentration(point) -> NDArray[np.float64]:
+        return np.ascontiguousarray(np.broadcast_to(read(point)[0], shape), float)
 
-    return HierarchyView(link.name, w.name, objects, own, values, read_concentration)
+    return HierarchyView(link.name, w.name, objects, own, values, concentration)
 
 
 def _objects(context: Context, z: RV, w: RV, link: RV) -> NDArray[np.int64]:
@@ -251,8 +244,7 @@ def _objects(context: Context, z: RV, w: RV, link: RV) -> NDArray[np.int64]:
     n_objects, n_labels = context.shapes[z.name][0], context.shapes[w.name][0]
     n_clusters, n_marginal = context.shapes[link.name]
     numbered = np.repeat(np.arange(float(n_clusters))[:, None], n_marginal, axis=1)
-    (probabilities,) = w.owner.op.dist_params(w.owner)
-    found = chosen_objects(probabilities, z, {link: numbered}, n_objects, 1.0)
+    found = chosen_objects(context.model, parameters(w)[0], z, {link: numbered}, n_objects, 1.0)
     if found is None or len(found) != n_labels:
         raise Refusal(
             f"the probabilities of {w.name!r} are not rows of {link.name!r}, chosen by the "
@@ -265,13 +257,10 @@ def _objects(context: Context, z: RV, w: RV, link: RV) -> NDArray[np.int64]:
     return found
 
 
-def _check_probabilities(context: Context, z, w, link, objects, check: DensityCheck) -> None:
+def _check_probabilities(z, w, link, objects, check: DensityCheck) -> None:
     """Refuse if a view's clusters are not Categorical over the rows of the link."""
-    natural = natural_function(context.model, [link.name])
-    declared = point_function(context.model, [w.owner.op.dist_params(w.owner)[0]], {})
-    for number, point in enumerate(check.points):
-        expected = natural(point)[0][check.value(number, z)[objects]]
-        found = declared(point)[0]
+    for labels, rows, found in check.at([z, link, parameters(w)[0]]):
+        expected = rows[labels[objects]]
         if found.shape != expected.shape or not np.allclose(found, expected, 1e-6, 1e-12):
             raise Refusal(
                 f"{w.name!r}: its declared probabilities are not the rows of {link.name!r} that "

@@ -69,7 +69,7 @@ class HierarchyState(NamedTuple):
         Of the links' prior; 0 beyond a view's clusters.
     concentration_total : (V, T) array
     sticks_a, sticks_b : (T - 1,) array
-        Of the prior on weights (see `partition.stick_breaking`).
+        Of the prior on weights (see `numerics.stick_breaking`).
     weight : (T,) array
         Scratch.
     link : (V, T_max) array

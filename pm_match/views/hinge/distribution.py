@@ -75,10 +75,10 @@ class _OneAgainstRest(pm.Discrete):
     def dist(cls, score, C=1.0, **kwargs):
         return super().dist([pt.as_tensor(score), pt.as_tensor(C)], **kwargs)
 
-    def support_point(rv, size, score, C):
+    def support_point(rv: Any, size: Any, score: Any, C: Any) -> Any:
         return pt.zeros_like(rv)
 
-    def logp(value, score, C):
+    def logp(value: Any, score: Any, C: Any) -> Any:
         n_classes = score.shape[-1]
         own = pt.eq(pt.arange(n_classes), value[..., None])
         loss = pt.maximum(0.0, 1.0 - pt.switch(own, score, -score)).sum(axis=-1)
@@ -158,10 +158,10 @@ class Hinge(pm.Discrete):
             return _OneAgainstRest.dist(score, C, **kwargs)
         return super().dist([score, C], **kwargs)
 
-    def support_point(rv, size, score, C):  # noqa: D102
+    def support_point(rv: Any, size: Any, score: Any, C: Any) -> Any:  # noqa: D102
         return pt.ones_like(rv)
 
-    def logp(value, score, C):  # noqa: D102
+    def logp(value: Any, score: Any, C: Any) -> Any:  # noqa: D102
         # An unlabelled object has the sign 0.
         sign = pt.cast(value, score.dtype)
         loss = pt.abs(sign) * pt.maximum(0.0, 1.0 - sign * score)
@@ -185,9 +185,9 @@ def _parameters(where: str, score: Any, C: Any):
             "With one score, pass a vector: score[:, 0]."
         )
     if C.ndim != 0:
-        raise ValueError(f"{where}: expected one C, found {C.ndim} dimensions.")
+        raise ValueError(f"{where}: expected one C; found {C.ndim} dimensions")
     if isinstance(C, Constant) and not (np.isfinite(C.data) and C.data > 0):
-        raise ValueError(f"{where}: expected C to be positive and finite, found {C.data}.")
+        raise ValueError(f"{where}: expected C to be positive and finite; found {C.data}")
     return score, pt.cast(C, "float64")
 
 
@@ -198,7 +198,7 @@ def _codes(where: str, observed: Any, score: Any) -> Any:
         dtype = getattr(observed.type, "dtype", None)
         if dtype not in ("int8", "int16", "int32", "int64"):
             raise TypeError(
-                f"{where}: expected a pm.Data of labels to hold whole numbers, found {dtype}."
+                f"{where}: expected a pm.Data of labels to hold whole numbers; found {dtype}"
             )
         if isinstance(observed, Constant | SharedVariable):
             held = observed.data if isinstance(observed, Constant) else observed.get_value()
@@ -224,17 +224,17 @@ def _codes(where: str, observed: Any, score: Any) -> Any:
             raise TypeError(
                 f"{where}: expected labels "
                 + ("0, 1, ... (codes of classes)" if classes else "-1 and +1, or booleans")
-                + f", found dtype {given.dtype}."
+                + f"; found dtype {given.dtype}"
             ) from error
         if not classes and (values == 0).any():
             raise ValueError(
-                f"{where}: expected labels -1 and +1, found 0. Pass booleans (y == 1), and NaN for "
+                f"{where}: expected labels -1 and +1; found 0. Pass booleans (y == 1), and NaN for "
                 "objects without a label."
             )
         wrong = ~(np.isfinite(values) & (values == np.round(values)))
         if wrong.any():
             raise ValueError(
-                f"{where}: expected whole numbers, found {values[wrong][0]} as a label."
+                f"{where}: expected whole numbers; found {values[wrong][0]} as a label"
             )
         known = values.astype(np.int64)
     codes = np.full(given.shape, -1 if classes else 0)
@@ -247,7 +247,7 @@ def _check_codes(where: str, codes: NDArray, score: Any) -> None:
     """Refuse codes that are not labels, or not one for each score."""
     if codes.ndim != 1:
         raise ValueError(
-            f"{where}: expected one label for each object, found an array of shape {codes.shape}."
+            f"{where}: expected one label for each object; found an array of shape {codes.shape}"
         )
     n_scores = score.type.shape[0]
     if n_scores is not None and n_scores != len(codes):

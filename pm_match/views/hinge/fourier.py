@@ -1,5 +1,7 @@
 """Random Fourier features: a vector seen through waves, whose frequencies are the kernel."""
 
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -8,7 +10,7 @@ from pytensor.tensor.variable import TensorVariable
 from pm_match.numerics.sines import sines
 
 
-def fourier_features(latent, frequencies) -> TensorVariable:
+def fourier_features(latent: Any, frequencies: Any) -> TensorVariable:
     r"""Random Fourier features of vectors, with a constant, as an expression of PyTensor.
 
     .. math::
@@ -42,7 +44,7 @@ def fourier_features(latent, frequencies) -> TensorVariable:
     for name, given in (("latent", latent), ("frequencies", frequencies)):
         if given.ndim != 2:
             raise ValueError(
-                f"fourier_features: expected {name} to be a matrix, found {given.ndim} dimensions."
+                f"fourier_features: expected {name} to be a matrix; found {given.ndim} dimensions"
             )
     angles = latent @ frequencies.T
     root = pt.sqrt(pt.cast(frequencies.shape[0], angles.dtype))

@@ -1,6 +1,6 @@
 r"""Moves of frequencies with all coefficients integrated out.
 
-Given their scales, labels are normal observations of the scores (see `evidence.hinge`), and the
+Given their scales, labels are normal observations of the scores (see `views.hinge.scales`), and the
 coefficients of the features F integrate out: with :math:`A = vI + F^T W F` and
 :math:`b = F^T W t`, the log density of the labels is
 

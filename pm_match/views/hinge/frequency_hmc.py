@@ -1,18 +1,12 @@
-"""Hamiltonian Monte Carlo on all frequencies at once: coefficients integrated out, or given.
-
-Given the coefficients is what C. Du et al. (2018), "Max-margin multi-view learning with an adaptive
-kernel", do. Frequencies hardly move then, as the coefficients are fitted to their features; it is
-here to be compared with.
-"""
+"""Hamiltonian Monte Carlo on all frequencies at once, coefficients integrated out."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.numerics.sines import sines
 from pm_match.views.hinge.frequencies import FrequencyEvidence
 
 
-class _Coordinates:
+class PriorCoordinates:
     """Coordinates of frequencies in which their prior is standard normal.
 
     Parameters
@@ -33,13 +27,13 @@ class _Coordinates:
         """Return the coordinates of frequencies."""
         return np.linalg.solve(self._factors, (frequencies - self._means)[:, :, None])[:, :, 0]
 
-    def _with_prior(self, z, value: float, gradient):
+    def with_prior(self, z, value: float, gradient):
         """Add the prior to a log density, and to its gradient in the frequencies (M, m)."""
         by_coordinate = np.einsum("jab,ja->jb", self._factors, gradient) - z
         return value - 0.5 * float(np.vdot(z, z)), by_coordinate
 
 
-class EvidenceTarget(_Coordinates):
+class EvidenceTarget(PriorCoordinates):
     """Log density of frequencies with all coefficients integrated out.
 
     Parameters
@@ -69,40 +63,7 @@ class EvidenceTarget(_Coordinates):
             self.evidence = self.evidence.at(frequencies)
         except np.linalg.LinAlgError:
             return -np.inf, np.zeros_like(z)
-        return self._with_prior(z, self.evidence.log_evidence, self.evidence.gradient())
-
-
-class FrequencyTarget(_Coordinates):
-    """Log density of frequencies given the coefficients.
-
-    Parameters
-    ----------
-    latent : (N, m) array
-    labels : (N, K) array
-    C : float
-    coefficients : (2M + 1, K) array
-    means, factors : (M, m) and (M, m, m) array
-        Of the prior.
-    """
-
-    def __init__(self, latent, labels, C, coefficients, means, factors):
-        super().__init__(means, factors)
-        n = len(means)
-        self._latent, self._labels, self._penalty = latent, labels, 2.0 * C
-        self._cosines = coefficients[:n] / np.sqrt(n)
-        self._sines = coefficients[n:-1] / np.sqrt(n)
-        self._constant = coefficients[-1]
-
-    def __call__(self, z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Evaluate the log density and its gradient (M, m)."""
-        angles = self._latent @ self.frequencies(z).T
-        sine, cosine = np.empty_like(angles), np.empty_like(angles)
-        sines(angles, sine, cosine)
-        scores = cosine @ self._cosines + sine @ self._sines + self._constant
-        loss = np.abs(self._labels) * np.maximum(0.0, 1.0 - self._labels * scores)
-        slope = self._penalty * self._labels * (loss > 0.0)
-        by_angle = cosine * (slope @ self._sines.T) - sine * (slope @ self._cosines.T)
-        return self._with_prior(z, -self._penalty * float(loss.sum()), by_angle.T @ self._latent)
+        return self.with_prior(z, self.evidence.log_evidence, self.evidence.gradient())
 
 
 def leapfrog_move(

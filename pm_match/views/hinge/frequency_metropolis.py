@@ -8,17 +8,19 @@ from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
+from pm_match.checks import check_count
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import PartitionStep, PartitionStepState
-from pm_match.normal.normal_wishart import cluster_posterior, draw_parameters
+from pm_match.normal.conjugate import draw_parameters, posterior
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.reading import read
-from pm_match.reading.functions import point_function
+from pm_match.reading.ancestry import parameters
 from pm_match.reading.parts import Structure
+from pm_match.reading.probe import point_function
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence, pcn
-from pm_match.views.hinge.frequency_hmc import EvidenceTarget, FrequencyTarget, leapfrog_move
+from pm_match.views.hinge.frequency_hmc import EvidenceTarget, leapfrog_move
 from pm_match.views.hinge.hinge_gibbs import HingePoints
 from pm_match.views.hinge.recognise import HingeModel
 from pm_match.views.hinge.scales import draw_coefficients, observe
@@ -72,13 +74,9 @@ class FrequencyMetropolis(PartitionStep):
         The frequencies.
     n_sweeps : int, default 1
         Times that every frequency moves in a step.
-    method : {"integrated", "hmc"}, default "integrated"
-        "hmc" moves all frequencies by Hamiltonian Monte Carlo *given* the coefficients, as the
-        paper does (Du et al. 2018), and nothing else. It is there to be compared with.
-    n_leapfrog : int, optional
+    n_leapfrog : int, default 0
         Steps of a Hamiltonian move; with 0 there is none. Each, and one more at the start, takes
-        the time of about three evaluations of the evidence. Default: 0, and 10 given the
-        coefficients.
+        the time of about three evaluations of the evidence.
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -89,8 +87,7 @@ class FrequencyMetropolis(PartitionStep):
     UnservedModelError
         If the variables are not frequencies that the step can serve.
     ValueError
-        If `n_sweeps` is less than 1, `method` is neither, or `n_leapfrog` is no integer, negative,
-        or 0 where nothing else moves.
+        If `n_sweeps` is no whole number of at least 1, or `n_leapfrog` none of at least 0.
 
     Notes
     -----
@@ -114,41 +111,17 @@ class FrequencyMetropolis(PartitionStep):
     }
     _state_class = FrequencyState
 
-    def __init__(
-        self,
-        vars,
-        n_sweeps: int = 1,
-        method: str = "integrated",
-        n_leapfrog: int | None = None,
-        **kwargs,
-    ):
-        if n_sweeps < 1:
-            raise ValueError(f"FrequencyMetropolis: n_sweeps must be at least 1, found {n_sweeps}.")
-        if method not in ("integrated", "hmc"):
-            raise ValueError(
-                f"FrequencyMetropolis: method must be 'integrated' or 'hmc', found {method!r}."
-            )
-        least = 1 if method == "hmc" else 0
-        if n_leapfrog is None:
-            n_leapfrog = 10 if method == "hmc" else 0
-        if not isinstance(n_leapfrog, int | np.integer) or n_leapfrog < least:
-            raise ValueError(
-                f"FrequencyMetropolis: n_leapfrog must be an integer of at least {least}, "
-                f"found {n_leapfrog}."
-            )
+    def __init__(self, vars: Any, n_sweeps: int = 1, n_leapfrog: int = 0, **kwargs: Any):
+        check_count("FrequencyMetropolis: n_sweeps", n_sweeps)
+        check_count("FrequencyMetropolis: n_leapfrog", n_leapfrog, 0)
         self.n_sweeps = n_sweeps
-        self.method = method
         self.n_leapfrog = n_leapfrog
         self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, True
         super().__init__(vars, **kwargs)
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {
-            "n_sweeps": self.n_sweeps,
-            "method": self.method,
-            "n_leapfrog": self.n_leapfrog,
-        }
+        return {"n_sweeps": self.n_sweeps, "n_leapfrog": self.n_leapfrog}
 
     @classmethod
     def parts(cls, structure: Structure) -> list[HingeModel]:
@@ -168,7 +141,7 @@ class FrequencyMetropolis(PartitionStep):
             self._mixture_points = NormalsPoints(self.model, self._mixture)
             self._assignment = self._find_assignment()
 
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain."""
         super().setup_chain(rng, tune, draws)
         self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, tune > 0
@@ -181,10 +154,7 @@ class FrequencyMetropolis(PartitionStep):
         """Perform one update of a point; the point given is left as it is."""
         new = dict(point)
         stats = dict.fromkeys(self.stats_dtypes_shapes, np.nan)
-        if self.method == "hmc":
-            self._move_given_coefficients(new, stats)
-        else:
-            self._move(new, stats)
+        self._move(new, stats)
         latent, frequencies = self.part.fourier(new)
         angles = latent @ frequencies.T
         stats["spread"] = np.sqrt(np.vdot(angles, angles) / angles.size)
@@ -256,6 +226,7 @@ class FrequencyMetropolis(PartitionStep):
                 self._labels(new),
                 self._mixture.truncation,
                 self._mixture.prior(new),
+                shared=False,
             )
             self._mixture_points.write_parameters(new, *drawn)
         return evidence
@@ -268,9 +239,8 @@ class FrequencyMetropolis(PartitionStep):
 
             def log_marginal(frequencies) -> float:
                 # What the labels alone say stays out.
-                counts, _, scales = cluster_posterior(frequencies, labels, truncation, prior)
-                log_dets = np.linalg.slogdet(scales)[1]
-                return -0.5 * float((prior.degrees + counts) @ log_dets)
+                _, _, degrees, scales = posterior(frequencies, labels, truncation, prior, False)
+                return -0.5 * float(degrees @ np.linalg.slogdet(scales)[1])
 
             return log_marginal
         means, factors = self.part.frequency_prior(point)
@@ -283,6 +253,7 @@ class FrequencyMetropolis(PartitionStep):
 
     def _labels(self, point):
         """Read the clusters of the frequencies."""
+        assert self._mixture
         (values,) = self._mixture.values
         assignment = self.model.rvs_to_values[self.model[values.assignment]].name
         return np.asarray(point[assignment])[values.objects]
@@ -305,9 +276,8 @@ class FrequencyMetropolis(PartitionStep):
             objects = self._mixture.values[0].objects
             if alone and np.array_equal(np.sort(objects), np.arange(clustering.n_objects)):
                 rv = self.model[clustering.assignments[0].name]
-                (weights,) = rv.owner.op.dist_params(rv.owner)
                 key = self.model.rvs_to_values[rv].name
-                return _FreeAssignment(key, objects, point_function(self.model, [weights], {}))
+                return _FreeAssignment(key, objects, point_function(self.model, parameters(rv)))
         return None
 
     def _propose_clusters(self, point, some) -> None:
@@ -348,23 +318,6 @@ class FrequencyMetropolis(PartitionStep):
                 accepted += 1
         stats["accepted_precision"] = accepted / len(_PRECISION_WIDTHS)
         self._points.write_precision(new, evidence.precision)
-
-    # -- given the coefficients --------------------------------------------------------------------
-
-    def _move_given_coefficients(self, new, stats) -> None:
-        """Move all frequencies by Hamiltonian Monte Carlo; its step size adapts in tuning."""
-        part, points = self.part, self._points
-        latent, frequencies = part.fourier(new)
-        target = FrequencyTarget(
-            latent[points.rows],
-            points.labels,
-            part.C(new),
-            points.coefficients(new),
-            *part.frequency_prior(new),
-        )
-        moved = self._leap(target, frequencies, stats)
-        if moved is not None:
-            self._writer.write(new, {part.frequencies: moved})
 
     # -- all at once -------------------------------------------------------------------------------
 

@@ -1,18 +1,16 @@
 """Finds latent vectors of linear factor models that hinges score by their Fourier features."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from pytensor.tensor.random.basic import NormalRV
 
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
-from pm_match.reading.context import Context
-from pm_match.reading.functions import point_function
+from pm_match.reading.ancestry import Refusal, kind, names, read_each, scale
+from pm_match.reading.context import Context, Prior
 from pm_match.reading.parts import Part, Point
-from pm_match.views.factors.linear_factors import Array
-from pm_match.views.factors.recognise import FactorModel
+from pm_match.views.factors.recognise import Factor, FactorModel
 from pm_match.views.hinge import read_hinge
 from pm_match.views.hinge.recognise import HingeModel
 
@@ -28,21 +26,19 @@ class LabelledLatent:
     factors : FactorModel
         Of the views.
     hinges : tuple of HingeModel
+    prior : callable
+        From a point to mean and precision (N, m) of the independent normal prior.
     """
 
     name: str
     factors: FactorModel
     hinges: tuple[HingeModel, ...]
-    _prior: Callable[[Point], tuple[Array, Array]] = field(repr=False)
+    prior: Prior = field(repr=False)
 
     @property
     def names(self) -> list[str]:
         """The free variables that our steps draw for it."""
         return [self.name]
-
-    def prior(self, point: Point) -> tuple[Array, Array]:
-        """Mean and precision (N, m) of the independent normal prior at a `point`."""
-        return self._prior(point)
 
     def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
         """Start where the factor model does, which has to be with all its latents."""
@@ -60,42 +56,34 @@ def labelled_latents(
     refused : dict
         By latent variable, why it is left to PyMC.
     """
-    found: list[LabelledLatent] = []
-    refused: dict[str, str] = {}
     hinges = [part for part in parts if isinstance(part, HingeModel)]
-    for factors in parts:
-        if not isinstance(factors, FactorModel):
-            continue
-        for latent in factors.latents:
-            rv = context.model[latent.name]
-            below = context.ancestry.children(rv)
-            if not latent.foreign or not any(read_hinge(child) for child in below):
-                continue
-            try:
-                found.append(_labelled(context, rv, factors, latent.transposed, hinges))
-            except Refusal as refusal:
-                refused[latent.name] = str(refusal)
-    return found, refused
+    shared = [
+        (factors, latent)
+        for factors in parts
+        if isinstance(factors, FactorModel)
+        for latent in factors.latents
+        if latent.foreign
+        and any(read_hinge(v) for v in context.ancestry.children(context.model[latent.name]))
+    ]
+    return read_each(
+        shared, lambda own: _labelled(context, *own, hinges), lambda own: [own[1].name]
+    )
 
 
 def _labelled(
-    context: Context,
-    rv: RV,
-    factors: FactorModel,
-    transposed: bool,
-    hinges: Sequence[HingeModel],
+    context: Context, factors: FactorModel, latent: Factor, hinges: Sequence[HingeModel]
 ) -> LabelledLatent:
+    rv = context.model[latent.name]
     if not isinstance(rv.owner.op, NormalRV):
         raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal")
     context.must_be_plain(rv, ())
-    if transposed:
+    if latent.transposed:
         raise Refusal(f"{rv.name!r} has one column for each object; expected one row")
     # A score that is affine in several variables is read once for each.
     own = {hinge.name: hinge for hinge in hinges if hinge.latent == rv.name}
-    views = [
-        child for view in factors.views for child in _observed(context, view.name, view.missing)
-    ]
-    others = [v for v in context.ancestry.children(rv) if v.name not in own and v not in views]
+    views = [context.model[name] for view in factors.views for name in view.declared]
+    expected = [*views, *(context.model[name] for name in own)]
+    others = context.ancestry.strangers(rv, expected)
     if others:
         raise Refusal(
             f"{names(others)} depends on {rv.name!r} otherwise than as a view, or as a hinge whose "
@@ -110,18 +98,4 @@ def _labelled(
         assert declared is not None
         if rv in context.ancestry.of([declared.C]):
             raise Refusal(f"C of {name!r} depends on {rv.name!r}")
-    evaluate_at = point_function(context.model, [mean(rv), scale(rv)], {})
-    shape = context.shapes[rv.name]
-
-    def prior(point: Point) -> tuple[Array, Array]:
-        centre, width = (np.asarray(p, np.float64) for p in evaluate_at(point))
-        return np.broadcast_to(centre, shape), np.broadcast_to(width**-2.0, shape)
-
-    return LabelledLatent(rv.name, factors, tuple(own.values()), prior)
-
-
-def _observed(context: Context, name: str, missing: str | None) -> list[RV]:
-    """Return the variables of a view: one, or what is observed of it and what is missing."""
-    if missing is None:
-        return [context.model[name]]
-    return [context.model[f"{name}_observed"], context.model[missing]]
+    return LabelledLatent(rv.name, factors, tuple(own.values()), context.normal_prior(rv))

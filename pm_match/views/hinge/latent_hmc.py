@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
+from pm_match.checks import check_count, check_flag
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.numerics.rescale import rescale_axes
@@ -104,20 +105,19 @@ class LatentHMC(PartitionStep):
 
     def __init__(
         self,
-        vars,
+        vars: Any,
         target_accept: float = 0.8,
         max_steps: int = 12,
         exchange: bool = True,
-        **kwargs,
+        **kwargs: Any,
     ):
         if not 0.0 < target_accept < 1.0:
             raise ValueError(
-                f"LatentHMC: target_accept must be between 0 and 1, found {target_accept}."
+                f"LatentHMC: target_accept: expected a number between 0 and 1; found "
+                f"{target_accept!r}"
             )
-        if max_steps < 1:
-            raise ValueError(f"LatentHMC: max_steps must be at least 1, found {max_steps}.")
-        if not isinstance(exchange, bool | np.bool_):
-            raise TypeError(f"LatentHMC: exchange must be True or False, found {exchange!r}.")
+        check_count("LatentHMC: max_steps", max_steps)
+        check_flag("LatentHMC: exchange", exchange)
         self.target_accept, self.max_steps = float(target_accept), int(max_steps)
         self.exchange = bool(exchange)
         self.reset_tuning()
@@ -153,7 +153,7 @@ class LatentHMC(PartitionStep):
             self._frequencies = Writer(self.model, list(self._scaled.hinges))
         self._shifted = self._find_shifted() if self.exchange else []
 
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain, with a search of its own for the step size if it is tuned at all."""
         super().setup_chain(rng, tune, draws)
         if tune:

@@ -19,7 +19,13 @@ from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.tables.domains import as_new_objects
 from pm_match.tables.paired_views import same_objects
-from pm_match.views.factors.linear_factors import Array, CanonicalForm, Table, likelihood, product
+from pm_match.views.factors.linear_factors import (
+    Array,
+    CanonicalForm,
+    MaskedTable,
+    likelihood,
+    product,
+)
 from pm_match.views.factors.points import FactorPoints
 from pm_match.views.factors.recognise import FactorView
 from pm_match.views.hinge import fourier_values
@@ -178,7 +184,7 @@ class _Outlook:
                     f"{known[name].table.values.shape[1]} features; found {values.shape[1]}"
                 )
             seen = ~np.isnan(values)
-            own = Table(np.where(seen, values, 0.0), None if seen.all() else seen)
+            own = MaskedTable(np.where(seen, values, 0.0), None if seen.all() else seen)
             views.append(replace(known[name], table=own, missing=None))
         return cls(objects, views, part, FactorPoints(model, part.factors))
 

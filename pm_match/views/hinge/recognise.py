@@ -11,33 +11,14 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.logprob.transforms import LogTransform
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
-from pytensor.graph.replace import graph_replace, vectorize_graph
-from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.basic import (
-    BernoulliRV,
-    CategoricalRV,
-    GammaRV,
-    MvNormalRV,
-    NormalRV,
-)
+from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, MvNormalRV, NormalRV
 
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, scale
-from pm_match.reading.context import Context
-from pm_match.reading.densities import log_normal, same
-from pm_match.reading.functions import (
-    PLAIN,
-    evaluate,
-    log_densities,
-    natural_function,
-    point_function,
-)
+from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
+from pm_match.reading.context import Context, Prior
+from pm_match.reading.densities import common, log_normal, same
 from pm_match.reading.parts import Part, Point
+from pm_match.reading.probe import at_each, compiled, held_matrices, log_densities, stand_in
 from pm_match.views.hinge import HingeParts, fourier_values, read_hinge
 from pm_match.views.hinge.frequencies import distinct
 
@@ -75,6 +56,11 @@ class HingeModel:
     adapts : bool
         Whether the frequencies have a normal prior and nothing else depends on them, so that our
         steps may draw them.
+    fourier : callable or None
+        From a point to latent vectors (N, m) and frequencies (M, m), where there are any.
+    frequency_prior : callable or None
+        From a point to the frequencies' prior, independent normals: means (M, m), and lower
+        Cholesky factors (M, m, m) of the covariances.
     """
 
     name: str
@@ -86,11 +72,11 @@ class HingeModel:
     frequencies: str | None
     adapts: bool
     _C: Callable[[Point], Any] = field(repr=False)
-    _prior_precision: Callable[[Point], Any] = field(repr=False)
-    _gamma: Callable[[Point], Any] | None = field(repr=False)
+    _prior: Prior = field(repr=False)
+    _gamma: Prior | None = field(repr=False)
     _scores: Callable[[Point], Any] | None = field(repr=False)
-    _fourier: Callable[[Point], Any] | None = field(repr=False)
-    _frequency_prior: Callable[[Point], Any] | None = field(repr=False)
+    fourier: Any = field(repr=False)
+    frequency_prior: Any = field(repr=False)
     # Whether the coefficients are declared as a matrix.
     _columns: bool = field(repr=False)
 
@@ -112,39 +98,21 @@ class HingeModel:
 
     def prior_precision(self, point: Point) -> float:
         """Evaluate v, the precision of the coefficients' prior."""
-        return float(np.ravel(self._prior_precision(point)[0])[0])
+        return float(self._prior(point)[1].flat[0])
 
     def precision_prior(self, point: Point) -> tuple[float, float]:
         """Evaluate shape and rate of the Gamma prior of v, where `precision` is one."""
         assert self._gamma is not None
-        shape, scale = self._gamma(point)
-        return float(shape), 1.0 / float(scale)
+        shape, rate = self._gamma(point)
+        return float(shape), float(rate)
 
     def design(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Evaluate the features F (N, P), and the offset (N, K) or None for none."""
-        if self._fourier is not None:
-            return fourier_values(*self._fourier(point)), None
+        if self.fourier is not None:
+            return fourier_values(*self.fourier(point)), None
         assert self._scores is not None
         at_units, offset = self._scores(point)
         return at_units, offset
-
-    def fourier(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Evaluate latent vectors (N, m) and frequencies (M, m), where there are any."""
-        assert self._fourier is not None
-        latent, frequencies = self._fourier(point)
-        return latent, frequencies
-
-    def frequency_prior(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Evaluate the frequencies' prior, independent normals.
-
-        Returns
-        -------
-        means : (M, m) array
-        factors : (M, m, m) array
-            Lower Cholesky factors of the covariances.
-        """
-        assert self._frequency_prior is not None
-        return self._frequency_prior(point)
 
     def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
         """Start from no coefficients, and frequencies that turn vectors by about one radian."""
@@ -223,9 +191,9 @@ def _same_columns(candidate: RV, score: RV) -> bool:
 def _labels(context: Context, rv: RV, declared: HingeParts, n_columns: int) -> NDArray[np.float64]:
     """Read the labels (N, K)."""
     # A `pm.Data`, which PyMC holds in 32 bits, is cast.
-    codes = np.asarray(evaluate(context.model.rvs_to_values[rv]))
+    codes = context.observed([rv])
     if not declared.classes:
-        return codes[:, None].astype(np.float64)
+        return codes[:, None]
     labels = np.where(codes[:, None] == np.arange(n_columns), 1.0, -1.0)
     labels[codes < 0] = 0.0
     return labels
@@ -236,11 +204,9 @@ class _Score:
 
     def __init__(self, context: Context, score: RV, parents: list[RV]):
         self.parents = parents
-        inputs = [parent.type() for parent in parents]
-        (output,) = graph_replace([score], list(zip(parents, inputs, strict=True)), strict=False)
-        self._function = pytensor.function(inputs, output, mode=PLAIN, on_unused_input="ignore")
-        self._natural = natural_function(context.model, [parent.name for parent in parents])
-        self._start = context.start
+        stands = {parent: stand_in(parent) for parent in parents}
+        self._function, _ = compiled(context.model, [score], stands, [*stands.values()])
+        self._context, self._natural = context, context.at(parents)
         self._codes = _codes(context, [p for p in parents if not p.dtype.startswith("float")])
         start = self(dict(zip(parents, self._natural(context.start), strict=True)))
         self.shape = start.shape
@@ -248,19 +214,13 @@ class _Score:
     def draws(self, rng: np.random.Generator, spreads: Sequence[float]):
         """Draw values of the variables, with nothing special about them, as far from the start."""
         for number in range(max(len(spreads), *(len(own) for own in self._codes.values()), 0)):
-            spread = spreads[number % len(spreads)]
-            point = {
-                name: value + rng.normal(0.0, spread, value.shape)
-                if value.dtype.kind == "f"
-                else value
-                for name, value in self._start.items()
-            }
+            point = self._context.near(rng, spreads[number % len(spreads)])
             values = dict(zip(self.parents, self._natural(point), strict=True))
             yield values | {rv: own[number % len(own)] for rv, own in self._codes.items()}
 
     def __call__(self, values: dict[RV, NDArray]) -> NDArray[np.float64]:
         """Evaluate the scores (N, K)."""
-        found = self._function(*[values[parent] for parent in self.parents])
+        (found,) = self._function({}, *[values[parent] for parent in self.parents])
         return found[:, None] if found.ndim == 1 else found
 
 
@@ -295,26 +255,22 @@ def _n_values(context: Context, rv: RV) -> int | None:
         return 2
     if not isinstance(rv.owner.op, CategoricalRV):
         return None
-    (p,) = rv.owner.op.dist_params(rv.owner)
-    (probabilities,) = point_function(context.model, [p], {})(context.start)
-    return int(probabilities.shape[-1])
+    (probabilities,) = context.at(parameters(rv))(context.start)
+    return probabilities.shape[-1]
 
 
 def _check_coefficients(context, rv, declared, candidate, score) -> None:
     """Refuse what is not N(0, 1/v), or what the score is not affine in."""
     name = candidate.name
     context.must_be_plain(candidate, ())
-    others = [v for v in context.ancestry.children(candidate) if v is not rv]
-    if others:
-        raise Refusal(f"{names(others)} depends on {name!r} too")
+    context.ancestry.only_children(candidate, [rv], drawn=True)
     if candidate in context.ancestry.of([declared.C]):
         raise Refusal(f"C depends on {name!r}")
-    prior = point_function(context.model, [mean(candidate), scale(candidate)], {})
-    for point in _points(context):
-        centre, deviation = prior(point)
+    prior = context.normal_prior(candidate)
+    for centre, precision in map(prior, _points(context)):
         if np.any(centre != 0.0):
             raise Refusal(f"{name!r} has another prior mean than 0")
-        if np.ptp(deviation) > 1e-12 * np.max(deviation):
+        if common(precision) is None:
             raise Refusal(f"{name!r} has more than one prior precision")
     rng = np.random.default_rng(20181007)
     shape = context.shapes[name]
@@ -352,20 +308,12 @@ def _close(found, expected, base=0.0) -> bool:
 def _points(context: Context):
     """Make random points of the value variables."""
     rng = np.random.default_rng(20110301)
-    for _ in range(_TESTS):
-        yield {
-            name: np.asarray(value + rng.normal(0.0, 0.5, value.shape), value.dtype)
-            if value.dtype.kind == "f"
-            else value
-            for name, value in context.start.items()
-        }
+    return [context.near(rng, 0.5) for _ in range(_TESTS)]
 
 
 def _hinge_model(context, rv, declared, labels, candidate, score):
-    model = context.model
-    shape = context.shapes[candidate.name]
-    prior_precision = point_function(model, [pt.reciprocal(pt.sqr(scale(candidate)))], {})
-    precision, gamma = _gamma_precision(context, candidate, prior_precision)
+    shape, prior = context.shapes[candidate.name], context.normal_prior(candidate)
+    precision = _gamma_precision(context, candidate, prior)
     latent, frequencies, fourier = _fourier(context, declared, candidate, score)
     frequency_prior, refused = None, {}
     if frequencies is not None:
@@ -375,22 +323,22 @@ def _hinge_model(context, rv, declared, labels, candidate, score):
             refused[frequencies.name] = str(refusal)
     scores = None
     if fourier is None:
-        scores = point_function(model, _at_units(declared, candidate, shape), {})
+        scores = context.at(_at_units(declared, candidate, shape))
     part = HingeModel(
         name=rv.name,
         coefficients=candidate.name,
         shape=(shape[0], shape[1] if len(shape) == 2 else 1),
         labels=labels,
-        precision=precision,
+        precision=precision.name if precision is not None else None,
         latent=latent.name if latent is not None else None,
         frequencies=frequencies.name if frequencies is not None else None,
         adapts=frequency_prior is not None,
-        _C=point_function(model, [declared.C], {}),
-        _prior_precision=prior_precision,
-        _gamma=gamma,
+        _C=context.at([declared.C]),
+        _prior=prior,
+        _gamma=context.gamma_prior(precision) if precision is not None else None,
         _scores=scores,
-        _fourier=fourier,
-        _frequency_prior=frequency_prior,
+        fourier=fourier,
+        frequency_prior=frequency_prior,
         _columns=len(shape) == 2,
     )
     return part, refused
@@ -401,40 +349,28 @@ def _at_units(declared: HingeParts, candidate: RV, shape):
     units = np.vstack([np.zeros(shape[0]), np.eye(shape[0])])
     if len(shape) == 2:
         units = np.repeat(units[:, :, None], shape[1], axis=2)
-    scores: Any = vectorize_graph(declared.score, {candidate: pt.constant(units)})
+    scores = at_each(declared.score, candidate, units)
     if len(shape) == 1:
         scores = scores[:, :, None]
     return [(scores[1:, :, 0] - scores[0, :, 0]).T, scores[0]]
 
 
-def _gamma_precision(context: Context, candidate: RV, prior_precision):
-    """Return the Gamma variable that is the precision of the coefficients, and its prior."""
+def _gamma_precision(context: Context, candidate: RV, prior: Prior) -> RV | None:
+    """Return the Gamma variable that is the precision of the coefficients."""
     parents = context.ancestry.parents[candidate]
     if len(parents) != 1:
-        return None, None
+        return None
     (parent,) = parents
-    plain = (
-        parent in context.model.free_RVs
-        and isinstance(parent.owner.op, GammaRV)
-        and parent.ndim == 0
-        and parent.dtype == "float64"
-        and type(context.model.rvs_to_transforms[parent]) in (LogTransform, type(None))
-        and context.ancestry.children(parent) == [candidate]
-    )
-    if not plain:
-        return None, None
-    natural = natural_function(context.model, [parent.name])
-    key = context.model.rvs_to_values[parent].name
-    log_scale = context.model.rvs_to_transforms[parent] is not None
+    alone = context.ancestry.children(parent) == [candidate]
+    if not (context.is_gamma(parent) and parent.ndim == 0 and alone):
+        return None
+    natural = context.at([parent])
     for point, size in product(_points(context), _SIZES):
         # What is cut off is the variable itself in places only.
-        own = point[key] + np.log(size) if log_scale else np.abs(point[key]) * size
-        moved = point | {key: np.asarray(own)}
-        (value,), (found,) = natural(moved), prior_precision(moved)
-        if not np.allclose(found, value, rtol=1e-9, atol=0.0):
-            return None, None
-    parameters = parent.owner.op.dist_params(parent.owner)
-    return parent.name, point_function(context.model, list(parameters), {})
+        moved = context.multiplied(point, parent, size)
+        if not np.allclose(prior(moved)[1], natural(moved), rtol=1e-9, atol=0.0):
+            return None
+    return parent
 
 
 def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Score):
@@ -449,7 +385,7 @@ def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Scor
     """
     n_features = context.shapes[candidate.name][0]
     others = [parent for parent in score.parents if parent is not candidate]
-    if any(context.model.rvs_to_transforms[parent] is not None for parent in others):
+    if any(map(context.transformed, others)):
         return None, None, None
     for latent, frequencies in _pairs(context, declared, others):
         (n, m), (n_waves, k) = (_shape(context, one) for one in (latent, frequencies))
@@ -469,7 +405,7 @@ def _pairs(context: Context, declared: HingeParts, others: list[RV]):
         yield from (others, others[::-1])
     if len(others) == 1:
         (one,) = others
-        for held in _constant_matrices(declared.score, context.shapes[one.name][1]):
+        for held in held_matrices(declared.score, context.shapes[one.name][1]):
             yield from ((held, one), (one, held))
 
 
@@ -479,10 +415,7 @@ def _shape(context: Context, one: RV | NDArray) -> tuple[int, ...]:
 
 def _reader(context: Context, *both: RV | NDArray):
     """Make a reader of latent vectors and frequencies, constant or of a point."""
-    keys = [
-        None if isinstance(one, np.ndarray) else context.model.rvs_to_values[one].name
-        for one in both
-    ]
+    keys = [None if isinstance(one, np.ndarray) else context.key(one) for one in both]
     return lambda point: tuple(
         one if key is None else point[key] for one, key in zip(both, keys, strict=True)
     )
@@ -501,19 +434,6 @@ def _is_fourier(score: _Score, candidate: RV, *both: RV | NDArray) -> bool:
     return True
 
 
-def _constant_matrices(score: RV, n_columns: int):
-    """Find the constant matrices of as many columns that a score is made with."""
-    for variable in ancestors([score]):
-        if isinstance(variable, Constant):
-            held = variable.data
-        elif isinstance(variable, SharedVariable):
-            held = variable.get_value(borrow=True)
-        else:
-            continue
-        if isinstance(held, np.ndarray) and held.ndim == 2 and held.shape[1] == n_columns:
-            yield np.ascontiguousarray(held, np.float64)
-
-
 def _frequency_prior(context: Context, rv: RV, declared: HingeParts, frequencies: RV):
     """Make a function of a point: means and Cholesky factors of the frequencies' normal prior."""
     op = frequencies.owner.op
@@ -526,15 +446,15 @@ def _frequency_prior(context: Context, rv: RV, declared: HingeParts, frequencies
         raise Refusal(f"{frequencies.name!r} is {frequencies.dtype}; expected float64")
     if frequencies in context.ancestry.of([declared.C]):
         raise Refusal(f"C depends on the frequencies {frequencies.name!r}")
-    others = [v for v in context.ancestry.children(frequencies) if v is not rv]
+    others = context.ancestry.strangers(frequencies, [rv])
     if others:
         raise Refusal(f"{names(others)} depends on the frequencies {frequencies.name!r} too")
-    parameters = point_function(context.model, list(op.dist_params(frequencies.owner)), {})
+    read = context.at(parameters(frequencies))
     n, m = context.shapes[frequencies.name]
     normal = isinstance(op, NormalRV)
 
     def prior(point):
-        centre, spread = parameters(point)
+        centre, spread = read(point)
         if normal:
             factors = np.zeros((n, m, m))
             factors[:, range(m), range(m)] = spread
@@ -557,7 +477,7 @@ def _factors(covariances: NDArray) -> NDArray[np.float64]:
 def _label_counts(context: Context, frequencies: RV) -> dict[str, int]:
     """Return how many values the labels and flags have that the frequencies depend on."""
     counts = {
-        context.model.rvs_to_values[parent].name: _n_values(context, parent)
+        context.key(parent): _n_values(context, parent)
         for parent in context.ancestry.parents[frequencies]
         if parent in context.model.free_RVs
     }
@@ -568,8 +488,7 @@ def _check_declared(context: Context, frequencies: RV, prior) -> None:
     """Hold the normal prior that was read against the declared density."""
     declared = log_densities(context.model, [frequencies])
     rng = np.random.default_rng(20130601)
-    key = context.model.rvs_to_values[frequencies].name
-    labels = _label_counts(context, frequencies)
+    key, labels = context.key(frequencies), _label_counts(context, frequencies)
     for point in _points(context):
         point |= {name: rng.integers(n, size=point[name].shape) for name, n in labels.items()}
         try:

@@ -1,11 +1,8 @@
 """EM of dependency-seeking clusters, simple, hierarchical and projected, against plain formulas."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
 
 from pm_match.metrics import adjusted_rand_index
 from pm_match.views.em import (
@@ -19,45 +16,17 @@ from pm_match.views.em import (
     fit_projected_clusters,
     projected_clusters,
 )
-from tests.views.em.climbing import (
-    check_climb,
+from tests.views.em.ascending import (
+    check_ascent,
     covariance_of,
     free_of,
     free_of_weights,
     gain_by_climbing,
     softmax,
 )
+from tests.views.em.mixtures import log_densities, made_up, plain_clusters, plain_hierarchy
 
 CASES = [False, True]
-
-
-def made_up(n=60, seed=0, unseen=False):
-    """Two views that share three clusters; one of them splits every cluster in two."""
-    rng = np.random.default_rng(seed)
-    z = rng.integers(3, size=n)
-    x = np.stack([3.0 * z, rng.choice([-3.0, 3.0], size=n)], axis=1)
-    y = np.array([0.0, 4.0, 9.0])[z][:, None]
-    x = 50.0 + x + 0.7 * rng.standard_normal(x.shape)
-    y = y + 0.7 * rng.standard_normal(y.shape)
-    if unseen:
-        x[:6], y[6:10] = np.nan, np.nan
-    return z, {"x": x, "y": y}
-
-
-def log_densities(x, means, covariance):
-    """(N, T), 0 where a sample is not seen."""
-    seen = ~np.isnan(x).any(axis=1)
-    found = np.zeros((len(x), len(means)))
-    for t, mean in enumerate(means):
-        found[seen, t] = multivariate_normal.logpdf(x[seen], mean, covariance)
-    return found
-
-
-def plain_clusters(views, p: DependencyClusters):
-    logs = np.log(p.weights) + sum(
-        log_densities(*parts) for parts in zip(views.values(), p.means, p.covariances, strict=True)
-    )
-    return float(logsumexp(logs, axis=1).sum()), logs
 
 
 @pytest.mark.parametrize("unseen", CASES)
@@ -66,7 +35,7 @@ def test_clusters_climb_to_a_maximum(unseen):
     fit = fit_dependency_clusters(views, 3, random_seed=1, starts=5, tolerance=1e-9)
     p = fit.parameters
     total, logs = plain_clusters(views, p)
-    check_climb(fit, total)
+    check_ascent(fit, total)
     expected = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
     found = dependency_clusters.responsibilities(views, p)
     np.testing.assert_allclose(found, expected, atol=1e-9)
@@ -104,28 +73,13 @@ def test_one_view_is_a_mixture_with_one_covariance():
     assert fit.log_likelihood > total - 1e-3
 
 
-def plain_hierarchy(views, p: DependencyHierarchy):
-    """Sum over all of z, w_x and w_y."""
-    own = [
-        log_densities(*parts) for parts in zip(views.values(), p.means, p.covariances, strict=True)
-    ]
-    terms, states = [], list(product(*(range(n) for n in (len(p.weights), *map(len, p.means)))))
-    with np.errstate(divide="ignore"):
-        for z, a, b in states:
-            prior = np.log(p.weights[z]) + np.log(p.links[0][z, a]) + np.log(p.links[1][z, b])
-            terms.append(prior + own[0][:, a] + own[1][:, b])
-    logs = np.stack(terms, axis=1)
-    total = logsumexp(logs, axis=1)
-    return float(total.sum()), states, np.exp(logs - total[:, None])
-
-
 @pytest.mark.parametrize("unseen", CASES)
 def test_hierarchies_climb_to_a_maximum(unseen):
     _, views = made_up(unseen=unseen)
     fit = fit_dependency_hierarchy(views, 2, [4, 3], random_seed=1, starts=6, tolerance=1e-9)
     p = fit.parameters
     total, states, joint = plain_hierarchy(views, p)
-    check_climb(fit, total)
+    check_ascent(fit, total)
     z, w = dependency_hierarchy.responsibilities(views, p)
     kinds = np.array(states)
     for place, found in enumerate([z, *w]):
@@ -180,7 +134,7 @@ def test_projected_clusters_climb_to_a_maximum():
             total += float(logsumexp(logs, axis=1).sum())
         return total
 
-    check_climb(fit, plain(fit.parameters))
+    check_ascent(fit, plain(fit.parameters))
     found = projected_clusters.responsibilities(tables, fit.parameters)
     labels = {n: s.argmax(axis=1) for n, s in zip("ab", found, strict=True)}
     assert adjusted_rand_index(dict(zip("ab", truth, strict=True)), labels) > 0.9
@@ -230,11 +184,11 @@ def test_bad_input():
         fit_dependency_clusters({"x": np.concatenate([x, x[:, :1]], axis=1), "y": y}, 2)
     with pytest.raises(ValueError, match="more samples than features"):
         fit_dependency_clusters({"x": x[:2], "y": y[:2]}, 2)
-    with pytest.raises(ValueError, match="n_clusters must be from 1 to the 60 samples"):
+    with pytest.raises(ValueError, match="n_clusters: expected a whole number from 1 to 60"):
         fit_dependency_clusters(views, 61)
-    with pytest.raises(ValueError, match="one number or 2, one a view"):
+    with pytest.raises(ValueError, match="one number, or one for each of"):
         fit_dependency_hierarchy(views, 2, [2])
     with pytest.raises(ValueError, match="same samples"):
         fit_dependency_hierarchy({"x": x, "y": y[1:]}, 2, 2)
-    with pytest.raises(ValueError, match="a label for every object"):
+    with pytest.raises(ValueError, match="expected labels of"):
         fit_projected_clusters([x, y], [[np.zeros(60, int), np.zeros(3, int)]], 2, 1)

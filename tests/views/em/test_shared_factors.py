@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
-from scipy.stats import multivariate_normal
 
 from pm_match.views.em import fit_shared_factors
-from pm_match.views.em.climb import climb
+from pm_match.views.em.ascent import ascent
 from pm_match.views.em.shared_factors import (
     SharedFactors,
     _parameters,
@@ -16,46 +15,13 @@ from pm_match.views.em.shared_factors import (
     all_latent_means,
     latent_means,
 )
-from tests.views.em.climbing import best_of_random, check_climb, gain_by_climbing
-
-
-def made_up(n=60, d=(3, 2), seed=0, missing=False):
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal((n, 1))
-    views = [
-        z @ rng.standard_normal((1, k))
-        + rng.standard_normal((n, 1)) @ rng.standard_normal((1, k))
-        + 0.5 * rng.standard_normal((n, k))
-        + 3.0
-        for k in d
-    ]
-    if missing:
-        views[0][:5] = np.nan
-        views[1][3:9, 0] = np.nan
-        views[0][20:24, 1] = np.nan
-    return views
+from tests.views.em.ascending import best_of_random, check_ascent, gain_by_climbing
+from tests.views.em.factors import covariance, made_up, plain
 
 
 def canonical_correlations(x, y):
     x, y = (np.linalg.qr(v - v.mean(axis=0))[0] for v in (x, y))
     return np.linalg.svd(x.T @ y, compute_uv=False)
-
-
-def covariance(p: SharedFactors):
-    w = np.concatenate(p.projections)
-    own = [b @ b.T + s * np.eye(len(b)) for b, s in zip(p.privates, p.variances, strict=True)]
-    return w @ w.T + block_diag(*own)
-
-
-def plain(views, p: SharedFactors) -> float:
-    """Log likelihood: every sample's seen values are normal, with a part of the covariance."""
-    x, mean, whole = np.concatenate(views, axis=1), np.concatenate(p.intercepts), covariance(p)
-    total = 0.0
-    for row in x:
-        seen = ~np.isnan(row)
-        if seen.any():
-            total += multivariate_normal.logpdf(row[seen], mean[seen], whole[np.ix_(seen, seen)])
-    return float(total)
 
 
 def unpacked(free, d, m, k) -> SharedFactors:
@@ -79,7 +45,7 @@ def test_the_likelihood_climbs_to_a_maximum(missing, n_private):
     d = (4, 3)
     views = made_up(d=d, missing=missing)
     fit = fit_shared_factors(views, 1, n_private, random_seed=1, starts=3, tolerance=1e-9)
-    check_climb(fit, plain(views, fit.parameters))
+    check_ascent(fit, plain(views, fit.parameters))
 
     def log_likelihood(free):
         return plain_fast(views, unpacked(free, d, 1, n_private))
@@ -118,11 +84,11 @@ def test_without_intercepts_they_are_zero():
     views = made_up()
     fit = fit_shared_factors(views, 1, 1, intercept=False, random_seed=1, starts=2)
     assert not np.concatenate(fit.parameters.intercepts).any()
-    check_climb(fit, plain(views, fit.parameters))
+    check_ascent(fit, plain(views, fit.parameters))
     missing = made_up(missing=True)
     fit = fit_shared_factors(missing, 1, 1, intercept=False, random_seed=1, starts=2)
     assert not np.concatenate(fit.parameters.intercepts).any()
-    check_climb(fit, plain(missing, fit.parameters))
+    check_ascent(fit, plain(missing, fit.parameters))
 
 
 @pytest.mark.parametrize("n_private", [2, 3])
@@ -137,7 +103,7 @@ def test_with_full_private_rank_it_is_canonical_correlation_analysis(n_private):
     expected = canonical_correlations(x, y)[0] ** 2
     data = _read([x, y], 1, n_private, True)
     # From a random start, which knows nothing of canonical correlations.
-    found = climb(lambda s: _step(data, s), _start(rng, data, 1), 1e-9, 20_000)
+    found = ascent(lambda s: _step(data, s), _start(rng, data, 1), 1e-9, 20_000)
     p = _parameters(data, found.parameters)
     of_x, of_y = (latent_means([x, y], p, given=[v]) for v in (0, 1))
     assert (canonical_correlations(of_x, of_y) ** 2).sum() == pytest.approx(expected, abs=1e-3)
@@ -149,7 +115,7 @@ def test_with_full_private_rank_it_is_canonical_correlation_analysis(n_private):
 def test_three_views():
     views = made_up(d=(3, 2, 4))
     fit = fit_shared_factors(views, 2, [1, 0, 2], random_seed=1, starts=3)
-    check_climb(fit, plain(views, fit.parameters))
+    check_ascent(fit, plain(views, fit.parameters))
     assert [b.shape for b in fit.parameters.privates] == [(3, 1), (2, 0), (4, 2)]
 
 
@@ -204,19 +170,19 @@ def test_bad_input():
     x, y = made_up()
     with pytest.raises(ValueError, match=r"same samples.*60.*59"):
         fit_shared_factors([x, y[1:]], 1, 1)
-    with pytest.raises(ValueError, match="n_private of view '1' must be from 0 to its 2 features"):
+    with pytest.raises(ValueError, match=r"n_private of view '1': expected .* from 0 to 2"):
         fit_shared_factors([x, y], 1, 3)
-    with pytest.raises(ValueError, match="one number or 2, one a view"):
+    with pytest.raises(ValueError, match="one number, or one for each of"):
         fit_shared_factors([x, y], 1, [1])
-    with pytest.raises(ValueError, match="n_shared must be a whole number"):
+    with pytest.raises(ValueError, match="n_shared: expected a whole number"):
         fit_shared_factors([x, y], 0, 1)
     with pytest.raises(ValueError, match="noise goes to zero"):
         fit_shared_factors([np.concatenate([x, x[:, :1]], axis=1), y], 1, [3, 1])
-    with pytest.raises(ValueError, match="must be finite"):
+    with pytest.raises(ValueError, match="expected finite numbers"):
         fit_shared_factors([np.where(x > 3.0, np.inf, x), y], 1, 1)
     with pytest.raises(ValueError, match="feature 0 has no value"):
         fit_shared_factors([np.full_like(x, np.nan), y], 1, 1)
-    with pytest.raises(ValueError, match="tolerance must be a positive number"):
+    with pytest.raises(ValueError, match="tolerance: expected a positive number"):
         fit_shared_factors([x, y], 1, 1, tolerance=0.0)
-    with pytest.raises(ValueError, match="starts must be a whole number"):
+    with pytest.raises(ValueError, match="starts: expected a whole number"):
         fit_shared_factors([x, y], 1, 1, starts=0)

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import pm_match as pmm
-from pm_match.reading.functions import evaluate
+from pm_match.reading.probe import evaluate
 from pm_match.views.hinge import fourier_values, read_hinge
 
 X = np.random.default_rng(0).normal(size=(9, 3))
@@ -159,13 +159,13 @@ def test_it_is_read_from_a_copy():
     [
         (lambda: binary(np.array([0, 1] * 4 + [1])), ValueError, "found 0. Pass booleans"),
         (lambda: binary(np.array([1, -1] * 4 + [2])), ValueError, "labels -1 and \\+1; found 2"),
-        (lambda: binary(np.array([1, -1] * 4 + [0.5])), ValueError, "whole numbers, found 0.5"),
+        (lambda: binary(np.array([1, -1] * 4 + [0.5])), ValueError, "whole numbers; found 0.5"),
         (lambda: binary(np.array([1, -1] * 4 + [np.inf])), ValueError, "found inf"),
-        (lambda: binary(np.array(["a", "b", "a"] * 3)), TypeError, "or booleans, found dtype"),
-        (lambda: binary(np.array(["1", "-1", "1"] * 3)), TypeError, "or booleans, found dtype"),
+        (lambda: binary(np.array(["a", "b", "a"] * 3)), TypeError, "or booleans; found dtype"),
+        (lambda: binary(np.array(["1", "-1", "1"] * 3)), TypeError, "or booleans; found dtype"),
         (lambda: binary(np.ones((9, 1))), ValueError, "one label for each object"),
         (lambda: binary(np.ones(8)), ValueError, "expected 9 labels, one a score; found 8"),
-        (lambda: binary(C=0.0), ValueError, "C to be positive and finite, found 0"),
+        (lambda: binary(C=0.0), ValueError, "C to be positive and finite; found 0"),
         (lambda: binary(C=np.inf), ValueError, "C to be positive and finite"),
         (lambda: binary(C=np.ones(2)), ValueError, "expected one C"),
         (lambda: classes(np.arange(9)), ValueError, "found 3"),

@@ -7,8 +7,8 @@ import pytest
 
 import pm_match as pmm
 from pm_match.reading import read
-from pm_match.reading.functions import evaluate
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import evaluate
 from pm_match.views.hinge import recognise as hinges
 
 N, M, D = 7, 3, 2

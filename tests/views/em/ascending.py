@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 
-def check_climb(fit, plain: float):
+def check_ascent(fit, plain: float):
     """The trace never falls, and ends at the plain log likelihood of the parameters."""
     assert np.diff(fit.log_likelihoods).min() > -1e-8
     assert np.ptp(fit.log_likelihoods) > 0.0

@@ -1,11 +1,12 @@
 """What every EM does: steps that cannot lower the log likelihood, from several starts."""
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pm_match.checks import check_count, check_positive
 
 # Of several starts, each is climbed until an iteration gains fewer nats, and only the best further.
 _COARSE = 1e-3
@@ -41,7 +42,7 @@ class Fit[P](NamedTuple):
         return float(self.log_likelihoods[-1])
 
 
-def climb(step: Step, start: Any, tolerance: float, max_iterations: int) -> Fit:
+def ascent(step: Step, start: Any, tolerance: float, max_iterations: int) -> Fit:
     """Iterate `step` until it gains less than `tolerance` nats."""
     parameters, trace = start, []
     for iteration in range(max_iterations):
@@ -82,7 +83,7 @@ def best_of(
     best: Fit | None = None
     ends: list[float] = []
     for number, rng in enumerate(np.random.default_rng(random_seed).spawn(starts)):
-        found = climb(step, start(rng, number), max(tolerance, _COARSE), max_iterations)
+        found = ascent(step, start(rng, number), max(tolerance, _COARSE), max_iterations)
         ends.append(found.log_likelihood)
         if best is None or found.log_likelihood > best.log_likelihood:
             best = found
@@ -92,18 +93,15 @@ def best_of(
     left = max_iterations - len(best.log_likelihoods) + 1
     if tolerance < _COARSE and left > 1:
         # The last iteration's parameters are the first of what follows.
-        further = climb(step, best.parameters, tolerance, left)
+        further = ascent(step, best.parameters, tolerance, left)
         trace = np.concatenate([best.log_likelihoods, further.log_likelihoods[1:]])
         best = further._replace(log_likelihoods=trace)
     ends[int(np.argmax(ends))] = best.log_likelihood
     return best._replace(starts=np.array(ends))
 
 
-def check_climb(starts: Any, tolerance: Any, max_iterations: Any) -> None:
+def check_ascent(starts: Any, tolerance: Any, max_iterations: Any) -> None:
     """Refuse settings that are none."""
-    for name, value, least in (("starts", starts, 1), ("max_iterations", max_iterations, 2)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, found {value!r}.")
-    number = isinstance(tolerance, Real) and not isinstance(tolerance, bool)
-    if not number or not float(tolerance) > 0.0:
-        raise ValueError(f"tolerance must be a positive number, found {tolerance!r}.")
+    check_count("starts", starts)
+    check_count("max_iterations", max_iterations, 2)
+    check_positive("tolerance", tolerance)

@@ -22,10 +22,10 @@ from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place
 from pm_match.progress import PATIENCE, SearchProgress
 
-__all__ = ["carry"]
+__all__ = ["translate"]
 
 
-def carry(
+def translate(
     idata: xr.DataTree | xr.Dataset,
     model: Model,
     x: Any = None,

@@ -1,0 +1,120 @@
+r"""The conjugate prior of normal clusters by plain formulas: posterior, evidence and draws.
+
+Precisions are the clusters' own, or one that they share (see `normal_wishart`, `shared_normal`).
+"""
+
+from math import log, pi
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import multigammaln
+
+from pm_match.normal.normal_rows import NormalWishartPrior, draw_wishart
+
+__all__ = ["draw_parameters", "log_marginal", "posterior"]
+
+
+def posterior(
+    values: NDArray, labels: NDArray, n_clusters: int, prior: NormalWishartPrior, shared: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Update the prior by the vectors of every cluster.
+
+    Parameters
+    ----------
+    values : (N, D) array
+    labels : (N,) integer array
+    n_clusters : int
+        T. What has no vector keeps the prior.
+    prior : NormalWishartPrior
+    shared : bool
+        Whether all clusters have one precision: P is 1 then, otherwise T.
+
+    Returns
+    -------
+    counts : (T,) array
+    means : (T, D) array
+        m_j.
+    degrees : (P,) array
+    inverse_scales : (P, D, D) array
+        Of the Wishart conditionals.
+    """
+    counts = np.bincount(labels, minlength=n_clusters).astype(float)
+    means = np.tile(prior.center, (n_clusters, 1))
+    scatter = np.zeros((n_clusters, *prior.inverse_scale.shape))
+    for j in np.flatnonzero(counts):
+        inside = values[labels == j]
+        average = inside.mean(axis=0)
+        shift = average - prior.center
+        residual = inside - average
+        total = prior.strength + counts[j]
+        means[j] += counts[j] / total * shift
+        scatter[j] = residual.T @ residual
+        scatter[j] += prior.strength * counts[j] / total * np.outer(shift, shift)
+    own = counts
+    if shared:
+        own, scatter = counts.sum(keepdims=True), scatter.sum(axis=0, keepdims=True)
+    return counts, means, prior.degrees + own, prior.inverse_scale + scatter
+
+
+def log_marginal(
+    values: NDArray, labels: NDArray, prior: NormalWishartPrior, shared: bool
+) -> float:
+    """Log p(values | labels), means and precisions integrated out.
+
+    Parameters
+    ----------
+    values : (N, D) array
+    labels : (N,) integer array
+        Whole numbers from 0.
+    prior : NormalWishartPrior
+    shared : bool
+
+    Returns
+    -------
+    float
+    """
+    values, labels = np.asarray(values, float), np.asarray(labels)
+    d, n_clusters = values.shape[1], int(labels.max(initial=-1)) + 1
+    counts, _, degrees, inverse_scales = posterior(values, labels, n_clusters, prior, shared)
+    total = np.sum([multigammaln(0.5 * nu, d) for nu in degrees])
+    total -= 0.5 * (degrees * np.linalg.slogdet(inverse_scales)[1]).sum()
+    prior_log_det = np.linalg.slogdet(prior.inverse_scale)[1]
+    alone = 0.5 * prior.degrees * prior_log_det - multigammaln(0.5 * prior.degrees, d)
+    total += len(degrees) * alone - 0.5 * values.size * log(pi)
+    total += 0.5 * d * np.log(prior.strength / (prior.strength + counts)).sum()
+    return float(total)
+
+
+def draw_parameters(
+    rng: np.random.Generator,
+    values: NDArray,
+    labels: NDArray,
+    n_clusters: int,
+    prior: NormalWishartPrior,
+    shared: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw all clusters' means, and precisions, given the labels; empty clusters' from the prior.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    values : (N, D) array
+    labels : (N,) integer array
+        In 0 ... T - 1.
+    n_clusters : int
+        T.
+    prior : NormalWishartPrior
+    shared : bool
+
+    Returns
+    -------
+    means : (T, D) array
+    precisions : (T, D, D) array, or (D, D) if it is shared
+    """
+    counts, means, degrees, scales = posterior(values, labels, n_clusters, prior, shared)
+    precisions, roots = draw_wishart(rng, degrees, scales)
+    # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
+    noise = rng.standard_normal(means.shape)[:, :, None]
+    noise = np.linalg.solve(np.swapaxes(roots, 1, 2), noise)[:, :, 0]
+    means = means + noise / np.sqrt(prior.strength + counts)[:, None]
+    return means, precisions[0] if shared else precisions

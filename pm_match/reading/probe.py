@@ -1,0 +1,277 @@
+"""Looks into the graphs of a model: what is read at points, and by putting values in their place.
+
+All access to graphs that readers need is here: what they ask for is what a graph says with some of
+its variables replaced, so that every way of writing the same model says the same.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.logprob.transforms import LogTransform
+from pymc.model.core import Model
+from pytensor.compile.mode import Mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
+from pytensor.scalar.basic import Reciprocal
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+from pm_match.reading.ancestry import RV, scale
+
+# Interpreted and hardly rewritten: these graphs are tiny or run a handful of times, and compiling
+# them would take longer than everything else in a start-up.
+PLAIN = Mode(linker="py", optimizer="fast_compile")
+
+# From a point of value variables to the values of graphs there.
+Reader = Callable[[Any], list[Any]]
+
+
+def evaluate(variable: RV) -> NDArray:
+    """Evaluate a variable that depends on nothing."""
+    held = _held(variable)
+    return pytensor.function([], variable, mode=PLAIN)() if held is None else np.array(held)
+
+
+def _held(variable: RV) -> NDArray | None:
+    if isinstance(variable, Constant):
+        return np.asarray(variable.data)
+    return variable.get_value(borrow=True) if isinstance(variable, SharedVariable) else None
+
+
+def compiled(
+    model: Model,
+    outputs: Sequence[RV],
+    replaced: Mapping[RV, Any] | None = None,
+    inputs: Sequence[RV] = (),
+) -> tuple[Callable[..., list[NDArray]], list[str]]:
+    """Compile graphs of random and value variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    outputs : sequence of variables
+    replaced : mapping of variable to variable or array, optional
+        Random variables, and what takes their place.
+    inputs : sequence of variables
+        What the graphs depend on besides, or in place of these.
+
+    Returns
+    -------
+    function : callable
+        Of a point of value variables, and of values of the inputs.
+    names : list of str
+        What is read of the point.
+    """
+    outputs = [pt.as_tensor(v) for v in outputs]
+    if replaced:
+        stands = [
+            (rv, v if isinstance(v, Variable) else pt.constant(v, dtype=rv.dtype))
+            for rv, v in replaced.items()
+        ]
+        outputs = graph_replace(outputs, stands, strict=False)
+    outputs = model.replace_rvs_by_values(outputs)
+    values = set(model.value_vars)
+    found = [v for v in explicit_graph_inputs(outputs) if v in values]
+    function = pytensor.function([*inputs, *found], outputs, mode=PLAIN, on_unused_input="ignore")
+    # Half of the time of a call is that PyTensor looks at what it is given.
+    function.trust_input = True
+    names = [str(v.name) for v in found]
+    dtypes = [v.dtype for v in (*inputs, *found)]
+
+    def call(point, *given) -> list[NDArray]:
+        values = (*given, *[point[name] for name in names])
+        return [*map(np.asarray, function(*map(np.asarray, values, dtypes)))]
+
+    return call, names
+
+
+def rejoined(whole: RV, parts: Mapping[RV, tuple[RV, tuple[int, ...]]]) -> RV:
+    """Return a variable that PyMC has split, with other graphs in the place of its parts.
+
+    Each comes with the shape that it is broadcast to.
+    """
+    own = [(rv, pt.broadcast_to(graph, shape)) for rv, (graph, shape) in parts.items()]
+    return graph_replace([whole], own, strict=False)[0]
+
+
+def stand_in(rv: RV, shape: tuple[int | None, ...] | None = None) -> RV:
+    """Make an input that takes a variable's place, of its shape or another one."""
+    return rv.type() if shape is None else pt.tensor(dtype=rv.dtype, shape=shape)
+
+
+def point_function(
+    model: Model, outputs: Sequence[RV], givens: Mapping[RV, Any] | None = None
+) -> Reader:
+    """Make a function of a point of value variables that evaluates `outputs`.
+
+    `givens` are random variables set to constants. What depends on no free variable is evaluated
+    once.
+    """
+    found = _interpreted(model, outputs, givens or {})
+    if found is not None:
+        return found
+    function, names = compiled(model, outputs, givens)
+    if names:
+        return function
+    constant = function({})
+    return lambda point: constant
+
+
+def _interpreted(model: Model, outputs: Sequence[RV], givens: Mapping[RV, Any]) -> Reader | None:
+    """Read graphs of arithmetic on constants and free variables without compiling them.
+
+    Compiling takes milliseconds and a compiled function costs ten times as much as what it does,
+    and hyperparameters are read at every candidate. None for all other graphs.
+    """
+    known = {rv: np.asarray(value, rv.dtype) for rv, value in givens.items()}
+    nodes = [*toposort(outputs, blockers=[*known, *model.free_RVs])]
+    leaves = {*outputs, *(v for node in nodes for v in node.inputs)}
+    leaves -= {*known, *(node.outputs[0] for node in nodes)}
+    reads = {}
+    for variable in leaves:
+        if isinstance(variable, Constant):
+            known[variable] = np.asarray(variable.data)
+            continue
+        transform = model.rvs_to_transforms.get(variable)
+        if variable not in model.free_RVs or type(transform) not in (type(None), LogTransform):
+            return None
+        reads[variable] = model.rvs_to_values[variable].name, transform is not None
+    program = []
+    for node in nodes:
+        function, inputs = _arithmetic(node), node.inputs
+        if function is None:
+            return None
+        if all(v in known for v in inputs):
+            known[node.outputs[0]] = np.asarray(function(*[known[v] for v in inputs]))
+        else:
+            program.append((node.outputs[0], function, inputs))
+
+    def read(point) -> list[NDArray]:
+        values = dict(known)
+        with np.errstate(all="ignore"):
+            for variable, (name, log_scale) in reads.items():
+                # A copy: what is read may be written to.
+                values[variable] = np.exp(point[name]) if log_scale else np.array(point[name])
+            for variable, function, inputs in program:
+                values[variable] = function(*[values[v] for v in inputs])
+        return [np.asarray(values[v]) for v in outputs]
+
+    if reads:
+        return read
+    constant = read({})
+    return lambda point: constant
+
+
+def _arithmetic(node) -> Callable[..., Any] | None:
+    """Return NumPy's function for a node, where there is one."""
+    op, dtypes = node.op, [v.dtype[:5] for v in node.inputs]
+    if isinstance(op, DimShuffle):
+        axes = (*op.shuffle, *op.drop)
+        index = *(None if i == "x" else slice(None) for i in op.new_order), *(0 for _ in op.drop)
+        return lambda x: x.transpose(axes)[index]
+    spec = getattr(op.scalar_op, "nfunc_spec", None) if isinstance(op, Elemwise) else None
+    # Of whole numbers alone, NumPy's results have other types than PyTensor's.
+    if spec is None or spec[1:] != (len(dtypes), 1) or "float" not in dtypes:
+        return None
+    return getattr(np, spec[0], None)
+
+
+def rate(rv: RV) -> RV:
+    """Return the rate of a Gamma variable, as it was declared: PyTensor has the scale."""
+    return _inverse(scale(rv))
+
+
+def _inverse(variable: RV) -> RV:
+    op = variable.owner.op if variable.owner is not None else None
+    if isinstance(op, DimShuffle):
+        return op(_inverse(variable.owner.inputs[0]))
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Reciprocal):
+        return variable.owner.inputs[0]
+    return pt.reciprocal(variable)
+
+
+def natural_function(model: Model, names: Iterable[str]) -> Reader:
+    """Make the map from a point of value variables to the variables `names` themselves."""
+    return point_function(model, [model[name] for name in names])
+
+
+def sampled_function(model: Model, name: str) -> Callable[[Any, Any], NDArray]:
+    """Make the map from a point, and a value of a variable, to that on the scale that is sampled.
+
+    Of the point, it takes what the variable's transform depends on.
+    """
+    rv = model[name]
+    transform, dtype = model.rvs_to_transforms[rv], model.rvs_to_values[rv].dtype
+    if transform is None:
+        return lambda point, value: np.asarray(value, dtype)
+    natural = stand_in(rv)
+    forward, _ = compiled(model, [transform.forward(natural, *rv.owner.inputs)], inputs=[natural])
+    return lambda point, value: np.asarray(forward(point, value)[0], dtype)
+
+
+def log_densities(model: Model, variables: Sequence[RV]) -> Callable[[Any], dict[RV, NDArray]]:
+    """Compile the declared log densities of `variables`, entry by entry, at a point."""
+    outputs = model.logp(vars=list(variables), jacobian=False, sum=False)
+    function, _ = compiled(model, outputs)
+    return lambda point: dict(zip(variables, function(point), strict=True))
+
+
+def chosen_objects(
+    model: Model,
+    chosen: RV,
+    assignment: RV,
+    givens: Mapping[RV, Any],
+    n_objects: int,
+    unit: float,
+) -> NDArray[np.int64] | None:
+    """Find which object each row of a table is of, by what the objects' labels choose.
+
+    Every object's number is written in binary digits, and each digit used as a label.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    chosen : variable
+        The table (R, D): rows that the labels of some objects choose.
+    assignment : variable
+        These labels.
+    givens : mapping of variable to array
+        Constants for other variables, among them what rows are chosen from: row j is to hold
+        `unit` times j.
+    n_objects : int
+    unit : float
+
+    Returns
+    -------
+    (R,) integer array, or None
+        None if rows are something else; numbers of `n_objects` or more if they are of no object.
+    """
+    labels = stand_in(assignment)
+    digit_of, _ = compiled(model, [chosen], {assignment: labels, **givens}, [labels])
+    number, found = np.arange(n_objects), np.zeros((), np.int64)
+    for place in range(max(int(n_objects - 1).bit_length(), 1)):
+        (digits,) = digit_of({}, (number >> place) & 1)
+        if digits.ndim != 2 or not np.isin(digits, (0.0, unit)).all():
+            return None
+        found = found + ((digits[:, 0] > 0.0).astype(np.int64) << place)
+    return found
+
+
+def held_matrices(graph: RV, n_columns: int) -> list[NDArray[np.float64]]:
+    """Return the constant matrices of so many columns that a graph is made with."""
+    held = [_held(variable) for variable in ancestors([graph])]
+    return [
+        np.ascontiguousarray(v, np.float64)
+        for v in held
+        if isinstance(v, np.ndarray) and v.ndim == 2 and v.shape[1] == n_columns
+    ]
+
+
+def at_each(graph: RV, rv: RV, values: NDArray) -> RV:
+    """Express a graph with a variable set to constants, one after another, along a first axis."""
+    return vectorize_graph(graph, {rv: pt.constant(values)})

@@ -1,0 +1,288 @@
+"""Exactness tests for a kind of evidence, from a model that is declared with it.
+
+Each takes a tiny model of one component (five to seven units and three clusters are plenty: the
+assignments are enumerated) and raises AssertionError where something is not exact. The package
+holds its own kinds against them. A check that cannot fail is worth nothing: break the code under
+test once, and see it go red.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from scipy.special import betaln, logsumexp
+
+from pm_match.clusters.collapsed import Collapsed
+from pm_match.reading import read
+from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import log_densities
+
+__all__ = [
+    "check_declared_density",
+    "check_draws",
+    "check_kind",
+    "check_law",
+    "check_running_state",
+    "check_scores",
+    "plain_log_joint",
+    "random_point",
+]
+
+Point = Mapping[str, NDArray]
+Labels = Sequence[NDArray[np.int64]]
+
+
+def check_kind(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
+    """Make all the checks of this module.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        A tiny one, all of whose evidence has `log_marginal` and `log_conditional`.
+    seed : int, default 0
+    n_sweeps : int, default 100 000
+        Of `check_law`.
+    """
+    check_scores(model, seed=seed)
+    check_running_state(model, seed=seed)
+    check_law(model, seed=seed, n_sweeps=n_sweeps)
+    check_declared_density(model, seed=seed)
+    check_draws(model, seed=seed)
+
+
+def collapsed_of(model: Model) -> Collapsed:
+    """Return a collapsed state of the model's only component, at no point yet.
+
+    Raises
+    ------
+    UnservedModelError
+        If the model is not one component.
+    """
+    structure = read(model)
+    if len(structure.components) != 1:
+        raise UnservedModelError(
+            f"expected a model of one component; found {len(structure.components)}"
+            + (f": {structure.explain()}" if structure.refusals else "")
+        )
+    return Collapsed(model, structure.components[0])
+
+
+def random_point(
+    model: Model, rng: np.random.Generator, state: Collapsed | None = None
+) -> dict[str, NDArray]:
+    """Draw a point of the value variables, in which linked objects share their label."""
+    state = collapsed_of(model) if state is None else state
+    point = {
+        name: rng.normal(0.0, 0.8, np.shape(value)).astype(np.asarray(value).dtype)
+        if np.asarray(value).dtype.kind == "f"
+        else np.asarray(value)
+        for name, value in model.initial_point(0).items()
+    }
+    labels = [
+        rng.integers(-1 if (site >= 0).any() else 0, clustering.truncation, len(own.size))
+        for clustering, own, site in zip(
+            state.component.clusterings,
+            state.units,
+            [partition.relevance.group for partition in state.partitions],
+            strict=True,
+        )
+    ]
+    labels = [
+        np.where((label < 0) & (partition.relevance.group < 0), 0, label)[own.of_object]
+        for label, partition, own in zip(labels, state.partitions, state.units, strict=True)
+    ]
+    return at_labels(state, point, labels)
+
+
+def at_labels(state: Collapsed, point: Point, labels: Labels) -> dict[str, NDArray]:
+    """Put labels (N,) of every clustering, -1 for irrelevant objects, into a point."""
+    new = dict(point)
+    for points, label in zip(state.points, labels, strict=True):
+        points.write_labels(new, label)
+    return new
+
+
+def plain_log_joint(state: Collapsed, point: Point, labels: Labels) -> float:
+    """Log p(data, assignments, relevance) by plain formulas, all else integrated out.
+
+    Parameters
+    ----------
+    state : Collapsed
+    point : mapping
+        With the hyperparameters.
+    labels : sequence of (N,) integer array
+        Of every clustering, -1 for irrelevant objects.
+    """
+    total = plain_log_prior(state, point, labels)
+    return total + sum(evidence.log_marginal(point, labels) for evidence in state.evidence)
+
+
+def plain_log_prior(state: Collapsed, point: Point, labels: Labels) -> float:
+    """Log p(assignments, relevance), stick by stick and flag by flag."""
+    total = 0.0
+    for clustering, label in zip(state.component.clusterings, labels, strict=True):
+        counts = np.bincount(label[label >= 0], minlength=clustering.truncation)
+        if clustering.weights:
+            for j, (a, b) in enumerate(zip(*clustering.prior(point), strict=True)):
+                total += betaln(a + counts[j], b + counts[j + 1 :].sum()) - betaln(a, b)
+        else:
+            a, b = clustering.prior(point)
+            rest = np.append(1.0, np.cumprod(b / (a + b)))
+            total += counts @ np.log(rest * np.append(a / (a + b), 1.0))
+        group = np.concatenate([np.full(a.n_objects, a.group) for a in clustering.assignments])
+        for number, (e, f, free) in enumerate(clustering.relevance_prior(point)):
+            yes, no = (
+                ((group == number) & (label >= 0)).sum(),
+                ((group == number) & (label < 0)).sum(),
+            )
+            total += (
+                betaln(e + yes, f + no) - betaln(e, f)
+                if free
+                else yes * np.log(e / (e + f)) + no * np.log(f / (e + f))
+            )
+    return float(total)
+
+
+def check_scores(model: Model, *, seed: int = 0, n_points: int = 10) -> None:
+    """Check every unit's scores: differences of the plain formula between its labels."""
+    state, rng = collapsed_of(model), np.random.default_rng(seed)
+    for _ in range(n_points):
+        point = random_point(model, rng, state)
+        state.load(point, state.labels(point))
+        here = state.found()
+        for number, (partition, own) in enumerate(zip(state.partitions, state.units, strict=True)):
+            for unit in range(len(own.size)):
+                least = -1 if partition.relevance.group[unit] >= 0 else 0
+                expected = []
+                for label in range(least, len(partition.counts)):
+                    moved = [one.copy() for one in here]
+                    moved[number][own.of_object == unit] = label
+                    expected.append(
+                        sum(evidence.log_marginal(point, moved) for evidence in state.evidence)
+                    )
+                found = state.scores(number, unit)
+                found = np.roll(found, 1) if least < 0 else found[:-1]
+                np.testing.assert_allclose(
+                    found - found[-1],
+                    np.array(expected) - expected[-1],
+                    rtol=1e-8,
+                    atol=1e-8,
+                    err_msg=f"scores of unit {unit} of clustering {number} at labels {here}",
+                )
+
+
+def check_running_state(model: Model, *, seed: int = 0, n_moves: int = 3000) -> None:
+    """Check the running state against the plain formula, while units move thousands of times."""
+    state, rng = collapsed_of(model), np.random.default_rng(seed)
+    point = random_point(model, rng, state)
+    state.load(point, state.labels(point))
+    for number in range(n_moves):
+        state.sweep(rng)
+        state.split_or_merge(rng, 1)
+        state.exchange(rng, 1)
+        state.rename(rng)
+        if number % 100 == 0:
+            expected = plain_log_joint(state, point, state.found())
+            np.testing.assert_allclose(
+                state.log_joint(), expected, rtol=1e-9, atol=1e-8, err_msg=f"after {number} rounds"
+            )
+
+
+def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
+    """Check how often a chain visits every assignment against its enumerated probability."""
+    state, rng = collapsed_of(model), np.random.default_rng(seed)
+    point = random_point(model, rng, state)
+    state.load(point, state.labels(point))
+    choices = [
+        range(-1 if group >= 0 else 0, len(partition.counts))
+        for partition in state.partitions
+        for group in partition.relevance.group
+    ]
+    ends = np.cumsum([len(own.size) for own in state.units])[:-1]
+    states = [np.array(units) for units in product(*choices)]
+    logs = []
+    for units in states:
+        parts = zip(np.split(units, ends), state.units, strict=True)
+        logs.append(plain_log_joint(state, point, [part[own.of_object] for part, own in parts]))
+    law = np.exp(np.array(logs) - logsumexp(logs))
+    place = {units.tobytes(): n for n, units in enumerate(states)}
+    visits = np.zeros(len(states))
+    for _ in range(n_sweeps):
+        state.sweep(rng)
+        state.split_or_merge(rng, 1)
+        state.exchange(rng, 1)
+        state.rename(rng)
+        units = np.concatenate([partition.label for partition in state.partitions])
+        visits[place[units.tobytes()]] += 1
+    distance = 0.5 * np.abs(visits / n_sweeps - law).sum()
+    # What independent draws would have; a chain's are correlated.
+    noise = 0.5 * np.sqrt(2.0 * law * (1.0 - law) / (np.pi * n_sweeps)).sum()
+    assert distance < 2.0 * noise, (
+        f"total variation between visits and the enumerated law: expected about {noise:.4f}; found "
+        f"{distance:.4f}"
+    )
+
+
+def check_declared_density(model: Model, *, seed: int = 0, n_points: int = 5) -> None:
+    r"""Check Chib's identity, what is integrated out being drawn from its conditional.
+
+    .. math:: \log p(X, \theta \mid s) = \log p(X \mid s) + \log p(\theta \mid X, s)
+
+    The left side is the declared model's, the right side the kind's `log_marginal` and
+    `log_conditional`.
+    """
+    state, rng = collapsed_of(model), np.random.default_rng(seed)
+    names = [name for evidence in state.component.evidence for name in evidence.names]
+    observed = [rv for rv in model.observed_RVs]
+    variables = [*(model[name] for name in names), *observed]
+    declared = log_densities(model, variables)
+    for _ in range(n_points):
+        point = random_point(model, rng, state)
+        labels = state.labels(point)
+        state.load(point, labels)
+        new = dict(point)
+        state.draw(rng, point, new)
+        new = at_labels(state, new, labels)
+        found = sum(np.sum(value) for value in declared(new).values())
+        expected = sum(
+            evidence.log_marginal(new, labels) + evidence.log_conditional(new)
+            for evidence in state.evidence
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+
+
+def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
+    r"""Check draws of what is integrated out by the declared model's gradient.
+
+    On the scale that is sampled, draws x from a density p have the means
+
+    .. math:: E[\nabla \log p(x)] = 0, \qquad E[x_i\, \partial_i \log p(x)] = -1
+
+    (Stein's identity), and nobody else's have all of them.
+    """
+    state, rng = collapsed_of(model), np.random.default_rng(seed)
+    point = random_point(model, rng, state)
+    labels = state.labels(point)
+    state.load(point, labels)
+    names = [name for evidence in state.component.evidence for name in evidence.names]
+    values = [model.rvs_to_values[model[name]] for name in names]
+    gradient = model.compile_dlogp([model[name] for name in names])
+    moments: list[Any] = []
+    for _ in range(n_draws):
+        new = dict(point)
+        for evidence in state.evidence:
+            evidence.draw(rng, point, new)
+        slope = gradient(new)
+        x = np.concatenate([np.ravel(new[value.name]) for value in values])
+        moments.append(np.concatenate([slope, x * slope + 1.0]))
+    means = np.mean(moments, axis=0)
+    errors = np.std(moments, axis=0) / np.sqrt(n_draws)
+    z = np.abs(means / np.maximum(errors, 1e-12))
+    worst = int(np.argmax(z))
+    assert z.max() < 5.0, (
+        f"draws of {names}: Stein's identity fails by {z.max():.1f} standard errors (entry "
+        f"{worst % len(x)} of the values of these variables, one after the other)"
+    )

@@ -1,0 +1,58 @@
+"""Which steps a model gets, from us and from PyMC."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.sampling.mcmc import assign_step_methods
+
+import pm_match as pmm
+
+X = np.random.default_rng(0).normal(size=(12, 4))
+
+
+def chosen(model) -> set[str]:
+    """The rooms that the steps which PyMC chooses by itself are from."""
+    with model:
+        _, by_step = assign_step_methods(model)
+    return {step.__module__.partition(".")[0] for step, values in by_step.items() if values}
+
+
+def factors():
+    with pm.Model() as model:
+        latent = pm.Normal("latent", shape=(12, 2))
+        loading = pm.Normal("loading", shape=(4, 2))
+        noise = pm.Gamma("noise", 2.0, 2.0)
+        pm.Normal("x", latent @ loading.T, tau=noise, observed=X)
+    return model
+
+
+def labels():
+    """Discrete variables, and max-margin labels, of which none is an assignment over weights."""
+    with pm.Model() as model:
+        pm.Poisson("rate", 3.0)
+        coefficients = pm.Normal("coefficients", shape=4)
+        pmm.Hinge("y", X @ coefficients, observed=X[:, 0] > 0)
+        switch = pm.Categorical("switch", np.ones(3) / 3.0, shape=12)
+        pm.Normal("z", switch, 1.0, observed=X[:, 1])
+    return model
+
+
+@pytest.mark.parametrize("declared", [factors, labels])
+def test_importing_changes_the_steps_of_no_model_without_an_assignment(declared):
+    assert chosen(declared()) == {"pymc"}
+
+
+def test_our_steps_are_chosen_where_there_is_an_assignment():
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", alpha=1.0, K=3)
+        precision = pm.Gamma("precision", 1.0, 1.0)
+        latent = pm.Normal("latent", 0.0, tau=precision, shape=(4, 2))
+        cluster = pm.Categorical("cluster", p=weights, shape=12)
+        projection = pm.Normal("projection", shape=(4, 2))
+        pm.Normal("x", latent[cluster] @ projection.T, tau=precision, observed=X)
+    assert chosen(model) == {"pm_match"}
+
+
+def test_what_pymc_is_left_with_is_ours_where_we_are_asked():
+    (step,) = pmm.steps(factors())
+    assert isinstance(step, pmm.FactorGibbs)
