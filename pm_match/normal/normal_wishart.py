@@ -37,7 +37,7 @@ from pm_match.clusters.sweep import capacity
 from pm_match.normal.conjugate import draw_parameters, log_marginal
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
 from pm_match.numerics.cholesky import factorise, invert
-from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.kernels import entry, inlined, part
 
 # Updates of rank one after which an inverse is computed anew: rounding errors do not add up.
 _REFRESH = 256
@@ -97,14 +97,14 @@ class NormalWishart(NamedTuple):
     scratch: NDArray[np.float64]
 
 
-@part
+@inlined
 def away_from(value, mean, away):
     """Fill `away` with `value` less `mean`."""
     for i in range(value.shape[0]):
         away[i] = value[i] - mean[i]
 
 
-@part
+@inlined
 def quadratic(matrix, vector, product):
     """Return ``vector @ matrix @ vector`` for a symmetric `matrix`; `product` is its product."""
     n = vector.shape[0]
@@ -147,7 +147,7 @@ def log_det_with(term, slot, unit, weight, sign):
     return factorise(term.matrix, term.lower)
 
 
-@part
+@inlined
 def joining(term, unit, slot):
     """Log predictive of a unit in a slot that it is not in."""
     n, d = term.size[unit], term.value.shape[1]
@@ -169,7 +169,7 @@ def joining(term, unit, slot):
     )
 
 
-@part
+@inlined
 def rejoining(term, unit, slot):
     """Log predictive of a unit in the slot that it is in, as if it were out of it."""
     n, d = term.size[unit], term.value.shape[1]

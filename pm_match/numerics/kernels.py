@@ -69,6 +69,11 @@ def reducing(function: Callable) -> Any:
     return njit(**{**PART, "fastmath": {"nnan", "nsz", "reassoc"}})(function)
 
 
+def inlined(function: Callable) -> Any:
+    """Compile a part into its callers: for what inner loops of a few dozen numbers call."""
+    return njit(**PART, forceinline=True)(function)
+
+
 def watched(module: str) -> list[Path]:
     """Folders and files that functions of a module can be compiled from; none if not known."""
     package, *inside = module.split(".")
