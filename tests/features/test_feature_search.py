@@ -1,10 +1,13 @@
 """The search for feature vectors: its score is the model's, and it finds what enumeration finds."""
 
+import warnings
 from itertools import permutations, product
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pymc.exceptions import ImputationWarning
 from scipy.optimize import minimize
 
 import pm_match as pmm
@@ -353,3 +356,34 @@ def test_free_hyperparameters_follow():
     search(chain, 0, np.random.default_rng(0))
     assert chain.point["concentration_log__"] != start
     assert len(np.unique(chain.labels(0)[0])) > 1
+
+
+def test_constant_intercepts_and_scales_of_noise_are_taken_into_account():
+    """The problem is that of whitened data, and projections are those of the data."""
+    tables = clustered(np.random.default_rng(13), missing=0.1)[0]
+    shift, scales = [2.0, -1.0], [np.linspace(0.5, 2.0, 4), np.linspace(1.0, 3.0, 5)]
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImputationWarning)
+        weights = pm.StickBreakingWeights("weights", np.float64(1.0), K=5)
+        precision = pm.Gamma("precision", np.float64(1.0), np.float64(1.0))
+        latent = pm.Normal("latent", 0.0, tau=precision, shape=(6, 2))
+        for name, table, a, own in zip("ab", tables, shift, scales, strict=True):
+            cluster = pm.Categorical(f"cluster_{name}", weights, shape=len(table))
+            w = pm.Flat(f"w_{name}", shape=(table.shape[1], 2))
+            mean, sigma = latent[cluster] @ w.T + a, own / pt.sqrt(precision)
+            pm.Normal(name, mean, sigma, observed=table * own + a)
+    component = read(model).components[0]
+    (features,) = component.of(Features)
+    assert features.only_projections
+    assert not features.standard
+    chain = chain_of(model)
+    problem, _, _ = problem_of(component.clusterings[0], features, chain.point)
+    for own, table in zip(problem.domains, tables, strict=True):
+        np.testing.assert_allclose(own.values, np.nan_to_num(table), atol=1e-12)
+    search(chain, 0, np.random.default_rng(0))
+    labels = chain.labels(0)[0]
+    emissions = features.setting(chain.point).emissions
+    value, fitted = problem.fit(labels)
+    assert value > find_mode(problem, np.random.default_rng(1)).log_joint - 2.0
+    now = problem.log_evidence(labels, [e.whitened_projection() for e in emissions])
+    assert now > problem.log_evidence(labels, fitted) - 1.0

@@ -7,10 +7,11 @@ import pytest
 from scipy.stats import ortho_group
 
 import pm_match as pmm
+from pm_match.features.data import DomainData
 from pm_match.features.parts import Features
 from pm_match.features.search.match_shapes import _climb, common_shape, match_shapes
 from pm_match.features.search.mixture_path import fit_mixture, merge_nearest, mixture_path
-from pm_match.features.search.tables import propose, turned
+from pm_match.features.search.tables import completed, propose, turned
 from pm_match.metrics import adjusted_rand_index
 from pm_match.search.chain import Chain
 
@@ -108,6 +109,36 @@ def two_tables(seed=6):
         tables[name] = z[label] @ q + 0.5 * rng.normal(size=(len(label), 3))
         labels[name] = label
     return tables, labels
+
+
+def test_missing_values_are_filled_in_by_what_goes_with_them():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 2))
+    x = z @ rng.normal(size=(2, 6)) + 0.05 * rng.normal(size=(200, 6)) + 3.0
+    seen = rng.random(x.shape) > 0.15
+    found = completed(DomainData(np.where(seen, x, 0.0), seen))
+    np.testing.assert_array_equal(found[seen], x[seen])
+    left, spread = (found - x)[~seen], x.std(axis=0)[np.nonzero(~seen)[1]]
+    # By column means nothing would be explained.
+    assert np.mean(np.square(left / spread)) < 0.3
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_the_matching_of_incomplete_tables_is_found(full):
+    tables, true = two_tables()
+    rng = np.random.default_rng(2)
+    holed = {name: np.where(rng.random(x.shape) < 0.1, np.nan, x) for name, x in tables.items()}
+    for x in holed.values():
+        x[:, 0] = np.where(np.isnan(x).all(axis=1), 0.0, x[:, 0])
+    if full:
+        model = pmm.models.table_clusters(holed, 6)
+    else:
+        model = pmm.models.projected_clusters(
+            holed, 2, 6, projection="isometric", intercept=True, noise="own", concentration=0.01
+        )
+    best = pmm.find_matching(model, starts=2, random_seed=2, progressbar=False)
+    found = {name: best["posterior"][f"cluster_{name}"].to_numpy()[0, 0] for name in "ab"}
+    assert adjusted_rand_index(true, found) > 0.85
 
 
 def test_projections_are_turned_to_a_shape():

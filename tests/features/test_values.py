@@ -77,6 +77,38 @@ def test_missing_values_of_the_data(holed):
     assert sorted(only) == ["b", "b_lower", "b_upper"]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind(missing=True, noise="wishart", deviations="one"),
+        Kind(missing=True, noise="vector", relevance="all"),
+        Kind(missing=True, noise="wishart", relevance="all", sizes=((3, 2), (2, 3))),
+    ],
+    ids=["dependent noise", "relevance", "both"],
+)
+def test_missing_values_of_the_data_in_any_noise(kind):
+    """Each is normal given the cluster, as ratios of dense densities at several places have it."""
+    model = model_of(kind)
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        point = tiny_features.random_point(model, rng)
+        found = pmm.impute(tree_of(model, [point]), model, ci_prob=0.8, progressbar=False)
+        whole = tiny_features.Plain(kind, model, point)
+        for d, domain in enumerate(whole.domains):
+            name = kind.names[d]
+            for n, m in np.argwhere(~domain.seen):
+                ends = [float(found[f"{name}{end}"][n, m]) for end in ("", "_lower", "_upper")]
+                mean, low, high = ends
+                sd = (high - low) / (2.0 * stats.norm.ppf(0.9))
+                assert mean == pytest.approx(0.5 * (low + high), abs=1e-6)
+                logs = []
+                for y in (mean, mean + sd, mean - 2.0 * sd):
+                    domain.x[n, m] = y
+                    logs.append(whole.log_normals(whole.labels()))
+                domain.x[n, m] = np.nan
+                np.testing.assert_allclose(np.array(logs[1:]) - logs[0], [-0.5, -2.0], rtol=1e-5)
+
+
 def test_values_of_new_objects(holed):
     model, points, parameters = holed
     tree = tree_of(model, points)
