@@ -9,6 +9,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
+from pm_match.checks import check_count, check_option
 from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
@@ -67,8 +68,7 @@ def initial_points(
         If `chains` is less than 1, or `init` is neither.
     """
     model = modelcontext(model)
-    if chains < 1:
-        raise ValueError(f"chains must be at least 1, found {chains}.")
+    check_count("chains", chains, 1)
     check_init(init)
     structure = read(model)
     if structure.empty:
@@ -107,8 +107,7 @@ def initial_points(
 
 def check_init(init: str) -> None:
     """Refuse an `init` that is none."""
-    if init not in _INITS:
-        raise ValueError(f"init must be 'search' or 'dispersed', found {init!r}.")
+    check_option("init", init, _INITS)
 
 
 def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[str, NDArray]:
