@@ -178,10 +178,10 @@ def _entries(predictive: Predictive, place: Place, row: NDArray, column: NDArray
         left = DomainData(data.values - background.mean, data.observed)
         own = Emission.of_noise(background.root)
         nobody = np.zeros(len(labels), np.int64)
-        idle = entries(own, left, np.zeros((1, 0)), np.zeros((1, 0, 0)), nobody, row, column)
+        alone = entries(own, left, np.zeros((1, 0)), np.zeros((1, 0, 0)), nobody, row, column)
         irrelevant = labels[row] < 0
-        mean = np.where(irrelevant, idle[0] + background.mean[row, column], mean)
-        sd = np.where(irrelevant, idle[1], sd)
+        mean = np.where(irrelevant, alone[0] + background.mean[row, column], mean)
+        sd = np.where(irrelevant, alone[1], sd)
     return mean, sd
 
 
@@ -235,9 +235,9 @@ def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> 
         mean, sd = outlook.means(factors), outlook.deviations(root)
         weight = by_row[rows]
         if background is not None:
-            idle_mean, idle_sd = _idle(background, seen, x)
-            mean = np.concatenate([mean, idle_mean], axis=1)
-            sd = np.concatenate([sd, idle_sd[None]])
+            own_mean, own_sd = _of_background(background, seen, x)
+            mean = np.concatenate([mean, own_mean], axis=1)
+            sd = np.concatenate([sd, own_sd[None]])
             weight = np.column_stack([weight, log_weight[rows, -1]])
         key = seen.tobytes()
         if key not in collected:
@@ -245,7 +245,7 @@ def _add(predictive: Predictive, new: NewObjects, reweight: bool, collected) -> 
         collected[key][2].add(np.arange(len(rows)), weight, mean, sd)
 
 
-def _idle(background: Emission, seen: NDArray[np.bool_], x: NDArray):
+def _of_background(background: Emission, seen: NDArray[np.bool_], x: NDArray):
     """Mean (N, 1, M) and standard deviation (M,) of what irrelevant objects lack."""
     outlook = Outlook.unseen(background, seen, x)
     return outlook.base, np.sqrt(outlook.variance)

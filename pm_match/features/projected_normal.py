@@ -72,11 +72,11 @@ class ProjectedNormal(NamedTuple):
         b are then not used, and b is 0.
     rate : (1,) array
         Posterior rate b' of the precision; with given noise half of what no cluster explains.
-    idle : (U,) array
+    background : (U,) array
         Log density of each unit as an irrelevant one, over the part of its density as a relevant
         one that is common to all clusters. Empty if all units are relevant.
-    idle_total : (1,) array
-        Sum of `idle` over the irrelevant units.
+    background_total : (1,) array
+        Sum of `background` over the irrelevant units.
     projected, pattern : (U, K) array, (U,) integer array
         h and the pattern of each unit.
     gram : (P, K, K) array
@@ -103,8 +103,8 @@ class ProjectedNormal(NamedTuple):
 
     hyper: NDArray[np.float64]
     rate: NDArray[np.float64]
-    idle: NDArray[np.float64]
-    idle_total: NDArray[np.float64]
+    background: NDArray[np.float64]
+    background_total: NDArray[np.float64]
     projected: NDArray[np.float64]
     pattern: NDArray[np.int64]
     gram: NDArray[np.float64]
@@ -177,7 +177,7 @@ def _refresh(term, slot):
 @implements(protocol.move, ProjectedNormal)
 def _move(term, unit, source, target):
     if source == 0:
-        term.idle_total[0] -= term.idle[unit]
+        term.background_total[0] -= term.background[unit]
     elif term.held[source] == 1:
         # Exactly empty, not nearly: what is left of a difference of sums would be noise.
         term.rate[0] += 0.5 * term.quadratic[source]
@@ -186,7 +186,7 @@ def _move(term, unit, source, target):
         _add(term, unit, source, -1)
         _refresh(term, source)
     if target == 0:
-        term.idle_total[0] += term.idle[unit]
+        term.background_total[0] += term.background[unit]
     else:
         _add(term, unit, target, 1)
         _refresh(term, target)
@@ -212,11 +212,11 @@ def rebuild(term, slots, sum_of_squares):
     for slot in range(term.held.shape[0]):
         protocol.clear(term, slot)
     term.rate[0] = term.hyper[1] + 0.5 * sum_of_squares
-    term.idle_total[0] = 0.0
+    term.background_total[0] = 0.0
     n_slots = 1
     for unit in range(slots.shape[0]):
         if slots[unit] == 0:
-            term.idle_total[0] += term.idle[unit]
+            term.background_total[0] += term.background[unit]
             continue
         _add(term, unit, slots[unit], 1)
         n_slots = max(n_slots, slots[unit] + 1)
@@ -391,8 +391,8 @@ def _score(term, unit, own, n_slots, out):
     if term.hyper[4] > 0.0:
         for slot in range(n_slots):
             out[slot] += half[slot] + 0.5 * delta[slot]
-        if term.idle.shape[0] > 0:
-            out[n_slots] += term.idle[unit]
+        if term.background.shape[0] > 0:
+            out[n_slots] += term.background[unit]
         return
     # b' without the unit, plus its own sum of squares: what every candidate starts from.
     start = term.rate[0] + 0.5 * dropped
@@ -429,7 +429,7 @@ def _score(term, unit, own, n_slots, out):
 def _log_evidence(term, n_slots):
     n_factors = term.linear.shape[1]
     if term.hyper[4] > 0.0:
-        total = term.hyper[3] - term.rate[0] + term.idle_total[0]
+        total = term.hyper[3] - term.rate[0] + term.background_total[0]
     else:
         total = term.hyper[3] - term.hyper[0] * log(max(term.rate[0], term.hyper[1]))
     for slot in range(1, n_slots):
@@ -609,8 +609,8 @@ class ProjectedNormalEvidence:
         return ProjectedNormal(
             hyper=np.zeros(5),
             rate=np.zeros(1),
-            idle=np.zeros(len(pattern) if self.flagged else 0),
-            idle_total=np.zeros(1),
+            background=np.zeros(len(pattern) if self.flagged else 0),
+            background_total=np.zeros(1),
             projected=np.zeros((len(pattern), k)),
             pattern=np.ascontiguousarray(pattern),
             gram=np.zeros((len(usage), k, k)),
@@ -684,7 +684,7 @@ class ProjectedNormalEvidence:
         term.projected[:] = self.units.total(np.concatenate([own.projected for own in found]))
         if background is not None:
             each = np.concatenate([0.5 * own.squares - own.constants for own in found])
-            term.idle[:] = self.units.total(background + each)
+            term.background[:] = self.units.total(background + each)
         rebuild(term, slots, squares)
 
     def draw(self, rng: np.random.Generator, slot_of) -> tuple[float, NDArray[np.float64]]:

@@ -77,8 +77,8 @@ def test_a_wrong_prior_is_caught():
     right = step.part._priors["intercept_a"]
 
     def wrong(point):
-        centre, width = right(point)
-        return centre + 0.3, width
+        centre, precision = right(point)
+        return centre + 0.3, precision
 
     step.part._priors["intercept_a"] = wrong
     found = simulator.scores(800)

@@ -273,10 +273,10 @@ def test_law_of_permutations(case):
     for number in range(n_draws):
         assert exchanges.load(rng, point) == "cluster_b"
         clusters = ClusterSums.of(domain.data, point["cluster_b"], 4)
-        root, (centre, width) = np.sqrt(alpha), step.part.prior(step.part.projections[1], point)
+        root, (centre, own) = np.sqrt(alpha), step.part.prior(step.part.projections[1], point)
         counts = np.broadcast_to(clusters.counts, clusters.sums.shape)
         renamed = exchanges.propose(
-            rng, clusters.sums * root, counts, centre * root, width**-2.0 / alpha, latent
+            rng, clusters.sums * root, counts, centre * root, own / alpha, latent
         )
         if renamed is not None:
             expected = ClusterSums.of(domain.data, renamed[point["cluster_b"]], 4)

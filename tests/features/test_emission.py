@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from pm_match.clusters.protocol import collect
 from pm_match.clusters.relevance import log_flags, new_relevance
 from pm_match.clusters.sweep import log_joint, new_partition, place, reassign
 from pm_match.clusters.units import units
@@ -80,15 +81,15 @@ def test_the_term_and_the_sums_are_the_plain_formula(full, missing, gamma):
     partition = new_partition(own.size, T, flagged)
     place(partition, rng.integers(T, size=len(own.size)))
     evidence.load(emissions, partition.slot.astype(np.int64), R, gamma, background)
-    a = b = np.ones(T - 1)
+    a, b, terms = np.ones(T - 1), np.ones(T - 1), collect([evidence.term])
     for _ in range(60):
         unit = rng.integers(len(own.size))
         label = rng.integers(0 if gamma else -1, T)
         if label != partition.label[unit]:
-            reassign(partition, (evidence.term,), unit, label)
+            reassign(partition, terms, unit, label)
         labels = partition.label[own.of_object]
         expected = log_marginal(data, emissions, labels, R, gamma, background)
-        found = log_joint(a, b, partition, (evidence.term,))
+        found = log_joint(a, b, partition, terms)
         prior = plain_log_prior(a, b, np.bincount(labels[labels >= 0], minlength=T))
         found -= prior + log_flags(partition.relevance)
         assert found == pytest.approx(expected, rel=1e-9)

@@ -10,6 +10,7 @@ import scipy.optimize
 from pymc.step_methods import STEP_METHODS
 
 import pm_match as pmm
+from pm_match.serving import register
 from tests.declared.plain import random_point, tiny_model
 
 KINDS = {
@@ -170,7 +171,7 @@ def test_projections_are_gradual_while_the_chain_warms_up(monkeypatch):
 
 
 def test_registered_once_and_first():
-    pmm.sampling.register()
+    register()
     ours = [
         pmm.FactorGibbs,
         pmm.LatentHMC,
@@ -182,7 +183,7 @@ def test_registered_once_and_first():
         pmm.HierarchyGibbs,
         pmm.ClusterGibbs,
     ]
-    assert STEP_METHODS[: len(ours)] == ours
+    assert set(STEP_METHODS[: len(ours)]) == set(ours)
     assert len(set(STEP_METHODS)) == len(STEP_METHODS)
 
 

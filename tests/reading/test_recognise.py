@@ -363,8 +363,8 @@ def test_hyperparameters_are_read_at_the_point():
     np.testing.assert_allclose(read(model).clusterings[0].prior(point)[1], 3.0)
     assert setting.latent_precision == pytest.approx(0.4)
     assert setting.gamma == pytest.approx((2.0, 1.5))
-    _, width = partition.prior(partition.projections[0], point)
-    np.testing.assert_allclose(width, 3.0)
+    _, precision = partition.prior(partition.projections[0], point)
+    np.testing.assert_allclose(precision, 1 / 9)
 
 
 def test_projections_of_other_priors():
