@@ -15,7 +15,7 @@ from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
-from pm_match.reading.probe import natural_function
+from pm_match.reading.probe import natural_function, sampled_function
 from pm_match.search.recipe import searched
 from pm_match.serving import steps
 
@@ -134,8 +134,10 @@ def dispersed_point(
     """Put a dispersed start of labels, flags and projections into a point of value variables."""
     point = dict(start)
     for name, value in _dispersed(structure, start, rng).items():
-        # These are sampled as they are, without a transform.
-        variable = model.rvs_to_values[model[name]]
+        rv = model[name]
+        variable = model.rvs_to_values[rv]
+        if model.rvs_to_transforms[rv] is not None:
+            value = sampled_function(model, name)(point, value)
         point[variable.name] = np.asarray(value, dtype=variable.dtype)
     return point
 
