@@ -10,7 +10,7 @@ from pymc.step_methods.compound import BlockedStep
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.reading import read
-from pm_match.reading.kinds import kinds, on_registration
+from pm_match.reading.kinds import on_registration, registered
 from pm_match.reading.parts import UnservedModelError
 
 __all__ = ["register", "step_classes", "steps"]
@@ -18,7 +18,11 @@ __all__ = ["register", "step_classes", "steps"]
 
 def step_classes() -> list[Any]:
     """Return the classes of our steps, those of all kinds, in the order of an iteration."""
-    found = [HyperparameterGibbs, ClusterGibbs, *(step for own in kinds() for step in own.steps)]
+    found = [
+        HyperparameterGibbs,
+        ClusterGibbs,
+        *(step for own in registered() for step in own.steps),
+    ]
     return sorted(dict.fromkeys(found), key=lambda step: step.order)
 
 

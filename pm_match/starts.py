@@ -9,12 +9,13 @@ from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
+from pm_match.checks import check_count, check_option
 from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
-from pm_match.reading.probe import natural_function
+from pm_match.reading.probe import natural_function, sampled_function
 from pm_match.search.recipe import searched
 from pm_match.serving import steps
 
@@ -67,8 +68,7 @@ def initial_points(
         If `chains` is less than 1, or `init` is neither.
     """
     model = modelcontext(model)
-    if chains < 1:
-        raise ValueError(f"chains must be at least 1, found {chains}.")
+    check_count("chains", chains, 1)
     check_init(init)
     structure = read(model)
     if structure.empty:
@@ -107,8 +107,7 @@ def initial_points(
 
 def check_init(init: str) -> None:
     """Refuse an `init` that is none."""
-    if init not in _INITS:
-        raise ValueError(f"init must be 'search' or 'dispersed', found {init!r}.")
+    check_option("init", init, _INITS)
 
 
 def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[str, NDArray]:
@@ -135,8 +134,10 @@ def dispersed_point(
     """Put a dispersed start of labels, flags and projections into a point of value variables."""
     point = dict(start)
     for name, value in _dispersed(structure, start, rng).items():
-        # These are sampled as they are, without a transform.
-        variable = model.rvs_to_values[model[name]]
+        rv = model[name]
+        variable = model.rvs_to_values[rv]
+        if model.rvs_to_transforms[rv] is not None:
+            value = sampled_function(model, name)(point, value)
         point[variable.name] = np.asarray(value, dtype=variable.dtype)
     return point
 

@@ -1,9 +1,9 @@
 """Exactness tests for a kind of evidence, from a model that is declared with it.
 
 Each takes a tiny model of one component (five to seven units and three clusters are plenty: the
-assignments are enumerated) and raises AssertionError where something is not exact. The package
-holds its own kinds against them. A check that cannot fail is worth nothing: break the code under
-test once, and see it go red.
+assignments are enumerated), whose variables have PyMC's default transforms, and raises
+AssertionError where something is not exact. A check that cannot fail is worth nothing: break the
+code under test once, and see it go red.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ from pm_match.reading.probe import log_densities
 __all__ = [
     "check_declared_density",
     "check_draws",
+    "check_hyperparameters",
     "check_kind",
     "check_law",
     "check_running_state",
@@ -30,6 +31,9 @@ __all__ = [
     "plain_log_joint",
     "random_point",
 ]
+
+# Pairs of random directions along which draws are looked at.
+_DIRECTIONS = 10
 
 Point = Mapping[str, NDArray]
 Labels = Sequence[NDArray[np.int64]]
@@ -51,6 +55,7 @@ def check_kind(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
     check_law(model, seed=seed, n_sweeps=n_sweeps)
     check_declared_density(model, seed=seed)
     check_draws(model, seed=seed)
+    check_hyperparameters(model, seed=seed)
 
 
 def collapsed_of(model: Model) -> Collapsed:
@@ -220,6 +225,11 @@ def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
     distance = 0.5 * np.abs(visits / n_sweeps - law).sum()
     # What independent draws would have; a chain's are correlated.
     noise = 0.5 * np.sqrt(2.0 * law * (1.0 - law) / (np.pi * n_sweeps)).sum()
+    if noise > 0.05:
+        raise ValueError(
+            f"n_sweeps: expected enough to tell laws over {len(states)} assignments apart; found "
+            f"{n_sweeps}, with which the distance of the right law is {noise:.2f}"
+        )
     assert distance < 2.0 * noise, (
         f"total variation between visits and the enumerated law: expected about {noise:.4f}; found "
         f"{distance:.4f}"
@@ -259,9 +269,9 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
 
     On the scale that is sampled, draws x from a density p have the means
 
-    .. math:: E[\nabla \log p(x)] = 0, \qquad E[x_i\, \partial_i \log p(x)] = -1
+    .. math:: E[\nabla \log p(x)] = 0, \qquad E[x\, \nabla \log p(x)^\top] = -I
 
-    (Stein's identity), and nobody else's have all of them.
+    (Stein's identity), which is seen entry by entry, and along some random pairs of directions.
     """
     state, rng = collapsed_of(model), np.random.default_rng(seed)
     point = random_point(model, rng, state)
@@ -271,18 +281,41 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
     values = [model.rvs_to_values[model[name]] for name in names]
     gradient = model.compile_dlogp([model[name] for name in names])
     moments: list[Any] = []
+    n_values = sum(np.size(point[value.name]) for value in values)
+    one, other = rng.standard_normal((2, _DIRECTIONS, n_values)) / np.sqrt(n_values)
+    across = np.sum(one * other, axis=1)
     for _ in range(n_draws):
         new = dict(point)
         for evidence in state.evidence:
             evidence.draw(rng, point, new)
         slope = gradient(new)
         x = np.concatenate([np.ravel(new[value.name]) for value in values])
-        moments.append(np.concatenate([slope, x * slope + 1.0]))
+        pairs = (one @ x) * (other @ slope) + across
+        moments.append(np.concatenate([slope, x * slope + 1.0, pairs]))
     means = np.mean(moments, axis=0)
     errors = np.std(moments, axis=0) / np.sqrt(n_draws)
     z = np.abs(means / np.maximum(errors, 1e-12))
     worst = int(np.argmax(z))
-    assert z.max() < 5.0, (
-        f"draws of {names}: Stein's identity fails by {z.max():.1f} standard errors (entry "
-        f"{worst % len(x)} of the values of these variables, one after the other)"
+    where = (
+        f"entry {worst % n_values} of their values, one variable after the other"
+        if worst < 2 * n_values
+        else "two directions"
     )
+    assert z.max() < 5.0, (
+        f"draws of {names}: Stein's identity fails by {z.max():.1f} standard errors ({where})"
+    )
+
+
+def check_hyperparameters(model: Model, *, seed: int = 0, n_points: int = 5) -> None:
+    """Check the factor that hyperparameters enter: it changes as the plain formula does."""
+    state, rng = collapsed_of(model), np.random.default_rng(seed)
+    for _ in range(n_points):
+        here = random_point(model, rng, state)
+        labels = state.labels(here)
+        there = at_labels(state, random_point(model, rng, state), labels)
+        state.load(here, labels)
+        for own, declared in zip(state.evidence, state.component.evidence, strict=True):
+            if declared.hyperpriors:
+                found = own.log_factor(there) - own.log_factor(here)
+                expected = own.log_marginal(there, labels) - own.log_marginal(here, labels)
+                np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)

@@ -211,9 +211,9 @@ def test_arguments_are_checked():
     for starts in (0, 1.5, True):
         with pytest.raises(ValueError, match="starts: expected a whole number of at least 1"):
             pmm.find_matching(tiny_model(), starts=starts)
-    with pytest.raises(ValueError, match="init must be 'search' or 'dispersed', found 'best'"):
+    with pytest.raises(ValueError, match="init: expected 'search' or 'dispersed'; found 'best'"):
         pmm.initial_points(tiny_model(), init="best")
-    with pytest.raises(ValueError, match="init must be 'search' or 'dispersed', found 'auto'"):
+    with pytest.raises(ValueError, match="init: expected 'search' or 'dispersed'; found 'auto'"):
         pmm.sample(1, model=tiny_model(), init="auto")
 
 

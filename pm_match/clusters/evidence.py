@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ class EvidenceState:
         raise NotImplementedError
 
     def load_prior(self, point: Point) -> None:
-        """Bring the parameters of priors alone to a point, where they are kept apart."""
+        """Bring the parameters of priors alone to a point: needed with `hyperpriors`."""
 
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
         """Draw what is integrated out from its exact conditional, and write it to `new`.
@@ -137,9 +138,14 @@ class EvidenceState:
         """
         self.load_prior(point)
         return sum(
-            log_evidence_of(collect([term]), self.site.partitions[number].n_slots[0])
-            for number, term in self.terms
+            log_evidence_of(table, self.site.partitions[number].n_slots[0])
+            for number, table in self._tables
         )
+
+    @cached_property
+    def _tables(self) -> list[tuple[int, Any]]:
+        """A table for every term, as kernels get them."""
+        return [(number, collect([term])) for number, term in self.terms]
 
     def log_conditional(self, point: Point) -> float:
         """Log density of what `draw` draws, given all else: for tests alone."""

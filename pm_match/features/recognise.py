@@ -53,15 +53,15 @@ class FeaturesCandidate:
     latents: list[tuple[RV, RV | None]]
 
     @property
-    def rvs(self) -> list[RV]:
-        """All random variables that are observed, or hold missing values."""
+    def covered(self) -> list[RV]:
+        """The claimed variables: those that are observed, or hold missing values."""
         return [rv for own in self.observed for rv in own.rvs]
 
     @property
     def checked(self) -> list[RV]:
         """All random variables whose declared densities are looked at."""
         deviations = [rv for rv in self.deviations if rv is not None]
-        return [*(latent for latent, _ in self.latents), *deviations, *self.rvs]
+        return [*(latent for latent, _ in self.latents), *deviations, *self.covered]
 
     def verified(
         self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck

@@ -56,6 +56,11 @@ class RelationCandidate:
     networks: Mapping[RV, BlockNetworkParts]
 
     @property
+    def covered(self) -> list[RV]:
+        """The claimed variables that it is evidence of."""
+        return list(self.networks)
+
+    @property
     def checked(self) -> list[RV]:
         """Means of blocks, whose prior depends on the precision."""
         if next(iter(self.networks.values())).family != "normal":

@@ -52,6 +52,11 @@ class NormalsCandidate:
     assignments: list[RV]
 
     @property
+    def covered(self) -> list[RV]:
+        """The claimed variables that it is evidence of."""
+        return list(self.values)
+
+    @property
     def checked(self) -> list[RV]:
         """All random variables whose declared densities are looked at."""
         return [self.mean, *self.values]

@@ -17,7 +17,7 @@ class NormalsState(EvidenceState):
     """The evidence of vectors that are normal in each cluster, for the units of a site."""
 
     def __init__(self, normals: Normals, site: Site, points: NormalsPoints):
-        self.normals, self.points, self._site = normals, points, site
+        self.normals, self.points, self.site = normals, points, site
         clustering, own = site.clusterings[normals.clustering], site.units[normals.clustering]
         sizes = [assignment.n_objects for assignment in clustering.assignments]
         starts = np.cumsum([0, *sizes])
@@ -30,12 +30,12 @@ class NormalsState(EvidenceState):
 
     def load(self, point: Point) -> None:
         """Bring the clusters' sums to a point."""
-        slots = self._site.slots(self.normals.clustering)
+        slots = self.site.slots(self.normals.clustering)
         self.evidence.load(self.normals.vectors(point), slots, self.normals.prior(point))
 
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
         """Draw means and precisions."""
-        labels = self._site.labels(self.normals.clustering)
+        labels = self.site.labels(self.normals.clustering)
         self.points.write_parameters(new, *self.evidence.draw(rng, labels))
 
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:

@@ -69,7 +69,7 @@ def read_new_objects(model: Model, predictive: Predictive, place: Place, given: 
             raise UnservedModelError(
                 f"{where}: its clusters have parameters "
                 f"{', '.join(map(repr, evidence.names))} of their own, and predictions of those "
-                "are not served; expected projected clusters or networks."
+                f"are not served: {evidence.kind!r} is a kind of evidence without a predictor."
             )
     names = list(sources)
     if not isinstance(given, Mapping):

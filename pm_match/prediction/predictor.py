@@ -109,7 +109,10 @@ class Predictor:
         raise NotImplementedError
 
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
-        """Bring it to a draw, with the labels (N,) of every clustering's objects."""
+        """Bring it to a draw, with the labels (N,) of every clustering's objects.
+
+        The state that the kind was given is at the draw only if its evidence has `hyperpriors`.
+        """
 
     def log_predictive(self, place: Place, seen: Any) -> NDArray:
         """Log predictive (N, T + 1) in every cluster, and as irrelevant objects."""

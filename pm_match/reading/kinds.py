@@ -5,6 +5,7 @@ record of *evidence*, from which the core makes the terms that its kernel scores
 core asks kinds for all it has to know of data, and knows none of them by name.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol
@@ -24,6 +25,10 @@ ENTRY_POINTS = "pm_match.kinds"
 
 class Candidate(Protocol):
     """What looks like evidence of a kind, by ancestry: to be held against declared densities."""
+
+    @property
+    def covered(self) -> list[RV]:
+        """The claimed variables that it is evidence of."""
 
     @property
     def checked(self) -> list[RV]:
@@ -61,7 +66,7 @@ class Kind:
     steps: tuple[type, ...] = ()
 
     def claims(self, context: Context, rv: RV) -> bool:
-        """Whether an observed variable over assignments looks like the kind's own."""
+        """Whether a variable over assignments, observed or free, looks like the kind's own."""
         return False
 
     def candidates(
@@ -141,6 +146,7 @@ class Kind:
 
 
 _KINDS: list[Kind] = []
+# Entry points are loaded when the first model is read: their packages may be what imports this one.
 _loaded = False
 
 
@@ -182,11 +188,31 @@ def kinds() -> list[Kind]:
     if not _loaded:
         _loaded = True
         for entry in entry_points(group=ENTRY_POINTS):
-            found = entry.load()
-            register_kind(found() if isinstance(found, type) else found)
+            try:
+                found = entry.load()
+                register_kind(found() if isinstance(found, type) else found)
+            except Exception as error:
+                # One package that is broken must not keep all others from being served.
+                warnings.warn(
+                    f"the kind {entry.name!r} could not be loaded from its entry point "
+                    f"{entry.value!r}: {error!r}",
+                    UserWarning,
+                    stacklevel=2,
+                )
+    return registered()
+
+
+def registered() -> list[Kind]:
+    """Return the kinds that are registered, whether or not entry points have been looked at."""
     return list(_KINDS)
 
 
 def kind_of(evidence: Evidence) -> Kind:
     """Return the kind that has read some evidence."""
-    return next(kind for kind in kinds() if kind.name == evidence.kind)
+    for kind in kinds():
+        if kind.name == evidence.kind:
+            return kind
+    raise LookupError(
+        f"{type(evidence).__name__}: expected its `kind` to be the name of a registered kind, "
+        f"{[kind.name for kind in kinds()]}; found {evidence.kind!r}"
+    )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.reading.ancestry import RV, Refusal, connected, kind
+from pm_match.reading.ancestry import RV, Refusal, connected, kind, names
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
     clustering_candidate,
@@ -41,7 +41,12 @@ class Reader:
             parts += found
             refusals |= refused
         self.taken = {name for part in parts for name in part.names} | set(refusals)
-        for groups in self._components(self._groups()):
+        try:
+            found_groups = self._components(self._groups())
+        except Refusal as refusal:
+            found_groups = []
+            refusals |= {rv.name: str(refusal) for rv in self._free_assignments()}
+        for groups in found_groups:
             try:
                 components.append(self._component(groups))
             except Refusal as refusal:
@@ -59,14 +64,20 @@ class Reader:
         """Return the kind that claims a variable over assignments."""
         return next((own for own in self.kinds if own.claims(self.context, rv)), None)
 
+    def _free_assignments(self) -> list[RV]:
+        """Return the assignments that parts leave to components."""
+        return [
+            rv
+            for rv in self.model.free_RVs
+            if isinstance(rv.owner.op, CategoricalRV) and rv.name not in self.taken
+        ]
+
     def _groups(self) -> list[Group]:
         """Group the assignments by their weights, or if those are constant by what they name."""
         parents = self.context.ancestry.parents
         known: dict[RV, set] = {}
         groups: dict[frozenset, list[RV]] = {}
-        for rv in self.model.free_RVs:
-            if not isinstance(rv.owner.op, CategoricalRV) or rv.name in self.taken:
-                continue
+        for rv in self._free_assignments():
             if parents[rv]:
                 groups.setdefault(frozenset(parents[rv]), []).append(rv)
             else:
@@ -125,7 +136,10 @@ class Reader:
             for own, values in claimed.items()
             for candidate in own.candidates(context, clusterings, values)
         ]
-        self._only_expected_children(clusterings, [rv for own in claimed.values() for rv in own])
+        values = [rv for own in claimed.values() for rv in own]
+        self._all_covered(candidates, values)
+        self._flags_enter(clusterings)
+        self._only_expected_children(clusterings, values)
         check = self._density_check(clusterings, candidates)
         component = Component(
             clusterings=tuple(verified_clustering(context, c, check) for c in clusterings),
@@ -144,15 +158,34 @@ class Reader:
             for rv in children:
                 own = self._kind_of(rv)
                 if own is None:
-                    known = [f"{name}" for k in reversed(self.kinds) for name in k.expects]
+                    known = [name for k in reversed(self.kinds) for name in k.expects]
                     raise Refusal(
-                        f"{rv.name!r} is a {kind(rv)}; expected a {', '.join(known[:-1])} or "
-                        f"{known[-1]}"
+                        f"{rv.name!r} is a {'free ' if rv in self.model.free_RVs else ''}"
+                        f"{kind(rv)}; expected an observed {' or '.join(known) or 'variable'}"
                     )
                 if rv not in found.setdefault(own, []):
                     found[own].append(rv)
         # In the order of registration, whatever the order of the variables.
-        return {own: found[own] for own in self.kinds if own in found}
+        return {own: found[own] for own in reversed(self.kinds) if own in found}
+
+    def _all_covered(self, candidates: Sequence[Candidate], values: Sequence[RV]) -> None:
+        """Refuse what a kind has claimed and then made no evidence of."""
+        covered = [rv for candidate in candidates for rv in candidate.covered]
+        lost = [rv for rv in values if rv not in covered]
+        if lost:
+            raise Refusal(f"{names(lost)}: expected evidence of a kind that claims it; found none")
+
+    def _flags_enter(self, clusterings: list[ClusteringCandidate]) -> None:
+        """Refuse data of objects that may be irrelevant, and which that does not change."""
+        for clustering in clusterings:
+            for assignment, flag in clustering.flags.items():
+                for rv in self._seen(assignment):
+                    if flag not in self.context.ancestry.parents[rv]:
+                        raise Refusal(
+                            f"{rv.name!r} depends on {assignment.name!r}, whose relevance "
+                            f"{flag.name!r} does not enter it; expected all that is seen of an "
+                            "object to depend on whether it is relevant, or nothing"
+                        )
 
     def _only_expected_children(self, clusterings: list[ClusteringCandidate], values) -> None:
         for candidate in clusterings:

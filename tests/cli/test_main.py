@@ -455,7 +455,7 @@ def test_bad_matrices(tmp_path, capsys):
     [
         (["--types", "a,b,c"], "a matrix has two types of objects; found 3"),
         (["--types", "row,2nd"], "expected names with commas between them"),
-        (["--types", "row,row"], "types must have different names"),
+        (["--types", "row,row"], "types: expected different names"),
         (["--one-mode", "--types", "a,b"], "all objects are of one type; found a,b"),
         (["--family", "normal", "--degree-correction"], "expected --family poisson; found normal"),
         (["--standardize"], "--standardize is for tables; found networks, such as"),

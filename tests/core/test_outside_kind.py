@@ -88,6 +88,11 @@ BREAKS = {
         "term.rows[target] = term.rows[source]",
         "pass",
     ),
+    "a prior that stays": (
+        "check_hyperparameters",
+        "self.term.shape[:], self.term.rate[:] = self.evidence.prior(point)",
+        "self.evidence.prior(point)",
+    ),
     "a constant forgotten": ("check_declared_density", "found = -gammaln", "found = 0.5 * gammaln"),
     "draws from the prior": (
         "check_draws",
@@ -106,7 +111,7 @@ def test_the_harness_sees_what_is_wrong(case, page, tmp_path):
     try:
         imported(text.replace(right, wrong), tmp_path, "broken_counts")
         with pytest.raises(AssertionError):
-            getattr(testing, check)(tests.declared())
+            getattr(testing, check)(tests.declared(hyperprior=check == "check_hyperparameters"))
     finally:
         kinds.register_kind(page[0].CountKind())
 

@@ -12,6 +12,9 @@ class FactorSimulator(ModelSimulator):
     What the step does not draw stays as it was drawn from the prior.
     """
 
+    # What is missing is drawn by the step.
+    missing = ()
+
     def __init__(self, model, seed: int):
         self.model, self.rng = model, np.random.default_rng(seed)
         self.steps = pmm.steps(model)
