@@ -50,6 +50,19 @@ class DomainData:
             return np.full(len(self.values), self.values.shape[1])
         return self.observed.sum(axis=1)
 
+    @cached_property
+    def holes(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Row and column of every missing value, in the order of the table."""
+        missing = np.zeros(self.values.shape) if self.observed is None else ~self.observed
+        row, column = np.nonzero(missing)
+        return row, column
+
+    def filled(self, missing: NDArray) -> NDArray[np.float64]:
+        """Return the values (N, M) with the `missing` ones in their places."""
+        values = self.values.copy()
+        values[self.holes] = missing
+        return values
+
     @property
     def n_values(self) -> int:
         """Number of observed values."""

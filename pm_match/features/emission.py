@@ -233,20 +233,17 @@ def draw_missing(
 
     Returns
     -------
-    (N, M) array
-        The values, observed ones as they are.
+    (H,) array
+        The missing values, in the order of the table.
     """
-    values = data.values.copy()
-    if data.observed is None:
-        return values
+    row, column = data.holes
     if not emission.full:
-        row, column = np.nonzero(~data.observed)
-        mean = np.einsum("ik,ik->i", factors[row], emission.projection[column])
-        values[row, column] = mean + emission.intercept[column]
+        drawn = np.einsum("ik,ik->i", factors[row], emission.projection[column])
+        drawn += emission.intercept[column]
         if rng is not None:
-            values[row, column] += rng.standard_normal(len(row)) / emission.root[column]
-        return values
-    precision = emission.precision
+            drawn += rng.standard_normal(len(row)) / emission.root[column]
+        return drawn
+    precision, values = emission.precision, np.empty(data.values.shape)
     observed, pattern = data.patterns
     for p, seen in enumerate(observed):
         if seen.all():
@@ -254,13 +251,13 @@ def draw_missing(
         rows = np.flatnonzero(pattern == p)
         own, cross = precision[np.ix_(~seen, ~seen)], precision[np.ix_(~seen, seen)]
         means = factors[rows] @ emission.projection.T + emission.intercept
-        shift = np.linalg.solve(own, cross @ (data.values[rows] - means)[:, seen].T).T
-        drawn = means[:, ~seen] - shift
+        residuals = (data.values[rows] - means)[:, seen]
+        drawn = means[:, ~seen] - np.linalg.solve(own, cross @ residuals.T).T
         if rng is not None:
             root = np.linalg.inv(np.linalg.cholesky(own))
             drawn += rng.standard_normal((len(rows), len(own))) @ root
         values[np.ix_(rows, ~seen)] = drawn
-    return values
+    return values[row, column]
 
 
 def with_deviations(

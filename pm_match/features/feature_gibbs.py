@@ -354,7 +354,7 @@ class FeatureGibbs(PartitionStep):
             squares = own.scatter[0] - cross - cross.T
             return own.counts.sum(), squares + (centres.T * own.counts[:, 0]) @ centres
         label = self._points.labels(point)[d]
-        values = draw_missing(self.rng, emission, data, factors[label])
+        values = data.filled(draw_missing(self.rng, emission, data, factors[label]))
         residuals = (values - centres[label])[label >= 0]
         return len(residuals), residuals.T @ residuals
 

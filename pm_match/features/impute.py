@@ -142,11 +142,9 @@ def _of_data(model, points: RecordedPoints, place: Place, levels, progressbar) -
     """Predict the missing values of a domain's own objects."""
     domain = _domain(place)
     assert domain is not None
-    observed = domain.data.observed
-    assert observed is not None
     predictive = Predictive(model, place.component)
     whole = np.repeat(domain.data.values[None], 1 + len(levels), axis=0)
-    row, column = np.nonzero(~observed)
+    row, column = domain.data.holes
     parts = list(blocks(len(row), points.n_draws, 1))
     with SearchProgress(
         len(parts) * points.n_draws, progressbar, PATIENCE, "Predicting"

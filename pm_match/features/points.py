@@ -90,12 +90,12 @@ class FeaturesPoints(Writer):
             if domain.missing is None or domain.data.observed is None:
                 continue
             # Those of irrelevant objects are drawn too, and replaced.
-            values = draw_missing(rng, setting.emissions[d], domain.data, factors[label])
-            background = features.background(d, point)
+            drawn = draw_missing(rng, setting.emissions[d], domain.data, factors[label])
+            background, holes = features.background(d, point), domain.data.holes
             if background is not None and (label < 0).any():
                 own = Emission.of_noise(background.root)
                 residuals = DomainData(domain.data.values - background.mean, domain.data.observed)
-                drawn = draw_missing(rng, own, residuals, np.zeros((len(label), 0)))
-                values = np.where((label < 0)[:, None], drawn + background.mean, values)
+                alone = draw_missing(rng, own, residuals, np.zeros((len(label), 0)))
+                drawn = np.where(label[holes[0]] < 0, alone + background.mean[holes], drawn)
             shape = self.read(point, domain.missing).shape
-            self.write(point, {domain.missing: values[~domain.data.observed].reshape(shape)})
+            self.write(point, {domain.missing: drawn.reshape(shape)})

@@ -123,12 +123,13 @@ def test_missing_values_are_drawn_from_their_conditional(full):
         factors = rng.normal(size=(len(domain.values), K))
         means = emission.intercept + factors @ emission.projection.T
         hidden = ~domain.observed
-        found, covariance = moments(
-            lambda rng, d=domain, e=emission, z=factors: draw_missing(rng, e, d, z).ravel(),
-            int(hidden.sum()),
-        )
+
+        def draw(rng, data=domain, emission=emission, factors=factors):
+            return data.filled(draw_missing(rng, emission, data, factors)).ravel()
+
+        found, covariance = moments(draw, int(hidden.sum()))
         m = len(emission.intercept)
-        expected = draw_missing(None, emission, domain, factors)
+        expected = domain.filled(draw_missing(None, emission, domain, factors))
         np.testing.assert_allclose(found.reshape(-1, m), expected)
         covariance = covariance.reshape(*domain.values.shape, *domain.values.shape)
         for n, seen in enumerate(domain.observed):

@@ -179,7 +179,7 @@ def completed(data: DomainData) -> NDArray[np.float64]:
         covariance = _TRUST * covariance + (1.0 - _TRUST) * np.diag(variances)
         root = np.linalg.inv(np.linalg.cholesky(covariance)).T
         own = Emission(np.zeros((m, 0)), values.mean(axis=0), root)
-        values = draw_missing(None, own, data, nobody)
+        values = data.filled(draw_missing(None, own, data, nobody))
     return values
 
 
