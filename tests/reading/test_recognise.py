@@ -135,7 +135,7 @@ def student(name, mu, tau, x):
 
 
 REFUSED = {
-    "student noise": ({"observe": student}, r"'a' is a StudentT; expected a Normal"),
+    "student noise": ({"observe": student}, r"'a' is a StudentT; expected an observed Normal"),
     "latent prior of another family": (
         {"latent": lambda tau: pm.Laplace("latent", 0.0, tau**-0.5, shape=(T, K))},
         r"no normal variable with one row for each of 4 clusters is shared by .*'a', 'b'",
