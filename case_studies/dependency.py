@@ -49,7 +49,7 @@ from threadpoolctl import threadpool_limits
 import pm_match as pmm
 from pm_match import datasets
 from pm_match.views import em
-from pm_match.views.em import dependency_clusters, dependency_hierarchy
+from pm_match.views.em import dependency
 from pm_match.views.em.shared_factors import latent_means
 
 Array = NDArray[np.float64]
@@ -161,14 +161,14 @@ def _clusters(views: Sequence[Array], n_clusters: int, seed: int) -> Fitted:
     found = em.fit_dependency_clusters(
         views, n_clusters, starts=STARTS, tolerance=_TOLERANCE, random_seed=seed
     ).parameters
-    return lambda new: dependency_clusters.responsibilities(new, found)
+    return lambda new: dependency.responsibilities(new, found)[0]
 
 
 def _hierarchy(views: Sequence[Array], n_clusters: int, seed: int) -> Fitted:
     found = em.fit_dependency_hierarchy(
         views, n_clusters, MARGINAL, starts=STARTS, tolerance=_TOLERANCE, random_seed=seed
     ).parameters
-    return lambda new: dependency_hierarchy.responsibilities(new, found)[0]
+    return lambda new: dependency.responsibilities(new, found)[0]
 
 
 def _tied(views: Sequence[Array], n_clusters: int, seed: int) -> Fitted:
@@ -496,7 +496,7 @@ def plot_toys(seed: int = 0):
         fit = em.fit_dependency_hierarchy(
             views, 3, 8, starts=4 * STARTS, tolerance=_TOLERANCE, random_seed=seed
         )
-        labels = dependency_hierarchy.responsibilities(views, fit.parameters)[0].argmax(axis=1)
+        labels = dependency.responsibilities(views, fit.parameters)[0].argmax(axis=1)
         share = purity(labels, data.labels)
         for axis, (name, view) in zip(row, data.views.items(), strict=True):
             for cluster, (marker, shade) in enumerate(

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from pm_match import FrequencyMetropolis
 from pm_match.checks import check_count
-from pm_match.numerics.sines import sines
-from pm_match.views.hinge.frequency_hmc import PriorCoordinates
+from pm_match.views.hinge.fourier import waves
 
-__all__ = ["FrequencyHMC", "FrequencyTarget"]
+__all__ = ["FrequencyHMC", "FrequencyTerm"]
 
 
 class FrequencyHMC(FrequencyMetropolis):
@@ -38,20 +37,15 @@ class FrequencyHMC(FrequencyMetropolis):
     def _move(self, new, stats) -> None:
         part, points = self.part, self._points
         latent, frequencies = part.fourier(new)
-        target = FrequencyTarget(
-            latent[points.rows],
-            points.labels,
-            part.C(new),
-            points.coefficients(new),
-            *part.frequency_prior(new),
+        term = FrequencyTerm(
+            latent[points.rows], points.labels, part.C(new), points.coefficients(new)
         )
-        moved = self._leap(target, frequencies, stats)
-        if moved is not None:
-            self._writer.write(new, {part.frequencies: moved})
+        moved = self._leap(part.frequency_prior(new), term, frequencies, stats)
+        self._writer.write(new, {part.frequencies: moved})
 
 
-class FrequencyTarget(PriorCoordinates):
-    """Log density of frequencies given the coefficients.
+class FrequencyTerm:
+    """Log pseudo-likelihood of frequencies given the coefficients.
 
     Parameters
     ----------
@@ -59,25 +53,20 @@ class FrequencyTarget(PriorCoordinates):
     labels : (N, K) array
     C : float
     coefficients : (2M + 1, K) array
-    means, factors : (M, m) and (M, m, m) array
-        Of the prior.
     """
 
-    def __init__(self, latent, labels, C, coefficients, means, factors):
-        super().__init__(means, factors)
-        n = len(means)
+    def __init__(self, latent, labels, C, coefficients):
+        n = len(coefficients) // 2
         self._latent, self._labels, self._penalty = latent, labels, 2.0 * C
         self._cosines = coefficients[:n] / np.sqrt(n)
         self._sines = coefficients[n:-1] / np.sqrt(n)
         self._constant = coefficients[-1]
 
-    def __call__(self, z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Evaluate the log density and its gradient (M, m)."""
-        angles = self._latent @ self.frequencies(z).T
-        sine, cosine = np.empty_like(angles), np.empty_like(angles)
-        sines(angles, sine, cosine)
+    def __call__(self, frequencies: NDArray) -> tuple[NDArray, NDArray]:
+        """Evaluate it (1,) and its gradient at frequencies, both (1, M, m)."""
+        cosine, sine = waves(self._latent @ frequencies[0].T)
         scores = cosine @ self._cosines + sine @ self._sines + self._constant
         loss = np.abs(self._labels) * np.maximum(0.0, 1.0 - self._labels * scores)
         slope = self._penalty * self._labels * (loss > 0.0)
         by_angle = cosine * (slope @ self._sines.T) - sine * (slope @ self._cosines.T)
-        return self.with_prior(z, -self._penalty * float(loss.sum()), by_angle.T @ self._latent)
+        return np.array([-self._penalty * loss.sum()]), (by_angle.T @ self._latent)[None]

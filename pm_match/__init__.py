@@ -3,6 +3,7 @@
 from pm_match import datasets, metrics, models, plots
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.columns.kind import IndependentColumns
 from pm_match.features.choose_n_factors import choose_n_factors
 from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.impute import impute
@@ -108,5 +109,11 @@ __all__ = [
 ]
 
 # The kind that was registered last is asked first.
-for _kind in (FeatureVectors(), Networks(), NormalClusters(), LinkedViews()):
+for _kind in (
+    FeatureVectors(),
+    Networks(),
+    NormalClusters(),
+    IndependentColumns(),
+    LinkedViews(),
+):
     register_kind(_kind)

@@ -19,6 +19,8 @@ __all__ = [
     "check_positive",
     "counts_by_name",
     "is_count",
+    "plain",
+    "type_name",
 ]
 
 
@@ -73,7 +75,7 @@ def check_given_by_name(kind: str, given: Any, what: str = "table") -> None:
     if not isinstance(given, Mapping):
         raise TypeError(
             f"{kind}s: expected a mapping from a {kind}'s name to its {what}, such as "
-            f"{{'a': {what}_a, 'b': {what}_b}}; found an object of type {type(given).__name__}"
+            f"{{'a': {what}_a, 'b': {what}_b}}; found {type_name(given)}"
         )
     if not given:
         raise ValueError(f"{kind}s: expected at least one {kind}; found none")
@@ -99,3 +101,13 @@ def check_option(name: str, value: Any, options: Sequence[str]) -> None:
     if value not in options:
         listed = ", ".join(map(repr, options[:-1]))
         raise ValueError(f"{name}: expected {listed} or {options[-1]!r}; found {value!r}")
+
+
+def type_name(value: Any) -> str:
+    """Say what a value is, where something else was expected."""
+    return f"an object of type {type(value).__name__}"
+
+
+def plain(label: Any) -> Any:
+    """Give a Python value, so that messages say 'x' and not np.str_('x')."""
+    return label.item() if isinstance(label, np.generic) else label

@@ -1,7 +1,7 @@
 """Maximum likelihood of a declared model by EM, in the form of one draw."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +21,9 @@ from pm_match.reading.parts import Clustering, Component, Structure, UnservedMod
 from pm_match.reading.probe import natural_function, sampled_function
 from pm_match.results import annotate
 from pm_match.views.em import (
+    Ascent,
     Fit,
-    dependency_clusters,
-    dependency_hierarchy,
+    dependency,
     fit_dependency_clusters,
     fit_dependency_hierarchy,
     fit_projected_clusters,
@@ -33,31 +33,12 @@ from pm_match.views.em import (
 from pm_match.views.em.ascent import check_ascent
 from pm_match.views.em.shared_factors import all_latent_means
 from pm_match.views.factors.recognise import FactorModel
-from pm_match.views.hierarchy.recognise import Hierarchy
+from pm_match.views.hierarchy.recognise import Hierarchy, placed
 
 __all__ = ["fit_em"]
 
 # Weights are kept above this: PyMC's density of weights is only finite while they are not zero.
 _LEAST = 1e-290
-
-
-class _Settings(NamedTuple):
-    """What every EM is told."""
-
-    starts: int
-    tolerance: float
-    max_iterations: int
-    random_seed: Any
-    advance: Callable[[float], None]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "tolerance": self.tolerance,
-            "max_iterations": self.max_iterations,
-            "random_seed": self.random_seed,
-            "advance": self.advance,
-        }
 
 
 class _Fitted(NamedTuple):
@@ -149,11 +130,15 @@ def fit_em(
         threadpool_limits(1, user_api="blas"),
         SearchProgress(int(starts), bool(progressbar), after=PATIENCE, title="EM") as progress,
     ):
-        settings = _Settings(
-            int(starts), tolerance, max_iterations, random_seed, lambda best: progress.advance(None)
+        options = Ascent(
+            starts=int(starts),
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            random_seed=random_seed,
+            advance=lambda best: progress.advance(None),
         )
         try:
-            fitted = _fitted(model, structure, settings)
+            fitted = _fitted(model, structure, options)
         except Refusal as refusal:
             raise UnservedModelError(f"fit_em does not serve this model: {refusal}.") from None
     fit = fitted.fit
@@ -184,7 +169,7 @@ def fit_em(
     return found
 
 
-def _fitted(model: Model, structure: Structure, settings: _Settings) -> _Fitted:
+def _fitted(model: Model, structure: Structure, options: Ascent) -> _Fitted:
     """Fit the one thing that a model is."""
     if structure.empty:
         raise Refusal(structure.explain())
@@ -194,11 +179,11 @@ def _fitted(model: Model, structure: Structure, settings: _Settings) -> _Fitted:
         raise Refusal(f"it is more than one model that EM serves, which is fitted alone{reason}")
     (one,) = both
     if isinstance(one, FactorModel):
-        fitted = _shared_factors(model, one, settings)
+        fitted = _shared_factors(model, one, options)
     elif isinstance(one, Hierarchy):
-        fitted = _dependency_hierarchy(one, settings)
+        fitted = _dependency_hierarchy(one, options)
     elif isinstance(one, Component):
-        fitted = _clusters(model, one, settings)
+        fitted = _clusters(model, one, options)
     else:
         raise Refusal("it is none that the papers fit by EM")
     # Where values are missing, PyMC observes a part of the variable.
@@ -209,7 +194,7 @@ def _fitted(model: Model, structure: Structure, settings: _Settings) -> _Fitted:
     return fitted
 
 
-def _clusters(model: Model, component: Component, settings: _Settings) -> _Fitted:
+def _clusters(model: Model, component: Component, options: Ascent) -> _Fitted:
     """Fit the clusters of one component, by what is seen of them."""
     if len(component.clusterings) > 1 or component.of(Relation):
         raise Refusal("networks are not fitted by EM")
@@ -219,25 +204,25 @@ def _clusters(model: Model, component: Component, settings: _Settings) -> _Fitte
     _must_have_free_weights(clustering)
     features, normals = component.of(Features), component.of(Normals)
     if len(features) == 1 == len(component.evidence):
-        return _projected_clusters(model, clustering, features[0], settings)
+        return _projected_clusters(model, clustering, features[0], options)
     if normals and len(normals) == len(component.evidence):
-        return _dependency_clusters(clustering, normals, settings)
+        return _dependency_clusters(clustering, normals, options)
     raise Refusal("its clusters are seen in vectors of several kinds, or in none")
 
 
 # -- models -----------------------------------------------------------------------------------
 
 
-def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fitted:
+def _shared_factors(model: Model, part: FactorModel, options: Ascent) -> _Fitted:
     start, ancestry = model.initial_point(0), Ancestry(model)
-    everywhere = [n for n in range(len(part.latents)) if _n_views(part, n) == len(part.views)]
-    shared = everywhere[:1]
+    n_views = [len(part.entered(n)) for n in range(len(part.latents))]
+    shared = [n for n, found in enumerate(n_views) if found == len(part.views)][:1]
     if len(shared) != 1 or (len(part.views) == 1 and len(part.latents) > 1):
         raise Refusal("expected latent vectors that all of several views share")
     private: list[int | None] = []
     for view in part.views:
         own = [n for n in view.latents if n not in shared]
-        if len(own) > 1 or any(_n_views(part, n) > 1 for n in own):
+        if len(own) > 1 or any(n_views[n] > 1 for n in own):
             raise Refusal(f"{view.name!r} has more than shared factors and private ones of its own")
         private.append(own[0] if own else None)
     for latent in part.latents:
@@ -253,19 +238,13 @@ def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fi
     intercepts = [view.intercept for view in part.views]
     if None in intercepts and any(intercepts):
         raise Refusal("some views have intercepts and others none")
-    tables = {
-        view.name: view.table.values
-        if view.table.observed is None
-        else np.where(view.table.observed, view.table.values, np.nan)
-        for view in part.views
-    }
+    tables = {view.name: view.table.with_nan for view in part.views}
     fit = fit_shared_factors(
         tables,
         part.latents[shared[0]].shape[1],
         [0 if n is None else part.latents[n].shape[1] for n in private],
         intercept=None not in intercepts,
-        starts=settings.starts,
-        **settings.options,
+        **options,
     )
     p = fit.parameters
     z, own_z = all_latent_means(tables, p)
@@ -275,23 +254,19 @@ def _shared_factors(model: Model, part: FactorModel, settings: _Settings) -> _Fi
     values: dict[str, Any] = {}
     for number, factors in latents.items():
         latent = part.latents[number]
-        values[latent.name] = factors.T if latent.transposed else factors
+        values[latent.name] = latent.as_declared(factors)
     for v, view in enumerate(part.views):
         for number, loading in zip(view.latents, view.loadings, strict=True):
             found = p.projections[v] if number in shared else p.privates[v]
-            values[loading.name] = found.T if loading.transposed else found
+            values[loading.name] = loading.as_declared(found)
         if view.intercept is not None:
-            values[view.intercept.name] = p.intercepts[v].reshape(view.intercept.shape)
+            values[view.intercept.name] = view.intercept.as_declared(p.intercepts[v])
         gamma, factor = noise[v]
         values[gamma] = 1.0 / p.variances[v] / factor
         if view.missing:
             means = p.intercepts[v] + z @ p.projections[v].T + own_z[v] @ p.privates[v].T
             values[view.missing] = means[np.isnan(tables[view.name])]
     return _Fitted(fit, values, list(tables))
-
-
-def _n_views(part: FactorModel, number: int) -> int:
-    return sum(number in view.latents for view in part.views)
 
 
 def _noise(model: Model, ancestry: Ancestry, part: FactorModel, number: int) -> tuple[str, float]:
@@ -318,7 +293,9 @@ def _noise(model: Model, ancestry: Ancestry, part: FactorModel, number: int) -> 
     )
 
 
-def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -> _Fitted:
+def _dependency_clusters(
+    clustering: Clustering, normals: Sequence[Normals], options: Ascent
+) -> _Fitted:
     if len(clustering.assignments) > 1:
         raise Refusal("its views are not paired: several assignments share the clusters")
     (assignment,) = clustering.assignments
@@ -332,19 +309,27 @@ def _dependency_clusters(clustering: Clustering, normals, settings: _Settings) -
         (values,) = own.values
         if len(np.unique(values.objects)) < len(values.objects):
             raise Refusal(f"{values.name!r} has several rows for one object")
-        tables[values.name] = _table(assignment.n_objects, values.objects, values.data)
-    fit = fit_dependency_clusters(
-        tables, clustering.truncation, starts=settings.starts, **settings.options
-    )
-    order = np.argsort(-fit.parameters.weights, kind="stable")
-    p = fit.parameters._replace(
-        weights=fit.parameters.weights[order], means=tuple(m[order] for m in fit.parameters.means)
-    )
-    labels = dependency_clusters.responsibilities(tables, p).argmax(axis=1)
-    values = _clustering_values(clustering, p.weights, [labels])
+        tables[values.name] = placed(assignment.n_objects, values.objects, values.data)
+    fit = fit_dependency_clusters(tables, clustering.truncation, **options)
+    return _dependency(clustering, fit, tables, normals)[0]
+
+
+def _dependency(
+    clustering: Clustering, fit: Fit, tables: Mapping[str, NDArray], normals: Sequence[Normals]
+) -> tuple[_Fitted, Any, list[NDArray]]:
+    """Give what the two dependency-seeking mixtures share, their parameters, and all of w."""
+    p = fit.parameters
+    order = np.argsort(-p.weights, kind="stable")
+    if p.links is None:
+        p = p._replace(means=tuple(own[order] for own in p.means))
+    else:
+        p = p._replace(links=tuple(own[order] for own in p.links))
+    p = p._replace(weights=p.weights[order])
+    z, w = dependency.responsibilities(tables, p)
+    values = _clustering_values(clustering, p.weights, [z.argmax(axis=1)])
     for own, mean, covariance in zip(normals, p.means, p.covariances, strict=True):
         values |= {own.mean: mean, own.precision: np.linalg.inv(covariance)}
-    return _Fitted(fit, values, list(tables))
+    return _Fitted(fit, values, list(tables)), p, w
 
 
 def _must_have_free_weights(clustering: Clustering) -> None:
@@ -355,37 +340,24 @@ def _must_have_free_weights(clustering: Clustering) -> None:
         )
 
 
-def _dependency_hierarchy(part: Hierarchy, settings: _Settings) -> _Fitted:
+def _dependency_hierarchy(part: Hierarchy, options: Ascent) -> _Fitted:
     _must_have_free_weights(part.clustering)
-    n = part.clustering.n_objects
-    tables = {
-        view.normals.values[0].name: _table(n, view.objects, view.values) for view in part.views
-    }
-    fit = fit_dependency_hierarchy(
-        tables,
-        part.clustering.truncation,
-        [view.normals.truncation for view in part.views],
-        starts=settings.starts,
-        **settings.options,
-    )
-    order = np.argsort(-fit.parameters.weights, kind="stable")
-    p = fit.parameters._replace(
-        weights=fit.parameters.weights[order], links=tuple(t[order] for t in fit.parameters.links)
-    )
-    z, w = dependency_hierarchy.responsibilities(tables, p)
-    values = _clustering_values(part.clustering, p.weights, [z.argmax(axis=1)])
-    for v, view in enumerate(part.views):
-        values |= {
-            view.link: _positive(p.links[v]),
-            view.assignment: w[v][view.objects].argmax(axis=1),
-            view.normals.mean: p.means[v],
-            view.normals.precision: np.linalg.inv(p.covariances[v]),
+    normals = [view.normals for view in part.views]
+    tables = {own.values[0].name: table for own, table in zip(normals, part.tables, strict=True)}
+    n_marginal = [own.truncation for own in normals]
+    fit = fit_dependency_hierarchy(tables, part.clustering.truncation, n_marginal, **options)
+    fitted, p, w = _dependency(part.clustering, fit, tables, normals)
+    more: dict[str, Any] = {}
+    for view, link, own in zip(part.views, p.links, w, strict=True):
+        more |= {
+            view.link: _positive(link),
+            view.assignment: own[view.objects].argmax(axis=1),
         }
-    return _Fitted(fit, values, list(tables))
+    return fitted._replace(values={**fitted.values, **more})
 
 
 def _projected_clusters(
-    model: Model, clustering: Clustering, features: Features, settings: _Settings
+    model: Model, clustering: Clustering, features: Features, options: Ascent
 ) -> _Fitted:
     for domain in features.domains:
         if domain.missing or domain.data.observed is not None:
@@ -398,7 +370,7 @@ def _projected_clusters(
     if len(features.domains) < len(clustering.assignments):
         raise Refusal("some of its assignments have no feature vectors")
     matching = find_matching(
-        model, starts=settings.starts, random_seed=settings.random_seed, progressbar=False
+        model, starts=options["starts"], random_seed=options["random_seed"], progressbar=False
     )
     labels = [matching["starts"][domain.assignment].to_numpy() for domain in features.domains]
     tables = {domain.name: domain.data.values for domain in features.domains}
@@ -407,7 +379,7 @@ def _projected_clusters(
         list(zip(*labels, strict=True)),
         features.truncation,
         features.n_factors,
-        **settings.options,
+        **options,
     )
     order = np.argsort(-fit.parameters.weights, kind="stable")
     p = fit.parameters._replace(
@@ -425,13 +397,6 @@ def _projected_clusters(
 
 
 # -- to and from the model ----------------------------------------------------------------------
-
-
-def _table(n: int, rows: NDArray, values: Any) -> NDArray[np.float64]:
-    """Put rows of values into a table of `n` objects, NaN elsewhere."""
-    found = np.full((n, values.shape[1]), np.nan)
-    found[rows] = values
-    return found
 
 
 def _clustering_values(clustering: Clustering, weights, labels) -> dict[str, Any]:

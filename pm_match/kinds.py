@@ -6,10 +6,21 @@ functions of its term are decorated with `implements`. What is not here may chan
 
 from pm_match.clusters.evidence import EvidenceState, Site
 from pm_match.clusters.points import Writer
-from pm_match.clusters.protocol import clear, implements, log_evidence, move, relocate, score
+from pm_match.clusters.protocol import (
+    clear,
+    implements,
+    log_evidence,
+    log_shared,
+    move,
+    relocate,
+    score,
+    tabulate,
+)
+from pm_match.clusters.step import PartitionStep
 from pm_match.clusters.sweep import capacity
-from pm_match.numerics.kernels import entry
+from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma
+from pm_match.prediction.predictor import Place, Predictor
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
@@ -25,7 +36,10 @@ __all__ = [
     "Evidence",
     "EvidenceState",
     "Kind",
+    "PartitionStep",
+    "Place",
     "Point",
+    "Predictor",
     "Refusal",
     "Site",
     "Writer",
@@ -36,9 +50,12 @@ __all__ = [
     "entry",
     "implements",
     "log_evidence",
+    "log_shared",
     "move",
     "names",
+    "part",
     "register_kind",
     "relocate",
     "score",
+    "tabulate",
 ]

@@ -57,24 +57,13 @@ def adjusted_rand_index(true: Mapping[str, ArrayLike], found: Mapping[str, Array
                 f"{name}: expected a mapping from a domain's name to its objects' labels; "
                 f"found an object of type {type(labels).__name__}"
             )
-    if set(true) != set(found):
-        raise ValueError(
-            f"the domains differ: only in true: {sorted(set(true) - set(found))}, "
-            f"only in found: {sorted(set(found) - set(true))}"
-        )
-    pairs = {name: (np.asarray(true[name]), np.asarray(found[name])) for name in true}
-    for name, (a, b) in pairs.items():
-        if a.ndim != 1 or b.ndim != 1 or a.shape != b.shape:
-            raise ValueError(
-                f"domain {name!r}: expected one label an object in both; "
-                f"found shapes {a.shape} in true and {b.shape} in found"
-            )
-    n = sum(len(a) for a, _ in pairs.values())
+    true_labels, found_labels = _same("domain", "true", true, "found", found)
+    n = sum(map(len, true_labels.values()))
     if n < 2:
         raise ValueError(f"expected at least two objects; found {n}")
 
-    rows, row = np.unique(np.concatenate([a for a, _ in pairs.values()]), return_inverse=True)
-    columns, column = np.unique(np.concatenate([b for _, b in pairs.values()]), return_inverse=True)
+    rows, row = np.unique(np.concatenate(list(true_labels.values())), return_inverse=True)
+    columns, column = np.unique(np.concatenate(list(found_labels.values())), return_inverse=True)
     # Only occupied cells: both partitions may be all singletons.
     cells = np.unique(row * len(columns) + column, return_counts=True)[1]
     together = _pairs(cells)
@@ -150,9 +139,7 @@ def matching_adjusted_rand_index(
     """
     if isinstance(true, Mapping) is not isinstance(found, Mapping):
         raise TypeError("true, found: expected two mappings or two sequences; found one of each")
-    true_labels, found_labels = _by_network("true", true), _by_network("found", found)
-    _same_networks("true", true_labels, "found", found_labels)
-    found_labels = {key: found_labels[key] for key in true_labels}
+    true_labels, found_labels = _same("network", "true", true, "found", found)
     size = np.array([len(labels) for labels in true_labels.values()])
     if np.count_nonzero(size) < 2:
         raise ValueError(
@@ -175,41 +162,42 @@ def matching_adjusted_rand_index(
     return (agree * n_pairs - chance) / (n_pairs**2 - chance)
 
 
-def _by_network(name: str, labels: Any) -> dict[Hashable, np.ndarray]:
-    """Label vectors by the network's name, or by its place in a sequence."""
+Vectors = dict[Hashable, np.ndarray]
+
+
+def _by_name(kind: str, name: str, labels: Any) -> Vectors:
+    """Label vectors by the name of what they are of, or by its place in a sequence."""
     if isinstance(labels, Mapping):
         vectors = {key: np.asarray(vector) for key, vector in labels.items()}
     elif isinstance(labels, Iterable) and not isinstance(labels, str):
         vectors = {place: np.asarray(vector) for place, vector in enumerate(labels)}
     else:
         raise TypeError(
-            f"{name}: expected a mapping or a sequence with the labels of each network's objects; "
+            f"{name}: expected a mapping or a sequence with the labels of each {kind}'s objects; "
             f"found an object of type {type(labels).__name__}"
         )
     for key, vector in vectors.items():
         if vector.ndim != 1:
             raise ValueError(
-                f"{name}, network {key!r}: expected one label an object; found shape {vector.shape}"
+                f"{name}, {kind} {key!r}: expected one label an object; found shape {vector.shape}"
             )
     return vectors
 
 
-def _same_networks(
-    name: str,
-    expected: Mapping[Hashable, np.ndarray],
-    other_name: str,
-    other: Mapping[Hashable, np.ndarray],
-) -> None:
-    if set(expected) != set(other):
-        raise ValueError(
-            f"the networks differ: {list(expected)} in {name}, {list(other)} in {other_name}"
-        )
-    for key, vector in expected.items():
-        if vector.shape != other[key].shape:
+def _same(
+    kind: str, name: str, labels: Any, other_name: str, other: Any
+) -> tuple[Vectors, Vectors]:
+    """Label vectors of two partitions of the same objects, in one order."""
+    one, two = _by_name(kind, name, labels), _by_name(kind, other_name, other)
+    if set(one) != set(two):
+        raise ValueError(f"the {kind}s differ: {list(one)} in {name}, {list(two)} in {other_name}")
+    for key, vector in one.items():
+        if vector.shape != two[key].shape:
             raise ValueError(
-                f"network {key!r}: expected as many objects in both; "
-                f"found {len(vector)} in {name} and {len(other[key])} in {other_name}"
+                f"{kind} {key!r}: expected as many objects in both; "
+                f"found {len(vector)} in {name} and {len(two[key])} in {other_name}"
             )
+    return one, {key: two[key] for key in one}
 
 
 def _codes(name: str, labels: Mapping[Hashable, np.ndarray], relevance: Any) -> np.ndarray:
@@ -221,12 +209,11 @@ def _codes(name: str, labels: Mapping[Hashable, np.ndarray], relevance: Any) -> 
     irrelevant = pooled < 0 if pooled.dtype.kind in "if" else np.zeros(len(pooled), dtype=bool)
     if relevance is not None:
         argument = f"{name}_relevance"
-        flags = _by_network(argument, relevance)
-        _same_networks(name, labels, argument, flags)
+        _, flags = _same("network", name, labels, argument, relevance)
         for key, flag in flags.items():
             if not np.isin(flag, (0, 1)).all():
                 raise ValueError(f"{argument}, network {key!r}: expected only 0 and 1")
-        irrelevant |= np.concatenate([flags[key] for key in labels]) == 0
+        irrelevant |= np.concatenate(list(flags.values())) == 0
     codes[irrelevant] = codes.max() + 1
     return codes
 

@@ -71,7 +71,7 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     # What no relabelling changes may stay: numbers, but not what there is one of for each cluster.
     bound -= {name for c in structure.clusterings for name in c.probabilities if name}
     bound |= {name for c in structure.components for own in c.evidence for name in own.relabelled}
-    bound |= {name for part in structure.parts for name in getattr(part, "turning", ())}
+    bound |= {name for part in structure.parts for name in part.relabelled}
     chosen = {name: stats[name] for name in _TOLD if name in stats}
     for rv in model.free_RVs:
         if rv.name in posterior and rv.name not in bound:

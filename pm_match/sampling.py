@@ -1,5 +1,6 @@
 """`pm.sample` with a matching model's steps, starts that differ, and checks that mean something."""
 
+import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,9 @@ from pm_match.serving import steps
 from pm_match.starts import check_init, initial_points
 
 __all__ = ["sample"]
+
+# PyMC's: what it says of its steps is said there.
+_log = logging.getLogger("pymc")
 
 
 def sample(
@@ -91,6 +95,8 @@ def sample(
         warnings.warn(
             f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=2
         )
+    if structure.notes and not kwargs.get("quiet"):
+        _log.info(f"By tables of log densities, which takes longer: {structure.remarks()}.")
     chains = 4 if chains is None else chains
     check_init(init)
     if initvals is None:

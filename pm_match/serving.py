@@ -32,9 +32,14 @@ def register() -> None:
     PyMC takes the first of equally competent steps, and its own claim any Categorical: ours come
     first, and decline every variable that is not part of a recognised model.
     """
-    for step in reversed(step_classes()):
-        if step not in STEP_METHODS:
-            STEP_METHODS.insert(0, step)
+    ours = step_classes()
+    before = {*ours, *_offered}
+    STEP_METHODS[:] = [*ours, *(step for step in STEP_METHODS if step not in before)]
+    _offered[:] = ours
+
+
+# What PyMC has of ours: the steps of a kind that is replaced go.
+_offered: list[Any] = []
 
 
 def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[BlockedStep]:

@@ -179,16 +179,22 @@ def check_scores(model: Model, *, seed: int = 0, n_points: int = 10) -> None:
                 )
 
 
+def _move(state: Collapsed, rng: np.random.Generator) -> None:
+    """Make one of each move, but for swaps of labels that have parameters, which would go along."""
+    state.sweep(rng)
+    state.split_or_merge(rng, 1)
+    state.exchange(rng, 1)
+    if not any(evidence.anchored for evidence in state.component.evidence):
+        state.rename(rng)
+
+
 def check_running_state(model: Model, *, seed: int = 0, n_moves: int = 3000) -> None:
     """Check the running state against the plain formula, while units move thousands of times."""
     state, rng = collapsed_of(model), np.random.default_rng(seed)
     point = random_point(model, rng, state)
     state.load(point, state.labels(point))
     for number in range(n_moves):
-        state.sweep(rng)
-        state.split_or_merge(rng, 1)
-        state.exchange(rng, 1)
-        state.rename(rng)
+        _move(state, rng)
         if number % 100 == 0:
             expected = plain_log_joint(state, point, state.found())
             np.testing.assert_allclose(
@@ -216,10 +222,7 @@ def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
     place = {units.tobytes(): n for n, units in enumerate(states)}
     visits = np.zeros(len(states))
     for _ in range(n_sweeps):
-        state.sweep(rng)
-        state.split_or_merge(rng, 1)
-        state.exchange(rng, 1)
-        state.rename(rng)
+        _move(state, rng)
         units = np.concatenate([partition.label for partition in state.partitions])
         visits[place[units.tobytes()]] += 1
     distance = 0.5 * np.abs(visits / n_sweeps - law).sum()
@@ -271,15 +274,21 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
 
     .. math:: E[\nabla \log p(x)] = 0, \qquad E[x\, \nabla \log p(x)^\top] = -I
 
-    (Stein's identity), which is seen entry by entry, and along some random pairs of directions.
+    (Stein's identity), which is seen entry by entry, and along some random pairs of directions. For
+    every entry of what is discrete, values that follow on one another have
+
+    .. math:: E\left[\frac{p(x + 1)}{p(x)}\right] = \Pr(p(x - 1) > 0).
     """
     state, rng = collapsed_of(model), np.random.default_rng(seed)
     point = random_point(model, rng, state)
     labels = state.labels(point)
     state.load(point, labels)
-    names = [name for evidence in state.component.evidence for name in evidence.names]
+    every = [name for evidence in state.component.evidence for name in evidence.names]
+    names = [name for name in every if model[name].dtype.startswith("float")]
+    discrete = [name for name in every if name not in names]
     values = [model.rvs_to_values[model[name]] for name in names]
     gradient = model.compile_dlogp([model[name] for name in names])
+    log_density = model.compile_logp() if discrete else None
     moments: list[Any] = []
     n_values = sum(np.size(point[value.name]) for value in values)
     one, other = rng.standard_normal((2, _DIRECTIONS, n_values)) / np.sqrt(n_values)
@@ -291,19 +300,35 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
         slope = gradient(new)
         x = np.concatenate([np.ravel(new[value.name]) for value in values])
         pairs = (one @ x) * (other @ slope) + across
-        moments.append(np.concatenate([slope, x * slope + 1.0, pairs]))
+        steps = [] if log_density is None else _steps(log_density, new, discrete)
+        moments.append(np.concatenate([slope, x * slope + 1.0, pairs, steps]))
     means = np.mean(moments, axis=0)
     errors = np.std(moments, axis=0) / np.sqrt(n_draws)
     z = np.abs(means / np.maximum(errors, 1e-12))
     worst = int(np.argmax(z))
-    where = (
-        f"entry {worst % n_values} of their values, one variable after the other"
-        if worst < 2 * n_values
-        else "two directions"
-    )
+    if worst < 2 * n_values:
+        where = f"entry {worst % n_values} of {names}, one variable after the other"
+    elif worst < 2 * n_values + _DIRECTIONS:
+        where = f"two directions of {names}"
+    else:
+        where = f"entry {worst - 2 * n_values - _DIRECTIONS} of {discrete}, one after the other"
     assert z.max() < 5.0, (
-        f"draws of {names}: Stein's identity fails by {z.max():.1f} standard errors ({where})"
+        f"draws of {every}: Stein's identity fails by {z.max():.1f} standard errors ({where})"
     )
+
+
+def _steps(log_density, point: dict[str, NDArray], names: Sequence[str]) -> list[float]:
+    """Of every entry of discrete variables, p(x + 1) / p(x) less whether p(x - 1) > 0."""
+    here, found = log_density(point), []
+    for name in names:
+        for place in np.ndindex(np.shape(point[name])):
+            value = np.array(point[name])
+            value[place] += 1
+            more = log_density(point | {name: value})
+            value[place] -= 2
+            less = log_density(point | {name: value})
+            found.append(np.exp(more - here) - float(less > -np.inf))
+    return found
 
 
 def check_hyperparameters(model: Model, *, seed: int = 0, n_points: int = 5) -> None:

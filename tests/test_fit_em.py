@@ -5,12 +5,14 @@ import pymc as pm
 import pytest
 
 import pm_match as pmm
-from pm_match.views.em import DependencyClusters, DependencyHierarchy, SharedFactors
+from pm_match.views.em import DependencyMixture, SharedFactors
 from tests.declared.factor_ways import EQUAL, declare
 from tests.declared.hierarchies import declared as hierarchy_of
 from tests.views.em.factors import made_up as made_up_factors
 from tests.views.em.factors import plain as plain_factors
 from tests.views.em.mixtures import made_up, plain_clusters, plain_hierarchy
+
+pytestmark = pytest.mark.usefixtures("only_collapsed")
 
 
 def fitted(model, **options):
@@ -33,7 +35,7 @@ def test_dependency_clusters():
     model = pmm.models.dependency_clusters(views, 3)
     found, values = fitted(model)
     assert (np.diff(values["weights"]) <= 0.0).all()
-    p = DependencyClusters(
+    p = DependencyMixture(
         values["weights"],
         (values["mean_x"], values["mean_y"]),
         tuple(np.linalg.inv(values[name]) for name in ("precision_x", "precision_y")),
@@ -48,11 +50,11 @@ def test_dependency_hierarchy(weights):
     _, views = made_up()
     model = pmm.models.dependency_hierarchy(views, 2, {"x": 4, "y": 3}, weights=weights)
     found, values = fitted(model)
-    p = DependencyHierarchy(
+    p = DependencyMixture(
         values["weights"],
-        (values["link_x"], values["link_y"]),
         (values["mean_x"], values["mean_y"]),
         tuple(np.linalg.inv(values[name]) for name in ("precision_x", "precision_y")),
+        (values["link_x"], values["link_y"]),
     )
     total, states, joint = plain_hierarchy(views, p)
     assert found == pytest.approx(total, rel=1e-9)
@@ -197,7 +199,9 @@ def test_other_likelihoods_of_factors_are_refused(how):
 def test_settings_are_checked_and_a_short_climb_is_told():
     _, views = made_up()
     model = pmm.models.dependency_clusters(views, 3)
-    with pytest.raises(TypeError, match=r"model must be a pm\.Model, found an object of type int"):
+    with pytest.raises(
+        TypeError, match=r"model: expected a pm\.Model; found an object of type int"
+    ):
         pmm.fit_em(3)
     with pytest.raises(ValueError, match="starts: expected a whole number"):
         pmm.fit_em(model, starts=0)

@@ -16,7 +16,7 @@ import pm_match
 PACKAGE = Path(pm_match.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "architecture.md"
 # What users have of a kind is declared elsewhere too, or drawn.
-KINDS = ("features", "networks", "normal", "views")
+KINDS = ("columns", "declared", "features", "networks", "normal", "views")
 
 
 def modules() -> dict[str, Path]:
@@ -126,13 +126,14 @@ def without(kind: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["features", "networks", "normal"])
+@pytest.mark.parametrize("kind", ["columns", "declared", "features", "networks", "normal"])
 def test_a_kind_can_be_taken_out(kind, tmp_path):
     """The core's tests pass without it, on a kind from outside the package."""
     without(kind, tmp_path)
     assert not list((tmp_path / "pm_match" / kind).glob("*.py"))
     tests = Path(__file__).parent
     shutil.copytree(tests / "core", tmp_path / "tests" / "core")
+    shutil.copy(tests / "conftest.py", tmp_path / "tests")
     shutil.copytree(PAGE.parent, tmp_path / "docs")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/core"],

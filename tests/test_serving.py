@@ -4,8 +4,10 @@ import numpy as np
 import pymc as pm
 import pytest
 from pymc.sampling.mcmc import assign_step_methods
+from pymc.step_methods import STEP_METHODS
 
 import pm_match as pmm
+from pm_match.reading import kinds as registry
 
 X = np.random.default_rng(0).normal(size=(12, 4))
 
@@ -56,3 +58,23 @@ def test_our_steps_are_chosen_where_there_is_an_assignment():
 def test_what_pymc_is_left_with_is_ours_where_we_are_asked():
     (step,) = pmm.steps(factors())
     assert isinstance(step, pmm.FactorGibbs)
+
+
+def test_a_replaced_kind_takes_its_steps_with_it(monkeypatch):
+    monkeypatch.setattr(registry, "_KINDS", list(registry._KINDS))
+    before = list(STEP_METHODS)
+
+    class Own(pmm.ClusterGibbs):
+        """Steps of a kind from elsewhere."""
+
+    class Elsewhere(registry.Kind):
+        """A kind that recognises nothing."""
+
+        name = "elsewhere"
+
+    first, second = Elsewhere(), Elsewhere()
+    first.steps = (Own,)
+    registry.register_kind(first)
+    assert Own in STEP_METHODS
+    registry.register_kind(second)
+    assert before == STEP_METHODS

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -234,25 +235,13 @@ class Networks:
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """What a file says.
-
-    Attributes
-    ----------
-    file : Path
-    cells : matrix or DataFrame
-    columns : tuple of str or None
-        Columns of an edge list.
-    header : tuple of str
-        What an edge list's header calls rows and columns; empty for a matrix.
-    symmetric : bool
-        Whether the file says that the matrix is symmetric.
-    """
+    """What a file says."""
 
     file: Path
-    cells: Any
-    columns: tuple[str, ...] | None = None
-    header: tuple[str, ...] = ()
-    symmetric: bool = False
+    cells: Any  # a matrix, or a DataFrame
+    columns: tuple[str, ...] | None = None  # of an edge list
+    header: tuple[str, ...] = ()  # what an edge list calls rows and columns
+    symmetric: bool = False  # whether the file says that the matrix is
 
 
 def is_matrix(file: Path) -> bool:
@@ -271,31 +260,30 @@ def _read(file: Path, n_axes: int) -> _Read:
 
 
 def _read_market(file: Path) -> _Read:
-    try:
-        with warnings.catch_warnings():
-            # SciPy announces that its matrices become arrays: either will do.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            symmetry = scipy.io.mminfo(file)[-1]
-            cells = scipy.io.mmread(file)
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: No such file or directory") from error
-    except (OSError, EOFError, ValueError, OverflowError) as error:
-        raise InputError(f"{file}: not a MatrixMarket file that can be read ({error})") from error
+    with _reading(file, "a MatrixMarket file that can be read"), warnings.catch_warnings():
+        # SciPy announces that its matrices become arrays: either will do.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        symmetry = scipy.io.mminfo(file)[-1]
+        cells = scipy.io.mmread(file)
     if symmetry not in ("general", "symmetric"):
         raise InputError(f"{file}: expected a general or symmetric matrix; found {symmetry}")
     return _Read(file, cells, symmetric=symmetry == "symmetric")
 
 
 def _read_npz(file: Path) -> _Read:
+    with _reading(file, "a sparse matrix as scipy.sparse.save_npz writes it"):
+        return _Read(file, scipy.sparse.load_npz(file))
+
+
+@contextmanager
+def _reading(file: Path, what: str) -> Iterator[None]:
+    """Say what a file was expected to be where it cannot be read."""
     try:
-        cells = scipy.sparse.load_npz(file)
+        yield
     except FileNotFoundError as error:
         raise InputError(f"{file}: No such file or directory") from error
     except Exception as error:  # of many kinds, as the file may be anything
-        raise InputError(
-            f"{file}: not a sparse matrix as scipy.sparse.save_npz writes it ({error})"
-        ) from error
-    return _Read(file, cells)
+        raise InputError(f"{file}: not {what} ({error})") from error
 
 
 def _read_edges(file: Path, n_axes: int) -> _Read:

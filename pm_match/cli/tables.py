@@ -20,6 +20,7 @@ from pm_match.matching import Diagnosis, cluster_sizes, partition_estimate
 from pm_match.models import projected_clusters
 from pm_match.report.html_report import report as write_page
 from pm_match.tables.domains import Domain, as_domains
+from pm_match.tables.standardise import standardise
 
 __all__ = ["Tables", "read_domains"]
 
@@ -45,15 +46,15 @@ class Tables:
         domains = read_domains(options.files)
         objects = {name: domain.objects for name, domain in domains.items()}
         self.links = read_links(options.links, objects) if options.links else None
+        self.tables: dict[str, Any] = {name: _frame(domain) for name, domain in domains.items()}
         if options.standardize:
-            domains = {name: _standardized(domain) for name, domain in domains.items()}
-        self.frames = {name: _frame(domain) for name, domain in domains.items()}
+            self.tables = dict(standardise(self.tables))
 
     def declare(self) -> pm.Model:
         """Declare the model."""
         options = self.options
         return projected_clusters(
-            self.frames,
+            self.tables,
             n_factors=options.factors or 5,
             n_clusters=options.clusters,
             projection=options.projection or "map",
@@ -80,11 +81,11 @@ class Tables:
         ]
         pd.concat(rows).to_csv(out / "clusters.csv", index=False)
         sizes.to_csv(out / "cluster_sizes.csv")
-        write_page(idata, out / "report.html", data=self.frames, labels=labels, diagnosis=diagnosis)
+        write_page(idata, out / "report.html", data=self.tables, labels=labels, diagnosis=diagnosis)
         found = f"{number_of_clusters(sizes.index)} clusters; objects of each domain in them:"
         return f"{found}\n\n{sizes.to_string()}", {
             "match_probability": plots.plot_match_matrix(idata, labels=labels),
-            "clusters": plots.plot_clusters(labels, self.frames),
+            "clusters": plots.plot_clusters(labels, self.tables),
             "alluvial": plots.plot_alluvial(labels),
         }
 
@@ -146,11 +147,6 @@ def _read_table(file: Path) -> pd.DataFrame:
     table.index = index
     table.columns = pd.Index(header[int(labelled) :], dtype=str)
     return table
-
-
-def _standardized(domain: Domain) -> Domain:
-    values = (domain.values - domain.values.mean(axis=0)) / domain.values.std(axis=0)
-    return Domain(domain.name, values, domain.objects, domain.features)
 
 
 def _frame(domain: Domain) -> pd.DataFrame:

@@ -113,6 +113,7 @@ class ClusterGibbs(PartitionStep):
         """Perform one update of a point; the point given is left as it is."""
         rng, collapsed = self.rng, self._collapsed
         labels = self._start(collapsed.labels(point))
+        point = collapsed.refreshed(rng, point, labels)
         collapsed.load(point, labels)
         moved = sum(collapsed.sweep(rng) for _ in range(self.n_sweeps))
         fractions = {
@@ -127,7 +128,7 @@ class ClusterGibbs(PartitionStep):
         }
         new = dict(point)
         collapsed.draw(rng, point, new)
-        occupied = collapsed.board.n_slots - 1
+        occupied = np.array([np.count_nonzero(p.counts) for p in collapsed.partitions])
         truncated = [
             n / c.truncation
             for n, c in zip(occupied, self.part.clusterings, strict=True)

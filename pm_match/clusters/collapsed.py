@@ -26,6 +26,9 @@ from pm_match.reading.parts import Clustering, Component, UnservedModelError
 
 # Restricted scans before a split or its reverse is proposed.
 N_SCANS = 2
+# How often two labels are proposed to swap where parameters go with them. Steps that adapt to every
+# parameter's scale, NUTS for one, lose by each swap of a full cluster with an empty one.
+ANCHORED_SWAPS = 0.2
 
 
 class Collapsed:
@@ -67,6 +70,7 @@ class Collapsed:
                 new_relevance(relevance_groups(clustering, own)),
                 self.board.slots_of(number),
                 self.board.n_slots[number : number + 1],
+                any(own.anchored for own in component.about(number)),
             )
             for number, (clustering, own) in enumerate(zip(clusterings, self.units, strict=True))
         ]
@@ -80,6 +84,10 @@ class Collapsed:
             for own, access in zip(component.evidence, self._access.evidence, strict=True)
         ]
         self._members = [new_scratch(len(own.size)) for own in self.units]
+        self._exchangeable = [
+            all(own.exchangeable for own in component.about(number))
+            for number in range(len(clusterings))
+        ]
         self._renamed = [np.zeros(c.truncation, np.int64) for c in clusterings]
         self.terms = [self._terms(number) for number in range(len(clusterings))]
         self._exchanges = [
@@ -172,6 +180,12 @@ class Collapsed:
 
     # -- moves ------------------------------------------------------------------------------------
 
+    def refreshed(self, rng: np.random.Generator, point, labels):
+        """Return a point in which parameters of empty clusters are new draws from their prior."""
+        for evidence in self.evidence:
+            point = evidence.refreshed(rng, point, labels)
+        return point
+
     def sweep(self, rng: np.random.Generator) -> int:
         """Sweep once over all units of all clusterings; return how many objects moved."""
         moved = 0
@@ -180,12 +194,20 @@ class Collapsed:
         return moved
 
     def rename(self, rng: np.random.Generator) -> tuple[int, int]:
-        """Propose label swaps in all clusterings; return how many were accepted and proposed."""
+        """Propose label swaps in all clusterings; return how many were accepted and proposed.
+
+        Nothing is proposed where labels have parameters that cannot go with them.
+        """
         accepted, proposed = 0, 0
-        for partition, prior, renamed in zip(
-            self.partitions, self.priors, self._renamed, strict=True
+        for partition, prior, renamed, allowed in zip(
+            self.partitions, self.priors, self._renamed, self._exchangeable, strict=True
         ):
-            found = rename(rng, *prior, partition, renamed, len(renamed))
+            if not allowed:
+                continue
+            n = len(renamed)
+            if partition.anchored[0]:
+                n = int(rng.random() < ANCHORED_SWAPS)
+            found = rename(rng, *prior, partition, renamed, n)
             accepted, proposed = accepted + found[0], proposed + found[1]
         return accepted, proposed
 

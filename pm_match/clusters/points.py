@@ -49,6 +49,16 @@ class Writer:
         """Write a positive variable, given as its log, which is what PyMC samples by default."""
         self.write(point, {name: log_value if self.transformed[name] else np.exp(log_value)})
 
+    def write_simplex(self, point: dict[str, NDArray], name: str, logs: NDArray) -> None:
+        """Write probabilities (..., T), given as their logs."""
+        # PyMC's density of weights is only finite while they can be told from zero.
+        logs = np.maximum(logs, least_log(self.value_of[name].dtype))
+        if self.transformed[name]:
+            value = logs[..., :-1] - logs.mean(axis=-1, keepdims=True)
+        else:
+            value = np.exp(logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True))
+        self.write(point, {name: value})
+
     def read_positive(self, point: Mapping[str, NDArray], name: str) -> NDArray:
         """Read a positive variable."""
         value = self.read(point, name)
@@ -156,25 +166,20 @@ class ClusteringPoints(Writer):
     def _write_weights(self, point, log_sticks, log_rests) -> None:
         """Write the weights, or the sticks that break them, given as logs."""
         name = self.clustering.weights
-        transformed = self.transformed[name]
         if self.clustering.sticks:
-            value = log_sticks - log_rests if transformed else np.exp(log_sticks)
-        else:
-            logs = log_weights(log_sticks, log_rests)
-            # PyMC's density of weights is only finite while they can be told from zero.
-            least = least_log(self.value_of[name].dtype)
-            if self.clustering.free_weights_prior and logs.min() < least:
-                warnings.warn(
-                    f"a weight in {name!r} is too small for a float, which biases the "
-                    "variables that its prior depends on, unless HyperparameterGibbs draws them: "
-                    "declare fewer clusters, or the sticks themselves as pm.Beta, which have no "
-                    "such limit.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-            logs = np.maximum(logs, least)
-            value = logs[:-1] - logs.mean() if transformed else np.exp(logs - _log_sum(logs))
-        self.write(point, {name: value})
+            value = log_sticks - log_rests if self.transformed[name] else np.exp(log_sticks)
+            self.write(point, {name: value})
+            return
+        logs = log_weights(log_sticks, log_rests)
+        if self.clustering.free_weights_prior and logs.min() < least_log(self.value_of[name].dtype):
+            warnings.warn(
+                f"a weight in {name!r} is too small for a float, which biases the variables that "
+                "its prior depends on, unless HyperparameterGibbs draws them: declare fewer "
+                "clusters, or the sticks themselves as pm.Beta, which have no such limit.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self.write_simplex(point, name, logs)
 
 
 def least_log(dtype) -> float:
@@ -186,8 +191,3 @@ def from_log_odds(log_odds, transformed: bool):
     """Return probabilities, or log odds where those are what is sampled."""
     clipped = np.clip(log_odds, _LEAST_LOG_ODDS, _MOST_LOG_ODDS)
     return clipped if transformed else 1.0 / (1.0 + np.exp(-clipped))
-
-
-def _log_sum(logs):
-    top = logs.max()
-    return top + np.log(np.exp(logs - top).sum())

@@ -12,6 +12,9 @@ The kernel does not remove a unit before it scores it: `score` answers *as if* t
 its own cluster. A settled sweep, in which most units stay where they are, then changes no state at
 all, and what a term has cached for each cluster stays valid.
 
+In an *anchored* partition (see `sweep`) empty clusters have slots too, which score and count as
+what `clear` leaves in them: every term has to say the same of one, of several and of none.
+
 A unit may be irrelevant: in no cluster. Its slot is then 0, which never holds anything else.
 
 In Python, next to its NamedTuple, a term also has a slow plain `log_marginal` that the tests hold

@@ -149,7 +149,7 @@ def empty_share(a, b, partition, label):
     predictive(a, b, partition.counts, -1, 1, weights)
     total = 0.0
     for other in range(partition.counts.shape[0]):
-        if partition.slot_of[other] == 0:
+        if partition.counts[other] == 0:
             total += weights[other]
     return weights[label] / total
 

@@ -3,8 +3,10 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields
+from inspect import signature
 from typing import Any, ClassVar
 
+import numpy as np
 from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import (
     BlockedStep,
@@ -27,13 +29,21 @@ class PartitionStepState(StepMethodState):
     started: bool
 
 
+def statistics(*names: str, **types: type) -> dict[str, Any]:
+    """Declare sampler statistics: numbers of the `types` given, floats if none is."""
+    return {name: (kind, []) for name, kind in (dict.fromkeys(names, np.float64) | types).items()}
+
+
 class PartitionStep(BlockedStep):
     """A step on the variables of one recognised part of a model.
 
-    Subclasses say which `parts` of a `Structure` they are for, and which variables of a part they
-    serve (`served`).
+    Subclasses say which `parts` of a `Structure` they are for (those of the class `record`, if they
+    name one), and which variables of a part they serve. Arguments of their constructors are kept in
+    attributes of the same names.
     """
 
+    record: ClassVar[type | None] = None
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
     _state_class = PartitionStepState
     _announces = False
     # Whether the variables of a part may have different steps.
@@ -90,12 +100,14 @@ class PartitionStep(BlockedStep):
     @classmethod
     def parts(cls, structure: Structure) -> list[Any]:
         """Return the parts of a model that the step may serve."""
-        return list(structure.components)
+        if cls.record is None:
+            return list(structure.components)
+        return [part for part in structure.parts if isinstance(part, cls.record)]
 
     @classmethod
     def served(cls, part: Any) -> list[str]:
         """Names of the variables of a part that the step serves."""
-        raise NotImplementedError
+        return part.names
 
     @classmethod
     def why_not(cls, structure: Structure, name: str) -> str:
@@ -141,8 +153,15 @@ class PartitionStep(BlockedStep):
         self._prepare()
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor that `_prepare` does not know."""
-        return {}
+        """Return the arguments of the constructor that are the step's own."""
+        given = [
+            parameter.name
+            for cls in type(self).__mro__
+            if issubclass(cls, PartitionStep) and "__init__" in vars(cls)
+            for parameter in signature(cls.__init__).parameters.values()
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        ]
+        return {name: getattr(self, name) for name in given if name not in ("self", "vars")}
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         """Start a chain."""

@@ -8,6 +8,11 @@ with everything else integrated out (Iwata, Hirao & Ueda 2016, eq. 11 and 20, at
 is exact). A unit that may be irrelevant has one more candidate, to be in no cluster at all, and
 the weight of all clusters together is that of being relevant (Iwata & Ishiguro, eq. 11-14; see
 `relevance`). The whole sweep is one compiled call that allocates nothing.
+
+Where parameters of the clusters are not integrated out, they belong to labels, and empty labels do
+not score alike. Such a partition is *anchored*: label l is in slot l + 1 for as long as nothing is
+renamed, all T slots are in use, empty ones in the state that `clear` leaves, and slot 0 has no
+prior weight.
 """
 
 from math import exp, log
@@ -50,6 +55,8 @@ class Partition(NamedTuple):
         Label of each slot.
     n_slots : (1,) integer array
         Slots in use, the empty slot 0 included.
+    anchored : (1,) integer array
+        1 if empty labels keep their slots, 0 otherwise.
     prior_by_label : (T,) array
         Scratch: prior weights of the labels for one unit.
     prior : (S, S) array
@@ -74,6 +81,7 @@ class Partition(NamedTuple):
     slot_of: NDArray[np.int64]
     label_of: NDArray[np.int64]
     n_slots: NDArray[np.int64]
+    anchored: NDArray[np.int64]
     prior_by_label: NDArray[np.float64]
     prior: NDArray[np.float64]
     prior_stamp: NDArray[np.int64]
@@ -98,11 +106,13 @@ def new_partition(
     relevance: Relevance | None = None,
     slot: NDArray[np.int16] | None = None,
     n_slots: NDArray[np.int64] | None = None,
+    anchored: bool = False,
 ) -> Partition:
     """Allocate a partition of units of the given `size`, all of them yet to be placed.
 
     By default all units are relevant. Evidence that looks at several partitions shares the arrays
-    `slot` (U,) and `n_slots` (1,).
+    `slot` (U,) and `n_slots` (1,). Where it depends on parameters that labels have, the partition
+    is `anchored`.
     """
     if relevance is None:
         relevance = new_relevance(np.full(len(size), -1))
@@ -118,6 +128,7 @@ def new_partition(
         slot_of=np.zeros(truncation, np.int64),
         label_of=np.zeros(slots, np.int64),
         n_slots=np.ones(1, np.int64) if n_slots is None else n_slots,
+        anchored=np.array([int(anchored)]),
         prior_by_label=np.zeros(truncation),
         prior=np.zeros((slots, slots)),
         prior_stamp=np.full(slots, -1, np.int64),
@@ -131,7 +142,7 @@ def new_partition(
 
 @entry
 def place(partition, labels):
-    """Set the partition to `labels` (U,): slots in the order in which clusters appear."""
+    """Set the partition to `labels` (U,): slots in the order in which clusters appear, or all."""
     relevance = partition.relevance
     relevance.counts[:] = 0.0
     partition.counts[:] = 0
@@ -139,6 +150,11 @@ def place(partition, labels):
     partition.slot_of[:] = 0
     partition.n_slots[0] = 1
     partition.version[0] += 1
+    if partition.anchored[0] > 0:
+        for label in range(partition.counts.shape[0]):
+            partition.slot_of[label] = label + 1
+            partition.label_of[label + 1] = label
+        partition.n_slots[0] += partition.counts.shape[0]
     for unit in range(labels.shape[0]):
         label = labels[unit]
         partition.label[unit] = label
@@ -159,7 +175,10 @@ def place(partition, labels):
 
 @part
 def weigh_slots(partition, out):
-    """Fill ``out[:n_slots]`` with the slots' prior weights, from those of the labels."""
+    """Fill ``out[:n_slots]`` with the slots' prior weights, from those of the labels.
+
+    Slot 0 has what the labels without a slot have: nothing, if the partition is anchored.
+    """
     predictive_by_label = partition.prior_by_label
     n_slots = partition.n_slots[0]
     empty = 0.0
@@ -214,13 +233,13 @@ def draw_empty_label(rng, partition):
     """Draw one of the empty labels by their prior weights."""
     total = 0.0
     for label in range(partition.counts.shape[0]):
-        if partition.slot_of[label] == 0:
+        if partition.counts[label] == 0:
             total += partition.prior_by_label[label]
     threshold = rng.random() * total
     chosen = -1
     total = 0.0
     for label in range(partition.counts.shape[0]):
-        if partition.slot_of[label] == 0 and partition.prior_by_label[label] > 0.0:
+        if partition.counts[label] == 0 and partition.prior_by_label[label] > 0.0:
             total += partition.prior_by_label[label]
             chosen = label
             if total > threshold:
@@ -265,7 +284,14 @@ def reassign(partition, terms, unit, label):
 
 @part
 def close_slot(partition, terms, slot, label):
-    """Keep the slots without gaps: the last one takes the place of the emptied one."""
+    """Keep the slots without gaps: the last one takes the place of the emptied one.
+
+    Of an anchored partition, every label keeps its slot, which is cleared.
+    """
+    if partition.anchored[0] > 0:
+        for i in range(terms.shape[0]):
+            clear(terms[i], slot)
+        return
     partition.slot_of[label] = 0
     last = partition.n_slots[0] - 1
     if slot != last:

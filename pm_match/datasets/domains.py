@@ -18,8 +18,8 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pm_match.checks import check_counts, check_positive
-from pm_match.datasets.files import read_arrays, sklearn_datasets
+from pm_match.checks import check_counts, check_positive, type_name
+from pm_match.datasets.files import labelled_table, read_arrays, sklearn_datasets
 
 _LABEL = "label"
 _SIDE = 8  # scikit-learn's digits are 8 x 8 pixels
@@ -117,7 +117,7 @@ def images(table: Any) -> np.ndarray:
     else:
         raise TypeError(
             f"expected a DataArray or a DataFrame whose column labels are positions of pixels; "
-            f"found an object of type {type(table).__name__}"
+            f"found {type_name(table)}"
         )
     values = np.asarray(table, dtype=float)
     result = np.zeros((len(values), _SIDE, _SIDE))
@@ -367,10 +367,5 @@ def true_labels(domains: Mapping[str, xr.DataArray]) -> dict[str, np.ndarray]:
 def _table(
     name: str, values: np.ndarray, labels: np.ndarray, objects: np.ndarray, features: np.ndarray
 ) -> xr.DataArray:
-    rows, columns = f"{name}_object", f"{name}_feature"
-    return xr.DataArray(
-        values,
-        coords={rows: objects, columns: features, _LABEL: (rows, labels)},
-        dims=(rows, columns),
-        name=name,
-    )
+    rows = f"{name}_object"
+    return labelled_table(name, values, rows, objects, features, **{_LABEL: (rows, labels)})

@@ -8,6 +8,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 
@@ -45,3 +47,17 @@ def sklearn_datasets() -> ModuleType:
             'pip install "pm_match[examples]"'
         ) from error
     return sklearn.datasets
+
+
+def labelled_table(
+    name: str,
+    values: np.ndarray,
+    rows: str,
+    objects: ArrayLike,
+    features: ArrayLike,
+    **coords: Any,
+) -> xr.DataArray:
+    """Make a table (objects by features) with labels on both dimensions, `rows` the first."""
+    columns = f"{name}_feature"
+    labels = {rows: np.asarray(objects), columns: np.asarray(features)} | coords
+    return xr.DataArray(values, coords=labels, dims=(rows, columns), name=name)

@@ -70,14 +70,8 @@ def ring_views(
 
     Parameters
     ----------
-    n_objects : int
-    n_features : int
-        Of each view.
-    n_private : int
-        Numbers u of an object that only one view depends on.
-    noise : float
-        Standard deviation of the noise of every feature.
-    random_seed : int, Generator or None
+    n_objects, n_features, n_private, noise, random_seed
+        As in `xor_views`.
 
     Returns
     -------

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pm_match.datasets.files import read_arrays, sklearn_datasets
+from pm_match.datasets.files import labelled_table, read_arrays, sklearn_datasets
 
 UNIVERSITIES = ("cornell", "texas", "washington", "wisconsin")
 FEATURE_SETS = ("fac", "fou", "kar", "mor", "pix", "zer")
@@ -255,12 +255,5 @@ def paired_view(
     name: str, values: np.ndarray, features: ArrayLike, objects: ArrayLike | None = None
 ) -> xr.DataArray:
     """Make a view's table, shape (n_objects, n_features), with labels on both dimensions."""
-    return xr.DataArray(
-        values,
-        coords={
-            "object": np.arange(len(values)) if objects is None else np.asarray(objects),
-            f"{name}_feature": np.asarray(features),
-        },
-        dims=("object", f"{name}_feature"),
-        name=name,
-    )
+    labels = np.arange(len(values)) if objects is None else objects
+    return labelled_table(name, values, "object", labels, features)

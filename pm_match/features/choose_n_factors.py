@@ -13,7 +13,7 @@ from pymc.util import get_random_generator
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, check_option
+from pm_match.checks import check_count, check_option, type_name
 from pm_match.features.data import DomainData
 from pm_match.features.parts import Features
 from pm_match.features.search.feature_problem import FeatureProblem
@@ -105,7 +105,7 @@ def choose_n_factors(
     if not callable(model_factory):
         raise TypeError(
             "model_factory: expected a function of a number of factors; "
-            f"found an object of type {type(model_factory).__name__}"
+            f"found {type_name(model_factory)}"
         )
     numbers = _check_candidates(candidates)
     check_option("method", method, ("cross-validation", "bic"))
@@ -189,7 +189,7 @@ def _check_candidates(candidates: Iterable[int]) -> list[int]:
     if isinstance(candidates, str) or not isinstance(candidates, Iterable):
         raise TypeError(
             "candidates: expected numbers of factors, such as [3, 4, 5]; "
-            f"found an object of type {type(candidates).__name__}"
+            f"found {type_name(candidates)}"
         )
     found = list(candidates)
     if not found:
@@ -216,16 +216,16 @@ def _check_same(first, other, n_factors: int) -> None:
     )
     if not same:
         raise ValueError(
-            f"model_factory: expected models of the same data, found that with {n_factors} factors "
-            "the data are others than with the fewest."
+            f"model_factory: expected models of the same data; found others with {n_factors} "
+            "factors than with the fewest"
         )
 
 
 def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
     if not isinstance(model, pm.Model):
         raise TypeError(
-            "model_factory: expected a function that returns a model; found one that returns an "
-            f"object of type {type(model).__name__}"
+            "model_factory: expected a function that returns a model; found one that returns "
+            + type_name(model)
         )
     structure = read(model)
     pairs = [
@@ -243,15 +243,15 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
     clustering, features = pairs[0]
     if not features.standard:
         raise ValueError(
-            "model_factory: expected projected latent vectors and one shared noise, found "
+            "model_factory: expected projected latent vectors and one shared noise; found "
             "intercepts, noise of the domains' own, deviations or relevance; compare such models "
             "by what `find_matching` reaches, or declare their factors with "
-            "`determination=True`."
+            "`determination=True`"
         )
     if features.n_factors != n_factors:
         raise ValueError(
-            f"model_factory: asked for {n_factors} factors, it made a model with "
-            f"{features.n_factors}."
+            f"model_factory: expected a model with {n_factors} factors, as it was asked for; found "
+            f"one with {features.n_factors}"
         )
     return clustering, features
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.distributions.distribution import PartialObservedRV
+from pymc.model.core import Model
 from pytensor.tensor.random.basic import MvNormalRV
 
 from pm_match.features.data import DomainData
@@ -19,32 +20,39 @@ from pm_match.features.parts import Background, Parameter, Setting
 from pm_match.reading.ancestry import RV, Refusal, mean, scale
 from pm_match.reading.context import Context
 from pm_match.reading.densities import common
+from pm_match.reading.evidence import Point
 from pm_match.reading.probe import compiled, rejoined, stand_in
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """An observed variable: where something is missing, PyMC splits it in two.
+    """An observed variable and what it is of: where something is missing, PyMC splits it in two.
 
     Attributes
     ----------
     name : str
+    assignment : variable
     rvs : list of variables
         The one that is observed, and the free one that holds the missing values if there are any.
     mean, scale : variable
         Of the features of all objects, missing ones included: a standard deviation or a covariance.
     multivariate : bool
         Whether the features of an object are one multivariate normal vector.
+    deviation, flag : variable or None
+        The deviations of its clusters, and the relevance of its objects.
     """
 
     name: str
+    assignment: RV
     rvs: list[RV]
     mean: RV
     scale: RV
     multivariate: bool
+    deviation: RV | None = None
+    flag: RV | None = None
 
     @classmethod
-    def of(cls, context: Context, name: str, rvs: list[RV]) -> "Observed":
+    def of(cls, context: Context, name: str, assignment: RV, rvs: list[RV]) -> "Observed":
         """Find the mean and the scale of the whole."""
         rv = undivided(rvs[0])
         multivariate = isinstance(rv.owner.op, MvNormalRV)
@@ -58,7 +66,7 @@ class Observed:
 
             centre = joined(mean)
             width = width if multivariate else joined(scale)
-        return cls(name, rvs, centre, width, multivariate)
+        return cls(name, assignment, rvs, centre, width, multivariate)
 
     def by_object(self, declared: Sequence[NDArray], observed: NDArray[np.bool_]) -> NDArray:
         """Add up the declared log densities of its variables by objects (N,).
@@ -92,10 +100,8 @@ class Graphs:
     Attributes
     ----------
     observed : list of Observed
-    assignments : list of variables
-        For each domain.
-    deviations, flags : list of (variable or None)
-        For each domain.
+    data : list of DomainData
+        Of each.
     latent : variable
     transposed : bool
         Whether the latent vectors are declared as (K, T).
@@ -105,9 +111,7 @@ class Graphs:
     """
 
     observed: list[Observed]
-    assignments: list[RV]
-    deviations: list[RV | None]
-    flags: list[RV | None]
+    data: list[DomainData]
     latent: RV
     transposed: bool
     precision: RV | None
@@ -116,12 +120,43 @@ class Graphs:
     @property
     def integrated(self) -> list[RV]:
         """What no irrelevant object may depend on: clusters, latent vectors and deviations."""
-        deviations = [rv for rv in self.deviations if rv is not None]
-        return [*self.assignments, self.latent, *deviations]
+        return [*(own.assignment for own in self.observed), self.latent, *self.deviations]
+
+    @property
+    def deviations(self) -> list[RV]:
+        """Those that there are."""
+        return [own.deviation for own in self.observed if own.deviation is not None]
+
+    @property
+    def rvs(self) -> list[RV]:
+        """The variables with the features of all domains."""
+        return [rv for own in self.observed for rv in own.rvs]
 
 
-class _Part:
-    """A graph as a function of a point, evaluated anew only when what enters it has changed.
+class _Kept:
+    """Something read of a point, anew only when what enters it, the values `watched`, has changed.
+
+    Subclasses say how, in `_read`.
+    """
+
+    watched: Sequence[str]
+    _given: list[NDArray] | None = None
+    _found: Any = None
+
+    def __call__(self, point: Point) -> Any:
+        given = [point[name] for name in self.watched]
+        if self._given is None or not all(map(np.array_equal, given, self._given)):
+            # Copies: points may be written to by those who own them.
+            kept = [np.array(v) for v in given]
+            self._found, self._given = self._read(point, kept), kept
+        return self._found
+
+    def _read(self, point: Point, kept: list[NDArray]) -> Any:
+        raise NotImplementedError
+
+
+class _Part(_Kept):
+    """A graph as a function of a point.
 
     Parameters
     ----------
@@ -135,23 +170,23 @@ class _Part:
         What is made of the list of values found.
     """
 
-    def __init__(self, model, graph, stands, probes, finish):
+    def __init__(
+        self,
+        model: Model,
+        graph: RV,
+        stands: Sequence[tuple[RV, Any]],
+        probes: Sequence[list[NDArray]],
+        finish: Callable,
+    ):
         inputs = [stand for _, stand in stands]
         self._function, self.inputs = compiled(model, [graph], dict(stands), inputs)
         self.watched = self.inputs
         self._probes, self._finish = probes, finish
-        self._given: list[NDArray] | None = None
-        self._found: Any = None
 
-    def __call__(self, point) -> Any:
-        given = [point[name] for name in self.watched]
-        if self._given is None or not all(map(np.array_equal, given, self._given)):
-            found = [self._function(point, *probe)[0] for probe in self._probes]
-            # Copies: points may be written to by those who own them.
-            self._found, self._given = self._finish(found), [np.array(v) for v in given]
-        return self._found
+    def _read(self, point: Point, kept: list[NDArray]) -> Any:
+        return self._finish([self._function(point, *probe)[0] for probe in self._probes])
 
-    def forget(self, points, keys: set[str]) -> None:
+    def forget(self, points: Sequence[Point], keys: set[str]) -> None:
         """Watch no more what does not matter: values `keys`, and what moves nothing at `points`."""
         self.watched = [n for n in self.inputs if n not in keys and self._matters(points, n)]
         self._given = None
@@ -173,7 +208,7 @@ class _Part:
         return False
 
 
-class _Direct:
+class _Direct(_Kept):
     """The intercept and projection of a domain where variables are just these: nothing is probed.
 
     Parameters
@@ -186,19 +221,13 @@ class _Direct:
     """
 
     def __init__(self, projection: str, transposed: bool, intercept: str | NDArray):
-        self._projection, self._transposed, self._intercept = projection, transposed, intercept
-        self.inputs = [projection] + ([intercept] if isinstance(intercept, str) else [])
-        self._given: list[NDArray] | None = None
-        self._found: Any = None
+        self._transposed, self._intercept = transposed, intercept
+        self.watched = [projection] + ([intercept] if isinstance(intercept, str) else [])
 
-    def __call__(self, point) -> Any:
-        given = [point[name] for name in self.inputs]
-        if self._given is None or not all(map(np.array_equal, given, self._given)):
-            self._given = [np.array(v) for v in given]
-            w = self._given[0].T if self._transposed else self._given[0]
-            a = self._given[1] if isinstance(self._intercept, str) else self._intercept
-            self._found = a, np.ascontiguousarray(w)
-        return self._found
+    def _read(self, point: Point, kept: list[NDArray]) -> Any:
+        w = kept[0].T if self._transposed else kept[0]
+        a = kept[1] if isinstance(self._intercept, str) else self._intercept
+        return a, np.ascontiguousarray(w)
 
 
 class EmissionReader:
@@ -208,7 +237,6 @@ class EmissionReader:
     ----------
     context : Context
     graphs : Graphs
-    data : sequence of DomainData
 
     Raises
     ------
@@ -216,38 +244,23 @@ class EmissionReader:
         If the mean of a domain is not a function of the label alone.
     """
 
-    def __init__(self, context: Context, graphs: Graphs, data: Sequence[DomainData]):
+    def __init__(self, context: Context, graphs: Graphs):
         self.graphs = graphs
         self._model, self._shapes = context.model, context.shapes
-        self._data = data
         latent, precision = graphs.latent, graphs.precision
         self._latent = self._part(scale(latent), None, lambda found: _one_number(latent, found[0]))
         self._means: list[Any] = []
         self._noises, self._spreads, self._backgrounds = [], [], []
-        for d, (own, domain) in enumerate(zip(graphs.observed, data, strict=True)):
-            n, m = domain.values.shape
-            deviation, flag = graphs.deviations[d], graphs.flags[d]
+        for d, (own, domain) in enumerate(zip(graphs.observed, graphs.data, strict=True)):
             self._means.append(self._mean(context, d))
-            self._noises.append(
-                self._part(own.scale, d, lambda found, own=own, m=m: noise_root(own, found[0], m))
+            self._noises.append(self._noise(d, self._stands(d, None)))
+            self._spreads.append(None if own.deviation is None else self._spread(d))
+            self._backgrounds.append(
+                None if own.flag is None else self._background(own.flag, d, domain.values.shape)
             )
-            self._spreads.append(
-                None
-                if deviation is None
-                else self._part(
-                    scale(deviation),
-                    None,
-                    lambda found, rv=deviation, m=m: _one_row(
-                        found[0], m, f"the scale of {rv.name!r} differs between clusters"
-                    ),
-                )
-            )
-            self._backgrounds.append(None if flag is None else self._background(own, flag, n, m))
-        self._kept: list[tuple] = [() for _ in data]
-        self._kept_backgrounds: list[tuple] = [() for _ in data]
-        self._gamma = None
-        if precision is not None:
-            self._gamma = context.gamma_prior(precision)
+        self._kept: list[tuple] = [() for _ in graphs.data]
+        self._kept_backgrounds: list[tuple] = [() for _ in graphs.data]
+        self._gamma = None if precision is None else context.gamma_prior(precision)
         # A reading must not keep its model alive (see `structure.read`).
         del self._model
 
@@ -256,21 +269,34 @@ class EmissionReader:
         stands, values = self._stands(d, None)
         return _Part(self._model, graph, stands, [values], finish)
 
-    def _background(self, own: Observed, flag: RV, n: int, m: int) -> tuple[_Part, _Part]:
+    def _noise(self, d: int, stands: tuple[list, list[NDArray]]) -> _Part:
+        """Make the part with the root of a domain's noise precision."""
+        own, m = self.graphs.observed[d], self.graphs.data[d].values.shape[1]
+        return _Part(
+            self._model,
+            own.scale,
+            stands[0],
+            [stands[1]],
+            lambda found: noise_root(own, found[0], m),
+        )
+
+    def _spread(self, d: int) -> _Part:
+        """Make the part with the scales of a domain's deviations."""
+        rv, m = self.graphs.observed[d].deviation, self.graphs.data[d].values.shape[1]
+        assert rv is not None
+        why = f"the scale of {rv.name!r} differs between clusters"
+        return self._part(scale(rv), None, lambda found: _one_row(found[0], m, why))
+
+    def _background(self, flag: RV, d: int, shape: tuple[int, ...]) -> tuple[_Part, _Part]:
         """Make the parts with mean and noise of irrelevant objects, which no cluster enters."""
-        shape = self._shapes[flag.name]
-        stands = [(flag, stand_in(flag, shape))]
-        probes = [[np.zeros(shape, flag.dtype)]]
-        return (
-            _Part(
-                self._model, own.mean, stands, probes,
-                lambda found: np.broadcast_to(found[0], (n, m)).astype(float),
-            ),
-            _Part(
-                self._model, own.scale, stands, probes,
-                lambda found: noise_root(own, found[0], m),
-            ),
-        )  # fmt: skip
+        own = self._shapes[flag.name]
+        stands, values = [(flag, stand_in(flag, own))], [np.zeros(own, flag.dtype)]
+
+        def finish(found):
+            return np.broadcast_to(found[0], shape).astype(float)
+
+        centre = _Part(self._model, self.graphs.observed[d].mean, stands, [values], finish)
+        return centre, self._noise(d, (stands, values))
 
     def _stands(self, d: int | None, n: int | None) -> tuple[list, list[NDArray]]:
         """Make inputs for what is replaced, and values for them: all relevant, all else zero.
@@ -283,11 +309,12 @@ class EmissionReader:
                 shape = self._shapes[rv.name]
                 stands.append((rv, stand_in(rv, shape)))
                 values.append(np.full(shape, float(rv is graphs.precision), rv.dtype))
-        for rv in [] if d is None else [graphs.assignments[d], graphs.flags[d]]:
+        own = None if d is None else graphs.observed[d]
+        for rv in [] if own is None else [own.assignment, own.flag]:
             if rv is not None:
                 shape = self._shapes[rv.name] if n is None else (n,)
                 stands.append((rv, stand_in(rv, (None,) if n else shape)))
-                values.append(np.full(shape, int(rv in graphs.flags), rv.dtype))
+                values.append(np.full(shape, int(own is not None and rv is own.flag), rv.dtype))
         return stands, values
 
     @property
@@ -301,7 +328,7 @@ class EmissionReader:
         """
         graphs, own = self.graphs, self.graphs.observed[d]
         n_rows = min(self._truncation, graphs.n_factors + 1)
-        n_objects = self._shapes[graphs.assignments[d].name][0]
+        n_objects = self._shapes[own.assignment.name][0]
         why: Exception | None = None
         for n in (n_rows, None):
             try:
@@ -324,7 +351,7 @@ class EmissionReader:
         They are put there in as many goes as there are rows for.
         """
         graphs, k = self.graphs, self.graphs.n_factors
-        own, m = graphs.observed[d], self._data[d].values.shape[1]
+        own, m = graphs.observed[d], graphs.data[d].values.shape[1]
         n_rows = n or min(self._truncation, n_objects)
         corners = np.vstack([np.zeros((1, k)), np.eye(k)])
         stands, _ = self._stands(d, n)
@@ -335,7 +362,7 @@ class EmissionReader:
             for (rv, _), value in zip(stands, values, strict=True):
                 if rv is graphs.latent:
                     (value.T if graphs.transposed else value)[: len(rows)] = rows
-                elif rv is graphs.assignments[d]:
+                elif rv is own.assignment:
                     value[: len(rows)] = np.arange(len(rows))
             probes.append(values)
 
@@ -348,7 +375,9 @@ class EmissionReader:
 
         return _Part(self._model, own.mean, stands, probes, finish)
 
-    def read_directly(self, keys: dict[str, str], parameters: Sequence[Parameter], points) -> None:
+    def read_directly(
+        self, keys: dict[str, str], parameters: Sequence[Parameter], points: Sequence[Point]
+    ) -> None:
         """Read projections and intercepts as what they are, where nothing else enters the means.
 
         Parameters
@@ -369,7 +398,7 @@ class EmissionReader:
                 intercept = keys[a.name] if a is not None else part(points[0])[0]
                 self._means[d] = _Direct(keys[w.name], w.transposed, intercept)
 
-    def forget(self, points, keys: set[str]) -> None:
+    def forget(self, points: Sequence[Point], keys: set[str]) -> None:
         """Let backgrounds be evaluated no more often than they change.
 
         Parameters
@@ -383,7 +412,7 @@ class EmissionReader:
             for part in parts or ():
                 part.forget(points, keys)
 
-    def __call__(self, point) -> Setting:
+    def __call__(self, point: Point) -> Setting:
         """Read the setting at a point of value variables.
 
         The emission of a domain is the same object as long as nothing of it changes.
@@ -408,7 +437,7 @@ class EmissionReader:
         emissions = tuple(emission for _, emission in self._kept)
         return Setting(emissions, spreads, latent_precision, gamma)
 
-    def background(self, number: int, point) -> Background | None:
+    def background(self, number: int, point: Point) -> Background | None:
         """Read how a domain's irrelevant objects vary, if there may be any.
 
         It is the same object as long as nothing of it changes.

@@ -5,7 +5,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
+from pymc.model.core import Model
 
+from pm_match.checks import check_flag
 from pm_match.clusters.points import ClusteringPoints
 from pm_match.clusters.step import PartitionStep
 from pm_match.clusters.units import units
@@ -19,12 +21,14 @@ from pm_match.features.feature_sums import (
     log_evidence,
 )
 from pm_match.features.parts import Background, Features, Parameter, Setting
-from pm_match.features.permute import permute_labels, regressions
+from pm_match.features.permute import Regressions, permute_labels
 from pm_match.features.points import FeaturesPoints
 from pm_match.numerics.rescale import rescale
 from pm_match.numerics.slices import draw_elliptical_slice, draw_slice
+from pm_match.numerics.wishart import draw_wishart
 from pm_match.reading import read
 from pm_match.reading.ancestry import Ancestry, Refusal, parameters
+from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Clustering, Structure
 from pm_match.reading.priors import log_density_function
 from pm_match.reading.probe import point_function, sampled_function
@@ -86,9 +90,8 @@ class FeatureGibbs(PartitionStep):
     order = 31
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"permute_accepted": (np.float64, [])}
 
-    def __init__(self, vars, permute: bool = True, **kwargs):
-        if not isinstance(permute, bool | np.bool_):
-            raise TypeError(f"FeatureGibbs: permute must be True or False, found {permute!r}.")
+    def __init__(self, vars: Any, permute: bool = True, **kwargs: Any):
+        check_flag("FeatureGibbs: permute", permute)
         self.permute = bool(permute)
         super().__init__(vars, **kwargs)
 
@@ -359,14 +362,11 @@ class FeatureGibbs(PartitionStep):
         return len(residuals), residuals.T @ residuals
 
     def _draw_wishart(self, parameter: Parameter, point, n: float, squares: NDArray) -> None:
-        # SciPy's distributions are slow to import.
-        from scipy.stats import wishart
-
         prior, forward = self._forward[parameter.name]
         degrees, inverse_scale = prior(point)
         inverse = inverse_scale + 0.5 * (squares + squares.T)
-        drawn = wishart.rvs(degrees + n, np.linalg.inv(inverse), random_state=self.rng)
-        point[self._key[parameter.name]] = forward(np.atleast_2d(drawn))
+        drawn, _ = draw_wishart(self.rng, np.array([degrees + n]), inverse[None])
+        point[self._key[parameter.name]] = forward(drawn[0])
 
 
 class Exchanges:
@@ -381,32 +381,34 @@ class Exchanges:
         Whether any label has, so that labels and weights are to be written.
     """
 
-    def __init__(self, model, features: Features):
+    def __init__(self, model: Model, features: Features):
         self._clustering, self.free = _free(read(model), features)
         self._points = ClusteringPoints(model, self._clustering)
-        truncation, k = features.truncation, features.n_factors
-        self._renamed = np.zeros(truncation, np.int64)
-        self._scratch = np.zeros((2, k, k)), np.zeros((2, k))
+        self._renamed = np.zeros(features.truncation, np.int64)
 
-    def load(self, rng: np.random.Generator, point) -> str | None:
+    def load(self, rng: np.random.Generator, point: Point) -> str | None:
         """Begin with a point: choose the assignment whose clusters may exchange their labels."""
         self.accepted, self.proposed, self.changed = 0, 0, False
         if not self.free:
             return None
         clustering = self._clustering
-        labels = np.split(self._points.labels(point), clustering.ends)
-        self._labels = dict(zip((a.name for a in clustering.assignments), labels, strict=True))
+        labels = self._points.labels(point)
+        self._labels = {name: labels[where] for name, where in clustering.slices.items()}
         self._prior = clustering.prior(point)
-        self._held = np.zeros(clustering.truncation, np.int64)
-        for own in labels:
-            self._held += np.bincount(own[own >= 0], minlength=len(self._held))
+        self._held = np.bincount(labels[labels >= 0], minlength=clustering.truncation)
         self._chosen = self.free[int(rng.integers(len(self.free)))]
         return self._chosen
 
     def propose(
-        self, rng: np.random.Generator, sums, counts, mean, precision, latent
+        self,
+        rng: np.random.Generator,
+        sums: NDArray,
+        counts: NDArray,
+        mean: NDArray,
+        precision: NDArray,
+        latent: NDArray,
     ) -> NDArray[np.int64] | None:
-        """Exchange labels of the chosen domain, of which `regressions` takes all but the latent.
+        """Exchange labels of the chosen domain, of which `Regressions` takes all but the labels.
 
         Returns
         -------
@@ -417,17 +419,10 @@ class Exchanges:
         relevant = labels >= 0
         objects = np.bincount(labels[relevant], minlength=len(self._held))
         groups = np.flatnonzero(objects)
+        own = Regressions.of(sums, counts, mean, precision, latent, groups)
+        n_proposals = _PROPOSALS * len(groups)
         accepted, proposed = permute_labels(
-            rng,
-            *self._prior,
-            self._held,
-            objects,
-            *regressions(sums, counts, mean, precision),
-            latent,
-            groups,
-            self._renamed,
-            *self._scratch,
-            _PROPOSALS * len(groups),
+            rng, *self._prior, self._held, objects, own, self._renamed, n_proposals
         )
         self.accepted += accepted
         self.proposed += proposed
@@ -437,7 +432,7 @@ class Exchanges:
         self._labels[self._chosen] = np.where(relevant, self._renamed[labels], -1)
         return self._renamed.copy()
 
-    def draw(self, rng: np.random.Generator, point) -> None:
+    def draw(self, rng: np.random.Generator, point: dict[str, NDArray]) -> None:
         """Write the labels, and weights that are drawn given them, to a new `point`."""
         labels = np.concatenate(list(self._labels.values()))
         self._points.draw(rng, point, point, labels, self._held, np.zeros((0, 2)))
@@ -458,11 +453,10 @@ def _free(structure: Structure, features: Features) -> tuple[Clustering, list[st
                 if w is not None and w.update == "projection" and not domain.full
             }
             of_object = units(clustering.n_objects, clustering.links).of_object
-            parts = np.split(of_object, clustering.ends)
-            for number, assignment in enumerate(clustering.assignments):
-                others = np.concatenate(parts[:number] + parts[number + 1 :])
-                if assignment.name in served and not np.isin(parts[number], others).any():
-                    found.append(assignment.name)
+            for name, where in clustering.slices.items():
+                others = np.delete(of_object, where)
+                if name in served and not np.isin(of_object[where], others).any():
+                    found.append(name)
         return clustering, found
     raise ValueError("the features are not of the structure")
 

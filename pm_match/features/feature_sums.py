@@ -121,6 +121,11 @@ class ClusterSums:
         return self.scatter.ndim == 3
 
     @property
+    def n_values(self) -> int:
+        """Observed values behind the sums, where there are no patterns."""
+        return int(np.broadcast_to(self.counts, self.sums.shape).sum())
+
+    @property
     def by_pattern(self) -> bool:
         """Whether there are several rows for a cluster."""
         return len(self.observed) > 1 or not self.observed.all()
@@ -310,16 +315,10 @@ def log_evidence(
     n_values : int
         Observed values of all domains, if there is such a precision.
     """
-    precision, linear = posterior(contributions, latent_precision)
     try:
-        lower = np.linalg.cholesky(precision)
+        total, left = _unexplained(contributions, latent_precision)
     except np.linalg.LinAlgError:
         return -np.inf
-    explained = np.linalg.solve(lower, linear[:, :, None])
-    diagonal = np.diagonal(lower, axis1=1, axis2=2)
-    total = sum(constant for *_, constant, _ in contributions)
-    total += 0.5 * diagonal.size * log(latent_precision) - np.log(diagonal).sum()
-    left = 0.5 * (sum(squares for *_, squares in contributions) - np.square(explained).sum())
     if gamma is None:
         total -= left
     else:
@@ -328,6 +327,33 @@ def log_evidence(
         total += shape * log(rate) - lgamma(shape) + lgamma(after)
         total -= after * log(max(rate + left, rate))
     return float(total) if np.isfinite(total) else -np.inf
+
+
+def _unexplained(
+    contributions: Sequence[Contribution], latent_precision: float
+) -> tuple[float, float]:
+    """Sum the log determinants of the evidence, and half of what the clusters do not explain."""
+    precision, linear = posterior(contributions, latent_precision)
+    lower = np.linalg.cholesky(precision)
+    explained = np.linalg.solve(lower, linear[:, :, None])
+    diagonal = np.diagonal(lower, axis1=1, axis2=2)
+    total = sum(constant for *_, constant, _ in contributions)
+    total += 0.5 * diagonal.size * log(latent_precision) - np.log(diagonal).sum()
+    squares = sum(squares for *_, squares in contributions)
+    return total, 0.5 * (squares - np.square(explained).sum())
+
+
+def draw_precision(
+    rng: np.random.Generator,
+    contributions: Sequence[Contribution],
+    latent_precision: float,
+    gamma: tuple[float, float],
+    n_values: int,
+) -> float:
+    """Draw the shared precision given all else but the factors (see `log_evidence`)."""
+    _, left = _unexplained(contributions, latent_precision)
+    shape, rate = gamma
+    return rng.standard_gamma(shape + 0.5 * n_values) / max(rate + left, rate)
 
 
 def draw_intercepts(
@@ -385,11 +411,17 @@ def draw_intercepts(
 
 
 def draw_factors(
-    rng: np.random.Generator, contributions: Sequence[Contribution], latent_precision: float
+    rng: np.random.Generator,
+    contributions: Sequence[Contribution],
+    latent_precision: float,
+    shared: float = 1.0,
 ) -> NDArray[np.float64]:
-    """Draw the factors (J, K) of the clusters from their exact conditional."""
+    """Draw the factors (J, K) of the clusters from their exact conditional.
+
+    All precisions are multiplied by a `shared` one.
+    """
     precision, linear = posterior(contributions, latent_precision)
-    return _draw_normals(rng, precision, linear)
+    return _draw_normals(rng, shared * precision, shared * linear)
 
 
 def draw_projection(

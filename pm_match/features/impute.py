@@ -10,13 +10,12 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.parts import FeatureDomain, Features
 from pm_match.features.predictor import feature_predictor, vectors_of
 from pm_match.features.summaries import summary_dataset
 from pm_match.features.translate import draw_weights
-from pm_match.features.values import Components, Outlook, blocks, entries
+from pm_match.features.values import Components, Outlook, entries, predicted
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
@@ -24,7 +23,6 @@ from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place
-from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["impute"]
 
@@ -145,20 +143,14 @@ def _of_data(model, points: RecordedPoints, place: Place, levels, progressbar) -
     predictive = Predictive(model, place.component)
     whole = np.repeat(domain.data.values[None], 1 + len(levels), axis=0)
     row, column = domain.data.holes
-    parts = list(blocks(len(row), points.n_draws, 1))
-    with SearchProgress(
-        len(parts) * points.n_draws, progressbar, PATIENCE, "Predicting"
-    ) as progress:
-        for own in parts:
-            i, m = row[own], column[own]
-            mean, sd = np.empty((2, points.n_draws, len(i)))
-            for t, point in enumerate(points):
-                predictive.load(point)
-                mean[t], sd[t] = _entries(predictive, place, i, m)
-                progress.advance()
-            weight = np.ones(points.n_draws)
-            whole[0, i, m] = mixture_mean(weight, mean)
-            whole[1:, i, m] = mixture_quantiles(weight, mean, sd, levels)
+    for own, draws in predicted(points, predictive, len(row), 1, progressbar):
+        i, m = row[own], column[own]
+        mean, sd = np.empty((2, points.n_draws, len(i)))
+        for t in draws:
+            mean[t], sd[t] = _entries(predictive, place, i, m)
+        weight = np.ones(points.n_draws)
+        whole[0, i, m] = mixture_mean(weight, mean)
+        whole[1:, i, m] = mixture_quantiles(weight, mean, sd, levels)
     return summary_dataset(model, points, place, domain, whole, place)
 
 
@@ -173,7 +165,7 @@ def _entries(predictive: Predictive, place: Place, row: NDArray, column: NDArray
     background = predictor.irrelevant(place)
     if background is not None:
         # Irrelevant objects vary around means of their own, and in no cluster.
-        left = DomainData(data.values - background.mean, data.observed)
+        left = background.residuals(data)
         own = Emission.of_noise(background.root)
         nobody = np.zeros(len(labels), np.int64)
         alone = entries(own, left, np.zeros((1, 0)), np.zeros((1, 0, 0)), nobody, row, column)
@@ -198,21 +190,15 @@ def _of_new(
     assert domain is not None
     values = vectors.values
     whole = np.repeat(values[None], 1 + len(levels), axis=0)
-    parts = list(blocks(len(new), points.n_draws, values.shape[1]))
-    with SearchProgress(
-        len(parts) * points.n_draws, progressbar, PATIENCE, "Predicting"
-    ) as progress:
-        for rows in parts:
-            own = new.rows(rows)
-            collected: dict[bytes, tuple[NDArray, NDArray, Components]] = {}
-            for point in points:
-                predictive.load(point)
-                _add(predictive, own, reweight, collected)
-                progress.advance()
-            for members, seen, components in collected.values():
-                found = components.summaries(levels)
-                for place, i in enumerate(members):
-                    whole[:, rows.start + i, ~seen] = found[:, place]
+    for rows, draws in predicted(points, predictive, len(new), values.shape[1], progressbar):
+        own = new.rows(rows)
+        collected: dict[bytes, tuple[NDArray, NDArray, Components]] = {}
+        for _ in draws:
+            _add(predictive, own, reweight, collected)
+        for members, seen, components in collected.values():
+            found = components.summaries(levels)
+            for place, i in enumerate(members):
+                whole[:, rows.start + i, ~seen] = found[:, place]
     return summary_dataset(model, points, new.place, domain, whole, new)
 
 

@@ -13,7 +13,7 @@ from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point, UnservedModelError
 
 # Parameters that the factors' rotations and labels turn: not to be judged one by one.
-_TURNING = ("projection", "flat", "normal")
+_ROTATED = ("projection", "flat", "normal")
 
 
 def random_projection(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -102,10 +102,14 @@ class Background:
 
     def log_density(self, data: DomainData) -> NDArray[np.float64]:
         """Log density (N,) of what is observed of each object, as an irrelevant one."""
-        residuals = data.values - self.mean
+        return Emission.of_noise(self.root).log_noise(self.residuals(data))
+
+    def residuals(self, data: DomainData) -> DomainData:
+        """Return what is left of the objects' features when the means are taken away."""
+        left = data.values - self.mean
         if data.observed is not None:
-            residuals[~data.observed] = 0.0
-        return Emission.of_noise(self.root).log_noise(DomainData(residuals, data.observed))
+            left[~data.observed] = 0.0
+        return DomainData(left, data.observed)
 
     def emission(self) -> Emission:
         """Return the emission that a new irrelevant object has.
@@ -208,7 +212,7 @@ class Features(Evidence):
     @property
     def relabelled(self) -> list[str]:
         """What factors' rotations and labels turn: all but the precision and other parameters."""
-        turned = [own.name for own in self.parameters if own.update in _TURNING]
+        turned = [own.name for own in self.parameters if own.update in _ROTATED]
         return [*(name for name in self.names if name != self.precision), *turned]
 
     @property

@@ -19,6 +19,7 @@ labels, projection and weights.
 """
 
 from math import exp
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,19 +30,92 @@ from pm_match.numerics.cholesky import factorise, solve_lower
 from pm_match.numerics.kernels import entry, part
 
 
+class Regressions(NamedTuple):
+    """A domain's features as linear regressions on the latent vectors, for T labels.
+
+    Attributes
+    ----------
+    sums, counts : (T, M') array
+    repeats : (M',) integer array
+        How many features have the A of this one: 0 for those that have that of the one before.
+    pull, precision : (M', K) array
+        Precision times mean of the prior, and precision.
+    latent : (T, K) array
+    groups : (J,) integer array
+        The labels of the domain's clusters, as it comes.
+    work, vectors : (2, K, K), (2, K) array
+        Scratch.
+    """
+
+    sums: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    repeats: NDArray[np.int64]
+    pull: NDArray[np.float64]
+    precision: NDArray[np.float64]
+    latent: NDArray[np.float64]
+    groups: NDArray[np.int64]
+    work: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        sums: NDArray,
+        counts: NDArray,
+        mean: NDArray,
+        precision: NDArray,
+        latent: NDArray,
+        groups: NDArray[np.int64],
+    ) -> "Regressions":
+        r"""Prepare the features of a domain for `permute_labels`: as few as will do.
+
+        Features whose counts and prior precision are equal share :math:`A`, and what their
+        :math:`b_m^\top A^{-1} b_m` add up to does not change if all sums, and :math:`\tau \circ
+        \mu`, are turned to other axes in the space of features. With J clusters there are axes in
+        which all but the first J coordinates (J + K, if :math:`\mu \neq 0`) are zero.
+
+        Parameters
+        ----------
+        sums, counts : (T, M) array
+            Of whitened features.
+        mean, precision : (M, K) array
+            Of the prior of their projection, entry by entry.
+        latent : (T, K) array
+        groups : (J,) integer array
+        """
+        pull, (n_features, k) = precision * mean, mean.shape
+        occupied = np.flatnonzero(counts.any(axis=1))
+        repeats = np.ones(n_features, np.int64)
+        rows = [sums[occupied]] + ([pull.T] if pull.any() else [])
+        n_left = sum(map(len, rows))
+        if n_left < n_features and _alike(counts.T) and _alike(precision):
+            turned = np.linalg.qr(np.concatenate(rows).T, mode="r").T
+            sums = np.zeros((len(sums), n_left))
+            sums[occupied] = turned[: len(rows[0])]
+            pull = np.zeros((n_left, k))
+            if len(rows) > 1:
+                pull[:] = turned[len(rows[0]) :].T
+            counts, precision, repeats = counts[:, :n_left], precision[:n_left], repeats[:n_left]
+            repeats[0], repeats[1:] = n_features, 0
+        counts, precision = np.ascontiguousarray(counts), np.ascontiguousarray(precision)
+        scratch = np.zeros((2, k, k)), np.zeros((2, k))
+        return cls(sums, counts, repeats, pull, precision, latent, groups, *scratch)
+
+
 @part
-def log_regression(sums, counts, repeats, pull, precision, latent, groups, renamed, work, vectors):
-    """Log p(X | labels, z), up to what no labels enter; `work` and `vectors` are scratch."""
-    n_features, n_factors = pull.shape
-    matrix, lower = work[0], work[1]
-    linear, solution = vectors[0], vectors[1]
+def log_regression(own, renamed):
+    """Log p(X | labels, z), up to what no labels enter."""
+    repeats, precision, latent, groups = own.repeats, own.precision, own.latent, own.groups
+    matrix, lower = own.work[0], own.work[1]
+    linear, solution = own.vectors[0], own.vectors[1]
+    n_features, n_factors = own.pull.shape
     found = 0.0
     for m in range(n_features):
         for k in range(n_factors):
-            linear[k] = pull[m, k]
+            linear[k] = own.pull[m, k]
         for i in range(groups.shape[0]):
             z = latent[renamed[groups[i]]]
-            total = sums[groups[i], m]
+            total = own.sums[groups[i], m]
             for k in range(n_factors):
                 linear[k] += total * z[k]
         # Features without a matrix of their own have that of the one before.
@@ -52,7 +126,7 @@ def log_regression(sums, counts, repeats, pull, precision, latent, groups, renam
                 matrix[k, k] = precision[m, k]
             for i in range(groups.shape[0]):
                 z = latent[renamed[groups[i]]]
-                count = counts[groups[i], m]
+                count = own.counts[groups[i], m]
                 for k in range(n_factors):
                     for j in range(k + 1):
                         matrix[k, j] += count * z[k] * z[j]
@@ -62,24 +136,7 @@ def log_regression(sums, counts, repeats, pull, precision, latent, groups, renam
 
 
 @entry
-def permute_labels(
-    rng,
-    a,
-    b,
-    held,
-    objects,
-    sums,
-    counts,
-    repeats,
-    pull,
-    precision,
-    latent,
-    groups,
-    renamed,
-    work,
-    vectors,
-    n_proposals,
-):
+def permute_labels(rng, a, b, held, objects, own, renamed, n_proposals):
     """Propose exchanges of two labels within a domain.
 
     Proposals are those of `partition.exchange`: symmetric ones.
@@ -91,15 +148,10 @@ def permute_labels(
         Beta parameters of the sticks (see `stick_breaking`).
     held, objects : (T,) integer array
         Objects in each cluster, of all domains and of this one; updated in place.
-    sums, counts, repeats, pull, precision : arrays
-        The features of the domain, from `regressions`.
-    latent : (T, K) array
-    groups : (J,) integer array
-        The labels of the domain's clusters, as it comes.
+    own : Regressions
+        Of the domain.
     renamed : (T,) integer array
         Filled with the new label of each.
-    work, vectors : (2, K, K), (2, K) array
-        Scratch.
     n_proposals : int
 
     Returns
@@ -110,20 +162,16 @@ def permute_labels(
         renamed[label] = label
     accepted = 0
     proposed = 0
-    here = log_regression(
-        sums, counts, repeats, pull, precision, latent, groups, renamed, work, vectors
-    )
+    here = log_regression(own, renamed)
     for _ in range(n_proposals):
-        first, second = draw_exchange(rng, groups, renamed, objects)
+        first, second = draw_exchange(rng, own.groups, renamed, objects)
         if first < 0:
             continue
         proposed += 1
         shift = objects[first] - objects[second]
         ratio = log_shift_ratio(a, b, held, first, second, shift)
         rename_two(renamed, first, second)
-        there = log_regression(
-            sums, counts, repeats, pull, precision, latent, groups, renamed, work, vectors
-        )
+        there = log_regression(own, renamed)
         if rng.random() < exp(min(0.0, ratio + there - here)):
             accepted += 1
             here = there
@@ -131,48 +179,6 @@ def permute_labels(
         else:
             rename_two(renamed, first, second)
     return accepted, proposed
-
-
-def regressions(
-    sums: NDArray, counts: NDArray, mean: NDArray, precision: NDArray
-) -> tuple[NDArray, ...]:
-    r"""Prepare the features of a domain for `permute_labels`: as few as will do.
-
-    Features whose counts and prior precision are equal share :math:`A`, and what their
-    :math:`b_m^\top A^{-1} b_m` add up to does not change if all sums, and :math:`\tau \circ \mu`,
-    are turned to other axes in the space of features. With J clusters there are axes in which all
-    but the first J coordinates (J + K, if :math:`\mu \neq 0`) are zero.
-
-    Parameters
-    ----------
-    sums, counts : (T, M) array
-        Of whitened features.
-    mean, precision : (M, K) array
-        Of the prior of their projection, entry by entry.
-
-    Returns
-    -------
-    sums, counts : (T, M') array
-    repeats : (M',) integer array
-        How many features have the A of this one: 0 for those that have that of the one before.
-    pull, precision : (M', K) array
-        Precision times mean, and precision.
-    """
-    pull, n_features = precision * mean, len(mean)
-    occupied = np.flatnonzero(counts.any(axis=1))
-    repeats = np.ones(n_features, np.int64)
-    rows = [sums[occupied]] + ([pull.T] if pull.any() else [])
-    n_left = sum(map(len, rows))
-    if n_left < n_features and _alike(counts.T) and _alike(precision):
-        turned = np.linalg.qr(np.concatenate(rows).T, mode="r").T
-        sums = np.zeros((len(sums), n_left))
-        sums[occupied] = turned[: len(rows[0])]
-        pull = np.zeros((n_left, pull.shape[1]))
-        if len(rows) > 1:
-            pull[:] = turned[len(rows[0]) :].T
-        counts, precision, repeats = counts[:, :n_left], precision[:n_left], repeats[:n_left]
-        repeats[0], repeats[1:] = n_features, 0
-    return sums, np.ascontiguousarray(counts), repeats, pull, np.ascontiguousarray(precision)
 
 
 def _alike(rows: NDArray) -> bool:

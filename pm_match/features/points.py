@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, draw_missing, split_deviations
 from pm_match.features.parts import Features, Parameter, Setting
 from pm_match.reading.priors import log_densities_function
@@ -45,12 +44,19 @@ class FeaturesPoints(Writer):
         """Read the precision that is shared, 1 if there is none."""
         return 1.0 if self._precision is None else float(self._precision(point)[0])
 
-    def write_projections(self, point, projections: Mapping[Parameter, NDArray]) -> None:
+    def write_projections(
+        self, point: dict[str, NDArray], projections: Mapping[Parameter, NDArray]
+    ) -> None:
         """Write projections (M_d, K), by what they are of, into a new `point`."""
         self.write(point, {p.name: w.T if p.transposed else w for p, w in projections.items()})
 
     def write_factors(
-        self, rng, point, precision: float | None, factors: NDArray, setting: Setting
+        self,
+        rng: np.random.Generator,
+        point: dict[str, NDArray],
+        precision: float | None,
+        factors: NDArray,
+        setting: Setting,
     ) -> None:
         """Write what is integrated out: precision, latent vectors, deviations, missing values.
 
@@ -94,8 +100,8 @@ class FeaturesPoints(Writer):
             background, holes = features.background(d, point), domain.data.holes
             if background is not None and (label < 0).any():
                 own = Emission.of_noise(background.root)
-                residuals = DomainData(domain.data.values - background.mean, domain.data.observed)
-                alone = draw_missing(rng, own, residuals, np.zeros((len(label), 0)))
+                left = background.residuals(domain.data)
+                alone = draw_missing(rng, own, left, np.zeros((len(label), 0)))
                 drawn = np.where(label[holes[0]] < 0, alone + background.mean[holes], drawn)
             shape = self.read(point, domain.missing).shape
             self.write(point, {domain.missing: drawn.reshape(shape)})

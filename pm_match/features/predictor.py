@@ -53,8 +53,8 @@ class FeaturePredictor(Predictor):
 
     def __init__(self, model: Model, features: Features, clustering: Clustering):
         self.features = features
-        self._assignments = [assignment.name for assignment in clustering.assignments]
-        self._ends = clustering.ends
+        slices = clustering.slices
+        self._slices = [slices[domain.assignment] for domain in features.domains]
         self._points = FeaturesPoints(model, features)
 
     def number_of(self, place: Place) -> int | None:
@@ -93,19 +93,13 @@ class FeaturePredictor(Predictor):
             setting = setting.given(self._points.precision(point))
         self.clusters = Clusters.of(
             [domain.data for domain in features.domains],
-            self._labels(labels),
+            [labels[features.clustering][where] for where in self._slices],
             setting.emissions,
             setting.latent_precision,
             features.truncation,
         )
         numbers = range(len(features.domains))
         self.backgrounds = [features.background(number, point) for number in numbers]
-
-    def _labels(self, labels: Sequence[NDArray]) -> list[NDArray[np.int64]]:
-        """Sort the labels of a clustering's objects by domains."""
-        own = np.split(labels[self.features.clustering], self._ends)
-        found = dict(zip(self._assignments, own, strict=True))
-        return [found[domain.assignment] for domain in self.features.domains]
 
     def emission_of(self, place: Place) -> Emission:
         """Return how the vectors of an assignment's objects vary in the draw."""

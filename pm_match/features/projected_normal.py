@@ -51,6 +51,8 @@ from pm_match.features.emission import Emission
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part
 
+# Where the numbers of `ProjectedNormal.hyper` are.
+SHAPE, RATE, LATENT, NORMALISER = range(4)
 # A pattern is worth keeping coefficients for when this many units share it.
 _COMMON = 4
 # ... and while all coefficients together stay below this many numbers (64 MB).
@@ -66,10 +68,11 @@ class ProjectedNormal(NamedTuple):
 
     Attributes
     ----------
-    hyper : (5,) array
-        Posterior shape a', prior rate b, latent precision r, log normaliser (what of the log
-        evidence does not depend on the partition), and whether all noise is given (1 or 0): a' and
-        b are then not used, and b is 0.
+    hyper : (4,) array
+        Posterior shape a', prior rate b, latent precision r, and log normaliser (what of the log
+        evidence does not depend on the partition); see `SHAPE` and the following.
+    given : (1,) boolean array
+        Whether all noise is given: a' and b are then not used, and b is 0.
     rate : (1,) array
         Posterior rate b' of the precision; with given noise half of what no cluster explains.
     background : (U,) array
@@ -102,6 +105,7 @@ class ProjectedNormal(NamedTuple):
     """
 
     hyper: NDArray[np.float64]
+    given: NDArray[np.bool_]
     rate: NDArray[np.float64]
     background: NDArray[np.float64]
     background_total: NDArray[np.float64]
@@ -138,7 +142,7 @@ class ProjectedNormal(NamedTuple):
 @implements(protocol.clear, ProjectedNormal)
 def _clear(term, slot):
     n_factors = term.linear.shape[1]
-    r = term.hyper[2]
+    r = term.hyper[LATENT]
     for k in range(n_factors):
         for i in range(n_factors):
             term.precision[slot, k, i] = 0.0
@@ -152,15 +156,21 @@ def _clear(term, slot):
 
 
 @part
-def _add(term, unit, slot, sign):
-    """Add (or with `sign` = -1 subtract) a unit's statistics, without refreshing the slot."""
+def _add(term, unit, slot, sign, held, precision, linear):
+    """Add (or with `sign` = -1 subtract) a unit's statistics to those of a slot."""
     gram = term.gram[term.pattern[unit]]
-    n_factors = term.linear.shape[1]
+    n_factors = linear.shape[1]
     for k in range(n_factors):
-        term.linear[slot, k] += sign * term.projected[unit, k]
+        linear[slot, k] += sign * term.projected[unit, k]
         for i in range(n_factors):
-            term.precision[slot, k, i] += sign * gram[k, i]
-    term.held[slot] += sign
+            precision[slot, k, i] += sign * gram[k, i]
+    held[slot] += sign
+
+
+@part
+def _shift(term, unit, slot, sign):
+    """Add a unit to a slot, or subtract it, without refreshing the slot."""
+    _add(term, unit, slot, sign, term.held, term.precision, term.linear)
 
 
 @part
@@ -183,12 +193,12 @@ def _move(term, unit, source, target):
         term.rate[0] += 0.5 * term.quadratic[source]
         protocol.clear(term, source)
     else:
-        _add(term, unit, source, -1)
+        _shift(term, unit, source, -1)
         _refresh(term, source)
     if target == 0:
         term.background_total[0] += term.background[unit]
     else:
-        _add(term, unit, target, 1)
+        _shift(term, unit, target, 1)
         _refresh(term, target)
 
 
@@ -211,14 +221,14 @@ def rebuild(term, slots, sum_of_squares):
     """Compute the state from scratch, for units in the given `slots` (U,), 0 if irrelevant."""
     for slot in range(term.held.shape[0]):
         protocol.clear(term, slot)
-    term.rate[0] = term.hyper[1] + 0.5 * sum_of_squares
+    term.rate[0] = term.hyper[RATE] + 0.5 * sum_of_squares
     term.background_total[0] = 0.0
     n_slots = 1
     for unit in range(slots.shape[0]):
         if slots[unit] == 0:
             term.background_total[0] += term.background[unit]
             continue
-        _add(term, unit, slots[unit], 1)
+        _shift(term, unit, slots[unit], 1)
         n_slots = max(n_slots, slots[unit] + 1)
     for slot in range(1, n_slots):
         _refresh(term, slot)
@@ -388,7 +398,7 @@ def _score(term, unit, own, n_slots, out):
     if own > 0:
         delta[own] = dropped
         half[own] = own_half
-    if term.hyper[4] > 0.0:
+    if term.given[0]:
         for slot in range(n_slots):
             out[slot] += half[slot] + 0.5 * delta[slot]
         if term.background.shape[0] > 0:
@@ -396,7 +406,7 @@ def _score(term, unit, own, n_slots, out):
         return
     # b' without the unit, plus its own sum of squares: what every candidate starts from.
     start = term.rate[0] + 0.5 * dropped
-    shape = term.hyper[0]
+    shape = term.hyper[SHAPE]
     scale = -0.5 / start
     # Counted on its own: a running maximum would keep the series from being vectorised.
     far = 0
@@ -416,7 +426,7 @@ def _score(term, unit, own, n_slots, out):
         ratio[slot] = 2.0 * s * (1.0 + t * series)
     if far > 0:
         # b' is at least b; the bound only bites when rounding has eaten a difference of sums.
-        lowest = term.hyper[1] / start - 1.0
+        lowest = term.hyper[RATE] / start - 1.0
         for slot in range(n_slots):
             x = delta[slot] * scale
             if abs(x) > _SERIES:
@@ -428,33 +438,28 @@ def _score(term, unit, own, n_slots, out):
 @implements(protocol.log_evidence, ProjectedNormal)
 def _log_evidence(term, n_slots):
     n_factors = term.linear.shape[1]
-    if term.hyper[4] > 0.0:
-        total = term.hyper[3] - term.rate[0] + term.background_total[0]
+    if term.given[0]:
+        total = term.hyper[NORMALISER] - term.rate[0] + term.background_total[0]
     else:
-        total = term.hyper[3] - term.hyper[0] * log(max(term.rate[0], term.hyper[1]))
+        total = term.hyper[NORMALISER] - term.hyper[SHAPE] * log(
+            max(term.rate[0], term.hyper[RATE])
+        )
     for slot in range(1, n_slots):
-        total += 0.5 * (term.log_det[slot] + n_factors * log(term.hyper[2]))
+        total += 0.5 * (term.log_det[slot] + n_factors * log(term.hyper[LATENT]))
     return total
 
 
 @part
 def _group(term, slots, start, stop, n_slots):
     """Sum the statistics of the units `start` ... `stop` in every slot."""
-    n_factors = term.linear.shape[1]
     for slot in range(n_slots):
         term.group_held[slot] = 0
         term.group_linear[slot] = 0.0
         term.group_precision[slot] = 0.0
     for unit in range(start, stop):
-        slot = slots[unit]
-        if slot == 0:
-            continue
-        gram = term.gram[term.pattern[unit]]
-        term.group_held[slot] += 1
-        for k in range(n_factors):
-            term.group_linear[slot, k] += term.projected[unit, k]
-            for i in range(n_factors):
-                term.group_precision[slot, k, i] += gram[k, i]
+        if slots[unit] > 0:
+            held, precision, linear = term.group_held, term.group_precision, term.group_linear
+            _add(term, unit, slots[unit], 1, held, precision, linear)
 
 
 @part
@@ -472,7 +477,7 @@ def _joined_groups(term, group, slot):
         # Exactly empty, not nearly: what is left of a difference of sums would be noise.
         term.vector[k] = 0.0 if alone else term.linear[slot, k] - term.group_linear[slot, k]
         for i in range(k + 1):
-            prior = term.hyper[2] if i == k else 0.0
+            prior = term.hyper[LATENT] if i == k else 0.0
             rest = term.precision[slot, k, i] - term.group_precision[slot, k, i]
             term.matrix[k, i] = prior if alone else rest
         if group > 0:
@@ -503,10 +508,10 @@ def _tabulate(term, slots, start, stop, n_slots, worth, shared):
 @implements(protocol.log_shared, ProjectedNormal)
 def _log_shared(term, change):
     # What slots share is b'.
-    if term.hyper[4] > 0.0:
+    if term.given[0]:
         return -change
-    rate = max(term.rate[0], term.hyper[1])
-    return -term.hyper[0] * log(max(rate + change, term.hyper[1]) / rate)
+    rate = max(term.rate[0], term.hyper[RATE])
+    return -term.hyper[SHAPE] * log(max(rate + change, term.hyper[RATE]) / rate)
 
 
 @entry
@@ -566,7 +571,14 @@ class ProjectedNormalEvidence:
         out.
     """
 
-    def __init__(self, domains, units: Units, truncation: int, n_factors: int, flagged=False):
+    def __init__(
+        self,
+        domains: Sequence[DomainData],
+        units: Units,
+        truncation: int,
+        n_factors: int,
+        flagged=False,
+    ):
         self.flagged = flagged
         self.domains = list(domains)
         self.units = units
@@ -607,7 +619,8 @@ class ProjectedNormalEvidence:
         kept[common] = np.arange(len(common))
         n_kept = len(common)
         return ProjectedNormal(
-            hyper=np.zeros(5),
+            hyper=np.zeros(4),
+            given=np.zeros(1, np.bool_),
             rate=np.zeros(1),
             background=np.zeros(len(pattern) if self.flagged else 0),
             background_total=np.zeros(1),
@@ -668,15 +681,15 @@ class ProjectedNormalEvidence:
         found = [e.statistics(data) for e, data in zip(emissions, self.domains, strict=True)]
         term, k = self.term, self.n_factors
         squares = sum(float(own.squares.sum()) for own in found)
-        term.hyper[2] = latent_precision
-        term.hyper[3] = sum(float(own.constants.sum()) for own in found)
-        term.hyper[4] = float(gamma is None)
-        term.hyper[:2] = 0.0
+        term.hyper[LATENT] = latent_precision
+        term.hyper[NORMALISER] = sum(float(own.constants.sum()) for own in found)
+        term.given[0] = gamma is None
+        term.hyper[SHAPE] = term.hyper[RATE] = 0.0
         if gamma is not None:
             shape, rate = gamma
-            term.hyper[0] = shape + 0.5 * self.n_values
-            term.hyper[1] = rate
-            term.hyper[3] += shape * log(rate) - lgamma(shape) + lgamma(term.hyper[0])
+            term.hyper[SHAPE] = shape + 0.5 * self.n_values
+            term.hyper[RATE] = rate
+            term.hyper[NORMALISER] += shape * log(rate) - lgamma(shape) + lgamma(term.hyper[SHAPE])
         gram = np.concatenate([own.gram for own in found])
         if self._members is not None:
             gram = (self._members @ gram.reshape(len(gram), k * k)).reshape(-1, k, k)
@@ -687,20 +700,22 @@ class ProjectedNormalEvidence:
             term.background[:] = self.units.total(background + each)
         rebuild(term, slots, squares)
 
-    def draw(self, rng: np.random.Generator, slot_of) -> tuple[float, NDArray[np.float64]]:
+    def draw(
+        self, rng: np.random.Generator, slot_of: NDArray[np.int64]
+    ) -> tuple[float, NDArray[np.float64]]:
         """Draw the shared precision and the factors (T, K) given the term's present state.
 
         The precision is 1 if it is not integrated out.
         """
         term = self.term
         latent = np.empty((self.truncation, self.n_factors))
-        rate = 0.0 if term.hyper[4] > 0.0 else max(term.rate[0], term.hyper[1])
+        rate = 0.0 if term.given[0] else max(term.rate[0], term.hyper[RATE])
         alpha = draw_latent(
             rng,
             term.precision,
             term.linear,
             slot_of,
-            term.hyper[0],
+            term.hyper[SHAPE],
             rate,
             term.lower,
             term.vector,

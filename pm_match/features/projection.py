@@ -1,9 +1,12 @@
 r"""Projections given an assignment: the collapsed objective that MAP climbs.
 
-It sees the data only through each cluster's sums and counts *per feature*, :math:`S_{jm} = \sum_{n
-\in j} h_{nm} x_{nm}` and :math:`N_{jm} = \sum_{n \in j} h_{nm}`, where :math:`h` marks what is
-observed, of data that are shifted and whitened. All domains' features stand one below the other in
-one matrix :math:`W` with rows :math:`w_m`.
+.. math:: L(W) = -a' \log b' + \tfrac12 \sum_j \log |C_j|
+
+(Iwata, Hirao & Ueda 2016, eq. 4, what depends on W), or :math:`-b'` in place of the first term if
+no precision is integrated out. It sees the data only through each cluster's sums and counts *per
+feature*, :math:`S_{jm} = \sum_{n \in j} h_{nm} x_{nm}` and :math:`N_{jm} = \sum_{n \in j} h_{nm}`,
+where :math:`h` marks what is observed, of data that are shifted and whitened. All domains' features
+stand one below the other in one matrix :math:`W` with rows :math:`w_m`.
 """
 
 from collections.abc import Sequence
@@ -14,98 +17,11 @@ from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums
-from pm_match.features.projected_normal import draw_latent
-from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
-from pm_match.numerics.kernels import entry
-
-
-@entry
-def climb(w, sums, counts, shape, rate, r, precision, linear, work, vectors, gradient):
-    r"""Collapsed log joint as a function of the projections, and its gradient.
-
-    .. math:: L(W) = -a' \log b' + \tfrac12 \sum_j \log |C_j|
-
-    (Iwata, Hirao & Ueda 2016, eq. 4, what depends on W), whose gradient in row :math:`m` is
-
-    .. math:: -\sum_j N_{jm} \left(C_j + \tfrac{a'}{b'} \mu_j \mu_j^\top\right) w_m
-              + \tfrac{a'}{b'} \sum_j S_{jm} \mu_j .
-
-    With nothing missing this is eq. (18). Eq. (27), for missing values, counts objects where it
-    must count each feature's observed values, as here. If no precision is integrated out, the first
-    term is :math:`-b'`, and 1 stands for :math:`a' / b'`.
-
-    Parameters
-    ----------
-    w : (M, K) array
-    sums, counts : (J, M) array
-        Of the occupied clusters.
-    shape : float
-        Posterior a'; 0 if no precision is integrated out.
-    rate : float
-        b plus half the sum of squares: b' before what the clusters explain.
-    r : float
-        Precision of the latent vectors over that of the noise.
-    precision, linear : (J + 1, K, K), (J + 1, K) array
-        Filled with the inverse of C_j and m_j in slots 1 ... J; slot 0 with the prior's.
-    work, vectors : (3, K, K), (2, K) array
-        Scratch.
-    gradient : (M, K) array
-        Filled.
-
-    Returns
-    -------
-    value, rate : float
-        L(W), and b'.
-    """
-    n_clusters, n_features = sums.shape
-    n_factors = w.shape[1]
-    lower, scratch, inverse = work[0], work[1], work[2]
-    vector, mean = vectors[0], vectors[1]
-    value = 0.0
-    for slot in range(n_clusters + 1):
-        for k in range(n_factors):
-            linear[slot, k] = 0.0
-            for i in range(n_factors):
-                precision[slot, k, i] = r if i == k else 0.0
-        if slot == 0:
-            continue
-        for m in range(n_features):
-            count = counts[slot - 1, m]
-            total = sums[slot - 1, m]
-            for k in range(n_factors):
-                linear[slot, k] += total * w[m, k]
-                for i in range(k + 1):
-                    precision[slot, k, i] += count * w[m, k] * w[m, i]
-        for k in range(n_factors):
-            for i in range(k):
-                precision[slot, i, k] = precision[slot, k, i]
-        value -= 0.5 * factorise(precision[slot], lower)
-        rate -= 0.5 * solve_lower(lower, linear[slot], vector)
-    ratio = shape / rate if shape > 0.0 else 1.0
-    for m in range(n_features):
-        for k in range(n_factors):
-            gradient[m, k] = 0.0
-    for slot in range(1, n_clusters + 1):
-        factorise(precision[slot], lower)
-        solve_lower(lower, linear[slot], vector)
-        solve_upper(lower, vector, mean)
-        invert(lower, scratch, inverse)
-        for k in range(n_factors):
-            for i in range(n_factors):
-                inverse[k, i] += ratio * mean[k] * mean[i]
-        for m in range(n_features):
-            count = counts[slot - 1, m]
-            total = ratio * sums[slot - 1, m]
-            for k in range(n_factors):
-                pull = 0.0
-                for i in range(n_factors):
-                    pull += inverse[k, i] * w[m, i]
-                gradient[m, k] += total * mean[k] - count * pull
-    return value - (shape * log(rate) if shape > 0.0 else rate), rate
+from pm_match.features.projection_fit import fill_gradient, new_table
 
 
 class ProjectionObjective:
-    """L(W) for one assignment, ready for an optimiser; see `climb`.
+    """L(W) for one assignment, ready for an optimiser.
 
     What is optimised are the projections of shifted and whitened data: see `whitened`.
 
@@ -120,6 +36,11 @@ class ProjectionObjective:
         K, without those of deviations.
     gamma : (float, float), optional
         Prior of the precision that all noise and the latent vectors share.
+
+    Attributes
+    ----------
+    occupied : (J,) integer array
+        The clusters that are not empty.
     """
 
     def __init__(
@@ -131,24 +52,28 @@ class ProjectionObjective:
         gamma: tuple[float, float] | None = None,
     ):
         self.emissions, self.n_factors = emissions, n_factors
-        held = np.sum([own.counts.sum(axis=1) for own in sums], axis=0) > 0.0
-        self.slot_of = np.where(held, np.cumsum(held), 0)
-        totals, counts, squares, n_values = [], [], 0.0, 0
+        self.occupied = np.flatnonzero(np.sum([own.counts.sum(axis=1) for own in sums], axis=0))
+        totals, counts, widths, squares = [], [], [], 0.0
         for own, emission in zip(sums, emissions, strict=True):
-            each = np.broadcast_to(own.counts, own.sums.shape)[held]
-            totals.append(emission.whiten(own.shifted(emission.intercept).sums)[held])
-            counts.append(each)
+            totals.append(emission.whiten(own.shifted(emission.intercept).sums)[self.occupied])
+            counts.append(own.counts[self.occupied])
+            n_blocks = counts[-1].shape[1]
+            widths += [len(emission.intercept) // n_blocks] * n_blocks
             squares += own.noise(emission)[1]
-            n_values += int(each.sum())
-        self._sums, self._counts = np.hstack(totals), np.hstack(counts)
+        whole = np.concatenate([emission.whitened_projection() for emission in emissions])
+        total, number = np.hstack(totals), np.hstack(counts)
         shape, rate = (0.0, 0.0) if gamma is None else gamma
-        shape += 0.0 if gamma is None else 0.5 * n_values
-        self._hyper = float(shape), float(rate + 0.5 * squares), float(latent_precision)
+        shape += 0.0 if gamma is None else 0.5 * float((number @ widths).sum())
+        n, k = len(self.occupied), whole.shape[1]
+        # What of the log evidence the projections do not enter is left out.
+        hyper = shape, rate + 0.5 * squares, latent_precision, -0.5 * n * k * log(latent_precision)
+        held, ones = np.ones(n, np.int64), np.ones(n - 1)
+        table = new_table(total, number, widths, held, hyper, (ones, ones), k)
+        # Every cluster is a group of its own.
+        self.table = table._replace(
+            total=table.sums, number=table.counts, sorted=np.arange(n), w=whole
+        )
         self._ends = np.cumsum([len(emission.intercept) for emission in emissions])[:-1]
-        self._whole = np.concatenate([emission.whitened_projection() for emission in emissions])
-        slots, k = int(held.sum()) + 1, self._whole.shape[1]
-        self._precision, self._linear = np.empty((slots, k, k)), np.empty((slots, k))
-        self._work, self._vectors = np.empty((3, k, k)), np.empty((2, k))
 
     def whitened(self, projections: Sequence[NDArray]) -> NDArray[np.float64]:
         """Return what is optimised (M, K), all domains' one below the other."""
@@ -168,39 +93,7 @@ class ProjectionObjective:
 
     def __call__(self, flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return -L and its gradient at raveled `whitened` projections (M * K,)."""
-        value, _, gradient = self._climb(flat.reshape(-1, self.n_factors))
-        return -value, -gradient[:, : self.n_factors].ravel()
-
-    def _climb(self, whitened: NDArray):
-        whole, gradient = self._whole, np.empty(self._whole.shape)
-        whole[:, : self.n_factors] = whitened
-        value, rate = climb(
-            whole,
-            self._sums,
-            self._counts,
-            *self._hyper,
-            self._precision,
-            self._linear,
-            self._work,
-            self._vectors,
-            gradient,
-        )
-        return value, rate, gradient
-
-    def draw(self, rng: np.random.Generator, whitened) -> tuple[float, NDArray[np.float64]]:
-        """Draw the shared precision and the factors (T, K') given the projections."""
-        _, rate, _ = self._climb(whitened)
-        shape, k = self._hyper[0], self._whole.shape[1]
-        factors = np.empty((len(self.slot_of), k))
-        alpha = draw_latent(
-            rng,
-            self._precision,
-            self._linear,
-            self.slot_of,
-            shape,
-            rate if shape > 0.0 else 0.0,
-            np.empty((k, k)),
-            np.empty(k),
-            factors,
-        )
-        return alpha, factors
+        k, gradient = self.n_factors, np.empty(self.table.w.shape)
+        self.table.w[:, :k] = flat.reshape(-1, k)
+        value = fill_gradient(self.table, len(self.occupied), gradient)
+        return -value, -gradient[:, :k].ravel()

@@ -42,7 +42,7 @@ _VAGUE = 1e-3
 _MOST_ROTATIONS = 30
 
 
-class Table(NamedTuple):
+class GroupTable(NamedTuple):
     """Sums of G groups over R rows in B blocks of equal counts, and room for a fit of T labels.
 
     Attributes
@@ -55,7 +55,8 @@ class Table(NamedTuple):
     first : (B + 1,) integer array
         Where the rows of each block begin, and where the last ends.
     hyper : (4,) array
-        Posterior shape a', b plus half the sum of squares, r, and the log normaliser.
+        Posterior shape a', b plus half the sum of squares, r, and the log normaliser. A shape of 0
+        says that no precision is integrated out, but 1.
     a, b : (T - 1,) array
         Beta parameters of the sticks.
     order : (T,) integer array
@@ -92,6 +93,46 @@ class Table(NamedTuple):
     eigen: NDArray[np.float64]
     work: NDArray[np.float64]
     vectors: NDArray[np.float64]
+
+
+def new_table(
+    sums: NDArray,
+    counts: NDArray,
+    widths: Sequence[int],
+    held: NDArray,
+    hyper: tuple[float, float, float, float],
+    sticks: tuple[NDArray, NDArray],
+    n_factors: int,
+) -> GroupTable:
+    """Make room for fits of groups' sums (G, R) and counts (G, B), blocks being of `widths` (B,).
+
+    `held`, `hyper` and the parameters a and b of `sticks` are as in `GroupTable`.
+    """
+    a, b = sticks
+    n_rows, n_blocks, t, k = sums.shape[1], len(widths), len(a) + 1, n_factors
+    mean = np.append(a / (a + b), 1.0) * np.append(1.0, np.cumprod(b / (a + b)))
+    return GroupTable(
+        sums=np.ascontiguousarray(sums),
+        counts=np.ascontiguousarray(counts),
+        held=held,
+        first=np.cumsum([0, *widths]),
+        hyper=np.array(hyper, np.float64),
+        a=np.ascontiguousarray(a, np.float64),
+        b=np.ascontiguousarray(b, np.float64),
+        order=np.argsort(-mean, kind="stable"),
+        total=np.zeros((t, n_rows)),
+        number=np.zeros((t, n_blocks)),
+        size=np.zeros(t, np.int64),
+        sorted=np.zeros(t, np.int64),
+        w=np.zeros((n_rows, k)),
+        previous=np.zeros((2, n_rows, k)),
+        moment=np.zeros((t, k, k)),
+        mean=np.zeros((t, k)),
+        gram=np.zeros((n_blocks, k, k)),
+        eigen=np.zeros((2, t, t)),
+        work=np.zeros((3, k, k)),
+        vectors=np.zeros((2, k)),
+    )
 
 
 @part
@@ -322,12 +363,51 @@ def _expect(table, n):
         rate -= 0.5 * solve_lower(lower, linear, vector)
         solve_upper(lower, vector, table.mean[x])
         invert(lower, scratch, table.moment[x])
-    ratio = table.hyper[0] / rate
+    shape = table.hyper[0]
+    ratio = shape / rate if shape > 0.0 else 1.0
     for x in range(n):
         for k in range(n_factors):
             for i in range(n_factors):
                 table.moment[x, k, i] += ratio * table.mean[x, k] * table.mean[x, i]
-    return value - table.hyper[0] * log(rate), ratio
+    return value - (shape * log(rate) if shape > 0.0 else rate), ratio
+
+
+@entry
+def fill_gradient(table, n, gradient):
+    r"""Give the log evidence at `w`, of `n` clusters that `sorted` lists, and its gradient (R, K).
+
+    In row m of the projections it is
+
+    .. math:: -\sum_j N_{jm} M_j w_m + \tfrac{a'}{b'} \sum_j S_{jm} \mu_j .
+
+    With nothing missing this is eq. (18) of Iwata, Hirao & Ueda (2016). Their eq. (27), for missing
+    values, counts objects where it must count each feature's observed values, as here.
+    """
+    value, ratio = _expect(table, n)
+    n_factors = table.w.shape[1]
+    moment = table.work[0]
+    for block in range(table.counts.shape[1]):
+        for k in range(n_factors):
+            for i in range(n_factors):
+                moment[k, i] = 0.0
+        for x in range(n):
+            count = table.number[table.sorted[x], block]
+            for k in range(n_factors):
+                for i in range(n_factors):
+                    moment[k, i] += count * table.moment[x, k, i]
+        for m in range(table.first[block], table.first[block + 1]):
+            for k in range(n_factors):
+                pull = 0.0
+                for i in range(n_factors):
+                    pull += moment[k, i] * table.w[m, i]
+                gradient[m, k] = -pull
+    for x in range(n):
+        label = table.sorted[x]
+        for m in range(table.total.shape[1]):
+            total = ratio * table.total[label, m]
+            for k in range(n_factors):
+                gradient[m, k] += total * table.mean[x, k]
+    return value
 
 
 @part
@@ -401,7 +481,7 @@ def score(table, labels, margin, out):
 
     Parameters
     ----------
-    table : Table
+    table : GroupTable
     labels : (P, G) integer array
         For each of P assignments, the label of every group.
     margin : float
@@ -419,19 +499,19 @@ def score(table, labels, margin, out):
 
 
 @dataclass(frozen=True)
-class Groups:
+class ProjectionFit:
     """Groups of objects, ready to be scored under any assignment to labels.
 
     Attributes
     ----------
-    table : Table
+    table : GroupTable
     bases : list of (M_d, R_d) array or None
         For every domain the orthonormal basis of its rows, None where these are its features.
     ends : (D - 1,) integer array
         Where the rows of the second and of later domains begin.
     """
 
-    table: Table
+    table: GroupTable
     bases: list[NDArray[np.float64] | None]
     ends: NDArray[np.int64]
 
@@ -447,7 +527,7 @@ class Groups:
         latent_precision: float,
         a: NDArray[np.float64],
         b: NDArray[np.float64],
-    ) -> "Groups":
+    ) -> "ProjectionFit":
         """Sum the `domains` by their objects' `groups` (N_d,).
 
         Parameters
@@ -492,38 +572,14 @@ class Groups:
         n_values = sum(domain.n_values for domain in domains)
         posterior = shape + 0.5 * n_values
         normaliser = shape * log(rate) - lgamma(shape) + lgamma(posterior)
-        t, k = len(a) + 1, n_factors
-        mean = np.append(a / (a + b), 1.0) * np.append(1.0, np.cumprod(b / (a + b)))
-        rows = np.hstack(sums)
-        table = Table(
-            sums=np.ascontiguousarray(rows),
-            counts=np.ascontiguousarray(np.hstack(counts)),
-            held=held,
-            first=np.cumsum([0, *blocks]),
-            hyper=np.array(
-                [
-                    posterior,
-                    rate + 0.5 * squares,
-                    latent_precision,
-                    normaliser - 0.5 * n_values * log(2.0 * pi),
-                ]
-            ),
-            a=np.ascontiguousarray(a, np.float64),
-            b=np.ascontiguousarray(b, np.float64),
-            order=np.argsort(-mean, kind="stable"),
-            total=np.zeros((t, rows.shape[1])),
-            number=np.zeros((t, len(blocks))),
-            size=np.zeros(t, np.int64),
-            sorted=np.zeros(t, np.int64),
-            w=np.zeros((rows.shape[1], k)),
-            previous=np.zeros((2, rows.shape[1], k)),
-            moment=np.zeros((t, k, k)),
-            mean=np.zeros((t, k)),
-            gram=np.zeros((len(blocks), k, k)),
-            eigen=np.zeros((2, t, t)),
-            work=np.zeros((3, k, k)),
-            vectors=np.zeros((2, k)),
+        hyper = (
+            posterior,
+            rate + 0.5 * squares,
+            latent_precision,
+            normaliser - 0.5 * n_values * log(2.0 * pi),
         )
+        whole, seen = np.hstack(sums), np.hstack(counts)
+        table = new_table(whole, seen, blocks, held, hyper, (a, b), n_factors)
         return cls(table, bases, np.cumsum([own.shape[1] for own in sums])[:-1])
 
     def score(self, labels: NDArray[np.int64], margin: float = np.inf) -> NDArray[np.float64]:

@@ -7,8 +7,9 @@ import numpy as np
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
+from pm_match.checks import check_count
 from pm_match.clusters.step import PartitionStep, PartitionStepState
-from pm_match.features.feature_sums import ClusterSums
+from pm_match.features.feature_sums import ClusterSums, contribution, draw_factors, draw_precision
 from pm_match.features.parts import Features, random_projection
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projection import ProjectionObjective
@@ -68,10 +69,9 @@ class ProjectionMAP(PartitionStep):
 
     _state_class = ProjectionMAPState
 
-    def __init__(self, vars, n_iterations: int = 1, n_final: int = 20, **kwargs):
+    def __init__(self, vars: Any, n_iterations: int = 1, n_final: int = 20, **kwargs: Any):
         for name, value in (("n_iterations", n_iterations), ("n_final", n_final)):
-            if value < 1:
-                raise ValueError(f"ProjectionMAP: {name} must be at least 1, found {value}.")
+            check_count(f"ProjectionMAP: {name}", value)
         self.n_iterations = n_iterations
         self.n_final = n_final
         self.n_gradual = sys.maxsize
@@ -82,7 +82,7 @@ class ProjectionMAP(PartitionStep):
         """Return the arguments of the constructor."""
         return {"n_iterations": self.n_iterations, "n_final": self.n_final}
 
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain."""
         super().setup_chain(rng, tune, draws)
         # Without a warm-up there is no telling where the search ends.
@@ -145,8 +145,14 @@ class ProjectionMAP(PartitionStep):
         new = dict(point)
         own = zip(features.projections, objective.projections(w), strict=True)
         points.write_projections(new, {p: drawn for p, drawn in own if p is not None})
-        precision, factors = objective.draw(self.rng, w)
         setting = features.setting(new)
-        setting = setting if setting.gamma is None else setting.given(precision)
+        pairs = zip(sums, setting.emissions, strict=True)
+        contributions = [contribution(*pair) for pair in pairs]
+        r, precision = setting.latent_precision, 1.0
+        if setting.gamma is not None:
+            n_values = sum(own.n_values for own in sums)
+            precision = draw_precision(self.rng, contributions, r, setting.gamma, n_values)
+            setting = setting.given(precision)
+        factors = draw_factors(self.rng, contributions, r, precision)
         points.write_factors(self.rng, new, precision, factors, setting)
         return new, [{"projection_log_joint": -float(found.fun)}]

@@ -1,7 +1,7 @@
 """Reads feature vectors: observed variables that are normal around projected latent vectors."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,22 +34,15 @@ class FeaturesCandidate:
     ----------
     clustering : int
         The number of the clustering whose objects they are of.
-    assignments : list of variables
-        Those that have features.
     observed : list of Observed
-        The observed variable of each of them.
-    deviations, flags : list of (variable or None)
-        Of each of them.
+        The observed variable of each assignment that has features.
     latents : list of (variable, variable or None)
         What the latent vectors may be, the likeliest first, each with the precision that it and all
         noise share, if there is one that can be integrated out.
     """
 
     clustering: int
-    assignments: list[RV]
     observed: list[Observed]
-    deviations: list[RV | None]
-    flags: list[RV | None]
     latents: list[tuple[RV, RV | None]]
 
     @property
@@ -60,7 +53,7 @@ class FeaturesCandidate:
     @property
     def checked(self) -> list[RV]:
         """All random variables whose declared densities are looked at."""
-        deviations = [rv for rv in self.deviations if rv is not None]
+        deviations = [own.deviation for own in self.observed if own.deviation is not None]
         return [*(latent for latent, _ in self.latents), *deviations, *self.covered]
 
     def verified(
@@ -69,11 +62,11 @@ class FeaturesCandidate:
         """Hold it against the declared densities."""
         truncation = clusterings[self.clustering].truncation
         data = [_data(context, own) for own in self.observed]
-        for own, domain, assignment in zip(self.observed, data, self.assignments, strict=True):
-            n_labels = context.shapes[assignment.name][0]
+        for own, domain in zip(self.observed, data, strict=True):
+            n_labels = context.shapes[own.assignment.name][0]
             if n_labels != len(domain.values):
                 raise Refusal(
-                    f"{own.name!r} has {len(domain.values)} objects and {assignment.name!r} "
+                    f"{own.name!r} has {len(domain.values)} objects and {own.assignment.name!r} "
                     f"{n_labels} labels"
                 )
         why: Refusal | None = None
@@ -81,24 +74,16 @@ class FeaturesCandidate:
             shape = context.shapes[latent.name]
             # A square array of latent vectors can be read both ways: the means decide.
             for flip in (flip for flip in (False, True) if shape[int(flip)] == truncation):
-                graphs = Graphs(
-                    self.observed,
-                    self.assignments,
-                    self.deviations,
-                    self.flags,
-                    latent,
-                    flip,
-                    precision,
-                    shape[int(not flip)],
-                )
+                n_factors = shape[int(not flip)]
+                graphs = Graphs(self.observed, data, latent, flip, precision, n_factors)
                 try:
                     _check_sole_use(context, graphs)
-                    reader = EmissionReader(context, graphs, data)
-                    check_emissions(context, check, graphs, data, reader)
+                    reader = EmissionReader(context, graphs)
+                    check_emissions(context, check, graphs, reader)
                 except Refusal as refusal:
                     why = why or refusal
                 else:
-                    return self._features(context, check, graphs, data, reader, truncation)
+                    return self._features(context, check, graphs, reader, truncation)
         assert why is not None
         if len(self.latents) > 1:
             raise Refusal(
@@ -107,25 +92,23 @@ class FeaturesCandidate:
             )
         raise why
 
-    def _features(self, context, check, graphs: Graphs, data, reader, truncation: int) -> Features:
+    def _features(self, context, check, graphs: Graphs, reader, truncation: int) -> Features:
         parameters = parameters_of(context, check, graphs, reader)
-        _check_flat(graphs, data, parameters)
+        _check_flat(graphs, parameters)
         keys = {p.name: context.key(context.model[p.name]) for p in parameters}
         reader.read_directly(keys, parameters, check.points)
         reader.forget(check.points, {context.key(rv) for rv in graphs.integrated})
         domains = tuple(
             FeatureDomain(
                 own.name,
-                assignment.name,
+                own.assignment.name,
                 domain,
                 own.multivariate,
                 own.rvs[1].name if len(own.rvs) == 2 else None,
-                None if deviation is None else deviation.name,
-                None if flag is None else flag.name,
+                None if own.deviation is None else own.deviation.name,
+                None if own.flag is None else own.flag.name,
             )
-            for own, assignment, domain, deviation, flag in zip(
-                self.observed, self.assignments, data, self.deviations, self.flags, strict=True
-            )
+            for own, domain in zip(self.observed, graphs.data, strict=True)
         )
         return Features(
             clustering=self.clustering,
@@ -152,21 +135,17 @@ def features_candidate(
     context: Context, number: int, clustering: ClusteringCandidate, values: Sequence[RV]
 ) -> FeaturesCandidate | None:
     """Find the feature vectors of a clustering's objects, and refuse what are none."""
-    ancestry = context.ancestry
-    assignments, observed = [], []
+    ancestry, truncation = context.ancestry, clustering.truncation
+    observed = []
     for assignment in clustering.assignments:
         rvs = [v for v in ancestry.children(assignment) if v in values]
         if rvs:
-            assignments.append(assignment)
             observed.append(_observed(context, assignment, rvs))
     if not observed:
         return None
     rvs = [rv for own in observed for rv in own.rvs]
-    truncation = clustering.truncation
-    deviations = [
-        deviation_of(context, own, assignment, truncation)
-        for own, assignment in zip(observed, assignments, strict=True)
-    ]
+    observed = [replace(own, deviation=deviation_of(context, own, truncation)) for own in observed]
+    deviations = [own.deviation for own in observed if own.deviation is not None]
     common = set.intersection(*(ancestry.of([own.mean]) for own in observed))
     latents = [
         rv
@@ -182,30 +161,26 @@ def features_candidate(
             f"no normal variable with one row for each of {truncation} clusters is shared by the "
             f"means of {names(rvs)}"
         )
-    for rv in (v for v in deviations if v is not None):
+    for rv in deviations:
         context.must_be_free(rv)
         ancestry.only_children(rv, rvs)
-    flags = [clustering.flags.get(rv) for rv in assignments]
-    used = [
-        flag if flag in ancestry.parents[own.rvs[0]] else None
-        for flag, own in zip(flags, observed, strict=True)
-    ]
-    for assignment, flag, own_flag, own in zip(assignments, flags, used, observed, strict=True):
-        if flag is not own_flag:
-            assert flag is not None
+    for place, own in enumerate(observed):
+        flag = clustering.flags.get(own.assignment)
+        if flag is not None and flag not in ancestry.parents[own.rvs[0]]:
             raise Refusal(
-                f"{assignment.name!r} has features ({own.name!r}), which its relevance "
+                f"{own.assignment.name!r} has features ({own.name!r}), which its relevance "
                 f"{flag.name!r} does not enter"
             )
+        observed[place] = replace(own, flag=flag)
     discrete = [*clustering.assignments, *clustering.flags.values()]
     for rv in rvs:
         # What transforms there are is checked with the densities.
         context.must_be_plain(rv, (type(context.model.rvs_to_transforms.get(rv)),), discrete)
-    apart = any(v is not None for v in (*deviations, *used))
+    apart = bool(deviations) or any(own.flag is not None for own in observed)
     pairs = [(rv, None if apart else _shared_precision(context, rv, observed)) for rv in latents]
     # What has the precision of the noise is more likely to be the latent vectors.
     pairs.sort(key=lambda pair: pair[1] is None)
-    return FeaturesCandidate(number, assignments, observed, deviations, used, pairs)
+    return FeaturesCandidate(number, observed, pairs)
 
 
 def feature_flags(context: Context, values: Sequence[RV]) -> dict[RV, RV]:
@@ -257,10 +232,10 @@ def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
         context.ancestry.only_children(rvs[1], [])
     elif rvs[0] in free:
         raise Refusal(f"{rvs[0].name!r} is not observed")
-    return Observed.of(context, stems.pop() if split else rvs[0].name, rvs)
+    return Observed.of(context, stems.pop() if split else rvs[0].name, assignment, rvs)
 
 
-def deviation_of(context: Context, own: Observed, assignment: RV, truncation: int) -> RV | None:
+def deviation_of(context: Context, own: Observed, truncation: int) -> RV | None:
     """Find the deviations of a domain: what its mean has besides, one row for each cluster.
 
     They are told from a projection that happens to have the same shape by what they do: to a row's
@@ -269,12 +244,12 @@ def deviation_of(context: Context, own: Observed, assignment: RV, truncation: in
     found = [
         p
         for p in context.ancestry.of([own.mean])
-        if p is not assignment
+        if p is not own.assignment
         and isinstance(p.owner.op, NormalRV)
         and len(context.shapes.get(p.name, ())) == 2
         and context.shapes[p.name][0] == truncation
         and own.mean.type.shape[-1:] in ((None,), context.shapes[p.name][1:])
-        and _adds_rows(context, own, assignment, p)
+        and _adds_rows(context, own, p)
     ]
     if len(found) > 1:
         raise Refusal(
@@ -284,8 +259,9 @@ def deviation_of(context: Context, own: Observed, assignment: RV, truncation: in
     return found[0] if found else None
 
 
-def _adds_rows(context: Context, own: Observed, assignment: RV, candidate: RV) -> bool:
+def _adds_rows(context: Context, own: Observed, candidate: RV) -> bool:
     """Whether the mean is something plus ``candidate[assignment]``."""
+    assignment = own.assignment
     labels, rows = stand_in(assignment), stand_in(candidate)
     shape = context.shapes[candidate.name]
     label = np.arange(context.shapes[assignment.name][0]) % shape[0]
@@ -343,7 +319,6 @@ def check_emissions(
     context: Context,
     check: DensityCheck,
     graphs: Graphs,
-    data: Sequence[DomainData],
     reader: EmissionReader,
 ) -> None:
     """Refuse if the declared densities are not those of the settings that are read."""
@@ -352,10 +327,7 @@ def check_emissions(
         try:
             setting = reader(point)
         except np.linalg.LinAlgError as error:
-            raise Refusal(
-                f"the noise of {names(rv for own in graphs.observed for rv in own.rvs)} is not "
-                "positive definite"
-            ) from error
+            raise Refusal(f"the noise of {names(graphs.rvs)} is not positive definite") from error
         if graphs.precision is not None:
             setting = setting.given(float(alphas[number]))
         latent = check.value(number, graphs.latent)
@@ -365,24 +337,24 @@ def check_emissions(
                 f"{graphs.latent.name!r}: its declared log density is not that of independent "
                 "Normal(0, sigma) with one sigma"
             )
-        for d in range(len(data)):
-            _check_domain(context, check, graphs, data[d], reader, setting, number, d)
+        for d in range(len(graphs.data)):
+            _check_domain(context, check, graphs, reader, setting, number, d)
 
 
 def _check_domain(
     context: Context,
     check: DensityCheck,
     graphs: Graphs,
-    data: DomainData,
     reader: EmissionReader,
     setting: Setting,
     number: int,
     d: int,
 ) -> None:
     """Refuse if the declared density of one domain is another one."""
-    own, emission, deviation = graphs.observed[d], setting.emissions[d], graphs.deviations[d]
+    own, data, emission = graphs.observed[d], graphs.data[d], setting.emissions[d]
+    deviation, flag = own.deviation, own.flag
     point, latent = check.points[number], check.value(number, graphs.latent)
-    label = check.value(number, graphs.assignments[d])
+    label = check.value(number, own.assignment)
     latent = latent.T if graphs.transposed else latent
     centre = latent @ emission.projection[:, : graphs.n_factors].T
     if deviation is not None:
@@ -399,7 +371,7 @@ def _check_domain(
     if len(own.rvs) == 2:
         values[~seen] = np.ravel(check.value(number, own.rvs[1]))
     logs = emission.log_noise(DomainData(values - centre[label]))
-    background, flag = reader.background(d, point), graphs.flags[d]
+    background = reader.background(d, point)
     if background is not None:
         assert flag is not None
         others = dict(point)
@@ -424,13 +396,12 @@ def _check_domain(
 
 def _check_sole_use(context: Context, graphs: Graphs) -> None:
     """Refuse latent vectors that cannot be integrated out."""
-    rvs = [rv for own in graphs.observed for rv in own.rvs]
     context.must_be_plain(graphs.latent, (), ())
-    context.ancestry.only_children(graphs.latent, rvs)
+    context.ancestry.only_children(graphs.latent, graphs.rvs)
     context.must_be_free(graphs.latent)
 
 
-def _check_flat(graphs: Graphs, data: Sequence[DomainData], parameters) -> None:
+def _check_flat(graphs: Graphs, parameters: Sequence[Parameter]) -> None:
     """Refuse flat projections that cannot be found, all of them together."""
     flat = {p.domain: p.name for p in parameters if p.update == "flat"}
     for d, own in enumerate(graphs.observed if flat else []):
@@ -439,7 +410,7 @@ def _check_flat(graphs: Graphs, data: Sequence[DomainData], parameters) -> None:
                 f"{min(flat.values())!r} is flat, and flat projections are found together, all or "
                 f"none; that of {own.name!r} is not"
             )
-        if own.multivariate and data[d].observed is not None:
+        if own.multivariate and graphs.data[d].observed is not None:
             raise Refusal(
                 f"{flat[d]!r} is flat; where values are missing and the noise of features is "
                 "dependent, expected projections with a proper prior"
@@ -451,15 +422,8 @@ def parameters_of(
 ) -> tuple[Parameter, ...]:
     """Find the free variables that emissions depend on, and say how each is drawn."""
     ancestry, model = context.ancestry, context.model
-    known = {
-        graphs.latent,
-        graphs.precision,
-        *graphs.assignments,
-        *graphs.deviations,
-        *graphs.flags,
-    }
-    observed = [rv for own in graphs.observed for rv in own.rvs]
-    home = {graphs.latent, *observed, *(v for v in graphs.deviations if v is not None)}
+    known = {graphs.precision, *graphs.integrated, *(own.flag for own in graphs.observed)}
+    home = {graphs.latent, *graphs.rvs, *graphs.deviations}
     entering: set[RV] = set().union(*(ancestry.parents[rv] for rv in home)) - known
     found = []
     for rv in model.free_RVs:
@@ -576,27 +540,26 @@ def _same_matrix(value: NDArray, projection: NDArray, flip: bool) -> bool:
 
 def _moves_only(context, check, reader, rv, d: int, what: str) -> bool:
     """Whether nothing of a domain's emission depends on a variable but `what`."""
-    key = context.key(rv)
     others = {"intercept", "projection", "root"} - {what}
-    for point in check.points:
-        old = reader(point).emissions[d]
-        new = reader(point | {key: point[key] + 0.1}).emissions[d]
-        for other in others:
-            before, after = getattr(old, other), getattr(new, other)
-            # A projection is what is left when an intercept is taken away: up to rounding.
-            if not np.allclose(before, after, rtol=1e-9, atol=1e-9):
-                return False
-    return True
+    # A projection is what is left when an intercept is taken away: up to rounding.
+    return all(
+        np.allclose(getattr(old, other), getattr(new, other), rtol=1e-9, atol=1e-9)
+        for old, new in _moved(context, check, rv, lambda point: reader(point).emissions[d])
+        for other in others
+    )
 
 
 def _moves_background(context, check, reader, rv, d: int) -> bool:
     """Whether the irrelevant objects of a domain depend on a variable."""
+    return any(
+        not (np.array_equal(old.mean, new.mean) and np.array_equal(old.root, new.root))
+        for old, new in _moved(context, check, rv, lambda point: reader.background(d, point))
+        if old is not None
+    )
+
+
+def _moved(context: Context, check: DensityCheck, rv: RV, read: Callable) -> Iterator[tuple]:
+    """Read something at every point, there and with a variable moved a little."""
     key = context.key(rv)
     for point in check.points:
-        old = reader.background(d, point)
-        if old is None:
-            return False
-        new = reader.background(d, point | {key: point[key] + 0.1})
-        if not (np.array_equal(old.mean, new.mean) and np.array_equal(old.root, new.root)):
-            return True
-    return False
+        yield read(point), read(point | {key: point[key] + 0.1})

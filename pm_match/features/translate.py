@@ -13,14 +13,13 @@ from scipy.special import logsumexp
 
 from pm_match.features.predictor import FeaturePredictor, feature_predictor, vectors_of
 from pm_match.features.summaries import feature_axis, summary_dataset
-from pm_match.features.values import Components, Outlook, blocks
+from pm_match.features.values import Components, Outlook, predicted
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place
-from pm_match.progress import PATIENCE, SearchProgress
 
 __all__ = ["translate"]
 
@@ -100,21 +99,15 @@ def translate(
     n = home.assignment.n_objects if new is None else len(new)
     n_features = len(feature_axis(model, predictor.domain_of(goal))[1])
     found = []
-    parts = list(blocks(n, points.n_draws, n_features))
-    with SearchProgress(
-        len(parts) * points.n_draws, progressbar, PATIENCE, "Predicting"
-    ) as progress:
-        for rows in parts:
-            components = Components(len(range(n)[rows]), n_features)
-            own = None if new is None else new.rows(rows)
-            for point in points:
-                predictive.load(point)
-                if own is None:
-                    _add_known(components, predictive, predictor, home, goal, rows)
-                else:
-                    _add_new(components, predictive, predictor, own, goal, reweight)
-                progress.advance()
-            found.append(components.summaries(levels))
+    for rows, draws in predicted(points, predictive, n, n_features, progressbar):
+        components = Components(len(range(n)[rows]), n_features)
+        own = None if new is None else new.rows(rows)
+        for _ in draws:
+            if own is None:
+                _add_known(components, predictive, predictor, home, goal, rows)
+            else:
+                _add_new(components, predictive, predictor, own, goal, reweight)
+        found.append(components.summaries(levels))
     values = np.concatenate(found, axis=1)
     return summary_dataset(
         model, points, goal, predictor.domain_of(goal), values, home if new is None else new

@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
+from pm_match.prediction.points import RecordedPoints
+from pm_match.prediction.predictive import Predictive
+from pm_match.progress import PATIENCE, SearchProgress
 
 # How many components' means and deviations are held at a time.
 _MOST_HELD = 2**23
@@ -162,8 +165,26 @@ class Components:
         return found
 
 
-def blocks(n: int, n_draws: int, n_values: int) -> Iterator[slice]:
-    """Split objects so that the components of a block's mixtures fit into memory."""
-    size = max(1, _MOST_HELD // max(n_draws * n_values, 1))
-    for first in range(0, n, size):
-        yield slice(first, min(first + size, n))
+def predicted(
+    points: RecordedPoints, predictive: Predictive, n: int, n_values: int, progressbar: bool
+) -> Iterator[tuple[slice, Iterator[int]]]:
+    """Split objects so that the components of a block's mixtures fit into memory.
+
+    Yields
+    ------
+    slice, iterator of int
+        A block, and the numbers of the draws, to each of which `predictive` is brought in turn.
+    """
+    size = max(1, _MOST_HELD // max(points.n_draws * n_values, 1))
+    blocks = [slice(first, min(first + size, n)) for first in range(0, n, size)]
+    total = len(blocks) * points.n_draws
+    with SearchProgress(total, progressbar, PATIENCE, "Predicting") as progress:
+
+        def draws() -> Iterator[int]:
+            for number, point in enumerate(points):
+                predictive.load(point)
+                yield number
+                progress.advance()
+
+        for rows in blocks:
+            yield rows, draws()

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import type_name
+
 __all__ = ["assignment_names", "assignment_sets"]
 
 PREFIX = "cluster_"
@@ -75,10 +77,7 @@ def read_draws(idata: Any, group: str) -> xr.Dataset:
     if isinstance(idata, xr.Dataset):
         return idata
     if not isinstance(idata, xr.DataTree):
-        raise TypeError(
-            f"expected a DataTree or a Dataset of draws; "
-            f"found an object of type {type(idata).__name__}"
-        )
+        raise TypeError(f"expected a DataTree or a Dataset of draws; found {type_name(idata)}")
     if group not in idata.children:
         raise KeyError(f"no group {group!r}; there are {sorted(idata.children)}")
     return idata.children[group].to_dataset()

@@ -9,16 +9,9 @@ import pandas as pd
 import xarray as xr
 
 from pm_match.checks import check_count
-from pm_match.matching.draws import (
-    SAMPLE_DIMS,
-    SET,
-    assignment_of,
-    coords_along,
-    read_draws,
-    relevance_of,
-    stacked,
-)
+from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relevance_of
 from pm_match.matching.pair_counts import apart, best_partners, together
+from pm_match.matching.set_draws import read_one_set
 
 __all__ = ["match_probability"]
 
@@ -105,31 +98,24 @@ def match_probability(
         a and b are of different sets; a relevance variable does not fit its assignment; or `top`
         is not positive.
     """
-    posterior = read_draws(idata, group)
-    first, second = (assignment_of(posterior, name, sample_dims) for name in (a, b))
-    sets = [variable.attrs.get(SET) for variable in (first, second)]
-    if sets[0] != sets[1]:
-        raise ValueError(
-            f"variables {a!r} and {b!r}: expected clusters of one set; found those of {sets[0]!r} "
-            f"and of {sets[1]!r}, which are never the same"
-        )
-    by_name: Sequence[str | None] = (None, None)
-    if relevance == "auto":
-        by_name = ("auto", "auto")
-    elif relevance is not None:
+    flags: tuple[str | None, str | None] | None = None
+    if relevance is not None and relevance != "auto":
         if isinstance(relevance, str) or len(relevance) != 2:
             raise ValueError(
                 f'relevance: expected "auto", None or the names of two variables; '
                 f"found {relevance!r}"
             )
-        by_name = relevance
-    labels = apart(
-        [stacked(first), stacked(second)],
-        [
+        flags = relevance
+    draws = read_one_set(idata, [a, b], group, sample_dims, "auto" if relevance == "auto" else None)
+    first, second = draws.variables[0], draws.variables[-1]
+    relevant = [draws.relevant[0], draws.relevant[-1]]
+    if flags is not None:
+        posterior = read_draws(idata, group)
+        relevant = [
             relevance_of(posterior, variable, name, sample_dims)
-            for variable, name in zip((first, second), by_name, strict=True)
-        ],
-    )
+            for variable, name in zip((first, second), flags, strict=True)
+        ]
+    labels = apart([draws.labels[0], draws.labels[-1]], relevant)
     rows, columns = first.dims[-1], second.dims[-1]
     if top is not None:
         check_count("top", top)

@@ -74,30 +74,31 @@ def _changed(c, slot):
 
 
 @part
-def _enter(c, unit, slot):
-    w = c.weight[unit]
+def _shift(c, unit, slot, sign):
+    """Put a unit into a slot (`sign` 1), or take it out of it (-1)."""
+    w = sign * c.weight[unit]
     for t in range(c.labels.shape[1]):
         if c.labels[unit, t] > 0:
             c.counts[slot, c.row[t] + c.labels[unit, t]] += w
-    if c.size[slot] == 0:
-        c.totals[1] += 1
+    c.totals[1] -= c.size[slot] > 0
     c.size[slot] += w
-    c.slot[unit] = slot
+    c.totals[1] += c.size[slot] > 0
+    c.slot[unit] = slot if sign > 0 else OUT
     _changed(c, slot)
 
 
 @part
-def _leave(c, unit):
-    w = c.weight[unit]
-    slot = c.slot[unit]
-    for t in range(c.labels.shape[1]):
+def _shift_counting(c, unit, slot, sign):
+    """Shift a unit, and add what that does to the loss to its total."""
+    w = sign * c.weight[unit]
+    n_draws = c.labels.shape[1]
+    change = n_draws * (c.f[c.size[slot] + w] - c.f[c.size[slot]])
+    for t in range(n_draws):
         if c.labels[unit, t] > 0:
-            c.counts[slot, c.row[t] + c.labels[unit, t]] -= w
-    c.size[slot] -= w
-    c.slot[unit] = OUT
-    if c.size[slot] == 0:
-        c.totals[1] -= 1
-    _changed(c, slot)
+            n = c.counts[slot, c.row[t] + c.labels[unit, t]]
+            change -= 2 * (c.f[n + w] - c.f[n])
+    c.totals[0] += change
+    _shift(c, unit, slot, sign)
 
 
 @part
@@ -197,9 +198,9 @@ def reallocate(c, order, begin, most_clusters):
                 c.score[kept, free] = c.relevant[unit] * c.f[w]
         if best != own:
             if own != OUT:
-                _leave(c, unit)
+                _shift(c, unit, own, -1)
                 c.seen[kept, own] = c.version[own]
-            _enter(c, unit, best)
+            _shift(c, unit, best, 1)
             c.seen[kept, best] = c.version[best]
             c.totals[0] += least - now
             moved += 1
@@ -209,35 +210,15 @@ def reallocate(c, order, begin, most_clusters):
 @threaded
 def put(c, units, slots):
     """Put units that are out into given slots."""
-    n_draws = c.labels.shape[1]
     for place in range(units.shape[0]):
-        unit = units[place]
-        w = c.weight[unit]
-        j = slots[place]
-        change = n_draws * (c.f[c.size[j] + w] - c.f[c.size[j]])
-        for t in range(n_draws):
-            if c.labels[unit, t] > 0:
-                n = c.counts[j, c.row[t] + c.labels[unit, t]]
-                change -= 2 * (c.f[n + w] - c.f[n])
-        c.totals[0] += change
-        _enter(c, unit, j)
+        _shift_counting(c, units[place], slots[place], 1)
 
 
 @threaded
 def take_out(c, units):
     """Take units out of their slots."""
-    n_draws = c.labels.shape[1]
     for place in range(units.shape[0]):
-        unit = units[place]
-        w = c.weight[unit]
-        j = c.slot[unit]
-        change = n_draws * (c.f[c.size[j] - w] - c.f[c.size[j]])
-        for t in range(n_draws):
-            if c.labels[unit, t] > 0:
-                n = c.counts[j, c.row[t] + c.labels[unit, t]]
-                change -= 2 * (c.f[n - w] - c.f[n])
-        c.totals[0] += change
-        _leave(c, unit)
+        _shift_counting(c, units[place], c.slot[units[place]], -1)
 
 
 @threaded

@@ -161,8 +161,11 @@ def read_sets(
     var_names: Sequence[str] | None,
     group: str,
     sample_dims: Sequence[Hashable],
+    relevance: str | None = "auto",
 ) -> list[SetDraws]:
     """Read assignments (all, if None are named), by the set that their clusters are of.
+
+    With `relevance` None, all objects are taken as relevant.
 
     Raises
     ------
@@ -179,7 +182,7 @@ def read_sets(
             title,
             [variables[name] for name in members],
             [stacked(variables[name]) for name in members],
-            [relevance_of(posterior, variables[name], "auto", sample_dims) for name in members],
+            [relevance_of(posterior, variables[name], relevance, sample_dims) for name in members],
         )
         for title, members in by_set(variables).items()
     ]
@@ -190,6 +193,7 @@ def read_one_set(
     var_names: Sequence[str],
     group: str,
     sample_dims: Sequence[Hashable],
+    relevance: str | None = "auto",
 ) -> SetDraws:
     """Read assignments that have to be of one set, in the order named.
 
@@ -198,7 +202,7 @@ def read_one_set(
     KeyError, ValueError
         As `read_sets`, and a ValueError if their clusters are of different sets.
     """
-    sets = read_sets(idata, var_names, group, sample_dims)
+    sets = read_sets(idata, var_names, group, sample_dims, relevance)
     if len(sets) > 1:
         first, second = sets[0], sets[1]
         raise ValueError(

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.exceptions import ImputationWarning
 
+from pm_match.checks import check_positive
 from pm_match.reading.links import must_link
 
-__all__ = ["WEIGHTS", "cluster_weights", "declare_links", "link_sets"]
+__all__ = [
+    "WEIGHTS",
+    "check_all_positive",
+    "cluster_weights",
+    "declare_links",
+    "imputing",
+    "link_sets",
+    "normal_clusters",
+    "real",
+]
+
+# PyTensor keeps a Python float that fits in single precision, and computes with it there.
+real = np.float64
 
 WEIGHTS = ("stick-breaking", "dirichlet", "uniform")
 
@@ -38,11 +56,62 @@ def cluster_weights(
     each = np.full(size, 1.0 / size)
     if kind == "uniform":
         return each
-    # PyTensor keeps a Python float that fits in single precision, and computes with it there.
-    alpha = np.float64(concentration) if isinstance(concentration, float | int) else concentration
+    alpha = real(concentration) if isinstance(concentration, float | int) else concentration
     if kind == "dirichlet":
         return pm.Dirichlet(name, alpha * each, dims=dim)
     return pm.StickBreakingWeights(name, alpha=alpha, K=size - 1, dims=dim)
+
+
+def normal_clusters(
+    name: str,
+    values: NDArray[np.float64],
+    cluster: Any,
+    cluster_dim: str,
+    object_dim: str,
+    prior: tuple[int, NDArray[np.float64]],
+    mean_strength: float,
+    own: bool = False,
+) -> None:
+    """Declare a view whose clusters are normal, with one precision or each its `own`.
+
+    Parameters
+    ----------
+    name : str
+        Of what is observed; means and precisions are called `mean_<name>` and `precision_<name>`.
+    values : (N, D) array
+    cluster : (N,) variable
+    cluster_dim, object_dim : str
+        Dims beside `<name>_feature` and `<name>_other_feature`.
+    prior : (int, (D,) array)
+        Degrees of freedom of the precisions' Wishart prior, and the diagonal of its scale.
+    mean_strength : float
+        How many objects the prior of a mean is worth; it is around the mean of all.
+    own : bool, default False
+    """
+    feature, other = f"{name}_feature", f"{name}_other_feature"
+    dims = (*((cluster_dim,) if own else ()), feature, other)
+    precision: Any = pm.Wishart(f"precision_{name}", nu=prior[0], V=np.diag(prior[1]), dims=dims)
+    # Of an array of matrices, PyMC misreads the inverse itself given as a covariance.
+    spread: Any = pt.linalg.inv(precision)
+    middle, strength = values.mean(axis=0), real(mean_strength)
+    mean = pm.MvNormal(f"mean_{name}", middle, cov=spread / strength, dims=(cluster_dim, feature))
+    spread = spread[cluster] if own else spread
+    pm.MvNormal(name, mean[cluster], cov=spread, observed=values, dims=(object_dim, feature))
+
+
+@contextmanager
+def imputing() -> Iterator[None]:
+    """Observe what has missing values, without PyMC's announcement that it imputes them."""
+    with warnings.catch_warnings():
+        # That is what was asked for.
+        warnings.simplefilter("ignore", ImputationWarning)
+        yield
+
+
+def check_all_positive(**values: Any) -> None:
+    """Refuse what is no positive, finite number, of several arguments."""
+    for name, value in values.items():
+        check_positive(name, value)
 
 
 def link_sets(links: Any) -> list[Mapping[str, Any]]:

@@ -5,10 +5,16 @@ from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 
-from pm_match.checks import check_count, check_flag, check_option, check_positive
-from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
+from pm_match.checks import check_count, check_flag, check_option
+from pm_match.models.declare import (
+    WEIGHTS,
+    check_all_positive,
+    cluster_weights,
+    declare_links,
+    link_sets,
+    normal_clusters,
+)
 from pm_match.tables.domains import as_domains, check_names
 from pm_match.tables.paired_views import refuse_unseen, same_objects, seen_rows
 
@@ -97,15 +103,14 @@ def dependency_clusters(
     check_flag("paired", paired)
     tables = as_domains(views, unseen=bool(paired), kind="view")
     check_count("n_clusters", n_clusters, 2)
-    check_positive("concentration", concentration)
-    check_positive("mean_strength", mean_strength)
+    check_all_positive(concentration=concentration, mean_strength=mean_strength)
     check_option("weights", weights, WEIGHTS)
     check_option("within", within, ("shared", "own"))
     linked = link_sets(links)
     if linked and paired:
         raise ValueError(
-            "links are for views that are not paired, found paired=True: row n of every table is "
-            "then the same object already."
+            "links: expected none with paired=True, where row n of every table is the same object "
+            f"already; found {len(linked)}"
         )
     taken = {_OBJECT, f"cluster_{_OBJECT}"} if paired else set()
     check_names(tables, "view", _DERIVED, taken.__contains__)
@@ -134,7 +139,10 @@ def dependency_clusters(
             else:
                 cluster = common[seen[name]] if name in apart else common
             values = np.ma.getdata(table.values)[seen[name]]
-            _observe(name, values, cluster, within, mean_strength, dim)
+            # The covariance is inverse Wishart, with a mean of a quarter of the columns' variances.
+            precision = values.shape[1] + 4, 1.0 / (0.75 * values.var(axis=0))
+            own = within == "own"
+            normal_clusters(name, values, cluster, "cluster", dim, precision, mean_strength, own)
         declare_links(linked, list(tables))
     return model
 
@@ -147,27 +155,3 @@ def _same_objects(tables: Mapping[str, Any]) -> np.ndarray:
         raise ValueError(f"{error}; or paired=False, if views have objects of their own") from None
     refuse_unseen(tables, objects)
     return objects
-
-
-def _observe(name, values, cluster, within, mean_strength, objects) -> None:
-    """Declare a view: its clusters' means, their precision, and what is observed."""
-    d = values.shape[1]
-    feature, other = f"{name}_feature", f"{name}_other_feature"
-    variance = values.var(axis=0)
-    # The covariance is inverse Wishart, with a mean of a quarter of the columns' variances.
-    nu, scale = d + 4, np.diag(1.0 / (0.75 * variance))
-    middle, strength = values.mean(axis=0), np.float64(mean_strength)
-    precision: Any
-    if within == "shared":
-        precision = pm.Wishart(f"precision_{name}", nu=nu, V=scale, dims=(feature, other))
-        mean = pm.MvNormal(
-            f"mean_{name}", middle, tau=strength * precision, dims=("cluster", feature)
-        )
-        pm.MvNormal(name, mean[cluster], tau=precision, observed=values, dims=(objects, feature))
-        return
-    precision = pm.Wishart(f"precision_{name}", nu=nu, V=scale, dims=("cluster", feature, other))
-    covariance: Any = pt.linalg.inv(precision)
-    mean = pm.MvNormal(f"mean_{name}", middle, cov=covariance / strength, dims=("cluster", feature))
-    pm.MvNormal(
-        name, mean[cluster], cov=covariance[cluster], observed=values, dims=(objects, feature)
-    )

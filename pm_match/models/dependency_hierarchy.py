@@ -5,10 +5,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 
-from pm_match.checks import check_count, check_option, check_positive, counts_by_name
-from pm_match.models.declare import WEIGHTS, cluster_weights
+from pm_match.checks import check_count, check_option, counts_by_name
+from pm_match.models.declare import WEIGHTS, check_all_positive, cluster_weights, normal_clusters
 from pm_match.tables.paired_views import as_paired_views, seen_rows
 
 __all__ = ["dependency_hierarchy"]
@@ -16,6 +15,7 @@ __all__ = ["dependency_hierarchy"]
 _DERIVED = (
     "{}",
     "{}_feature",
+    "{}_other_feature",
     "{}_object",
     "{}_cluster",
     "link_{}",
@@ -105,22 +105,20 @@ def dependency_hierarchy(
     tables = as_paired_views(views, _DERIVED, _RESERVED)
     check_count("n_clusters", n_clusters, 2)
     marginal = counts_by_name("n_marginal_clusters", n_marginal_clusters, tables, 2)
-    for name, value in (
-        ("concentration", concentration),
-        ("link_concentration", link_concentration),
-        ("mean_strength", mean_strength),
-        ("within", within),
-    ):
-        check_positive(name, value)
+    check_all_positive(
+        concentration=concentration,
+        link_concentration=link_concentration,
+        mean_strength=mean_strength,
+        within=within,
+    )
     check_option("weights", weights, WEIGHTS[:2])
 
-    # PyTensor keeps a Python float that fits in single precision, and computes with it there.
-    kappa = np.float64(mean_strength)
     objects = next(iter(tables.values())).objects
     seen = {name: seen_rows(table, objects) for name, table in tables.items()}
     coords: dict[str, Any] = {"object": objects, "cluster": range(n_clusters)}
     for name, table in tables.items():
-        coords |= {f"{name}_feature": table.features, f"{name}_cluster": range(marginal[name])}
+        coords |= {f"{name}_feature": table.features, f"{name}_other_feature": table.features}
+        coords[f"{name}_cluster"] = range(marginal[name])
         if len(seen[name]) < len(objects):
             coords[f"{name}_object"] = objects[seen[name]]
 
@@ -139,22 +137,6 @@ def dependency_hierarchy(
             )
             own = cluster if everywhere else cluster[rows]
             label = pm.Categorical(f"marginal_{name}", p=link[own], dims=dim)
-            d = values.shape[1]
-            precision = pm.Wishart(
-                f"precision_{name}", nu=d + 2, V=np.diag(1.0 / (within * values.var(axis=0)))
-            )
-            covariance: Any = pt.linalg.inv(precision)
-            mean = pm.MvNormal(
-                f"mean_{name}",
-                values.mean(axis=0),
-                cov=covariance / kappa,
-                dims=(f"{name}_cluster", f"{name}_feature"),
-            )
-            pm.MvNormal(
-                name,
-                mean[label],
-                cov=covariance,
-                observed=values,
-                dims=(dim, f"{name}_feature"),
-            )
+            precision = values.shape[1] + 2, 1.0 / (within * values.var(axis=0))
+            normal_clusters(name, values, label, f"{name}_cluster", dim, precision, mean_strength)
     return model

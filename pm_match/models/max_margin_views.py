@@ -13,8 +13,8 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import check_count, check_flag, check_pair, check_positive, counts_by_name
-from pm_match.models.declare import cluster_weights
+from pm_match.checks import check_count, check_counts, check_flag, check_pair, counts_by_name
+from pm_match.models.declare import check_all_positive, cluster_weights, real
 from pm_match.models.shared_factors import declare_views
 from pm_match.tables.paired_views import as_paired_views
 from pm_match.views.hinge import Hinge, fourier_features
@@ -126,15 +126,15 @@ def max_margin_views(
     >>> pmm.predict(idata, model, {"words": x_new, "links": y_new})["probability"]
     """
     tables = as_paired_views(views)
-    check_count("n_factors", n_factors, 1)
-    check_count("n_frequencies", n_frequencies, 1)
+    check_counts(n_factors=n_factors, n_frequencies=n_frequencies)
     check_count("n_components", n_components, 2)
-    check_positive("C", C)
-    check_positive("concentration", concentration)
-    check_positive("private_precision", private_precision)
-    check_pair("column_prior", column_prior, ("shape", "rate"))
-    check_pair("precision_prior", precision_prior, ("shape", "rate"))
-    check_pair("coefficient_prior", coefficient_prior, ("shape", "rate"))
+    check_all_positive(C=C, concentration=concentration, private_precision=private_precision)
+    for name, prior in (
+        ("column_prior", column_prior),
+        ("precision_prior", precision_prior),
+        ("coefficient_prior", coefficient_prior),
+    ):
+        check_pair(name, prior, ("shape", "rate"))
     check_flag("intercept", intercept)
     private = counts_by_name("n_private", n_private, tables, 0)
     objects = next(iter(tables.values())).objects
@@ -162,16 +162,12 @@ def max_margin_views(
                 intercept=bool(intercept),
             )
         frequencies = _declare_frequencies(n_frequencies, n_factors, n_components, concentration)
-        v = pm.Gamma("coefficient_precision", *map(_F, coefficient_prior))
+        v = pm.Gamma("coefficient_precision", *map(real, coefficient_prior))
         dims = ("fourier",) if len(classes) == 2 else ("fourier", "class")
         coefficients = pm.Normal("coefficients", 0.0, tau=v, dims=dims)
         score = fourier_features(latent, frequencies) @ coefficients
-        Hinge("label", score, C=_F(C), observed=codes, dims="object")
+        Hinge("label", score, C=real(C), observed=codes, dims="object")
     return model
-
-
-# PyTensor keeps a Python float that fits in single precision, and computes with it there.
-_F = np.float64
 
 
 def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentration: float):

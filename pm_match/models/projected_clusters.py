@@ -1,17 +1,22 @@
 """Projected clusters: the many-to-many matching latent variable model (MMLVM), declared."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_count, check_flag, check_option, check_pair, check_positive
 from pm_match.features.semi_orthogonal import semi_orthogonal
-from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
+from pm_match.models.declare import (
+    WEIGHTS,
+    cluster_weights,
+    declare_links,
+    imputing,
+    link_sets,
+    real,
+)
 from pm_match.tables.domains import as_domains
 
 __all__ = ["projected_clusters"]
@@ -144,14 +149,12 @@ def projected_clusters(
     own = _own_noise(projection, intercept, noise, within, deviations, relevance, determination)
     if own and tuple(precision_prior) != (1.0, 1.0):
         raise ValueError(
-            f"precision_prior is for noise='shared'; found {precision_prior!r} and noise='own'"
+            f"precision_prior: expected none with noise='own'; found {precision_prior!r}"
         )
     check_option("weights", weights, WEIGHTS)
     linked = link_sets(links)
 
-    # PyTensor keeps a Python float that fits in single precision, and computes with it there.
-    latent_precision = np.float64(latent_precision)
-    shape, rate = map(np.float64, precision_prior)
+    shape, rate = map(real, precision_prior)
 
     coords: dict[str, Any] = {"cluster": range(n_clusters), "factor": range(n_factors)}
     for name, table in tables.items():
@@ -159,14 +162,12 @@ def projected_clusters(
 
     with pm.Model(coords=coords) as model:
         prior = cluster_weights(weights, n_clusters, concentration)
-        if own:
-            latent = pm.Normal("latent", 0.0, tau=latent_precision, dims=("cluster", "factor"))
-        else:
+        tau: Any = real(latent_precision)
+        if not own:
             precision = pm.Gamma("precision", shape, rate)
-            latent = pm.Normal(
-                "latent", 0.0, tau=latent_precision * precision, dims=("cluster", "factor")
-            )
-        columns: Any = None
+            tau = tau * precision
+        latent = pm.Normal("latent", 0.0, tau=tau, dims=("cluster", "factor"))
+        columns: Any = _ONE
         if determination:
             columns = pm.Gamma("factor_precision", _ONE, _ONE, dims="factor")
         share = pm.Beta("relevance_probability", 1.0, 1.0) if relevance else None
@@ -176,7 +177,7 @@ def projected_clusters(
             middle, unit = table.centre_and_spread() if own or intercept else (None, _ONE)
             w = _projection(name, projection, own, unit, columns, len(coords[features]), n_factors)
             centre = latent @ w.T
-            origin: Any = np.float64(0.0)
+            origin: Any = real(0.0)
             if intercept:
                 origin = pm.Normal(f"intercept_{name}", middle, unit, dims=features)
                 centre = centre + origin
@@ -191,9 +192,7 @@ def projected_clusters(
                 flag = pm.Bernoulli(f"relevance_{name}", share, dims=objects)[:, None] > 0
                 mean = pt.where(flag, mean, origin)
             dims = (objects, features)
-            with warnings.catch_warnings():
-                # PyMC announces that it imputes missing values: that is what was asked for.
-                warnings.simplefilter("ignore", ImputationWarning)
+            with imputing():
                 if own:
                     _observe(name, mean, within, unit, flag, table.values, dims)
                 else:
@@ -202,7 +201,7 @@ def projected_clusters(
     return model
 
 
-_ONE = np.float64(1.0)
+_ONE = real(1.0)
 
 
 def _own_noise(projection, intercept, noise, within, deviations, relevance, determination) -> bool:
@@ -230,15 +229,15 @@ def _own_noise(projection, intercept, noise, within, deviations, relevance, dete
         noise = "own" if needs else "shared"
     check_option("noise", noise, ("shared", "own"))
     if noise == "shared" and needs:
-        raise ValueError(f"{needs[0]} needs noise='own'; found noise='shared'")
+        raise ValueError(f"noise: expected 'own' with {needs[0]}; found 'shared'")
     if relevance and within != "isotropic":
         raise ValueError(
-            "relevance=True needs within='isotropic', as irrelevant objects have noise of their "
-            f"own; found within={within!r}"
+            "within: expected 'isotropic' with relevance=True, as irrelevant objects have noise of "
+            f"their own; found {within!r}"
         )
     if determination and projection != "normal":
         raise ValueError(
-            f"determination=True needs projection='normal'; found projection={projection!r}"
+            f"projection: expected 'normal' with determination=True; found {projection!r}"
         )
     return noise == "own"
 
@@ -250,23 +249,14 @@ def _projection(name, kind, own, unit, columns, n_features, n_factors) -> Any:
         return pm.Flat(f"projection_{name}", dims=dims)
     if kind == "isometric":
         scale = pm.LogNormal(f"scale_{name}", np.log(unit), 1.0)
-        raw = pm.Normal(
-            f"orientation_{name}",
-            0.0,
-            1.0,
-            dims=dims,
-            # At zero there is no direction.
-            initval=np.eye(n_features, n_factors),
-        )
+        # At zero there is no direction.
+        start = np.eye(n_features, n_factors)
+        raw = pm.Normal(f"orientation_{name}", 0.0, 1.0, dims=dims, initval=start)
         return pm.Deterministic(f"projection_{name}", scale * semi_orthogonal(raw), dims=dims)
-    if own:
-        width = pm.LogNormal(f"scale_{name}", np.log(unit), 1.0)
-        if columns is not None:
-            width = width * columns**-0.5
-        return pm.Normal(f"projection_{name}", 0.0, width, dims=dims)
-    if columns is not None:
+    if not own:
         return pm.Normal(f"projection_{name}", 0.0, tau=columns, dims=dims)
-    return pm.Normal(f"projection_{name}", 0.0, 1.0, dims=dims)
+    width = pm.LogNormal(f"scale_{name}", np.log(unit), 1.0) * columns**-0.5
+    return pm.Normal(f"projection_{name}", 0.0, width, dims=dims)
 
 
 def _observe(name, mean, within, unit, flag, values, dims) -> None:

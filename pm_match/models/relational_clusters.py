@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 import pymc as pm
 
@@ -20,9 +19,10 @@ from pm_match.checks import (
     check_positive,
     counts_by_name,
 )
-from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
+from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets, real
 from pm_match.networks import BlockNetwork
 from pm_match.networks.data import ABSENT, FAMILIES, Network, as_network
+from pm_match.tables.domains import as_labels, check_names
 
 __all__ = ["relational_clusters"]
 
@@ -32,14 +32,23 @@ _PARAMETERS = {
     "poisson": ("shape", "rate"),
     "normal": ("shape", "rate"),
 }
-# Names that PyMC and ArviZ use.
-_RESERVED = frozenset(("chain", "draw", "sample"))
+# Names that the model (or PyMC and ArviZ) uses itself, and what types and networks bring into it.
+_RESERVED = frozenset((
+    "chain", "draw", "sample", "density", "density_alpha", "density_beta", "density_precision",
+    "noise", "noise_alpha", "noise_beta", "noise_precision", "relevance_alpha", "relevance_beta",
+))  # fmt: skip
+_OF_TYPE = (
+    "concentration_{}",
+    "weights_{}",
+    "relevance_probability_{}",
+    "{}_cluster",
+    "{}_cluster_other",
+)
+_OF_NETWORK = ("cluster_{}_{}", "relevance_{}_{}", "{}_{}_object")
 _LINKS = re.compile(r"links(_\d+)?")
-# Numbers in double precision: PyTensor keeps a Python float that fits in single, and computes with
-# it there.
-_ZERO, _FIVE = np.float64(0.0), np.float64(5.0)
+_ZERO, _FIVE = real(0.0), real(5.0)
 # The precision of a mean over that of the values, in the normal family.
-_MEAN_PRECISION = np.float64(1.0)
+_MEAN_PRECISION = real(1.0)
 
 
 def relational_clusters(
@@ -258,7 +267,7 @@ def _weights(t: str, kind: str, size: int, concentration: float | None) -> Any:
 def _parameters(name: str, family: str, prior, hyperpriors: bool, dims) -> Any:
     """Declare the densities of all blocks, or the noise, with their conjugate prior."""
     if family == "normal":
-        shape, rate = map(np.float64, prior)
+        shape, rate = map(real, prior)
         precision = pm.Gamma(f"{name}_precision", shape, rate, dims=dims)
         return pm.Normal(name, _ZERO, tau=_MEAN_PRECISION * precision, dims=dims), precision
     first, second = _pair(name, prior, hyperpriors)
@@ -268,7 +277,7 @@ def _parameters(name: str, family: str, prior, hyperpriors: bool, dims) -> Any:
 def _pair(name: str, prior, hyperpriors: bool) -> tuple[Any, Any]:
     """Give the two parameters of a prior: numbers, or drawn as in the paper."""
     if not hyperpriors:
-        first, second = map(np.float64, prior)
+        first, second = map(real, prior)
         return first, second
     return pm.Gamma(f"{name}_alpha", _FIVE, _FIVE), pm.Gamma(f"{name}_beta", _FIVE, _FIVE)
 
@@ -278,7 +287,6 @@ def _object_dim(network: str, t: str) -> str:
 
 
 def _cluster_dim(t: str) -> str:
-    # Not `cluster_<type>`: variables are called `cluster_<network>_<type>`.
     return f"{t}_cluster"
 
 
@@ -296,11 +304,6 @@ def _read(
     check_given_by_name("network", networks, "matrix")
     tables: dict[str, Network] = {}
     for name, observed in networks.items():
-        if not isinstance(name, str):
-            raise TypeError(
-                f"network {name!r}: expected a string as a network's name; found an object of "
-                f"type {type(name).__name__}"
-            )
         observed, listed = _with_values(observed, types, columns)
         network = as_network(
             name,
@@ -317,7 +320,13 @@ def _read(
             # Rows and columns have the same labels, or only one of them has any.
             bare = isinstance(labels[0], pd.RangeIndex)
             labels = (labels[1] if bare else labels[0],) * 2
-        checked = tuple(_labels(name, axis, own) for axis, own in enumerate(labels))
+        where = f"network {name!r}: axis"
+        checked = tuple(
+            own
+            if isinstance(own, pd.RangeIndex)
+            else pd.Index(as_labels(f"{where} {axis}", "object", own))
+            for axis, own in enumerate(labels)
+        )
         tables[name] = replace(network, labels=checked)
     first = next(iter(tables))
     for name, network in tables.items():
@@ -344,27 +353,6 @@ def _with_values(observed, types, columns):
     table.columns = pd.Index(range(len(columns)))
     table[len(columns)] = 1.0
     return table.rename(columns=dict(enumerate(columns))), [*columns, len(columns)]
-
-
-def _labels(network: str, axis: int, labels: pd.Index) -> pd.Index:
-    where = f"network {network!r}"
-    if isinstance(labels, pd.RangeIndex):
-        return labels
-    if isinstance(labels, pd.MultiIndex):
-        labels = pd.Index([", ".join(map(str, label)) for label in labels])
-    if labels.hasnans:
-        first = int(np.argmax(labels.isna()))
-        raise ValueError(f"{where}: object number {first} (from 0) on axis {axis} has no label")
-    if labels.dtype.kind not in "biufMm":
-        # Text, categories or a mixture, which no file format could hold.
-        labels = pd.Index(labels.astype(str))
-    if not labels.is_unique:
-        twice = labels[labels.duplicated()][0]
-        raise ValueError(
-            f"{where}: label {str(twice)!r} appears more than once on axis {axis}; "
-            "expected unique labels"
-        )
-    return labels
 
 
 def _check_one_mode(types, one_mode, symmetric, self_loops) -> bool:
@@ -401,48 +389,15 @@ def _check_types(types, n_axes: int, one_mode: bool) -> tuple[str, ...]:
 
 def _check_names(networks, types) -> None:
     """Refuse names that the model would have twice."""
-    owner = dict.fromkeys(
-        [
-            *_RESERVED,
-            "density",
-            "density_alpha",
-            "density_beta",
-            "density_precision",
-            "noise",
-            "noise_alpha",
-            "noise_beta",
-            "noise_precision",
-            "relevance_alpha",
-            "relevance_beta",
-        ],
-        "the model uses itself",
-    )
-    for t in types:
-        for derived in (
-            f"concentration_{t}",
-            f"weights_{t}",
-            f"relevance_probability_{t}",
-            _cluster_dim(t),
-            _other_dim(t),
-        ):
-            _claim(owner, f"type {t!r}", derived)
-    for name in networks:
-        check_identifier(f"network {name!r}", name)
-        _claim(owner, f"network {name!r}", name)
-        for t in types:
-            for derived in (f"cluster_{name}_{t}", f"relevance_{name}_{t}", _object_dim(name, t)):
-                _claim(owner, f"network {name!r}", derived)
+    owner: dict[str, str] = {}
 
+    def reserved(name: str) -> bool:
+        return name in _RESERVED or _LINKS.fullmatch(name) is not None
 
-def _claim(owner: dict[str, str], what: str, name: str) -> None:
-    if _LINKS.fullmatch(name):
-        owner.setdefault(name, "the model uses itself")
-    if name in owner:
-        whose = owner[name]
-        if not whose.startswith("the"):
-            whose = f"{whose} gives to the model"
-        raise ValueError(f"{what}: its name gives the name {name!r}, which {whose}; choose another")
-    owner[name] = what
+    # Not `cluster_<type>`: variables are called `cluster_<network>_<type>`.
+    check_names(types, "type", _OF_TYPE, reserved, owner)
+    derived = [pattern.format("{}", t) for t in types for pattern in _OF_NETWORK]
+    check_names(networks, "network", ["{}", *derived], reserved, owner)
 
 
 def _check_unused(family, concentration, density_prior, noise_prior, relevance_prior) -> None:

@@ -1,14 +1,12 @@
 """Shared factors: probabilistic canonical correlation analysis with private factors, declared."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pymc as pm
-from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_count, check_flag, check_pair, check_positive, counts_by_name
+from pm_match.models.declare import imputing, real
 from pm_match.tables.domains import Domain
 from pm_match.tables.paired_views import as_paired_views
 
@@ -130,10 +128,9 @@ def declare_views(
         As in `shared_factors`.
     """
     model = pm.modelcontext(None)
-    # PyTensor keeps a Python float that fits in single precision, and computes with it there.
-    a_tau, b_tau = map(np.float64, noise_prior)
-    a_r, b_r = map(np.float64, projection_prior)
-    eta = np.float64(private_precision)
+    a_tau, b_tau = map(real, noise_prior)
+    a_r, b_r = map(real, projection_prior)
+    eta = real(private_precision)
     for name, table in tables.items():
         features = f"{name}_feature"
         model.add_coords({features: table.features})
@@ -150,9 +147,7 @@ def declare_views(
             middle, unit = table.centre_and_spread()
             mean = mean + pm.Normal(f"intercept_{name}", middle, unit, dims=features)
         precision = pm.Gamma(f"precision_{name}", a_tau, b_tau)
-        with warnings.catch_warnings():
-            # PyMC announces that it imputes missing values: that is what was asked for.
-            warnings.simplefilter("ignore", ImputationWarning)
+        with imputing():
             pm.Normal(
                 name, mu=mean, tau=precision, observed=table.values, dims=("object", features)
             )

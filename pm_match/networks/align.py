@@ -12,6 +12,7 @@ likelihood (Iwata & Ishiguro 2017, eq. 6, for edges). The best labels are a line
 is fixed here is another assignment's to change: from many random starts, all are solved in turn.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +21,10 @@ from scipy.special import gammaln
 
 from pm_match.clusters.evidence import Board
 from pm_match.networks.block_evidence import BlockEvidence
-from pm_match.networks.families import log_blocks
-from pm_match.networks.label_gains import add_gains
+from pm_match.networks.families import add_gains, log_blocks
 from pm_match.networks.parts import Relation
 from pm_match.numerics.stick_breaking import log_prior
+from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component
 from pm_match.search.groups import ObjectGroups
 
@@ -51,7 +52,7 @@ class Sums:
         Where the priors are taken from.
     """
 
-    def __init__(self, component: Component, grouped: list[ObjectGroups], point):
+    def __init__(self, component: Component, grouped: list[ObjectGroups], point: Point):
         self.component = component
         self.grouped = grouped
         sizes = [len(own.kind) for own in grouped]
@@ -62,21 +63,12 @@ class Sums:
         self.evidence: list[BlockEvidence] = []
         self.sums: list[NDArray[np.float64]] = []
         for relation in component.of(Relation):
-            evidence = BlockEvidence(
-                relation.family,
-                list(relation.networks.values()),
-                relation.axes,
-                board,
-                [np.zeros(n, bool) for n in sizes],
-                one_mode=relation.one_mode,
-                symmetric=relation.symmetric,
-                self_loops=relation.self_loops,
-            )
+            evidence = relation.on(board)
             evidence.set_prior(relation.prior(point)[0], None)
             evidence.load()
             by_group = evidence.by_label([np.arange(1, sizes[c] + 1) for c in relation.axes])
             self.evidence.append(evidence)
-            self.sums.append(np.stack(by_group))
+            self.sums.append(by_group)
         self.priors = [c.prior(point) for c in component.clusterings]
         n_objects = max(c.n_objects for c in component.clusterings)
         self._log_gamma = gammaln(np.maximum(np.arange(n_objects + 1), 1e-300))
@@ -84,7 +76,7 @@ class Sums:
 
     # -- the log joint ----------------------------------------------------------------------------
 
-    def by_label(self, relation: int, labels) -> NDArray[np.float64]:
+    def by_label(self, relation: int, labels: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         """S, C and Q (3, T, T', …) of a relation's blocks at the groups' labels."""
         found = self.sums[relation]
         for axis, c in enumerate(self.component.of(Relation)[relation].axes):
@@ -94,17 +86,18 @@ class Sums:
             found = np.triu(found + np.swapaxes(found, 1, 2) - diagonal)
         return found
 
-    def log_joint(self, labels) -> float:
+    def log_joint(self, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log joint at the groups' labels, but for what irrelevant objects add to it.
 
         Clusters have whatever names the prior likes best.
         """
         total = 0.0
         for number, evidence in enumerate(self.evidence):
-            t, n, q = self.by_label(number, labels).reshape(3, -1)
+            sums = self.by_label(number, labels).reshape(3, -1)
             relation = evidence.relation
             none = relation.tables[:, :0]
-            total += log_blocks(evidence.family, relation.prior[0], none, t, n, q)
+            everything = np.ones(sums.shape[1], bool)
+            total += log_blocks(evidence.family, relation.prior[0], none, sums, everything)
         for c, prior in enumerate(self.priors):
             counts = self.counts(c, labels[c])
             if not self.component.clusterings[c].finite:
@@ -112,7 +105,7 @@ class Sums:
             total += log_prior(*prior, counts)
         return total
 
-    def counts(self, c: int, labels) -> NDArray[np.int64]:
+    def counts(self, c: int, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Objects in each cluster of a clustering, at the groups' labels."""
         held = labels >= 0
         sizes = self.grouped[c].units.size
@@ -128,12 +121,12 @@ class Sums:
 
     # -- labels of one kind -----------------------------------------------------------------------
 
-    def members(self, mobile: Mobile, labels) -> NDArray[np.int64]:
+    def members(self, mobile: Mobile, labels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Find the groups of a kind that are in a cluster, or have no place yet."""
         own = self.grouped[mobile.clustering]
         return np.flatnonzero((own.kind == mobile.kind) & (labels[mobile.clustering] != -1))
 
-    def values(self, mobile: Mobile, labels) -> NDArray[np.float64]:
+    def values(self, mobile: Mobile, labels: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         """Compute what the log joint rises by if groups take labels, shape (G, T).
 
         Parameters
@@ -194,7 +187,7 @@ class Sums:
         together = self._log_gamma[counts + sizes[:, None]] - self._log_gamma[counts]
         return together + np.where(counts == 0, new, 0.0)
 
-    def solve(self, mobile: Mobile, labels) -> bool:
+    def solve(self, mobile: Mobile, labels: Sequence[NDArray[np.int64]]) -> bool:
         """Give the groups of a kind their best labels, all else fixed; return if any changed."""
         # SciPy's optimisers are slow to import: not before they are needed.
         from scipy.optimize import linear_sum_assignment

@@ -15,6 +15,7 @@ from pm_match.clusters.sweep import log_joint, new_partition, place, sweep
 from pm_match.clusters.units import Units, units
 from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.networks.parts import Relation
+from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component
 
 Priors = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -102,7 +103,7 @@ class Alone:
         One for every clustering: of the part's objects alone.
     """
 
-    def __init__(self, component: Component, part: Part, point):
+    def __init__(self, component: Component, part: Part, point: Point):
         clusterings = component.clusterings
         self.objects = objects_of(component, part)
         self.units: list[Units] = []
@@ -134,16 +135,7 @@ class Alone:
                     for c, start in zip(relation.axes, network.first, strict=True)
                 )
                 networks.append(replace(network, first=first))
-            evidence = BlockEvidence(
-                relation.family,
-                networks,
-                relation.axes,
-                self.board,
-                [np.zeros(len(own.size), bool) for own in self.units],
-                one_mode=relation.one_mode,
-                symmetric=relation.symmetric,
-                self_loops=relation.self_loops,
-            )
+            evidence = relation.on(self.board, networks=networks)
             evidence.set_prior(relation.prior(point)[0], None)
             self.relations.append(evidence)
         self.terms = [
@@ -184,7 +176,7 @@ class Alone:
 def clusters_alone(
     component: Component,
     part: Part,
-    point,
+    point: Point,
     rng: np.random.Generator,
     *,
     n_runs: int = 1,

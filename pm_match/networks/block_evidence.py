@@ -61,7 +61,7 @@ class NetworkCells:
         given = self.exposure[axis]
         return np.ones(self.shape[axis]) if given is None else given
 
-    def cell_exposures(self, index) -> NDArray[np.float64]:
+    def cell_exposures(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Exposures of some cells."""
         found = np.ones(len(index))
         for axis, given in enumerate(self.exposure):
@@ -122,24 +122,22 @@ class BlockEvidence:
         self.origin = self._origin()
         self.relation = self._relation()
         self._tabulated: tuple[float, ...] = ()
-        self.terms: list[tuple[int, Side | OneMode]] = []
+        self._sides = [(p, self._side(axis, flagged[p])) for axis, p in enumerate(self.partitions)]
+        self.terms: list[tuple[int, Side | OneMode]] = [*self._sides]
         if one_mode:
-            self.terms.append((self.partitions[0], self._one_mode_term(flagged)))
-        else:
-            for axis, partition in enumerate(self.partitions):
-                self.terms.append((partition, self._side(axis, flagged[partition])))
+            self.terms = [(self.partitions[0], self._one_mode_term())]
 
     # -- building ---------------------------------------------------------------------------------
 
     def _relation(self) -> Relation:
-        n_blocks = int(np.prod(self._capacities))
+        counted = np.ones(self._capacities, np.bool_)
+        n_blocks = counted.size
         return Relation(
             family=np.array([self.family]),
             prior=np.ones((2, 4)),
             tables=np.zeros((3, TABLE)),
-            totals=np.zeros(n_blocks),
-            cells=np.zeros(n_blocks),
-            squares=np.zeros(n_blocks),
+            sums=np.zeros((3, n_blocks)),
+            counted=np.triu(counted).ravel() if self.symmetric else counted.ravel(),
             noise=np.zeros(3),
             everything=self._everything(),
             mass=np.zeros((len(self.networks), len(self.partitions), max(self._capacities))),
@@ -221,8 +219,8 @@ class BlockEvidence:
         odd = self._valued or self._weighted or self._exposed
         return self.family == BERNOULLI and not self.one_mode and not odd
 
-    def _contacts(self, axis: int, flagged, both_ends: bool = False) -> Contacts:
-        """Sort the stored cells by the units of an axis; undirected ones at `both_ends`."""
+    def _contacts(self, axis: int, flagged) -> Contacts:
+        """Sort the stored cells by the units of an axis; undirected ones at both ends."""
         board, partition = self.board, self.partitions[axis]
         start, n_units = board.start[partition], len(board.units[partition].size)
         own, others, values, weights = [], [], [], []
@@ -237,7 +235,7 @@ class BlockEvidence:
                 beyond[: len(network.index)] = network.cell_exposures(network.index)
             ends = [units[a][cells[:, a]] for a in range(len(network.shape))]
             keep = ends[0] != ends[1] if self.one_mode else slice(None)
-            for flip in (False, True) if both_ends else (False,):
+            for flip in (False, True) if self.symmetric else (False,):
                 mine = ends[1 - axis] if flip else ends[axis]
                 theirs = [e for a, e in enumerate(ends) if (a == axis) == flip]
                 own.append((mine - start)[keep].astype(np.int32))
@@ -321,24 +319,18 @@ class BlockEvidence:
             rest=np.zeros((n, slots)),
             log_total=np.zeros((n, slots)),
             log_rest=np.zeros((n, slots)),
-            idle=np.zeros(slots),
+            edgeless=np.zeros(slots),
             leaving=np.zeros(slots),
         )
 
-    def _one_mode_term(self, flagged) -> OneMode:
-        partition = self.partitions[0]
-        width = self._capacities[0]
-        out = self._contacts(0, flagged[partition], both_ends=self.symmetric)
-        into = out if self.symmetric else self._contacts(1, flagged[partition])
+    def _one_mode_term(self) -> OneMode:
+        (partition, out), (_, into) = self._sides
         return OneMode(
-            relation=self.relation,
             out=out,
             into=into,
-            partition=np.array([partition]),
             directed=np.array([not self.symmetric]),
             inner=self._inner(partition),
-            amounts=np.zeros((2, 3, width)),
-            kept=np.zeros((2, 3, width)),
+            kept=np.zeros((2, 3, self._capacities[0])),
         )
 
     def _inner(self, partition: int) -> NDArray[np.float64]:
@@ -383,56 +375,34 @@ class BlockEvidence:
             fill_tables(self.family, self.relation.prior[0], self.relation.tables)
         blocks.reset(self.relation)
         start = self.board.start
-        if self.one_mode:
-            ((partition, term),) = self.terms
-            one_mode.weigh(term, start[partition])
-            one_mode.rebuild(term, start[partition])
-            return
-        for partition, term in self.terms:
-            blocks.weigh(term, start[partition])
-        partition, term = self.terms[0]
-        blocks.rebuild(term, start[partition])
+        for partition, side in self._sides:
+            blocks.weigh(side, start[partition])
+        ((partition, term), *_) = self.terms
+        rebuild = one_mode.rebuild if self.one_mode else blocks.rebuild
+        rebuild(term, start[partition])
 
     def log_blocks(self, density: Prior, noise: Prior | None) -> float:
         """Log marginal likelihood at the present state and under any prior, but for a constant."""
         relation = self.relation
-        cells, none = self._distinct_blocks, relation.tables[:, :0]
-        total = log_blocks(
-            self.family,
-            self._moved_prior(density),
-            none,
-            relation.totals[cells],
-            relation.cells[cells],
-            relation.squares[cells],
-        )
+        none, moved = relation.tables[:, :0], self._moved_prior(density)
+        total = log_blocks(self.family, moved, none, relation.sums, relation.counted)
         if noise is not None:
-            held = relation.noise
-            prior = self._moved_prior(noise)
-            total += log_blocks(self.family, prior, none, held[:1], held[1:2], held[2:])
+            held, prior = relation.noise[:, None], self._moved_prior(noise)
+            total += log_blocks(self.family, prior, none, held, np.ones(1, np.bool_))
         return total
 
-    @property
-    def _distinct_blocks(self) -> NDArray[np.int64]:
-        """Where the blocks are that have cells; of those that are stored twice, one."""
-        occupied = np.flatnonzero(self.relation.cells)
-        if not self.symmetric:
-            return occupied
-        row, column = np.divmod(occupied, self._capacities[0])
-        return occupied[row <= column]
-
-    def by_label(self, slot_of: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
-        """S, C and Q of the blocks by the clusters' labels, from the slots of each axis' labels.
+    def by_label(self, slot_of: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+        """S, C and Q (3, T, …) of the blocks by the labels, from the slots of each axis' labels.
 
         Blocks without objects are zero; those of undirected networks have label k <= label l.
         """
-        found = []
-        for values in (self.relation.totals, self.relation.cells, self.relation.squares):
-            by_slot = values.reshape(self._capacities)
-            by_label = by_slot[np.ix_(*slot_of)]
-            found.append(np.triu(by_label) if self.symmetric else by_label)
-        return found
+        by_slot = self.relation.sums.reshape(3, *self._capacities)
+        by_label = by_slot[np.ix_(range(3), *slot_of)]
+        return np.triu(by_label) if self.symmetric else by_label
 
-    def draw(self, rng: np.random.Generator, slot_of) -> tuple[NDArray[np.float64], ...]:
+    def draw(
+        self, rng: np.random.Generator, slot_of: Sequence[NDArray[np.int64]]
+    ) -> tuple[NDArray[np.float64], ...]:
         """Draw the densities given the present state (see `families.draw_parameters`)."""
         return self._moved_back(
             draw_parameters(rng, self.family, self.relation.prior[0], *self.by_label(slot_of))
@@ -444,7 +414,9 @@ class BlockEvidence:
             draw_parameters(rng, self.family, self.relation.prior[1], *self.relation.noise)
         )
 
-    def log_marginal(self, labels: Sequence[NDArray[np.int64]], density: Prior, noise) -> float:
+    def log_marginal(
+        self, labels: Sequence[NDArray[np.int64]], density: Prior, noise: Prior | None
+    ) -> float:
         """Log p(X | assignments, relevance), eq. (6), by the plain formula: slow and obvious.
 
         Parameters
@@ -483,5 +455,6 @@ class BlockEvidence:
                     constant += x * log(exposure) if x > 0 else 0.0
         for block, (total, cells, squares) in sums.items():
             prior = noise if block is None else density
+            assert prior is not None
             constant += log_block(self.family, prior, total, cells, squares)
         return constant

@@ -42,8 +42,11 @@ class Relation(NamedTuple):
         The parameters' prior, for blocks and for the noise (see `families`).
     tables : (3, TABLE) array
         Log gammas for the blocks' prior.
-    totals, cells, squares : (B,) array
+    sums : (3, B) array
         S, C and Q of every block, in the slots' order, the last axis' fastest.
+    counted : (B,) boolean array
+        Which blocks the likelihood is of: one of the two places where an undirected network has
+        each.
     noise : (3,) array
         S, C and Q of the cells that have an irrelevant end.
     everything : (4,) array
@@ -63,9 +66,8 @@ class Relation(NamedTuple):
     family: NDArray[np.int64]
     prior: NDArray[np.float64]
     tables: NDArray[np.float64]
-    totals: NDArray[np.float64]
-    cells: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    counted: NDArray[np.bool_]
     noise: NDArray[np.float64]
     everything: NDArray[np.float64]
     mass: NDArray[np.float64]
@@ -138,7 +140,7 @@ class Side(NamedTuple):
     total, rest, log_total, log_rest : (C, S) array
         Edges, and non-edges with a unit in that has no edge, of each block, and the logs of these
         with the prior, where they are beyond the tables.
-    idle, leaving : (S,) array
+    edgeless, leaving : (S,) array
         Log predictive of a unit without edges in each slot; what the number of cells takes part in
         the log predictive of a unit in its own slot.
     """
@@ -166,7 +168,7 @@ class Side(NamedTuple):
     rest: NDArray[np.float64]
     log_total: NDArray[np.float64]
     log_rest: NDArray[np.float64]
-    idle: NDArray[np.float64]
+    edgeless: NDArray[np.float64]
     leaving: NDArray[np.float64]
 
 
@@ -277,7 +279,7 @@ def score_any(side, unit, own, n_slots, out):
     """Score a unit in any network: every block of every candidate."""
     relation = side.relation
     family, prior = relation.family[0], relation.prior[0]
-    totals, cells, squares = relation.totals, relation.cells, relation.squares
+    totals, cells, squares = relation.sums[0], relation.sums[1], relation.sums[2]
     activate(side)
     gather(side, unit)
     all_t, all_c, all_q = 0.0, 0.0, 0.0
@@ -318,7 +320,7 @@ def score_plain(side, unit, own, n_slots, out):
     count_edges(side, unit)
     kept = out[own]
     for slot in range(n_slots):
-        out[slot] += side.idle[slot]
+        out[slot] += side.edgeless[slot]
     edges = 0
     one, zero = tables[0], tables[1]
     for i in range(side.n_active[0]):
@@ -361,7 +363,7 @@ def stay_plain(side, own):
         h = float(side.hits[c])
         missed = side.expected[c] - h
         at = own * side.stride[0] + side.place[c]
-        t, n = relation.totals[at], relation.cells[at]
+        t, n = relation.sums[0, at], relation.sums[1, at]
         worth += looked_up_rise(one, prior[0], t - h, h)
         worth += looked_up_rise(zero, prior[1], n - t - missed, missed)
     return worth
@@ -389,22 +391,22 @@ def renew(side, slot):
     """Compute what units of a kind share about one slot."""
     relation, tables = side.relation, side.relation.tables
     c0, d0 = relation.prior[0, 0], relation.prior[0, 1]
-    idle, leaving = 0.0, 0.0
+    edgeless, leaving = 0.0, 0.0
     for i in range(side.n_active[0]):
         c = side.active[i]
         at = slot * side.stride[0] + side.place[c]
-        t, n = relation.totals[at], relation.cells[at]
+        t, n = relation.sums[0, at], relation.sums[1, at]
         more = side.expected[c]
         rest = n - t + more
         side.total[c, slot] = t
         side.rest[c, slot] = rest
         side.log_total[c, slot] = log(c0 + t) if t >= TABLE // 2 else 0.0
         side.log_rest[c, slot] = log(d0 + rest) if rest >= TABLE else 0.0
-        idle += looked_up_rise(tables[1], d0, n - t, more)
-        idle -= looked_up_rise(tables[2], c0 + d0, n, more)
+        edgeless += looked_up_rise(tables[1], d0, n - t, more)
+        edgeless -= looked_up_rise(tables[2], c0 + d0, n, more)
         if n >= more:
             leaving += looked_up_rise(tables[2], c0 + d0, n - more, more)
-    side.idle[slot] = idle
+    side.edgeless[slot] = edgeless
     side.leaving[slot] = leaving
 
 
@@ -433,9 +435,8 @@ def add(side, slot, sign):
     for i in range(side.n_active[0]):
         c = side.active[i]
         at = slot * side.stride[0] + side.place[c]
-        relation.totals[at] += sign * side.amounts[0, c]
-        relation.cells[at] += sign * side.amounts[1, c]
-        relation.squares[at] += sign * side.amounts[2, c]
+        for k in range(3):
+            relation.sums[k, at] += sign * side.amounts[k, c]
 
 
 @part
@@ -488,9 +489,8 @@ def clear_side(side, slot):
     current = is_current(side)
     for c in range(side.place.shape[0]):
         at = slot * side.stride[0] + side.place[c]
-        relation.totals[at] = 0.0
-        relation.cells[at] = 0.0
-        relation.squares[at] = 0.0
+        for k in range(3):
+            relation.sums[k, at] = 0.0
     for network in range(relation.mass.shape[0]):
         relation.mass[network, side.axis[0], slot] = 0.0
     changed(side, current, slot)
@@ -509,9 +509,8 @@ def relocate_side(side, source, target):
     for c in range(side.place.shape[0]):
         here = source * side.stride[0] + side.place[c]
         there = target * side.stride[0] + side.place[c]
-        relation.totals[there] = relation.totals[here]
-        relation.cells[there] = relation.cells[here]
-        relation.squares[there] = relation.squares[here]
+        for k in range(3):
+            relation.sums[k, there] = relation.sums[k, here]
     for network in range(relation.mass.shape[0]):
         mass = relation.mass[network, side.axis[0]]
         mass[target] = mass[source]
@@ -552,9 +551,9 @@ def compare_groups(side, slots, start, stop, n_slots, worth):
                 continue
             for slot in range(n_slots):
                 at = slot * side.stride[0] + side.place[c]
-                t = relation.totals[at] - grouped[0, c, slot]
-                n = relation.cells[at] - grouped[1, c, slot]
-                q = relation.squares[at] - grouped[2, c, slot]
+                t = relation.sums[0, at] - grouped[0, c, slot]
+                n = relation.sums[1, at] - grouped[1, c, slot]
+                q = relation.sums[2, at] - grouped[2, c, slot]
                 worth[own, slot] += gain(family, prior, relation.tables, t, n, q, dt, dc, dq)
 
 
@@ -581,8 +580,8 @@ def log_relation(relation):
     family, prior, noise = relation.family[0], relation.prior, relation.noise
     none = relation.tables[:, :0]
     found = relation.everything[3]
-    found += log_blocks(family, prior[0], none, relation.totals, relation.cells, relation.squares)
-    return found + log_blocks(family, prior[1], none, noise[:1], noise[1:2], noise[2:3])
+    found += log_blocks(family, prior[0], none, relation.sums, relation.counted)
+    return found + gain(family, prior[1], none, 0.0, 0.0, 0.0, noise[0], noise[1], noise[2])
 
 
 # -- from scratch --------------------------------------------------------------------------------
@@ -591,9 +590,7 @@ def log_relation(relation):
 @entry
 def reset(relation):
     """Empty all blocks of a relation."""
-    relation.totals[:] = 0.0
-    relation.cells[:] = 0.0
-    relation.squares[:] = 0.0
+    relation.sums[:] = 0.0
     relation.mass[:] = 0.0
     relation.version[0] += 1
 
@@ -623,10 +620,8 @@ def rebuild(side, start):
 @part
 def settle_noise(relation):
     """Compute the noise: all that is in no block."""
-    noise, everything = relation.noise, relation.everything
     for k in range(3):
-        noise[k] = everything[k]
-    for i in range(relation.totals.shape[0]):
-        noise[0] -= relation.totals[i]
-        noise[1] -= relation.cells[i]
-        noise[2] -= relation.squares[i]
+        relation.noise[k] = relation.everything[k]
+        for i in range(relation.counted.shape[0]):
+            if relation.counted[i]:
+                relation.noise[k] -= relation.sums[k, i]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,12 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.utils import MissingInputError
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.checks import check_option
-from pm_match.networks.data import FAMILIES
+from pm_match.networks.data import Network
 
 
-def check_axes(where, axes, symmetric, self_loops) -> tuple[list[Variable], bool]:
+def check_axes(
+    where: str, axes: Any, symmetric: bool, self_loops: bool
+) -> tuple[list[Variable], bool]:
     """Give the assignments as variables, and whether the network is one-mode."""
     if not isinstance(axes, Sequence) or isinstance(axes, str) or len(axes) < 2:
         found = len(axes) if isinstance(axes, Sequence) else type(axes).__name__
@@ -50,7 +52,9 @@ def check_axes(where, axes, symmetric, self_loops) -> tuple[list[Variable], bool
     return axes, one_mode
 
 
-def check_dims(where, axes, dims) -> tuple[tuple[int | None, ...], list | None]:
+def check_dims(
+    where: str, axes: Sequence[Variable], dims: Sequence[str] | None
+) -> tuple[tuple[int | None, ...], list | None]:
     """Numbers of objects by the assignments, checked against the dims, and the dims' labels."""
     shape = tuple(_lengths(z)[0] for z in axes)
     if dims is None:
@@ -74,7 +78,7 @@ def check_dims(where, axes, dims) -> tuple[tuple[int | None, ...], list | None]:
     return shape, [model.coords[dim] for dim in dims]
 
 
-def check_order(where, network, dims, labels) -> None:
+def check_order(where: str, network: Network, dims: Any, labels: list | None) -> None:
     """Refuse labels that are those of the dims in another order: a silent mismatch."""
     if labels is None:
         return
@@ -89,12 +93,7 @@ def check_order(where, network, dims, labels) -> None:
             )
 
 
-def check_family(where, family) -> None:
-    """Refuse an unknown family."""
-    check_option(f"{where}: family", family, FAMILIES)
-
-
-def check_shape(where, axes, network) -> tuple[int, ...]:
+def check_shape(where: str, axes: Sequence[Variable], network: Network | None) -> tuple[int, ...]:
     """Give the numbers of objects, by the network or else by the assignments."""
     lengths = [_lengths(z)[0] for z in axes]
     if network is not None:
@@ -118,7 +117,9 @@ def check_shape(where, axes, network) -> tuple[int, ...]:
     return tuple(n for n in lengths if n is not None)
 
 
-def check_density(where, density, family, axes) -> list[Variable]:
+def check_density(
+    where: str, density: Any, family: str, axes: Sequence[Variable]
+) -> list[Variable]:
     """Give the densities as variables: one, or a mean and a precision."""
     density = _parameters(where, "density", density, family)
     for parameter in density:
@@ -150,7 +151,13 @@ def check_density(where, density, family, axes) -> list[Variable]:
 
 
 def check_relevance(
-    where, relevance, noise, family, axes, shape, one_mode
+    where: str,
+    relevance: Any,
+    noise: Any,
+    family: str,
+    axes: Sequence[Variable],
+    shape: Sequence[int],
+    one_mode: bool,
 ) -> tuple[list[Variable | None], list[Variable]]:
     """Give the relevance on each axis, and the noise: of what has no relevance, none."""
     if relevance is not None:
@@ -221,7 +228,12 @@ def _parameters(where, what, given, family) -> list[Variable]:
 
 
 def check_exposure(
-    where, exposure, family, shape, symmetric, network
+    where: str,
+    exposure: Any,
+    family: str,
+    shape: Sequence[int],
+    symmetric: bool,
+    network: Network | None,
 ) -> list[NDArray[np.float64] | None]:
     """Give the exposures as vectors, None for ones."""
     if exposure is None:

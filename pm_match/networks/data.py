@@ -18,7 +18,7 @@ import scipy.sparse
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import check_option
+from pm_match.checks import check_option, plain, type_name
 
 __all__ = ["Network", "as_network", "cell_numbers", "count_cells"]
 
@@ -237,7 +237,7 @@ def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense
         if not isinstance(observed, pd.DataFrame):
             raise TypeError(
                 f"{where}: `columns` names the columns of a DataFrame in long form; "
-                f"found {_type_name(observed)}"
+                f"found {type_name(observed)}"
             )
         return _from_long(where, observed, shape, one_mode, columns, labels)
     if isinstance(observed, Network):
@@ -261,7 +261,7 @@ def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense
     elif isinstance(observed, np.ndarray):
         values, indexes = observed, [None] * observed.ndim
     else:
-        raise TypeError(f"{where}: expected {_ACCEPTED}; found {_type_name(observed)}")
+        raise TypeError(f"{where}: expected {_ACCEPTED}; found {type_name(observed)}")
     _check_real(where, values.dtype)
     labelled = [i for i in indexes if i is not None and not isinstance(i, pd.RangeIndex)]
     if one_mode and len(labelled) == values.ndim == 2:
@@ -270,8 +270,8 @@ def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense
             first = int(np.flatnonzero(rows != cols)[0])
             raise ValueError(
                 f"{where}: both axes are the same objects, so rows and columns need the same "
-                f"labels in the same order; found {_plain(rows[first])!r} and "
-                f"{_plain(cols[first])!r} at position {first}"
+                f"labels in the same order; found {plain(rows[first])!r} and "
+                f"{plain(cols[first])!r} at position {first}"
             )
     data = np.asarray(np.ma.getdata(values), dtype=np.float64)
     known = ~(np.ma.getmaskarray(values) | np.isnan(data))
@@ -353,7 +353,7 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
     if absentees:
         raise ValueError(
             f"{where}: no column {absentees[0]!r} in the DataFrame; its columns are "
-            f"{[_plain(c) for c in frame.columns]}"
+            f"{[plain(c) for c in frame.columns]}"
         )
     # Without a shape two columns can only be axes, and the last of more the value.
     n_axes = len(shape) if shape is not None else max(2, len(columns) - 1)
@@ -368,7 +368,7 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
     axes = [frame[column] for column in columns[:n_axes]]
     for axis in axes:
         if axis.isna().any():
-            row = _plain(frame.index[int(np.argmax(axis.isna()))])
+            row = plain(frame.index[int(np.argmax(axis.isna()))])
             raise ValueError(f"{where}: column {axis.name!r} has no label in row {row!r}")
         if axis.dtype.kind in "bfc":
             raise TypeError(
@@ -423,11 +423,11 @@ def _positions(where, column, pool, labels) -> tuple[NDArray[np.int64], pd.Index
     if labels is None:
         labels = pd.Index(pd.factorize(pool.astype(object), sort=True)[1])
     elif not labels.is_unique:
-        twice = _plain(labels[labels.duplicated()][0])
+        twice = plain(labels[labels.duplicated()][0])
         raise ValueError(f"{where}: label {twice!r} appears more than once among the objects")
     position = labels.get_indexer(column.astype(object) if not whole else column)
     if (position < 0).any():
-        stranger = _plain(column.iloc[int(np.argmax(position < 0))])
+        stranger = plain(column.iloc[int(np.argmax(position < 0))])
         raise ValueError(
             f"{where}: column {column.name!r} has the label {stranger!r}, which is none of the "
             f"{len(labels)} objects'"
@@ -588,7 +588,7 @@ def _loops(kind, index, values, labels):
     bad = loop & (values != 0)
     if bad.any():
         first = int(np.argmax(bad))
-        label = _plain(labels[0][index[first, 0]])
+        label = plain(labels[0][index[first, 0]])
         raise ValueError(
             f"{kind.where}: expected no self-loops; found one ({values[first]:g}) of object "
             f"{label!r}. If the diagonal is data, say self_loops=True"
@@ -661,17 +661,9 @@ def _no_labels(shape) -> tuple[pd.Index, ...]:
 
 
 def _cell(labels, position) -> str:
-    names = (_plain(label[int(i)]) for label, i in zip(labels, position, strict=True))
+    names = (plain(label[int(i)]) for label, i in zip(labels, position, strict=True))
     return "(" + ", ".join(map(repr, names)) + ")"
 
 
 def _by(shape) -> str:
     return " × ".join(map(str, shape))
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label
-
-
-def _type_name(value: Any) -> str:
-    return f"an object of type {type(value).__name__}"

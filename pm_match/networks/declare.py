@@ -10,18 +10,17 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, check_option
 from pm_match.networks.checks import (
     check_axes,
     check_density,
     check_dims,
     check_exposure,
-    check_family,
     check_order,
     check_relevance,
     check_shape,
 )
-from pm_match.networks.data import Network, as_network, count_cells
+from pm_match.networks.data import FAMILIES, Network, as_network, count_cells
 from pm_match.networks.op import BlockNetworkRV
 
 _DEFAULT_MAX_EDGES = 100_000
@@ -178,7 +177,7 @@ class BlockNetwork(pm.Distribution):
         where = f"BlockNetwork {variable!r}"
         if kwargs:
             raise TypeError(f"{where}: unexpected {list(kwargs)}")
-        check_family(where, family)
+        check_option(f"{where}: family", family, FAMILIES)
         axes, one_mode = check_axes(where, axes, symmetric, self_loops)
         shape = check_shape(where, axes, network)
         density = check_density(where, density, family, axes)

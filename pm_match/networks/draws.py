@@ -138,13 +138,13 @@ def _all_cells(op, shape) -> NDArray[np.int64]:
 class _Edges:
     """The edges of a draw, counted while they are placed."""
 
-    def __init__(self, op, shape, unknown):
+    def __init__(self, op: Design, shape: tuple[int, ...], unknown: NDArray[np.int64]):
         self.op, self.shape, self.unknown = op, shape, unknown
         self.index = [np.empty((0, op.n_axes), np.int64)]
         self.values = [np.empty(0)]
         self.n = 0
 
-    def add(self, positions, values) -> None:
+    def add(self, positions: Sequence[NDArray], values: NDArray) -> None:
         """Add edges at positions, one vector an axis."""
         self.check(self.n + len(values))
         self.n += len(values)

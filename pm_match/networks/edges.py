@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
-from pm_match.networks.label_gains import add_gains
+from pm_match.networks.families import add_gains
 
 Sums = NDArray[np.float64]
 
@@ -157,7 +157,7 @@ def log_edges(
     (N, T + 1) array
         The last column is that of irrelevant objects; -inf if there are none.
     """
-    blocks = np.stack(evidence.by_label(slot_of))
+    blocks = evidence.by_label(slot_of)
     if evidence.symmetric:
         blocks = blocks + np.triu(blocks, 1).transpose(0, 2, 1)
     prior, noise_prior = evidence.relation.prior

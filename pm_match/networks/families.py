@@ -18,7 +18,9 @@ The kernels ask only for gains, the difference that some cells make. Differences
 gammas are taken without cancellation.
 """
 
+from collections.abc import Sequence
 from math import lgamma, log, log1p, pi
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,16 +108,54 @@ def _normal_rate(mean, kappa, rate, total, cells, squares):
 
 
 @entry
-def log_blocks(family, prior, tables, totals, cells, squares):
-    """Sum of the log marginals of all blocks (flat arrays) that have a cell (see `gain`)."""
+def log_blocks(family, prior, tables, sums, counted):
+    """Sum the log marginals of the blocks that are `counted` (B,); `sums` (3, B): S, C and Q."""
     found = 0.0
-    for i in range(totals.shape[0]):
-        if cells[i] != 0.0 or totals[i] != 0.0:
-            found += gain(family, prior, tables, 0.0, 0.0, 0.0, totals[i], cells[i], squares[i])
+    for i in range(sums.shape[1]):
+        t, n, q = sums[0, i], sums[1, i], sums[2, i]
+        if counted[i] and (n != 0.0 or t != 0.0):
+            found += gain(family, prior, tables, 0.0, 0.0, 0.0, t, n, q)
     return found
 
 
-def log_block(family: int, prior, total: float, cells: float, squares: float = 0.0) -> float:
+@entry
+def add_gains(family, prior, tables, fixed, moved, out):
+    """Add to `out` (G, J) what each group of objects adds to the blocks of each label.
+
+    Parameters
+    ----------
+    family : int
+    prior, tables : array
+        See `gain`.
+    fixed : (3, J, L) array
+        S, C and Q of the blocks without the groups.
+    moved : (3, G, L) array
+        S, C and Q of the groups.
+    """
+    for g in range(moved.shape[1]):
+        empty = np.nan
+        for j in range(fixed.shape[1]):
+            vacant = True
+            for c in range(fixed.shape[2]):
+                vacant = vacant and fixed[1, j, c] == 0.0
+            if vacant and empty == empty:
+                out[g, j] += empty
+                continue
+            found = 0.0
+            for c in range(fixed.shape[2]):
+                dt, dc, dq = moved[0, g, c], moved[1, g, c], moved[2, g, c]
+                if dc == 0.0 and dt == 0.0:
+                    continue
+                t, n, q = fixed[0, j, c], fixed[1, j, c], fixed[2, j, c]
+                found += gain(family, prior, tables, t, n, q, dt, dc, dq)
+            if vacant:
+                empty = found
+            out[g, j] += found
+
+
+def log_block(
+    family: int, prior: Sequence[float], total: float, cells: float, squares: float = 0.0
+) -> float:
     """Log marginal of one block, by the plain formula: slow and obvious (see the module)."""
     if family == BERNOULLI:
         c, d = prior[:2]
@@ -139,7 +179,7 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def draw_parameters(
-    rng: np.random.Generator, family: int, prior, totals, cells, squares
+    rng: np.random.Generator, family: int, prior: Any, totals: Any, cells: Any, squares: Any
 ) -> tuple[NDArray[np.float64], ...]:
     """Draw the parameters of blocks from their exact conditional (Iwata & Ishiguro, eq. 16-17).
 

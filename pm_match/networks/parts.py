@@ -1,11 +1,14 @@
 """What is read of networks that share their densities."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from pm_match.networks.block_evidence import NetworkCells, Prior
+from pm_match.clusters.evidence import Board
+from pm_match.networks.block_evidence import BlockEvidence, NetworkCells, Prior
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
 
@@ -24,6 +27,8 @@ class Relation(Evidence):
         The number of each axis' clustering in the component.
     networks : mapping of str to NetworkCells
     one_mode, symmetric, self_loops : bool
+    prior : callable
+        The parameters of the densities' prior, and of the noise's, at a point (see `families`).
     """
 
     kind = "networks"
@@ -36,7 +41,7 @@ class Relation(Evidence):
     one_mode: bool
     symmetric: bool
     self_loops: bool
-    _prior: Callable[[Point], tuple[Prior, Prior | None]] = field(repr=False)
+    prior: Callable[[Point], tuple[Prior, Prior | None]] = field(repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -65,6 +70,25 @@ class Relation(Evidence):
                 # 1, as netCDF knows no True.
                 posterior[name].attrs["symmetric"] = 1
 
-    def prior(self, point: Point) -> tuple[Prior, Prior | None]:
-        """Parameters of the prior on densities, and of that on the noise (see `families`)."""
-        return self._prior(point)
+    def on(
+        self,
+        board: Board,
+        flagged: Sequence[NDArray[np.bool_]] | None = None,
+        networks: Sequence[NetworkCells] | None = None,
+    ) -> BlockEvidence:
+        """Make the evidence of all or some of the networks for the units of a board.
+
+        `flagged` says for each of its partitions which units may be irrelevant; None for none.
+        """
+        if flagged is None:
+            flagged = [np.zeros(len(own.size), np.bool_) for own in board.units]
+        return BlockEvidence(
+            self.family,
+            list(self.networks.values()) if networks is None else networks,
+            self.axes,
+            board,
+            flagged,
+            one_mode=self.one_mode,
+            symmetric=self.symmetric,
+            self_loops=self.self_loops,
+        )

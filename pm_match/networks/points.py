@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer, from_log_odds
@@ -16,7 +17,9 @@ class RelationPoints(Writer):
         super().__init__(model, relation.names)
         self.relation = relation
 
-    def write_parameters(self, point, names: Sequence[str], drawn) -> None:
+    def write_parameters(
+        self, point: dict[str, NDArray], names: Sequence[str], drawn: Sequence[NDArray]
+    ) -> None:
         """Write parameters, as `families.draw_parameters` gives them."""
         if self.relation.family == "normal":
             mean, log_precision = drawn

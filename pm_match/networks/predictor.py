@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.checks import type_name
 from pm_match.networks.block_evidence import NetworkCells
 from pm_match.networks.data import as_network
 from pm_match.networks.edges import NewCells, log_edges
@@ -83,8 +84,7 @@ class RelationPredictor(Predictor):
                 raise TypeError(
                     f"new objects of network {name!r}: it is directed; expected a pair, the cells "
                     "from the new objects and those towards them (None if they are unknown), both "
-                    "with a row for each new object; found an object of type "
-                    f"{type(observed).__name__}"
+                    f"with a row for each new object; found {type_name(observed)}"
                 )
             if observed[0] is None and observed[1] is None:
                 raise ValueError(f"new objects of network {name!r}: expected cells; found none")
@@ -152,7 +152,7 @@ def _cells(model: Model, place: Place, relation: Relation, name: str, axis: int,
         raise TypeError(
             f"{where!r}: expected a matrix (array, DataFrame, sparse) with a row for each new "
             f"object and axes of {[cells.shape[a] for a in others]} objects; found "
-            f"an object of type {type(observed).__name__} and shape {shape}"
+            f"{type_name(observed)} and shape {shape}"
         )
     labels = _other_labels(model, place, relation, cells, others)
     network = as_network(
@@ -189,9 +189,8 @@ def _other_labels(model: Model, place: Place, relation: Relation, cells, others)
     found = []
     for axis in others:
         clustering = place.component.clusterings[relation.axes[axis]]
-        starts = np.append(0, clustering.ends).tolist()
-        assignment = clustering.assignments[starts.index(cells.first[axis])]
-        own = coords(model, assignment.name, 0)
+        starts = {where.start: name for name, where in clustering.slices.items()}
+        own = coords(model, starts[cells.first[axis]], 0)
         found.append(None if own is None else pd.Index(own))
     return found
 

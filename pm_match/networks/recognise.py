@@ -15,6 +15,7 @@ from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, parameters
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.evidence import Point
 from pm_match.reading.probe import rate
 
 # What the parameters of each family are declared with.
@@ -175,7 +176,7 @@ def verified_relation(
         )
     }
 
-    def prior(point):
+    def prior(point: Point):
         return priors[0](point), priors[1](point) if noise else None
 
     return Relation(
@@ -187,7 +188,7 @@ def verified_relation(
         one_mode=parts.one_mode,
         symmetric=parts.symmetric,
         self_loops=parts.self_loops,
-        _prior=prior,
+        prior=prior,
     )
 
 
@@ -289,7 +290,7 @@ def _prior_function(context: Context, family: str, declared: tuple[RV, ...], che
             "must be alike"
         )
 
-    def prior(point) -> tuple[float, float, float, float]:
+    def prior(point: Point) -> tuple[float, float, float, float]:
         a, b, c, d = [*(float(v.flat[0]) for v in read(point)), 1.0, 1.0][:4]
         return a, b, c, d
 

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
-from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.networks.parts import Relation
 from pm_match.networks.points import RelationPoints
 
@@ -16,16 +15,9 @@ class RelationState(EvidenceState):
 
     def __init__(self, relation: Relation, site: Site, points: RelationPoints):
         self.relation, self.points, self.site = relation, points, site
-        self.evidence = BlockEvidence(
-            relation.family,
-            list(relation.networks.values()),
-            relation.axes,
-            site.board,
-            [site.relevance_groups(number) >= 0 for number in range(len(site.clusterings))],
-            one_mode=relation.one_mode,
-            symmetric=relation.symmetric,
-            self_loops=relation.self_loops,
-        )
+        numbers = range(len(site.clusterings))
+        flagged = [site.relevance_groups(number) >= 0 for number in numbers]
+        self.evidence = relation.on(site.board, flagged)
         self.terms = self.evidence.terms
 
     def load(self, point: Point) -> None:

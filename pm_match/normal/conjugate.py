@@ -4,14 +4,16 @@ Precisions are the clusters' own, or one that they share (see `normal_wishart`, 
 """
 
 from math import log, pi
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import multigammaln
 
-from pm_match.normal.normal_rows import NormalWishartPrior, draw_wishart
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
+from pm_match.numerics.wishart import draw_wishart
 
-__all__ = ["draw_parameters", "log_marginal", "posterior"]
+__all__ = ["NormalEvidence", "draw_parameters", "log_marginal", "posterior"]
 
 
 def posterior(
@@ -118,3 +120,45 @@ def draw_parameters(
     noise = np.linalg.solve(np.swapaxes(roots, 1, 2), noise)[:, :, 0]
     means = means + noise / np.sqrt(prior.strength + counts)[:, None]
     return means, precisions[0] if shared else precisions
+
+
+class NormalEvidence:
+    """The data behind one term of normal clusters: the base of both kinds.
+
+    Parameters
+    ----------
+    rows : NormalRows
+        Which vectors there are, and of which units.
+    truncation : int
+    """
+
+    term: Any
+    shared: bool
+
+    def __init__(self, rows: NormalRows, truncation: int):
+        self.rows, self.truncation = rows, truncation
+
+    def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
+        """Bring the term to a point.
+
+        Parameters
+        ----------
+        values : (R, D) array
+            The vectors, in the order of `rows`.
+        slots : (U,) integer array
+            The slot of every unit.
+        prior : NormalWishartPrior
+        """
+        self.values, self.prior = values, prior
+        self.term.value[:] = self.rows.means(values - prior.center)
+
+    def draw(
+        self, rng: np.random.Generator, labels: NDArray
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Draw means and precisions, as `draw_parameters`, given the labels (N,) of all objects."""
+        own = labels[self.rows.object]
+        return draw_parameters(rng, self.values, own, self.truncation, self.prior, self.shared)
+
+    def log_marginal(self, labels: NDArray) -> float:
+        """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
+        return log_marginal(self.values, labels[self.rows.object], self.prior, self.shared)

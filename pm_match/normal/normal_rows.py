@@ -1,4 +1,4 @@
-"""What normal evidence of both kinds shares: its prior, its vectors by unit, Wishart draws."""
+"""What normal evidence of both kinds shares: its prior, and its vectors by unit."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -62,7 +62,7 @@ class NormalRows:
 
     def means(self, values: NDArray) -> NDArray[np.float64]:
         """Average the vectors `values` (R, D) of every unit (U, D); 0 where there are none."""
-        found = np.zeros((len(self.size), self.n_features))
+        found = np.zeros((len(self.size), values.shape[1]))
         if len(self._filled):
             sums = np.add.reduceat(values[self._order], self._starts, axis=0)
             found[self._filled] = sums / self.size[self._filled, None]
@@ -79,32 +79,3 @@ class NormalRows:
         members = np.split(self._order, self._starts[1:])
         place = {int(unit): number for number, unit in enumerate(self._filled)}
         return [members[place[int(unit)]] for unit in self.several_units]
-
-
-def draw_wishart(
-    rng: np.random.Generator, degrees: NDArray, inverse_scale: NDArray
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw Wishart matrices by Bartlett's decomposition.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    degrees : (T,) array
-    inverse_scale : (T, D, D) array
-        Inverses of their scale matrices.
-
-    Returns
-    -------
-    drawn, root : (T, D, D) array
-        The matrices, and R with R R' equal to them.
-    """
-    n, d = inverse_scale.shape[:2]
-    lower = np.linalg.cholesky(inverse_scale)
-    bartlett = np.zeros((n, d, d))
-    below = np.tril_indices(d, -1)
-    bartlett[:, below[0], below[1]] = rng.standard_normal((n, len(below[0])))
-    diagonal = np.arange(d)
-    bartlett[:, diagonal, diagonal] = np.sqrt(rng.chisquare(degrees[:, None] - diagonal))
-    # The scale is L'^-1 L^-1 where the inverse scale is L L'.
-    root = np.linalg.solve(np.swapaxes(lower, 1, 2), bartlett)
-    return root @ np.swapaxes(root, 1, 2), root

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
-from pm_match.normal.conjugate import draw_parameters, log_marginal
+from pm_match.normal.conjugate import NormalEvidence
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
 from pm_match.numerics.cholesky import factorise, invert
 from pm_match.numerics.kernels import entry, inlined, part
@@ -218,30 +218,52 @@ def refresh(term, slot):
 
 
 @part
+def shift(term, unit, slot, sign, scatter):
+    """Add a unit's mean to that of a slot and to its `scatter` (`sign` 1), or take it out (-1).
+
+    One unit after the other, by updates of rank one: no large numbers are subtracted.
+
+    Returns
+    -------
+    float
+        What the outer product of `away`, the unit's distance from the mean before, is weighted by.
+    """
+    n = term.size[unit]
+    strength = term.hyper[0] + term.held[slot]
+    after = strength + sign * n
+    weight = sign * strength * n / after
+    away_from(term.value[unit], term.mean[slot], term.away)
+    add_outer(scatter, term.away, weight)
+    for i in range(term.away.shape[0]):
+        term.mean[slot, i] += sign * n / after * term.away[i]
+    term.held[slot] += sign * n
+    return weight
+
+
+@part
+def add_within(term, unit, slot, sign):
+    """Add the scatter within a unit of several vectors to that of a slot, or take it out."""
+    row = term.several[unit]
+    if row >= 0:
+        for i in range(term.away.shape[0]):
+            for k in range(term.away.shape[0]):
+                term.scatter[slot, i, k] += sign * term.within[row, i, k]
+
+
+@part
 def add_unit(term, unit, slot, sign):
     """Add a unit to a slot (`sign` 1), or take it out again (-1)."""
-    n, d = term.size[unit], term.value.shape[1]
+    n = term.size[unit]
     if n == 0.0:
         return
     if sign < 0.0 and term.held[slot] == n:
         # The kernel clears a slot that has become empty, but not before it may look at it.
         clear_slot(term, slot)
         return
-    strength = term.hyper[0] + term.held[slot]
-    after = strength + sign * n
-    weight = sign * strength * n / after
-    away_from(term.value[unit], term.mean[slot], term.away)
-    add_outer(term.scatter[slot], term.away, weight)
-    row = term.several[unit]
-    if row >= 0:
-        for i in range(d):
-            for k in range(d):
-                term.scatter[slot, i, k] += sign * term.within[row, i, k]
-    for i in range(d):
-        term.mean[slot, i] += sign * n / after * term.away[i]
-    term.held[slot] += sign * n
+    weight = shift(term, unit, slot, sign, term.scatter[slot])
+    add_within(term, unit, slot, sign)
     term.updates[slot] += 1
-    if row >= 0 or term.updates[slot] >= _REFRESH:
+    if term.several[unit] >= 0 or term.updates[slot] >= _REFRESH:
         refresh(term, slot)
         return
     q = weight * quadratic(term.inverse[slot], term.away, term.product)
@@ -305,25 +327,13 @@ def _log_evidence(term, n_slots):
 @entry
 def rebuild(term, slots):
     """Compute the state from scratch, for units in the given `slots` (U,)."""
-    n_slots, d = term.mean.shape
+    n_slots = term.mean.shape[0]
     for slot in range(n_slots):
         clear_slot(term, slot)
     for unit in range(slots.shape[0]):
-        n, slot = term.size[unit], slots[unit]
-        if n == 0.0:
-            continue
-        # One unit after the other, by the update of rank one: no large numbers are subtracted.
-        strength = term.hyper[0] + term.held[slot]
-        away_from(term.value[unit], term.mean[slot], term.away)
-        add_outer(term.scatter[slot], term.away, strength * n / (strength + n))
-        row = term.several[unit]
-        if row >= 0:
-            for i in range(d):
-                for k in range(d):
-                    term.scatter[slot, i, k] += term.within[row, i, k]
-        for i in range(d):
-            term.mean[slot, i] += n / (strength + n) * term.away[i]
-        term.held[slot] += n
+        if term.size[unit] > 0.0:
+            shift(term, unit, slots[unit], 1.0, term.scatter[slots[unit]])
+            add_within(term, unit, slots[unit], 1.0)
     for slot in range(n_slots):
         if term.held[slot] > 0.0:
             refresh(term, slot)
@@ -343,18 +353,13 @@ def fill_log_gamma(degrees, d, out):
         out[n] = total
 
 
-class NormalWishartEvidence:
-    """The data behind one `NormalWishart` term.
+class NormalWishartEvidence(NormalEvidence):
+    """The data behind one `NormalWishart` term."""
 
-    Parameters
-    ----------
-    rows : NormalRows
-        Which vectors there are, and of which units.
-    truncation : int
-    """
+    shared = False
 
     def __init__(self, rows: NormalRows, truncation: int):
-        self.rows, self.truncation = rows, truncation
+        super().__init__(rows, truncation)
         d, slots = rows.n_features, capacity(truncation)
         n_units, n_several = len(rows.size), len(rows.several_units)
         several = np.full(n_units, -1)
@@ -382,17 +387,8 @@ class NormalWishartEvidence:
         )
 
     def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
-        """Bring the term to a point.
-
-        Parameters
-        ----------
-        values : (R, D) array
-            The vectors, in the order of `rows`.
-        slots : (U,) integer array
-            The slot of every unit.
-        prior : NormalWishartPrior
-        """
-        self.values, self.prior = values, prior
+        """Bring the term to a point, as `NormalEvidence.load`."""
+        super().load(values, slots, prior)
         term, d = self.term, self.rows.n_features
         if term.hyper[1] != prior.degrees:
             fill_log_gamma(float(prior.degrees), d, term.log_gamma)
@@ -405,19 +401,7 @@ class NormalWishartEvidence:
         )
         term.prior_scatter[:] = prior.inverse_scale
         term.prior_inverse[:] = np.linalg.inv(prior.inverse_scale)
-        term.value[:] = self.rows.means(values - prior.center)
         for place, members in enumerate(self.rows.several):
             away = values[members] - values[members].mean(axis=0)
             term.within[place] = away.T @ away
         rebuild(term, slots)
-
-    def draw(
-        self, rng: np.random.Generator, labels: NDArray
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Draw means (T, D) and precisions (T, D, D) given the labels (N,) of all objects."""
-        own = labels[self.rows.object]
-        return draw_parameters(rng, self.values, own, self.truncation, self.prior, shared=False)
-
-    def log_marginal(self, labels: NDArray) -> float:
-        """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
-        return log_marginal(self.values, labels[self.rows.object], self.prior, shared=False)

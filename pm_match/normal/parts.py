@@ -46,6 +46,8 @@ class Normals(Evidence):
         Whether the clusters share one precision.
     truncation, n_features : int
     values : tuple of NormalValues
+    prior : callable
+        The prior of means and precisions at a point of value variables.
     """
 
     kind = "normal"
@@ -57,7 +59,7 @@ class Normals(Evidence):
     truncation: int
     n_features: int
     values: tuple[NormalValues, ...]
-    _prior: Callable[[Point], NormalWishartPrior] = field(repr=False)
+    prior: Callable[[Point], NormalWishartPrior] = field(repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -86,7 +88,3 @@ class Normals(Evidence):
             for values in self.values
         ]
         return found[0] if len(found) == 1 else np.concatenate(found)
-
-    def prior(self, point: Point) -> NormalWishartPrior:
-        """Evaluate the prior of means and precisions at a `point` of value variables."""
-        return self._prior(point)

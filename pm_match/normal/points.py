@@ -15,7 +15,9 @@ class NormalsPoints(Writer):
         super().__init__(model, normals.names)
         self.normals = normals
 
-    def write_parameters(self, point, mean, precision) -> None:
+    def write_parameters(
+        self, point: dict[str, NDArray], mean: NDArray, precision: NDArray
+    ) -> None:
         """Write means (T, D), and precisions (T, D, D) or one (D, D), into a new `point`."""
         if not (np.isfinite(mean).all() and np.isfinite(precision).all()):
             raise FloatingPointError(

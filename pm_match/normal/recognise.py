@@ -19,6 +19,7 @@ from pm_match.reading.ancestry import RV, Refusal, mean, names, parameters, scal
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.evidence import Point
 from pm_match.reading.probe import chosen_objects
 
 # What is said of values that are not finite.
@@ -188,7 +189,7 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
         truncation=candidate.truncation,
         n_features=context.shapes[centers.name][1],
         values=values,
-        _prior=prior,
+        prior=prior,
     )
 
 
@@ -217,7 +218,7 @@ def _prior_function(context: Context, centers: RV, precision: RV):
             )
 
     # Of the context, only this: what is read must not keep its model.
-    def prior(point) -> NormalWishartPrior:
+    def prior(point: Point) -> NormalWishartPrior:
         (center, covariance), (nu, lower) = of_means(point), of_precision(point)
         inverse = np.linalg.inv(lower.reshape(-1, d, d)[0])
         return NormalWishartPrior(

@@ -95,7 +95,7 @@ def _spaces(
         # Directions in which nothing varies tell nothing apart.
         kept = scale > 1e-9 * max(float(scale.max()), np.finfo(float).tiny)
         white = away @ (turn[:, kept] / np.sqrt(scale[kept]))
-        whitened.append(_unit_means(own, white))
+        whitened.append(own.means(white))
         seen.append(np.repeat(own.size[:, None] > 0.0, white.shape[1], axis=1))
     points, there = np.concatenate(whitened, axis=1), np.concatenate(seen, axis=1)
     spaces = [(points, there)]
@@ -111,9 +111,3 @@ def _spaces(
             scores = points @ (turn[:, kept] * np.sqrt(common[kept])) / np.maximum(share, 1e-9)
             spaces.append((scores, np.repeat(there.any(axis=1)[:, None], kept.sum(), axis=1)))
     return spaces
-
-
-def _unit_means(rows: NormalRows, values: NDArray) -> NDArray[np.float64]:
-    found = np.zeros((len(rows.size), values.shape[1]))
-    np.add.at(found, rows.unit, values)
-    return found / np.maximum(rows.size, 1.0)[:, None]

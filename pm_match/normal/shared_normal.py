@@ -33,9 +33,9 @@ from scipy.special import multigammaln
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
-from pm_match.normal.conjugate import draw_parameters, log_marginal
+from pm_match.normal.conjugate import NormalEvidence
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
-from pm_match.normal.normal_wishart import add_outer, away_from, quadratic
+from pm_match.normal.normal_wishart import add_outer, away_from, quadratic, shift
 from pm_match.numerics.cholesky import dot, factorise, invert
 from pm_match.numerics.kernels import entry, part
 
@@ -131,24 +131,19 @@ def refresh(term):
 @part
 def add_unit(term, unit, slot, sign):
     """Add a unit to a slot (`sign` 1), or take it out again (-1)."""
-    n, d = term.size[unit], term.value.shape[1]
-    strength = term.hyper[0] + term.held[slot]
-    after = strength + sign * n
-    weight = sign * strength * n / after
-    away_from(term.value[unit], term.mean[slot], term.away)
+    weight = shift(term, unit, slot, sign, term.scatter)
     q = weight * quadratic(term.inverse, term.away, term.product)
     shrunk = weight / (1.0 + q)
-    add_outer(term.scatter, term.away, weight)
     add_outer(term.inverse, term.product, -shrunk)
     term.log_det[0] += log1p(q)
     for other in range(term.held.shape[0]):
-        across = dot(term.mean[other], term.product)
-        term.length[other] -= shrunk * across * across
-    term.held[slot] += sign * n
-    for i in range(d):
+        if other != slot:
+            across = dot(term.mean[other], term.product)
+            term.length[other] -= shrunk * across * across
+    if term.held[slot] == 0.0:
         # An empty cluster has the prior's mean exactly.
-        shifted = term.mean[slot, i] + sign * n / after * term.away[i]
-        term.mean[slot, i] = shifted if term.held[slot] > 0.0 else 0.0
+        for i in range(term.value.shape[1]):
+            term.mean[slot, i] = 0.0
     term.length[slot] = quadratic(term.inverse, term.mean[slot], term.product)
 
 
@@ -197,31 +192,18 @@ def rebuild(term, slots):
     for slot in range(term.held.shape[0]):
         protocol.clear(term, slot)
     for unit in range(slots.shape[0]):
-        n, slot = term.size[unit], slots[unit]
-        if n == 0.0:
-            continue
-        # One unit after the other, by the update of rank one: no large numbers are subtracted.
-        strength = term.hyper[0] + term.held[slot]
-        away_from(term.value[unit], term.mean[slot], term.away)
-        add_outer(term.scatter, term.away, strength * n / (strength + n))
-        for i in range(term.value.shape[1]):
-            term.mean[slot, i] += n / (strength + n) * term.away[i]
-        term.held[slot] += n
+        if term.size[unit] > 0.0:
+            shift(term, unit, slots[unit], 1.0, term.scatter)
     refresh(term)
 
 
-class SharedNormalEvidence:
-    """The data behind one `SharedNormal` term.
+class SharedNormalEvidence(NormalEvidence):
+    """The data behind one `SharedNormal` term."""
 
-    Parameters
-    ----------
-    rows : NormalRows
-        Which vectors there are, and of which units.
-    truncation : int
-    """
+    shared = True
 
     def __init__(self, rows: NormalRows, truncation: int):
-        self.rows, self.truncation = rows, truncation
+        super().__init__(rows, truncation)
         d, slots = rows.n_features, capacity(truncation)
         self.term = SharedNormal(
             hyper=np.zeros(3),
@@ -242,36 +224,15 @@ class SharedNormalEvidence:
         )
 
     def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
-        """Bring the term to a point.
-
-        Parameters
-        ----------
-        values : (R, D) array
-            The vectors, in the order of `rows`.
-        slots : (U,) integer array
-            The slot of every unit.
-        prior : NormalWishartPrior
-        """
-        self.values, self.prior = values, prior
+        """Bring the term to a point, as `NormalEvidence.load`."""
+        super().load(values, slots, prior)
         term, (n, d) = self.term, values.shape
         degrees = prior.degrees + n
         constant = multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
         constant += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
         term.hyper[:] = prior.strength, degrees, constant - 0.5 * n * d * log(pi)
-        term.value[:] = self.rows.means(values - prior.center)
         term.scatter[:] = prior.inverse_scale
         if len(self.rows.several_units):
             within = values - prior.center - term.value[self.rows.unit]
             term.scatter[:] += within.T @ within
         rebuild(term, slots)
-
-    def draw(
-        self, rng: np.random.Generator, labels: NDArray
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Draw means (T, D) and the precision (D, D) given the labels (N,) of all objects."""
-        own = labels[self.rows.object]
-        return draw_parameters(rng, self.values, own, self.truncation, self.prior, shared=True)
-
-    def log_marginal(self, labels: NDArray) -> float:
-        """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
-        return log_marginal(self.values, labels[self.rows.object], self.prior, shared=True)

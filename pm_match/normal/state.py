@@ -19,11 +19,9 @@ class NormalsState(EvidenceState):
     def __init__(self, normals: Normals, site: Site, points: NormalsPoints):
         self.normals, self.points, self.site = normals, points, site
         clustering, own = site.clusterings[normals.clustering], site.units[normals.clustering]
-        sizes = [assignment.n_objects for assignment in clustering.assignments]
-        starts = np.cumsum([0, *sizes])
-        start = {a.name: n for a, n in zip(clustering.assignments, starts, strict=False)}
         # The vectors may be of some objects only.
-        objects = np.concatenate([v.objects + start[v.assignment] for v in normals.values])
+        where = clustering.slices
+        objects = np.concatenate([v.objects + where[v.assignment].start for v in normals.values])
         make = SharedNormalEvidence if normals.shared else NormalWishartEvidence
         self.evidence = make(NormalRows(objects, own, normals.n_features), clustering.truncation)
         self.terms = [(normals.clustering, self.evidence.term)]

@@ -2,9 +2,9 @@
 
 Every function returns the matplotlib Figure, whose axes are labelled with what they show
 (`Axes.get_label`), so that a user can change or save it; those of one panel can draw it into axes
-that they are given. The objects' numbers mean nothing by themselves: figures order them by
-cluster. Nothing is told by colour alone, and colours differ in lightness, so that figures can be
-read in grey.
+that they are given. All raise an ImportError if matplotlib is not installed. The objects' numbers
+mean nothing by themselves: figures order them by cluster. Nothing is told by colour alone, and
+colours differ in lightness, so that figures can be read in grey.
 """
 
 from pm_match.plots.alluvial import plot_alluvial

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.checks import check_count
-from pm_match.plots.canvas import GREY, SMALL, colour_of, ink_on, pyplot
+from pm_match.plots.canvas import GREY, SMALL, colour_of, ink_on, panels
 from pm_match.plots.labels import labels_by_set
 
 if TYPE_CHECKING:
@@ -65,13 +65,10 @@ def plot_alluvial(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If there are no labels, they are not whole numbers, `n_clusters` is not positive, or `ax`
         is given and the clusters are of several sets.
     """
-    plt = pyplot()
     sets = labels_by_set(labels, var_names)
     check_count("n_clusters", n_clusters)
     if ax is not None and len(sets) > 1:
@@ -81,18 +78,13 @@ def plot_alluvial(
         )
     if ax is None:
         most = max(len(found) for found in sets.values())
-        figure, axes = plt.subplots(
-            len(sets),
-            1,
-            figsize=figsize or (1.5 + 2.1 * most, 0.7 + 4.3 * len(sets)),
-            squeeze=False,
-            layout="constrained",
-        )
-        panels = list(axes[:, 0])
+        size = figsize or (1.5 + 2.1 * most, 0.7 + 4.3 * len(sets))
+        figure, axes = panels(len(sets), 1, figsize=size)
+        drawn = list(axes[:, 0])
         figure.suptitle("Clusters across domains")
     else:
-        figure, panels = ax.figure, [ax]
-    for axis, (kind, found) in zip(panels, sets.items(), strict=True):
+        figure, drawn = ax.figure, [ax]
+    for axis, (kind, found) in zip(drawn, sets.items(), strict=True):
         _draw(axis, found, n_clusters, share)
         axis.set_label(kind or "clusters")
         if len(sets) > 1:

@@ -61,8 +61,6 @@ def plot_calibration(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If probabilities are not in [0, 1] or there are none, outcomes are not 0 and 1 or of
         another shape, or `n_bins` or `level` is not as described.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -45,6 +45,71 @@ def pyplot() -> ModuleType:
             'figures need matplotlib, which is not installed: pip install "pm_match[examples]"'
         ) from error
     return plt
+
+
+def panels(
+    n: int, n_columns: int | None = None, *, figsize: tuple[float, float], **options: Any
+) -> tuple[Any, np.ndarray]:
+    """Make a figure of `n` panels in rows of `n_columns` (default: one row).
+
+    Returns
+    -------
+    figure : Figure
+    axes : (n_rows, n_columns) array of Axes
+        Those beyond `n` are removed from the figure.
+    """
+    n_columns = n_columns or n
+    figure, axes = pyplot().subplots(
+        -(-n // n_columns),
+        n_columns,
+        figsize=figsize,
+        squeeze=False,
+        layout="constrained",
+        **options,
+    )
+    for axis in axes.flat[n:]:
+        axis.remove()
+    return figure, axes
+
+
+def panel(ax: Any, figsize: tuple[float, float], title: str = "") -> tuple[Any, Any]:
+    """Give a figure and its axes: those given, or new ones under a title."""
+    if ax is not None:
+        return ax.figure, ax
+    figure, ax = pyplot().subplots(figsize=figsize, layout="constrained")
+    ax.set_title(title)
+    return figure, ax
+
+
+def one_draw(
+    posterior: xr.Dataset,
+    sel: Mapping[Hashable, Any] | None,
+    sample_dims: Sequence[Hashable],
+    needed: Sequence[str],
+) -> xr.Dataset:
+    """Select one draw, by default the last, and refuse if it lacks variables that are `needed`."""
+    last = {dim: posterior[dim].to_numpy()[-1] for dim in sample_dims}
+    point = posterior.sel(last if sel is None else dict(sel))
+    if left := [dim for dim in sample_dims if dim in point.dims]:
+        raise ValueError(f"sel: expected one draw; found several along {left}")
+    if lacking := [name for name in needed if name not in point]:
+        names = ", ".join(map(repr, lacking))
+        raise KeyError(f"no variable {names}; there are {sorted(map(str, point.data_vars))}")
+    return point
+
+
+def widths_of(
+    n_features: Sequence[int], each: float, least: float, most: float, total: float
+) -> list[float]:
+    """Give the widths of panels of tables: `each` a feature, and `total` at most together."""
+    widths = [float(np.clip(each * n, least, most)) for n in n_features]
+    return [width * min(1, total / sum(widths)) for width in widths]
+
+
+def standardised(values: Any) -> np.ma.MaskedArray:
+    """Bring the columns of a table to mean 0 and variance 1; what is missing stays masked."""
+    table = np.ma.asarray(values)
+    return (table - table.mean(axis=0)) / table.std(axis=0)
 
 
 def needs_tree(idata: Any) -> None:

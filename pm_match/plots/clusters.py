@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import ABSENT, MOST_LABELS, SMALL, VALUES, pyplot
+from pm_match.plots.canvas import (
+    ABSENT,
+    MOST_LABELS,
+    SMALL,
+    VALUES,
+    panels,
+    standardised,
+    widths_of,
+)
 from pm_match.plots.labels import labels_by_domain, largest
 from pm_match.tables.domains import as_domains
 
@@ -45,27 +53,16 @@ def plot_clusters(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If a domain has no labels, or not one an object, or all objects are irrelevant.
     """
-    plt = pyplot()
     tables = as_domains(domains)
     found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})
     shown, omitted = largest(found, n_clusters)
-    widths = [float(np.clip(0.28 * table.n_features, 2.2, 7)) for table in tables.values()]
-    widths = [width * min(1, 12 / sum(widths)) for width in widths]
+    widths = widths_of([table.n_features for table in tables.values()], 0.28, 2.2, 7, 12)
     tall = any(table.n_features <= MOST_LABELS for table in tables.values())
-    figure, axes = plt.subplots(
-        1,
-        len(tables),
-        figsize=figsize
-        or (1.8 + sum(widths) + 0.8 * len(tables), 1.6 + 0.6 * tall + 0.32 * len(shown)),
-        width_ratios=widths,
-        squeeze=False,
-        layout="constrained",
-    )
+    size = 1.8 + sum(widths) + 0.8 * len(tables), 1.6 + 0.6 * tall + 0.32 * len(shown)
+    figure, axes = panels(len(tables), figsize=figsize or size, width_ratios=widths)
     means = {name: _profiles(table.values, found[name], shown) for name, table in tables.items()}
     top = max(float(np.nanmax(np.abs(mean))) for mean in means.values())
     for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
@@ -105,6 +102,5 @@ def _profiles(
     values: np.ndarray | np.ma.MaskedArray, found: np.ndarray, clusters: Sequence[Any]
 ) -> np.ndarray:
     """Means of the standardised features in each cluster, NaN where nothing is observed."""
-    table = np.ma.asarray(values)
-    standardised = (table - table.mean(axis=0)) / table.std(axis=0)
-    return np.array([np.ma.filled(standardised[found == c].mean(axis=0), np.nan) for c in clusters])
+    table = standardised(values)
+    return np.array([np.ma.filled(table[found == c].mean(axis=0), np.nan) for c in clusters])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import SMALL, pyplot
+from pm_match.plots.canvas import SMALL, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -53,13 +53,10 @@ def plot_confusion(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If there is no domain, a domain has no labels, or not one an object, or all objects are
         irrelevant.
     """
-    plt = pyplot()
     if not true:
         raise ValueError("true: expected the classes of at least one domain; found none")
     classes = {name: np.asarray(own) for name, own in true.items()}
@@ -72,16 +69,8 @@ def plot_confusion(
     n_rows = -(-len(true) // n_columns)
     width = 0.5 + float(np.clip(0.36 * len(ticks), 1.6, 13 / n_columns))
     height = 1.0 + float(np.clip(0.28 * len(kinds), 0.8, 6.0))
-    figure, axes = plt.subplots(
-        n_rows,
-        n_columns,
-        figsize=figsize or (1.0 + width * n_columns, 0.5 + height * n_rows),
-        squeeze=False,
-        sharey=True,
-        layout="constrained",
-    )
-    for axis in axes.flat[len(true) :]:
-        axis.remove()
+    size = 1.0 + width * n_columns, 0.5 + height * n_rows
+    figure, axes = panels(len(true), n_columns, figsize=figsize or size, sharey=True)
     style: dict[str, Any] = {"cmap": "Greys", "vmin": 0, "vmax": 1, **kwargs}
     for axis, (name, own) in zip(axes.flat, classes.items(), strict=False):
         count = np.array(

@@ -10,7 +10,7 @@ import xarray as xr
 
 from pm_match import datasets
 from pm_match.checks import check_count
-from pm_match.plots.canvas import SMALL, pyplot
+from pm_match.plots.canvas import SMALL, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -49,12 +49,9 @@ def plot_gallery(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If a domain has no labels, or not one an object, or all objects are irrelevant.
     """
-    plt = pyplot()
     found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)
     check_count("n_images", n_images)
@@ -62,13 +59,8 @@ def plot_gallery(
     low = min(float(picture.min()) for picture in pictures.values())
     high = max(float(picture.max()) for picture in pictures.values())
 
-    figure, axes = plt.subplots(
-        len(shown),
-        len(domains),
-        figsize=figsize or (0.6 + 0.42 * n_images * len(domains), 0.8 + 0.68 * len(shown)),
-        squeeze=False,
-        layout="constrained",
-    )
+    size = 0.6 + 0.42 * n_images * len(domains), 0.8 + 0.68 * len(shown)
+    figure, axes = panels(len(shown) * len(domains), len(domains), figsize=figsize or size)
     figure.get_layout_engine().set(wspace=0.03, hspace=0.02)
     for row, cluster in zip(axes, shown, strict=True):
         for axis, (name, picture) in zip(row, pictures.items(), strict=True):

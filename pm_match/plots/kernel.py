@@ -69,8 +69,6 @@ def plot_kernel(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     KeyError
         If there is no such variable.
     ValueError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,22 +76,28 @@ def by_cluster(found: np.ndarray, certainty: np.ndarray) -> np.ndarray:
     return np.lexsort((-certainty, found, found < 0))
 
 
-def largest(found: Mapping[str, np.ndarray], n_clusters: int | None) -> tuple[list[Any], str]:
-    """List the clusters to show in the order of their labels, and say what is left out.
+def by_size(vectors: Iterable[np.ndarray]) -> list[Any]:
+    """List the clusters of vectors of labels, the largest first.
 
     Irrelevant objects, whose label is negative, are no cluster.
     """
+    listed = list(vectors)
+    pooled = np.concatenate(listed) if listed else np.empty(0, int)
+    if pooled.dtype.kind in "if":
+        pooled = pooled[pooled >= 0]
+    clusters, sizes = np.unique(pooled, return_counts=True)
+    return clusters[np.argsort(-sizes, kind="stable")].tolist()
+
+
+def largest(found: Mapping[str, np.ndarray], n_clusters: int | None) -> tuple[list[Any], str]:
+    """List the clusters to show in the order of their labels, and say what is left out."""
     if n_clusters is not None:
         check_count("n_clusters", n_clusters)
     if not found:
         raise ValueError("domains: expected at least one; found none")
-    pooled = np.concatenate(list(found.values()))
-    if pooled.dtype.kind in "if":
-        pooled = pooled[pooled >= 0]
-    if not len(pooled):
+    clusters = by_size(found.values())
+    if not clusters:
         raise ValueError("labels: expected clusters to draw; found irrelevant objects only")
-    clusters, sizes = np.unique(pooled, return_counts=True)
     if n_clusters is None or len(clusters) <= n_clusters:
-        return clusters.tolist(), ""
-    kept = np.sort(np.argsort(-sizes, kind="stable")[:n_clusters])
-    return clusters[kept].tolist(), f" (the {n_clusters} largest of {len(clusters)})"
+        return sorted(clusters), ""
+    return sorted(clusters[:n_clusters]), f" (the {n_clusters} largest of {len(clusters)})"

@@ -10,7 +10,8 @@ import pandas as pd
 import xarray as xr
 
 from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS, log_joint_of, read_draws
-from pm_match.plots.canvas import MARKERS, SMALL, colour_of, pyplot
+from pm_match.plots.canvas import MARKERS, SMALL, colour_of, one_draw, panel
+from pm_match.plots.labels import by_size
 from pm_match.tables.domains import Domain, as_domains
 
 if TYPE_CHECKING:
@@ -74,21 +75,14 @@ def plot_latent(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     KeyError
         If a variable or group is missing.
     ValueError
         If a table does not fit its projection, `sel` leaves several draws, there are fewer than
         two factors, or all objects are irrelevant.
     """
-    plt = pyplot()
     posterior = read_draws(idata, group)
-    point = posterior.sel(dict(sel) if sel is not None else _best(idata, posterior, sample_dims))
-    if left := [dim for dim in sample_dims if dim in point.dims]:
-        raise ValueError(f"sel: expected one draw; found several along {left}")
-    if latent not in point:
-        raise KeyError(f"no variable {latent!r}; there are {sorted(map(str, point.data_vars))}")
+    point = one_draw(posterior, sel or _best(idata, sample_dims), sample_dims, [latent])
     tables = as_domains(_observed(idata, point) if domains is None else domains)
     vectors = point[latent].to_numpy()
     if vectors.ndim != 2 or vectors.shape[1] < 2:
@@ -98,8 +92,9 @@ def plot_latent(
         )
     objects = {name: _carried_back(point, table) for name, table in tables.items()}
     labels = {name: _labels(point, name) for name in tables}
-    clusters, place = _by_size(labels)
-    if not len(clusters):
+    clusters = by_size(labels.values())
+    place = {cluster: number for number, cluster in enumerate(clusters)}
+    if not clusters:
         raise ValueError("expected clusters to draw; found irrelevant objects only")
 
     centre = vectors[clusters].mean(axis=0)
@@ -107,11 +102,8 @@ def plot_latent(
     explained = np.zeros(2)
     explained[: len(scale)] = (scale**2 / max(np.sum(scale**2), 1e-300))[:2]
 
-    if ax is None:
-        figure, axis = plt.subplots(figsize=figsize or (6.6, 5.2), layout="constrained")
-        axis.set_title("Latent space: objects carried back, by cluster and domain")
-    else:
-        figure, axis = ax.figure, ax
+    title = "Latent space: objects carried back, by cluster and domain"
+    figure, axis = panel(ax, figsize or (6.6, 5.2), title)
     n_objects = sum(map(len, objects.values()))
     style: dict[str, Any] = {
         "s": float(np.clip(8000 / max(n_objects, 1), 10, 45)),
@@ -154,14 +146,14 @@ def plot_latent(
     return figure
 
 
-def _best(idata: Any, posterior: xr.Dataset, sample_dims: Sequence[Hashable]) -> dict[Any, Any]:
-    """Place of the draw with the highest log joint; of a Dataset, the last."""
+def _best(idata: Any, sample_dims: Sequence[Hashable]) -> dict[Any, Any] | None:
+    """Place of the draw with the highest log joint; None of a Dataset."""
     if isinstance(idata, xr.DataTree) and "sample_stats" in idata.children:
         log_joint = log_joint_of(idata)
         if set(log_joint.dims) == set(sample_dims):
             place = log_joint.argmax(list(log_joint.dims))
             return {dim: log_joint[dim].to_numpy()[int(place[dim])] for dim in place}
-    return {dim: posterior[dim].to_numpy()[-1] for dim in sample_dims}
+    return None
 
 
 def _observed(idata: Any, point: xr.Dataset) -> dict[str, xr.DataArray]:
@@ -220,11 +212,3 @@ def _labels(point: xr.Dataset, name: str) -> np.ndarray:
     labels = point[f"{PREFIX}{name}"].to_numpy().astype(np.int64)
     flags = point.get(f"{RELEVANCE}{name}")
     return labels if flags is None else np.where(flags.to_numpy() != 0, labels, -1)
-
-
-def _by_size(labels: Mapping[str, np.ndarray]) -> tuple[np.ndarray, dict[int, int]]:
-    """Occupied clusters by decreasing size, and the place of each."""
-    pooled = np.concatenate(list(labels.values()))
-    clusters, sizes = np.unique(pooled[pooled >= 0], return_counts=True)
-    clusters = clusters[np.argsort(-sizes, kind="stable")]
-    return clusters, {int(c): number for number, c in enumerate(clusters)}

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.matching.draws import log_joint_of
-from pm_match.plots.canvas import needs_tree, pyplot
+from pm_match.plots.canvas import needs_tree, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,14 +49,11 @@ def plot_log_joint(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     TypeError
         If `idata` is no DataTree.
     KeyError
         If there is neither a group `starts` nor one of sampler statistics with a log joint.
     """
-    plt = pyplot()
     needs_tree(idata)
     starts = idata.children[_STARTS].to_dataset() if _STARTS in idata.children else None
     chains = None
@@ -65,20 +62,13 @@ def plot_log_joint(
         if starts is not None and chains.size == 1:
             chains = None  # a search's single draw is its best start
     n_panels = (starts is not None) + (chains is not None)
-    figure, axes = plt.subplots(
-        1,
-        n_panels,
-        figsize=figsize or (0.8 + 4.2 * n_panels, 3.6),
-        squeeze=False,
-        layout="constrained",
-    )
-    panels = list(axes[0])
+    figure, (axes,) = panels(n_panels, figsize=figsize or (0.8 + 4.2 * n_panels, 3.6))
     style = {"s": 45, "edgecolors": "black", "linewidths": 0.8, "zorder": 3}
     if starts is not None:
-        _draw_starts(figure, panels[0], starts, style | kwargs)
+        _draw_starts(figure, axes[0], starts, style | kwargs)
     if chains is not None:
-        _draw_chains(panels[-1], chains, style | kwargs)
-    panels[0].set_ylabel("log joint less the best (nats)")
+        _draw_chains(axes[-1], chains, style | kwargs)
+    axes[0].set_ylabel("log joint less the best (nats)")
     figure.suptitle("Log joint")
     return figure
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 from pm_match import datasets
 from pm_match.matching import map_objects
-from pm_match.plots.canvas import pyplot
+from pm_match.plots.canvas import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,13 +52,7 @@ def plot_mapped_images(
     -------
     Figure
         One column an image: the original on top, one row a target below.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
     """
-    plt = pyplot()
     targets = [targets] if isinstance(targets, str) else list(targets)
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
     rows = {f"original\n({source})": np.asarray(image_of(x))} | {
@@ -68,13 +62,8 @@ def plot_mapped_images(
         for target in targets
     }
     n_images = len(next(iter(rows.values())))
-    figure, axes = plt.subplots(
-        len(rows),
-        n_images,
-        figsize=figsize or (1.3 + 1.0 * n_images, 0.6 + 1.0 * len(rows)),
-        squeeze=False,
-        layout="constrained",
-    )
+    size = 1.3 + 1.0 * n_images, 0.6 + 1.0 * len(rows)
+    figure, axes = panels(len(rows) * n_images, n_images, figsize=figsize or size)
     for row, (title, pictures) in zip(axes, rows.items(), strict=True):
         for axis, picture in zip(row, pictures, strict=True):
             # Each image on its own scale: a map through few factors is fainter than its source.

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.matching.draws import SAMPLE_DIMS, read_draws
-from pm_match.plots.canvas import SMALL, needs_tree, pyplot
+from pm_match.plots.canvas import SMALL, needs_tree, one_draw, panel
 from pm_match.views.hinge import fourier_values
 
 if TYPE_CHECKING:
@@ -66,22 +66,14 @@ def plot_margin(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     KeyError
         If a variable, group or class is missing.
     ValueError
         If `sel` leaves several draws, or there are fewer than two factors.
     """
-    plt = pyplot()
     needs_tree(idata)
-    posterior = read_draws(idata, group)
-    last = {dim: posterior[dim].to_numpy()[-1] for dim in sample_dims}
-    point = posterior.sel(dict(sel) if sel is not None else last)
-    if left := [dim for dim in sample_dims if dim in point.dims]:
-        raise ValueError(f"sel: expected one draw; found several along {left}")
-    if lacking := [n for n in ("latent", "frequencies", "coefficients") if n not in point]:
-        raise KeyError(f"no variable {lacking}; there are {sorted(map(str, point.data_vars))}")
+    needed = ("latent", "frequencies", "coefficients")
+    point = one_draw(read_draws(idata, group), sel, sample_dims, needed)
     if "observed_data" not in idata.children or label not in idata["observed_data"]:
         raise KeyError(f"no observed labels {label!r}")
     latent, omega = point["latent"].to_numpy(), point["frequencies"].to_numpy()
@@ -93,10 +85,7 @@ def plot_margin(
     centre = latent.mean(axis=0)
     plane = active_plane(latent, omega, beta)
     places = (latent - centre) @ plane
-    if ax is None:
-        figure, ax = plt.subplots(figsize=figsize, layout="constrained")
-    else:
-        figure = ax.figure
+    figure, axis = panel(ax, figsize)
     low, high = places.min(axis=0), places.max(axis=0)
     x, y_axis = (
         np.linspace(a - 0.08 * (b - a), b + 0.08 * (b - a), 90)
@@ -105,21 +94,21 @@ def plot_margin(
     grid = np.stack(np.meshgrid(x, y_axis), axis=-1).reshape(-1, 2)
     behind = (fourier_values(centre + grid @ plane.T, omega) @ beta).reshape(len(y_axis), len(x))
     colours: dict[str, Any] = {"cmap": "PuOr", "vmin": -_MOST, "vmax": _MOST}
-    shown = ax.pcolormesh(x, y_axis, behind, alpha=0.55, rasterized=True, **colours)
+    shown = axis.pcolormesh(x, y_axis, behind, alpha=0.55, rasterized=True, **colours)
     if behind.min() < 0 < behind.max():
-        ax.contour(x, y_axis, behind, levels=[0.0], colors="black", linewidths=1.0)
+        axis.contour(x, y_axis, behind, levels=[0.0], colors="black", linewidths=1.0)
     score = fourier_values(latent, omega) @ beta
     for (name, marker), own in zip(_MARKERS, (y < 0, y > 0, y == 0), strict=True):
         if own.any():
             pulled = (y[own] != 0) & (y[own] * score[own] < 1)
             edges = np.where(pulled, "black", "0.6").tolist()
-            ax.scatter(
+            axis.scatter(
                 places[own, 0], places[own, 1], c=score[own], s=22, marker=marker,
                 edgecolors=edges, lw=0.7, label=name, **colours,
             )  # fmt: skip
-    figure.colorbar(shown, ax=ax, label="score", extend="both")
-    ax.set(xlabel="where the score changes most", ylabel="and next", label="margin")
-    ax.legend(frameon=False, fontsize=SMALL, title="label", title_fontsize=SMALL)
+    figure.colorbar(shown, ax=axis, label="score", extend="both")
+    axis.set(xlabel="where the score changes most", ylabel="and next", label="margin")
+    axis.legend(frameon=False, fontsize=SMALL, title="label", title_fontsize=SMALL)
     return figure
 
 

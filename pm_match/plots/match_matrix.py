@@ -12,7 +12,7 @@ from pm_match.matching import assignment_sets, match_probability, partition_esti
 from pm_match.matching.draws import PREFIX
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import read_sets
-from pm_match.plots.canvas import mark_clusters, pyplot
+from pm_match.plots.canvas import mark_clusters, panels
 from pm_match.plots.labels import by_cluster, names_of
 
 if TYPE_CHECKING:
@@ -55,14 +55,11 @@ def plot_match_matrix(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     KeyError
         If there is no such group or variable, no assignment at all, or no labels of one.
     ValueError
         If only one of `a` and `b` is given, or labels do not fit.
     """
-    plt = pyplot()
     if (a is None) != (b is None):
         raise ValueError("a, b: give both assignment variables, or neither for every pair")
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
@@ -81,16 +78,8 @@ def plot_match_matrix(
         given_labels(labels, draws)
 
     n_columns = min(len(pairs), 3)
-    n_rows = -(-len(pairs) // n_columns)
-    figure, axes = plt.subplots(
-        n_rows,
-        n_columns,
-        figsize=figsize or (0.9 + 3.9 * n_columns, 0.5 + 3.9 * n_rows),
-        squeeze=False,
-        layout="constrained",
-    )
-    for axis in axes.flat[len(pairs) :]:
-        axis.remove()
+    size = 0.9 + 3.9 * n_columns, 0.5 + 3.9 * -(-len(pairs) // n_columns)
+    figure, axes = panels(len(pairs), n_columns, figsize=figsize or size)
     for axis, (first, second) in zip(axes.flat, pairs, strict=False):
         probability = match_probability(idata, first, second, **options).to_numpy()
         rows, columns = labels[first].to_numpy(), labels[second].to_numpy()

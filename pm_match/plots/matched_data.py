@@ -15,7 +15,9 @@ from pm_match.plots.canvas import (
     mark_objects,
     mark_readable,
     opposite,
-    pyplot,
+    panels,
+    standardised,
+    widths_of,
 )
 from pm_match.plots.labels import labels_by_domain, largest
 from pm_match.tables.domains import as_domains
@@ -68,12 +70,9 @@ def plot_matched_data(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If a domain has no labels, or not one an object, or all objects are irrelevant.
     """
-    plt = pyplot()
     tables = as_domains(domains)
     found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})
     shown, omitted = largest(found, n_clusters)
@@ -84,16 +83,9 @@ def plot_matched_data(
     totals = counts.sum(axis=1, keepdims=True)
     edges = np.concatenate([[0], np.cumsum((counts / totals.clip(1)).mean(axis=0))])
 
-    widths = [float(np.clip(0.2 * table.n_features, 2.0, 5.0)) for table in tables.values()]
-    widths = [width * min(1, 11 / sum(widths)) for width in widths]
-    figure, axes = plt.subplots(
-        1,
-        len(tables),
-        figsize=figsize or (1.2 + sum(widths) + 0.9 * len(tables), 5.4),
-        width_ratios=widths,
-        squeeze=False,
-        layout="constrained",
-    )
+    widths = widths_of([table.n_features for table in tables.values()], 0.2, 2.0, 5, 11)
+    size = 1.2 + sum(widths) + 0.9 * len(tables), 5.4
+    figure, axes = panels(len(tables), figsize=figsize or size, width_ratios=widths)
     style: dict[str, Any] = {
         "cmap": VALUES,
         "vmin": -2.5,
@@ -101,8 +93,7 @@ def plot_matched_data(
         "interpolation": "nearest",
     } | kwargs
     for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
-        values = np.ma.asarray(table.values)
-        standardised = (values - values.mean(axis=0)) / values.std(axis=0)
+        values = standardised(table.values)
         places = np.full(len(values), np.nan)
         for top, bottom, objects in zip(edges[:-1], edges[1:], members[name], strict=True):
             axis.axhline(bottom, color=_BORDER, lw=0.8)
@@ -110,7 +101,7 @@ def plot_matched_data(
                 axis.axhspan(top, bottom, **ABSENT)
                 continue
             image = axis.imshow(
-                standardised[objects],
+                values[objects],
                 extent=(-0.5, table.n_features - 0.5, bottom, top),
                 aspect="auto",
                 **style,

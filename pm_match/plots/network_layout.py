@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from pm_match.plots.canvas import mark_objects, mark_readable, opposite, run_starts
+from pm_match.plots.labels import by_size
 
 _LEAST_GAP = 0.006  # between two drawn borders, as a part of the axis
 _MOST_BINS = 500  # along a side of a panel: about its pixels
@@ -82,12 +83,7 @@ def layouts_of(
     """Lay out the rows and columns of all networks, with the clusters in the same order."""
     ranks = []
     for side in (0, 1):
-        vectors = [part for pair in found.values() if (part := pair[side]) is not None]
-        pooled = np.concatenate(vectors) if vectors else np.empty(0, dtype=int)
-        if pooled.dtype.kind in "if":
-            pooled = pooled[pooled >= 0]
-        clusters, sizes = np.unique(pooled, return_counts=True)
-        ordered = clusters[np.argsort(-sizes, kind="stable")].tolist()
+        ordered = by_size(part for pair in found.values() if (part := pair[side]) is not None)
         ranks.append({cluster: rank for rank, cluster in enumerate(ordered)})
     return {
         name: [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import pyplot
+from pm_match.plots.canvas import panels
 from pm_match.plots.network_labels import edges_of, labels_by_type
 from pm_match.plots.network_layout import apart, layouts_of, shade_of
 
@@ -57,12 +57,9 @@ def plot_networks(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If there is no network, a matrix is not two-dimensional, or the labels do not fit it.
     """
-    plt = pyplot()
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -79,16 +76,8 @@ def plot_networks(
         top = float(np.quantile(filled, 0.9)) if len(filled) else 1.0
 
     n_columns = 2 if len(edges) == 4 else min(len(edges), 3)
-    n_rows = -(-len(edges) // n_columns)
-    figure, axes = plt.subplots(
-        n_rows,
-        n_columns,
-        figsize=figsize or (0.7 + 4.0 * n_columns + 0.5 * binned, 0.6 + 4.2 * n_rows),
-        squeeze=False,
-        layout="constrained",
-    )
-    for axis in axes.flat[len(edges) :]:
-        axis.remove()
+    size = 0.7 + 4.0 * n_columns + 0.5 * binned, 0.6 + 4.2 * -(-len(edges) // n_columns)
+    figure, axes = panels(len(edges), n_columns, figsize=figsize or size)
     # Edges in half-tone and lines dark: lines show on full blocks, in colour and in grey.
     half_tone = LinearSegmentedColormap.from_list("edges", ["white", _EDGE])
     for axis, (name, shade) in zip(axes.flat, shades.items(), strict=False):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import needs_tree, pyplot
+from pm_match.plots.canvas import needs_tree, panels, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,8 +48,6 @@ def plot_trace(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     TypeError
         If `idata` is no DataTree.
     KeyError
@@ -69,14 +67,8 @@ def plot_trace(
         if name not in stats:
             raise KeyError(f"no statistic {name!r}; there are {sorted(map(str, stats.data_vars))}")
     titles = {"log_joint": "collapsed log joint", "n_occupied": "occupied clusters"}
-    figure, axes = plt.subplots(
-        len(var_names),
-        1,
-        figsize=figsize or (8, 0.6 + 2.1 * len(var_names)),
-        sharex=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    size = 8, 0.6 + 2.1 * len(var_names)
+    figure, axes = panels(len(var_names), 1, figsize=figsize or size, sharex=True)
     for axis, name in zip(axes[:, 0], var_names, strict=True):
         values = stats[name]
         # Dark to light, so that chains are told apart in grey.

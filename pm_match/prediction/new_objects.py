@@ -66,10 +66,11 @@ def read_new_objects(model: Model, predictive: Predictive, place: Place, given: 
         if predictor is not None:
             sources |= dict.fromkeys(predictor.observed(place), number)
         elif place.clustering in evidence.clusterings:
+            parts = ", ".join(map(repr, evidence.names or evidence.relabelled))
             raise UnservedModelError(
-                f"{where}: its clusters have parameters "
-                f"{', '.join(map(repr, evidence.names))} of their own, and predictions of those "
-                f"are not served: {evidence.kind!r} is a kind of evidence without a predictor."
+                f"{where}: its clusters have parameters {parts} of their own, and predictions of "
+                f"those are not served: {evidence.kind!r} is a kind of evidence without a "
+                "predictor."
             )
     names = list(sources)
     if not isinstance(given, Mapping):

@@ -54,7 +54,7 @@ def read(model: Model) -> Structure:
     # PyMC's `modelcontext` lets everything through.
     if not isinstance(model, Model):
         raise TypeError(
-            f"model must be a pm.Model, found an object of type {type(model).__name__}."
+            f"model: expected a pm.Model; found an object of type {type(model).__name__}"
         )
     variables = [*model.basic_RVs, *model.potentials]
     known = _CACHE.get(model)

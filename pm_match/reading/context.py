@@ -11,7 +11,15 @@ from pymc.model.core import Model
 from pytensor.tensor.random.basic import GammaRV
 
 from pm_match.reading.ancestry import RV, Ancestry, Refusal, mean, names, parameters, scale
-from pm_match.reading.probe import Reader, evaluate, point_function, rate
+from pm_match.reading.probe import (
+    Reader,
+    compiled,
+    evaluate,
+    point_function,
+    rate,
+    stand_in,
+    uncast,
+)
 
 # Transforms that leave shapes as they are.
 _ENTRY_BY_ENTRY = (type(None), LogTransform, LogOddsTransform, IntervalTransform)
@@ -71,6 +79,15 @@ class Context:
         """Make a function of a point that evaluates `outputs`, with `givens` set to constants."""
         return point_function(self.model, outputs, givens)
 
+    def function(
+        self, outputs: Sequence[RV], variables: Sequence[RV]
+    ) -> Callable[[Mapping[RV, NDArray]], list[NDArray]]:
+        """Make a function of values of `variables`, which are all that `outputs` depend on."""
+        stands = {rv: stand_in(rv) for rv in variables}
+        found, names = compiled(self.model, outputs, stands, [*stands.values()])
+        assert not names
+        return lambda values: found({}, *[values[rv] for rv in variables])
+
     def near(self, rng: np.random.Generator, spread: float) -> dict[str, NDArray]:
         """Draw a point as far from the start, where what is discrete stays as it is."""
         return {
@@ -118,6 +135,66 @@ class Context:
         return lambda point: constant
 
     # -- data -------------------------------------------------------------------------------------
+
+    def is_missing(self, rv: RV) -> bool:
+        """Whether a free variable holds the missing values of an observed one."""
+        return (
+            rv.name.endswith("_unobserved")
+            and rv in self.model.free_RVs
+            and self._observed_part(rv) in self.model.observed_RVs
+        )
+
+    def whole_name(self, rv: RV) -> str:
+        """Return the name of a variable, as the user gave it, that PyMC may have split."""
+        if self.is_missing(rv):
+            return rv.name.removesuffix("_unobserved")
+        return rv.name if self.missing_part(rv) is None else rv.name.removesuffix("_observed")
+
+    def _observed_part(self, rv: RV) -> RV | None:
+        return self.model.named_vars.get(f"{rv.name.removesuffix('_unobserved')}_observed")
+
+    def missing_part(self, rv: RV) -> RV | None:
+        """Return the free variable with the missing values of an observed one, if there are any."""
+        if not rv.name.endswith("_observed"):
+            return None
+        found = self.model.named_vars.get(f"{rv.name.removesuffix('_observed')}_unobserved")
+        return found if found in self.model.free_RVs else None
+
+    def order(self, rv: RV, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Say where in the whole the cells of an observed variable are, by number.
+
+        Parameters
+        ----------
+        rv : variable
+        shape : tuple of int
+            Its own, but for the axis of a row that is one cell.
+
+        Returns
+        -------
+        integer array
+            In the shape of the whole: n for the n-th cell that is observed, -1 - n for the n-th
+            that is missing.
+        """
+        missing, n = self.missing_part(rv), int(np.prod(shape))
+        if missing is None:
+            return np.arange(n).reshape(shape)
+        rest = self.observed([rv]).shape[len(shape) :]
+        own = np.arange(n).reshape(*shape, *(1 for _ in rest))
+        others = -1 - np.arange(int(np.prod(self.shapes[missing.name][: len(shape)])))
+        others = others.reshape(*self.shapes[missing.name][: len(shape)], *(1 for _ in rest))
+        givens = {
+            rv: np.broadcast_to(own, (*shape, *rest)),
+            missing: np.broadcast_to(others, self.shapes[missing.name]),
+        }
+        (found,) = self.at([self.model[self.whole_name(rv)]], givens)({})
+        found = found.reshape(*found.shape[: found.ndim - len(rest)], -1)[..., 0] if rest else found
+        return np.asarray(found, np.int64)
+
+    def uncast(self, rv: RV, values: Array) -> Array:
+        """Return the values of an observed variable as `pm.Data` holds them, if they were cast."""
+        held = self.model.rvs_to_values[rv]
+        whole = uncast(held)
+        return values if whole is held else np.asarray(evaluate(whole), np.float64)
 
     def observed(self, rvs: Sequence[RV]) -> Array:
         """Return the values of an observed variable, NaN where they are declared missing.

@@ -51,6 +51,19 @@ class Evidence:
         return self.names
 
     @property
+    def anchored(self) -> bool:
+        """Whether the clusters have parameters that are not integrated out.
+
+        These belong to labels, so that empty clusters do not score alike (see `clusters.sweep`).
+        """
+        return False
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether two labels may be swapped, with all that belongs to them."""
+        return True
+
+    @property
     def handed_on(self) -> list[str]:
         """Variables whose values a search hands to the chain that starts where it ended."""
         return []

@@ -62,12 +62,20 @@ class Kind:
     name: ClassVar[str]
     # The distributions of its observed variables, for messages.
     expects: ClassVar[tuple[str, ...]] = ()
+    # Whether it is asked after all others, and of what they refuse: of potentials too.
+    last: ClassVar[bool] = False
+    # Whether its search is for components with evidence of other kinds too.
+    searches_all: ClassVar[bool] = False
     # Step classes of its own. Each says by its `order` when it takes its turn.
     steps: tuple[type, ...] = ()
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether a variable over assignments, observed or free, looks like the kind's own."""
         return False
+
+    def why_not(self, context: Context, rv: RV) -> str | None:
+        """Say why a variable is not claimed, if it looks much like the kind's own."""
+        return None
 
     def candidates(
         self,
@@ -204,7 +212,7 @@ def kinds() -> list[Kind]:
 
 def registered() -> list[Kind]:
     """Return the kinds that are registered, whether or not entry points have been looked at."""
-    return list(_KINDS)
+    return sorted(_KINDS, key=lambda kind: kind.last)
 
 
 def kind_of(evidence: Evidence) -> Kind:

@@ -58,15 +58,15 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
     model = modelcontext(None)
     if not isinstance(linked, Mapping) or len(linked) < 2:
         raise ValueError(
-            f"must_link {name!r}: expected a mapping of at least two assignments to positions, "
-            f"found {linked if not isinstance(linked, Mapping) else list(linked)!r}."
+            f"must_link {name!r}: expected a mapping of at least two assignments to positions; "
+            f"found {linked if not isinstance(linked, Mapping) else list(linked)!r}"
         )
     assignments = [model[key] if isinstance(key, str) else key for key in linked]
     strangers = [variable for variable in assignments if variable not in model.free_RVs]
     if strangers:
         raise TypeError(
-            f"must_link {name!r}: links are between whole assignments, free variables "
-            f"of the model; found {strangers[0]}."
+            f"must_link {name!r}: expected whole assignments, free variables of the model; found "
+            f"{strangers[0]}"
         )
     positions = [
         _positions(name, variable, index, model)
@@ -75,11 +75,11 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
     lengths = {variable.name: len(p) for variable, p in zip(assignments, positions, strict=True)}
     if len(set(lengths.values())) != 1:
         raise ValueError(
-            f"must_link {name!r}: the k-th entries are linked, so all positions need one length; "
-            f"found {lengths}."
+            f"must_link {name!r}: expected as many positions of every assignment, the k-th of "
+            f"which are linked; found {lengths}"
         )
     if 0 in lengths.values():
-        raise ValueError(f"must_link {name!r}: no entries, nothing would be linked.")
+        raise ValueError(f"must_link {name!r}: expected positions to link; found none")
     return pm.Potential(name, _log_probability(assignments, positions))
 
 
@@ -87,20 +87,20 @@ def _positions(name: str, variable, index, model) -> np.ndarray:
     index = np.asarray(index)
     if index.dtype.kind not in "iu" and index.size:
         raise TypeError(
-            f"must_link {name!r}: positions in {variable.name!r} must be whole numbers, "
-            f"found dtype {index.dtype}."
+            f"must_link {name!r}: expected whole numbers as positions in {variable.name!r}; found "
+            f"dtype {index.dtype}"
         )
     if index.ndim != 1:
         raise ValueError(
-            f"must_link {name!r}: positions in {variable.name!r} must be a vector, "
-            f"found {index.ndim} dimensions."
+            f"must_link {name!r}: expected a vector of positions in {variable.name!r}; found "
+            f"{index.ndim} dimensions"
         )
     n_objects = int(variable.shape[0].eval())
     bad = index[(index < 0) | (index >= n_objects)]
     if len(bad):
         raise ValueError(
-            f"must_link {name!r}: position {bad[0]} is out of range for {variable.name!r}, "
-            f"which has {n_objects} objects (0 to {n_objects - 1})."
+            f"must_link {name!r}: expected positions from 0 to {n_objects - 1} in "
+            f"{variable.name!r}; found {bad[0]}"
         )
     return index.astype(np.int64)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +139,10 @@ class Component:
         names = [name for clustering in self.clusterings for name in clustering.names]
         return names + [name for evidence in self.evidence for name in evidence.names]
 
+    def about(self, clustering: int) -> list[Evidence]:
+        """Return the evidence, of any kind, that is about one clustering."""
+        return [evidence for evidence in self.evidence if clustering in evidence.clusterings]
+
     def of(self, record: type[E], clustering: int | None = None) -> list[E]:
         """Return the evidence of one kind, on request of one clustering alone."""
         return [
@@ -149,15 +153,22 @@ class Component:
         ]
 
 
-class Part(Protocol):
-    """What steps serve besides components: one class a kind, read by a reader of its own."""
+class Part:
+    """What steps serve besides components: a record of each kind, read by a reader of its own."""
 
     @property
     def names(self) -> list[str]:
         """The free variables that our steps draw for it."""
+        raise NotImplementedError
+
+    @property
+    def relabelled(self) -> list[str]:
+        """Variables that mean something else when clusters or factors take other names."""
+        return []
 
     def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
         """Make values to start a chain from, by variable, at some `point` of value variables."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,11 +182,14 @@ class Structure:
         For every assignment that is not served, the reason.
     parts : tuple of Part
         What else is served.
+    notes : dict of str to str
+        For every assignment whose data are served by another kind than looks like theirs, why.
     """
 
     components: tuple[Component, ...]
     refusals: dict[str, str]
     parts: tuple[Part, ...] = ()
+    notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -201,7 +215,16 @@ class Structure:
         """Say why nothing, or not everything, is served."""
         if not self.refusals:
             return "it has no assignment (a pm.Categorical over random weights)"
-        grouped: dict[str, list[str]] = {}
-        for name, reason in self.refusals.items():
-            grouped.setdefault(reason, []).append(name)
-        return "; ".join(f"{', '.join(names)}: {why}" for why, names in grouped.items())
+        return _grouped(self.refusals)
+
+    def remarks(self) -> str:
+        """Say why data are served by another kind than looks like theirs."""
+        return _grouped(self.notes)
+
+
+def _grouped(reasons: dict[str, str]) -> str:
+    """List reasons, each with the names that it is given for."""
+    grouped: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        grouped.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in grouped.items())

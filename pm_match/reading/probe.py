@@ -18,7 +18,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
-from pytensor.scalar.basic import Reciprocal
+from pytensor.scalar.basic import Cast, Reciprocal
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV, scale
@@ -35,6 +35,15 @@ def evaluate(variable: RV) -> NDArray:
     """Evaluate a variable that depends on nothing."""
     held = _held(variable)
     return pytensor.function([], variable, mode=PLAIN)() if held is None else np.array(held)
+
+
+def uncast(variable: RV) -> RV:
+    """Return what a variable is a copy of with another type of numbers, or itself."""
+    while variable.owner is not None and isinstance(
+        getattr(variable.owner.op, "scalar_op", None), Cast
+    ):
+        (variable,) = variable.owner.inputs
+    return variable
 
 
 def _held(variable: RV) -> NDArray | None:
@@ -95,7 +104,9 @@ def rejoined(whole: RV, parts: Mapping[RV, tuple[RV, tuple[int, ...]]]) -> RV:
 
     Each comes with the shape that it is broadcast to.
     """
-    own = [(rv, pt.broadcast_to(graph, shape)) for rv, (graph, shape) in parts.items()]
+    own = [
+        (rv, pt.broadcast_to(graph, shape).astype(rv.dtype)) for rv, (graph, shape) in parts.items()
+    ]
     return graph_replace([whole], own, strict=False)[0]
 
 

@@ -1,6 +1,7 @@
 """Recognises a declared model's components: candidates by ancestry, their meaning by numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from pymc.model.core import Model
@@ -15,6 +16,7 @@ from pm_match.reading.clusterings import (
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
 from pm_match.reading.kinds import Candidate, Kind, kinds
+from pm_match.reading.links import read_links
 from pm_match.reading.parts import Component, Part, Structure
 
 # Assignments that share their weights: what these depend on, and the assignments.
@@ -30,6 +32,13 @@ class Reader:
         self.kinds = kinds()
         # The assignments that parts draw, or refuse, are none of a component's.
         self.taken: set[str] = set()
+        self.links = {rv for rv in model.potentials if read_links(rv) is not None}
+        # Of the component that is looked at: what kinds have refused, the one that is asked, what
+        # they claim, and the clusterings.
+        self.passed: set[tuple[Kind, RV]] = set()
+        self.asked: Kind | None = None
+        self.claimed: dict[Kind, list[RV]] = {}
+        self.clusterings: list[ClusteringCandidate] = []
 
     def read(self) -> Structure:
         """Try to recognise every part."""
@@ -46,30 +55,96 @@ class Reader:
         except Refusal as refusal:
             found_groups = []
             refusals |= {rv.name: str(refusal) for rv in self._free_assignments()}
+        notes: dict[str, str] = {}
         for groups in found_groups:
+            own_names = [rv.name for _, group in groups for rv in group]
             try:
-                components.append(self._component(groups))
+                component, why = self._served(groups)
             except Refusal as refusal:
-                refusals |= {rv.name: str(refusal) for _, group in groups for rv in group}
-        return Structure(tuple(components), refusals, tuple(parts))
+                refusals |= dict.fromkeys(own_names, str(refusal))
+            else:
+                components.append(component)
+                notes |= dict.fromkeys(own_names, why) if why else {}
+        return Structure(tuple(components), refusals, tuple(parts), notes)
+
+    def _served(self, groups: list[Group]) -> tuple[Component, str]:
+        """Recognise a component; what a kind refuses, kinds that are asked last may take.
+
+        Returns
+        -------
+        component : Component
+        why : str
+            Why kinds that claim what is seen do not serve it, if that is so.
+        """
+        self.passed = set()
+        reasons: list[str] = []
+        while True:
+            self.asked, self.claimed = None, {}
+            try:
+                return self._component(groups), "; ".join(reasons)
+            except Refusal as refusal:
+                if str(refusal) not in reasons:
+                    reasons.append(str(refusal))
+                left = self._left()
+                if not left:
+                    raise Refusal("; ".join(reasons)) from refusal
+                self.passed |= left
+
+    def _left(self) -> set[tuple[Kind, RV]]:
+        """Find what another kind may take, after a refusal: by the kind that claims it, variables.
+
+        Of a kind that refuses several variables, it is those that it refuses alone, or all.
+        """
+        asked = self.asked
+        if asked is None:
+            # No kind's own reason: none of those that could have one is asked again.
+            return {(own, rv) for own, rvs in self.claimed.items() for rv in rvs if not own.last}
+        if asked.last:
+            return set()
+        stems: dict[str, list[RV]] = {}
+        for rv in self.claimed[asked]:
+            # What is missing goes with what is observed.
+            stem = rv.name.removesuffix("_observed").removesuffix("_unobserved")
+            stems.setdefault(stem, []).append(rv)
+        own = [*stems.values()]
+        alone = [rvs for rvs in own if len(own) > 1 and not self._serves(asked, rvs)]
+        return {(asked, rv) for rvs in alone or own for rv in rvs}
+
+    def _serves(self, own: Kind, values: list[RV]) -> bool:
+        """Whether a kind serves some of the variables that it claims if there are no others."""
+        try:
+            candidates = own.candidates(self.context, self.clusterings, values)
+            check = self._density_check(self.clusterings, candidates)
+            for candidate in candidates:
+                candidate.verified(self.context, self.clusterings, check)
+        except Refusal:
+            return False
+        return True
 
     # -- what belongs together --------------------------------------------------------------------
 
     def _seen(self, assignment: RV) -> list[RV]:
-        """Return the variables that depend on an assignment, constraints apart."""
+        """Return what depends on an assignment, constraints apart."""
         children = self.context.ancestry.children(assignment)
-        return [rv for rv in children if rv not in self.model.potentials]
+        return [rv for rv in children if rv not in self.links]
 
     def _kind_of(self, rv: RV) -> Kind | None:
-        """Return the kind that claims a variable over assignments."""
-        return next((own for own in self.kinds if own.claims(self.context, rv)), None)
+        """Return the kind that claims a variable over assignments, or a potential."""
+        potential = rv in self.model.potentials
+        for own in self.kinds:
+            asked = (own, rv) not in self.passed and (own.last or not potential)
+            if asked and own.claims(self.context, rv):
+                return own
+        return None
 
     def _free_assignments(self) -> list[RV]:
         """Return the assignments that parts leave to components."""
         return [
             rv
             for rv in self.model.free_RVs
-            if isinstance(rv.owner.op, CategoricalRV) and rv.name not in self.taken
+            if isinstance(rv.owner.op, CategoricalRV)
+            and rv.name not in self.taken
+            and not self.context.is_missing(rv)
         ]
 
     def _groups(self) -> list[Group]:
@@ -121,32 +196,41 @@ class Reader:
     def _component(self, groups: list[Group]) -> Component:
         context = self.context
         assignments = [rv for _, members in groups for rv in members]
-        claimed = self._claimed(assignments)
+        claimed = self.claimed = self._claimed(assignments)
         flags: dict[RV, RV] = {}
         for own, values in claimed.items():
-            flags = own.relevance(context, values) | flags
+            with self._asking(own):
+                flags = own.relevance(context, values) | flags
         clusterings = [
             clustering_candidate(
                 context, weights, members, {rv: flags[rv] for rv in members if rv in flags}
             )
             for weights, members in groups
         ]
-        candidates = [
-            candidate
-            for own, values in claimed.items()
-            for candidate in own.candidates(context, clusterings, values)
-        ]
+        self.clusterings = clusterings
+        candidates: list[tuple[Kind, Candidate]] = []
+        for own, values in claimed.items():
+            with self._asking(own):
+                candidates += [(own, c) for c in own.candidates(context, clusterings, values)]
         values = [rv for own in claimed.values() for rv in own]
-        self._all_covered(candidates, values)
+        self._all_covered([candidate for _, candidate in candidates], values)
         self._flags_enter(clusterings)
         self._only_expected_children(clusterings, values)
-        check = self._density_check(clusterings, candidates)
-        component = Component(
-            clusterings=tuple(verified_clustering(context, c, check) for c in clusterings),
-            evidence=tuple(c.verified(context, clusterings, check) for c in candidates),
-            hyperparameters=(),
-        )
+        check = self._density_check(clusterings, [candidate for _, candidate in candidates])
+        verified = tuple(verified_clustering(context, c, check) for c in clusterings)
+        evidence = []
+        for own, candidate in candidates:
+            with self._asking(own):
+                evidence.append(candidate.verified(context, clusterings, check))
+        component = Component(verified, tuple(evidence), ())
         return replace(component, hyperparameters=self._hyperparameters(component))
+
+    @contextmanager
+    def _asking(self, own: Kind) -> Iterator[None]:
+        """Keep in mind whose refusal it is if there is one."""
+        self.asked = own
+        yield
+        self.asked = None
 
     def _claimed(self, assignments: list[RV]) -> dict[Kind, list[RV]]:
         """Sort the variables over some assignments by the kinds that claim them."""
@@ -159,9 +243,11 @@ class Reader:
                 own = self._kind_of(rv)
                 if own is None:
                     known = [name for k in reversed(self.kinds) for name in k.expects]
+                    reasons = [k.why_not(self.context, rv) for k in self.kinds]
                     raise Refusal(
                         f"{rv.name!r} is a {'free ' if rv in self.model.free_RVs else ''}"
                         f"{kind(rv)}; expected an observed {' or '.join(known) or 'variable'}"
+                        + "".join(f" ({reason})" for reason in reasons if reason)
                     )
                 if rv not in found.setdefault(own, []):
                     found[own].append(rv)

@@ -58,6 +58,8 @@ def coarse_climb(chain: Chain, number: int) -> float:
             break
     labels = state.found()
     for n, prior in enumerate(state.priors):
+        if state.partitions[n].anchored[0]:
+            continue  # parameters would have to be renamed too
         labels[n], rise = renamed(prior, labels[n], len(state.partitions[n].counts))
         total += rise
     chain.place(number, labels)

@@ -37,9 +37,12 @@ def recipe(component: Component) -> Recipe:
     """Choose the search for what is observed of a component's objects."""
     if not all(evidence.searchable for evidence in component.evidence):
         return nothing
-    own = {evidence.kind for evidence in component.evidence}
-    found = kind_of(component.evidence[0]).search(component) if len(own) == 1 else None
-    return found or any_kinds
+    own = {evidence.kind: kind_of(evidence) for evidence in component.evidence}
+    for kind in own.values():
+        found = kind.search(component) if len(own) == 1 or kind.searches_all else None
+        if found is not None:
+            return found
+    return any_kinds
 
 
 def nothing(chain: Chain, number: int, rng: np.random.Generator) -> None:

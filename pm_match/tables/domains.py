@@ -16,7 +16,7 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-from pm_match.checks import check_given_by_name, check_identifier
+from pm_match.checks import check_given_by_name, check_identifier, plain, type_name
 
 __all__ = [
     "Domain",
@@ -25,6 +25,7 @@ __all__ = [
     "check_names",
     "read_table",
     "refuse_lines",
+    "seen_domain",
 ]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
@@ -149,7 +150,11 @@ def _is_reserved(name: str) -> bool:
 
 
 def check_names(
-    names: Iterable[Any], kind: str, derived: Iterable[str], reserved: Callable[[str], bool]
+    names: Iterable[Any],
+    kind: str,
+    derived: Iterable[str],
+    reserved: Callable[[str], bool],
+    owner: dict[str, str] | None = None,
 ) -> None:
     """Refuse names that are no identifiers, or would give a model two variables of one name.
 
@@ -162,13 +167,15 @@ def check_names(
         Formats of the names that each brings into the model.
     reserved : callable
         Whether the model uses a name itself.
+    owner : dict of str to str, optional
+        What the model has names from already; those of `names` are added.
     """
     patterns = list(derived)
-    owner: dict[str, str] = {}
+    owner = {} if owner is None else owner
     for name in names:
         if not isinstance(name, str):
             raise TypeError(
-                f"{kind} {name!r}: expected a string as a {kind}'s name; found {_type_name(name)}"
+                f"{kind} {name!r}: expected a string as a {kind}'s name; found {type_name(name)}"
             )
         check_identifier(f"{kind} {name!r}", name)
         for own in (pattern.format(name) for pattern in patterns):
@@ -179,9 +186,9 @@ def check_names(
             if own in owner:
                 raise ValueError(
                     f"{kind} {name!r}: it would give the model a second {own!r} beside that "
-                    f"of {kind} {owner[own]!r}; choose another name"
+                    f"of {owner[own]}; choose another name"
                 )
-            owner[own] = name
+            owner[own] = f"{kind} {name!r}"
 
 
 def as_new_objects(
@@ -221,7 +228,7 @@ def as_new_objects(
         if (order < 0).any():
             raise ValueError(
                 f"{where}: expected the features of the {kind}; found no column "
-                f"{_plain(expected[np.argmax(order < 0)])!r}"
+                f"{plain(expected[np.argmax(order < 0)])!r}"
             )
         values = values[:, order]
     return Domain(name, values, objects, expected, labelled)
@@ -229,13 +236,13 @@ def as_new_objects(
 
 def _as_domain(name: str, table: Any, unseen: bool, kind: str) -> Domain:
     where = f"{kind} {name!r}"
-    data, objects, features, labelled, _ = read_table(where, table)
+    domain = seen_domain(where, name, table)
+    data, mask = np.ma.getdata(domain.values), domain.missing
+    objects, features = domain.objects, domain.features
     if len(objects) == 1:
         raise ValueError(
             f"{where}: expected at least two objects (rows); found one. One row is one object"
         )
-    mask = np.isnan(data)
-    refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
     if not unseen:
         refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
     # Not np.nanmin: reductions with `where` need no second copy of the table.
@@ -251,6 +258,14 @@ def _as_domain(name: str, table: Any, unseen: bool, kind: str) -> Domain:
             constant,
             f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
         )
+    return domain
+
+
+def seen_domain(where: str, name: str, table: Any) -> Domain:
+    """Check a table, every column of which has been observed."""
+    data, objects, features, labelled, _ = read_table(where, table)
+    mask = np.isnan(data)
+    refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
     values = np.ma.MaskedArray(data, mask) if mask.any() else data
     return Domain(name, values, objects, features, labelled)
 
@@ -287,8 +302,8 @@ def read_table(where: str, table: Any) -> TableParts:
             f"{n_features} features (columns)"
         )
     labelled, labelled_columns = objects is not None, features is not None
-    objects = _labels(where, "row", range(n_objects) if objects is None else objects)
-    features = _labels(where, "column", range(n_features) if features is None else features)
+    objects = as_labels(where, "row", range(n_objects) if objects is None else objects)
+    features = as_labels(where, "column", range(n_features) if features is None else features)
 
     mask = np.ma.getmaskarray(values)
     data = np.array(np.ma.getdata(values), dtype=np.float64, order="C")
@@ -330,7 +345,7 @@ def _unpack(where: str, table: Any) -> tuple[np.ndarray, Any, Any]:
         return _real(where, _two_dimensional(where, table).toarray()), None, None
     if isinstance(table, np.ndarray):
         return _real(where, _two_dimensional(where, table)), None, None
-    raise TypeError(f"{where}: expected {_ACCEPTED}; found {_type_name(table)}")
+    raise TypeError(f"{where}: expected {_ACCEPTED}; found {type_name(table)}")
 
 
 def _check_columns(where: str, table: pd.DataFrame) -> None:
@@ -342,8 +357,8 @@ def _check_columns(where: str, table: pd.DataFrame) -> None:
         for row, value in zip(column.index, column.array, strict=True):
             if isinstance(value, str):
                 raise TypeError(
-                    f"{where}: column {label!r} holds text, for example {_plain(value)!r} in row "
-                    f"{_plain(row)!r}; expected numbers"
+                    f"{where}: column {label!r} holds text, for example {plain(value)!r} in row "
+                    f"{plain(row)!r}; expected numbers"
                 )
         raise TypeError(
             f"{where}: column {label!r} has dtype {column.dtype}; expected real numbers"
@@ -366,7 +381,7 @@ def _real(where: str, values: np.ndarray) -> np.ndarray:
     for (row, column), value in np.ndenumerate(np.ma.getdata(values)):
         if text or isinstance(value, str):
             raise TypeError(
-                f"{where}: column {column} holds text, for example {_plain(value)!r} in row {row}; "
+                f"{where}: column {column} holds text, for example {plain(value)!r} in row {row}; "
                 "expected numbers"
             )
     raise TypeError(
@@ -380,7 +395,7 @@ def _hint(dtype: Any) -> str:
     )
 
 
-def _labels(where: str, kind: str, labels: Any) -> np.ndarray:
+def as_labels(where: str, kind: str, labels: Any) -> np.ndarray:
     """Check the labels of rows or columns and make them a coordinate that can be saved."""
     if isinstance(labels, pd.MultiIndex):
         labels = pd.Index([", ".join(map(str, label)) for label in labels])
@@ -395,8 +410,8 @@ def _labels(where: str, kind: str, labels: Any) -> np.ndarray:
     if not labels.is_unique:
         duplicated = labels[labels.duplicated()]
         raise ValueError(
-            f"{where}: {kind} label {duplicated[0]!r} appears more than once; "
-            f"expected unique {kind} labels"
+            f"{where}: {kind} label {str(duplicated[0])!r} appears more than once; "
+            "expected unique labels"
         )
     return np.asarray(labels, dtype=str if labels.dtype.kind not in "biufMm" else None)
 
@@ -414,14 +429,14 @@ def _refuse_cells(
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
             f"{where}: {_count(int(bad.sum()), what)}, the first ({data[row, column]}) in row "
-            f"{_plain(objects[row])!r}, column {_plain(features[column])!r}; {expected}"
+            f"{plain(objects[row])!r}, column {plain(features[column])!r}; {expected}"
         )
 
 
 def refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, what: str) -> None:
     """Refuse a table for the lines, of this `kind`, that are `bad`; name the first."""
     if bad.any():
-        first = _plain(labels[np.flatnonzero(bad)[0]])
+        first = plain(labels[np.flatnonzero(bad)[0]])
         others = int(bad.sum()) - 1
         more = f" (and {_count(others, f'other {kind}')} the like)" if others else ""
         raise ValueError(f"{where}: {kind} {first!r} has {what}{more}")
@@ -429,12 +444,3 @@ def refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, wha
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def _plain(label: Any) -> Any:
-    """Give a Python value, so that messages say 'x' and not np.str_('x')."""
-    return label.item() if isinstance(label, np.generic) else label
-
-
-def _type_name(value: Any) -> str:
-    return f"an object of type {type(value).__name__}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pm_match.checks import check_given_by_name
-from pm_match.tables.domains import Domain, check_names, read_table, refuse_lines
+from pm_match.tables.domains import Domain, check_names, refuse_lines, seen_domain
 
 __all__ = ["as_paired_views", "refuse_unseen", "same_objects", "seen_rows"]
 
@@ -70,19 +70,10 @@ def as_paired_views(
     """
     check_given_by_name("view", views)
     check_names(views, "view", derived, reserved.__contains__)
-    tables = {name: _table(name, table) for name, table in views.items()}
+    tables = {name: seen_domain(f"view {name!r}", name, table) for name, table in views.items()}
     objects = same_objects(tables)
     refuse_unseen(tables, objects)
     return {name: replace(table, objects=objects) for name, table in tables.items()}
-
-
-def _table(name: str, table: Any) -> Domain:
-    where = f"view {name!r}"
-    values, objects, features, labelled, _ = read_table(where, table)
-    missing = np.isnan(values)
-    refuse_lines(where, "column", features, missing.all(axis=0), "no observed value")
-    masked = np.ma.MaskedArray(values, missing) if missing.any() else values
-    return Domain(name, masked, objects, features, labelled)
 
 
 def same_objects(tables: Mapping[str, Any]) -> np.ndarray:

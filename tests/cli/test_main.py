@@ -1,6 +1,7 @@
 import gzip
 import subprocess
 import sys
+from argparse import Namespace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from pm_match.cli.arguments import kind_of_files, make_parser
 from pm_match.cli.cells import InputError, read_links
 from pm_match.cli.networks import Networks
 from pm_match.cli.output import netcdf_engine, write_draws, write_matches
-from pm_match.cli.tables import _standardized, read_domains
+from pm_match.cli.tables import Tables, read_domains
 from pm_match.matching import best_chain, match_probability
 
 
@@ -199,11 +200,13 @@ def test_help_explains_files(capsys):
 
 
 def test_standardized_features_have_mean_0_and_variance_1(tmp_path):
-    domain = read(tmp_path, "u,v\n1,200\n3,\n8,100\n5,400\n")
-    values = _standardized(domain).values
-    np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(values.std(axis=0), 1)
-    assert values.mask[1, 1]
+    file = tmp_path / "d.csv"
+    file.write_text("u,v\n1,200\n3,\n8,100\n5,400\n")
+    options = Namespace(files=[file], links=None, standardize=True)
+    values = Tables(options).tables["d"].to_numpy()
+    np.testing.assert_allclose(np.nanmean(values, axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(np.nanstd(values, axis=0), 1)
+    assert np.argwhere(np.isnan(values)).tolist() == [[1, 1]]
 
 
 def test_attributes_that_netcdf_cannot_hold_are_changed(tmp_path):
@@ -447,7 +450,7 @@ def test_bad_matrices(tmp_path, capsys):
     again = market(tmp_path / "good.mtx.gz", MATRIX)
     assert "gives the network name 'good', as" in refused(capsys, good, again)
     reserved = market(tmp_path / "density.mtx", MATRIX)
-    assert "'density', which the model uses itself" in refused(capsys, reserved)
+    assert "the model uses the name 'density' itself" in refused(capsys, reserved)
 
 
 @pytest.mark.parametrize(

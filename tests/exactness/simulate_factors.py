@@ -58,7 +58,7 @@ class FactorSimulator(ModelSimulator):
             means = design @ points.loadings(point, view).T
             found[f"{view.name} signal"] = np.log1p(np.square(means)).mean()
             if view.intercept is not None:
-                means = means + points.intercept(point, view.intercept)
+                means = means + points.intercept(point, view)
             residuals = view.table.residuals(means) * np.sqrt(view.noise(point))
             found[f"{view.name} residuals"] = np.log1p(np.square(residuals)).mean()
             found[f"{view.name} fit"] = np.arcsinh((view.table.values * means).mean())

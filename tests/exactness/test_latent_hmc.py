@@ -147,12 +147,12 @@ class ProperTerm(HingeTerm):
     def __call__(self, rows, latent):
         value, gradient = super().__call__(rows, latent)
         penalty = 0.5 * self._penalty
-        scores = self._scores(*self._features(latent))
+        angles = latent @ self._frequencies.T
+        scores = np.cos(angles) @ self._cosines + np.sin(angles) @ self._sines + self._constant
         labelled = self.labels[rows] != 0.0
         value = value - (labelled * log_normaliser(scores, penalty)).sum(axis=1)
         upper = expit(_log_odds(scores, penalty))
         slope = 2.0 * penalty * (upper * (scores < 1.0) - (1.0 - upper) * (scores > -1.0))
-        angles = latent @ self._frequencies.T
         waves = np.cos(angles) * self._sines[:, 0] - np.sin(angles) * self._cosines[:, 0]
         return value, gradient - labelled * slope * (waves @ self._frequencies)
 
@@ -314,13 +314,21 @@ def test_geweke(n, monkeypatch):
 
 def _wider_prior(monkeypatch):
     monkeypatch.setattr(latent_hmc, "HingeTerm", ProperTerm)
-    right = LabelledLatent.prior
 
-    def wrong(self, point):
-        mean, precision = right(self, point)
-        return mean, 0.5 * precision
+    class Wider:
+        """In the place of the record's field."""
 
-    monkeypatch.setattr(LabelledLatent, "prior", wrong)
+        def __set__(self, part, prior):
+            part.__dict__["prior"] = prior
+
+        def __get__(self, part, kind=None):
+            def wrong(point):
+                mean, precision = part.__dict__["prior"](point)
+                return mean, 0.5 * precision
+
+            return wrong
+
+    monkeypatch.setattr(LabelledLatent, "prior", Wider(), raising=False)
 
 
 def _other_labels(monkeypatch):

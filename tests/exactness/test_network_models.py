@@ -253,13 +253,13 @@ def test_updates_leave_the_prior_alone(case):
 def test_a_wrong_update_is_caught():
     simulator = NetworkSimulator(model_of({}), seed=12)
     (relation,) = simulator.part.of(Relation)
-    right = relation._prior
+    right = relation.prior
 
     def wrong(point):
         density, noise = right(point)
         return density, (2.0 * noise[0], *noise[1:])
 
-    object.__setattr__(relation, "_prior", wrong)
+    object.__setattr__(relation, "prior", wrong)
     found = scores(simulator, 2_000)
     assert max(map(abs, found.values())) > 6.0, found
 

@@ -186,11 +186,11 @@ def test_law_of_assignment_and_relevance(case):
     limit = 2.0 * sampling_noise(law, n_sweeps)
     assert total_variation(counts, law) < limit
     # The check can fail: under another prior of the densities, it does.
-    priors = [r._prior for r in step.part.of(Relation)]
+    priors = [r.prior for r in step.part.of(Relation)]
     for relation, prior in zip(step.part.of(Relation), priors, strict=True):
         density, noise = prior(point)
         other = (4.0 * density[1], 0.5 * density[0], *density[2:])
-        object.__setattr__(relation, "_prior", lambda _, o=other, n=noise: (o, n))
+        object.__setattr__(relation, "prior", lambda _, o=other, n=noise: (o, n))
     logs = np.array([plain_log_joint(step, point, of_objects(step, s)) for s in states])
     wrong = np.exp(logs - logs.max())
     assert total_variation(counts, wrong / wrong.sum()) > limit

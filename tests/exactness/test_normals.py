@@ -12,10 +12,11 @@ from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import log_joint, new_partition, place, reassign, rename, sweep
 from pm_match.clusters.units import units
 from pm_match.normal.conjugate import log_marginal, posterior
-from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior, draw_wishart
+from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
 from pm_match.normal.normal_wishart import NormalWishartEvidence
 from pm_match.normal.parts import Normals
 from pm_match.normal.shared_normal import SharedNormalEvidence
+from pm_match.numerics.wishart import draw_wishart
 from tests.declared.normals import (
     CASES,
     CENTER,
@@ -412,13 +413,13 @@ def test_updates_leave_the_prior_alone(case):
 def test_a_wrong_prior_is_caught():
     simulator = NormalsSimulator(normals_model("own"), seed=12)
     (normals,) = simulator.normals
-    right = normals._prior
+    right = normals.prior
 
     def wrong(point):
         prior = right(point)
         return prior._replace(strength=2.0 * prior.strength)
 
-    object.__setattr__(normals, "_prior", wrong)
+    object.__setattr__(normals, "prior", wrong)
     found = simulator.scores(400)
     assert max(map(abs, found.values())) > 6.0, found
 

@@ -139,7 +139,7 @@ def test_other_arguments_are_checked():
         quietly(factory(tables)(2), [2])
     with pytest.raises(TypeError, match="expected a function that returns"):
         quietly(lambda k: k, [2])
-    with pytest.raises(ValueError, match="asked for 3 factors"):
+    with pytest.raises(ValueError, match="expected a model with 3 factors"):
         quietly(lambda k: factory(tables)(2), [3])
     with pytest.raises(ValueError, match="of the same data"):
         quietly(lambda k: factory(three_factors(k))(k), [2, 3])

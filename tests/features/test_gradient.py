@@ -2,11 +2,17 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import approx_fprime
 
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, with_deviations
-from pm_match.features.feature_sums import ClusterSums
+from pm_match.features.feature_sums import (
+    ClusterSums,
+    contribution,
+    draw_factors,
+    draw_precision,
+)
 from pm_match.features.projected_normal import log_marginal
 from pm_match.features.projection import ProjectionObjective
 
@@ -51,19 +57,52 @@ def check_gradient(objective, w):
 GENERAL = {"own noise": (False, False), "missing": (False, True), "full": (True, False)}
 
 
-@pytest.mark.parametrize("gamma", [None, (SHAPE, RATE)])
-@pytest.mark.parametrize("way", GENERAL)
-def test_given_noise_intercepts_and_deviations(way, gamma):
-    """The same of general emissions, whose factors of deviations stay as they are."""
+def general(way, rng):
     full, missing = GENERAL[way]
     domains, labels, w, _ = case(missing, 2)
-    rng = np.random.default_rng(3)
     emissions = []
     for d, m in enumerate((4, 5)):
         root = np.tril(rng.normal(size=(m, m))) + 2.0 * np.eye(m) if full else rng.uniform(1, 2, m)
         own = with_deviations(w[4 * d : 4 + 5 * d], d, [np.full(4, 0.3), np.full(5, 0.4)], R)
         emissions.append(Emission(own, rng.normal(size=m), root))
     sums = [ClusterSums.of(data, own, T, full) for data, own in zip(domains, labels, strict=True)]
+    return domains, labels, w, emissions, sums
+
+
+class Shapes:
+    """Draws of gamma variables, which are their shapes."""
+
+    standard_gamma = staticmethod(lambda shape: shape)
+
+
+@pytest.mark.parametrize("way", GENERAL)
+def test_what_is_drawn_given_the_projections(way):
+    domains, labels, _, emissions, sums = general(way, np.random.default_rng(3))
+    own = [contribution(s, e) for s, e in zip(sums, emissions, strict=True)]
+    n_values = sum(s.n_values for s in sums)
+    assert n_values == sum(data.n_values for data in domains)
+    shape = SHAPE + 0.5 * n_values
+    rate = shape / draw_precision(Shapes(), own, R, (SHAPE, RATE), n_values)
+
+    def log_density(alpha):
+        scaled = [emission.scaled(alpha) for emission in emissions]
+        value = log_marginal(domains, scaled, np.concatenate(labels), R * alpha)
+        return value + stats.gamma.logpdf(alpha, SHAPE, scale=1.0 / RATE)
+
+    expected = (shape - 1.0) * np.log(0.8 / 1.7) - rate * (0.8 - 1.7)
+    assert log_density(0.8) - log_density(1.7) == pytest.approx(expected, rel=1e-10)
+    # A shared precision multiplies that of all noise and of the factors.
+    found = draw_factors(np.random.default_rng(1), own, R, 2.5)
+    scaled = [contribution(s, e.scaled(2.5)) for s, e in zip(sums, emissions, strict=True)]
+    np.testing.assert_allclose(found, draw_factors(np.random.default_rng(1), scaled, 2.5 * R))
+
+
+@pytest.mark.parametrize("gamma", [None, (SHAPE, RATE)])
+@pytest.mark.parametrize("way", GENERAL)
+def test_given_noise_intercepts_and_deviations(way, gamma):
+    """The same of general emissions, whose factors of deviations stay as they are."""
+    rng = np.random.default_rng(3)
+    domains, labels, w, emissions, sums = general(way, rng)
     objective = ProjectionObjective(sums, emissions, R, 2, gamma)
     check_gradient(objective, w)
     everyone, differences = np.concatenate(labels), []
@@ -84,9 +123,8 @@ def test_counting_objects_instead_of_observed_values_is_wrong():
     """The printed gradient for missing values, eq. (27): the check above would see it."""
     _, labels, w, objective = case(missing=True, n_factors=3)
     right = objective(w.ravel())[1]
-    occupied = np.flatnonzero(objective.slot_of)
-    counts = np.bincount(np.concatenate(labels[:1]), minlength=T)[occupied]
-    objective._counts[:, :4] = counts[:, None]
+    counts = np.bincount(np.concatenate(labels[:1]), minlength=T)[objective.occupied]
+    objective.table.number[:, :4] = counts[:, None]
     wrong = objective(w.ravel())[1]
     assert np.abs(wrong - right).max() > 0.05 * np.abs(right).max()
 

@@ -14,6 +14,8 @@ from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
 from tests.declared.features import Kind, Plain, feature_model
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 T, K = 4, 2
 ONE = np.float64(1.0)
 SIZES = {"a": (6, 3), "b": (5, 4)}

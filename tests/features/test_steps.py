@@ -134,12 +134,20 @@ def test_labels_out_of_range_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("kind", "argument"), [(pmm.ClusterGibbs, "n_sweeps"), (pmm.ProjectionMAP, "n_iterations")]
+    ("kind", "argument", "message"),
+    [
+        (pmm.ClusterGibbs, "n_sweeps", "n_sweeps must be at least 1, found 0"),
+        (
+            pmm.ProjectionMAP,
+            "n_iterations",
+            "ProjectionMAP: n_iterations: expected a whole number of at least 1; found 0",
+        ),
+    ],
 )
-def test_counts_must_be_positive(kind, argument):
+def test_counts_must_be_positive(kind, argument, message):
     model = tiny_model(projection="map")
     name = "cluster_a" if kind is pmm.ClusterGibbs else "projection_a"
-    with pytest.raises(ValueError, match=f"{argument} must be at least 1, found 0"):
+    with pytest.raises(ValueError, match=message):
         kind([model[name]], model=model, **{argument: 0})
 
 

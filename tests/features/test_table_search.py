@@ -98,7 +98,8 @@ def test_judge_prefers_the_truth(truth, model):
     for labels in (mismatched, merged, truth, mixed):
         n = int(labels[0].max()) + 1
         means, sizes = zip(
-            *(tables._means(x, own, n) for x, own in zip(values, labels, strict=True)), strict=True
+            *(tables.cluster_means(x, own, n) for x, own in zip(values, labels, strict=True)),
+            strict=True,
         )
         _, projections = common_shape(means, sizes, features.n_factors)
         proposals.append(tables._proposal(chain, 0, 0, features, labels, projections))

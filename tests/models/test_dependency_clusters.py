@@ -10,6 +10,8 @@ from pm_match.normal.parts import Normals
 from pm_match.normal.search import numbers_of
 from pm_match.reading import read
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 declare = pmm.models.dependency_clusters
 
 
@@ -186,7 +188,11 @@ BAD = {
     "name of the model": (lambda t: {"weights": t["x"]}, {}, "^view 'weights': the model uses"),
     "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': expected an identifier"),
     "none": (lambda t: {}, {}, "^views: expected at least one view"),
-    "links": (lambda t: t, {"links": {"x": [0], "y": [1]}}, "not paired"),
+    "links": (
+        lambda t: t,
+        {"links": {"x": [0], "y": [1]}},
+        "links: expected none with paired=True",
+    ),
     "strange link": (lambda t: t, {"links": {"x": [0], "z": [1]}, "paired": False}, "found 'z'"),
     "n_clusters": (lambda t: t, {"n_clusters": 1}, "n_clusters: expected"),
     "concentration": (lambda t: t, {"concentration": 0.0}, "concentration: expected"),

@@ -440,25 +440,25 @@ BAD_NETWORKS = {
         {"a": np.eye(3), "b": np.zeros((2, 2, 2))},
         r"network 'b': expected 2 axes, as network 'a' has; found shape \(2, 2, 2\)",
     ),
-    "density": ({"density": np.eye(3)}, "gives the name 'density', which the model uses itself"),
-    "chain": ({"chain": np.eye(3)}, "gives the name 'chain', which the model uses itself"),
-    "links": ({"links_2": np.eye(3)}, "gives the name 'links_2', which the model uses itself"),
+    "density": ({"density": np.eye(3)}, "the model uses the name 'density' itself"),
+    "chain": ({"chain": np.eye(3)}, "the model uses the name 'chain' itself"),
+    "links": ({"links_2": np.eye(3)}, "the model uses the name 'links_2' itself"),
     "weights": (
         {"weights_row": np.eye(3)},
-        "network 'weights_row': .* 'weights_row', which type 'row' gives to the model",
+        "network 'weights_row': .* a second 'weights_row' beside that of type 'row'",
     ),
-    "dim": ({"row_cluster": np.eye(3)}, "'row_cluster', which type 'row' gives to the model"),
+    "dim": ({"row_cluster": np.eye(3)}, "a second 'row_cluster' beside that of type 'row'"),
     "each other": (
         {"a": np.eye(3), "cluster_a_row": np.eye(3)},
-        "network 'cluster_a_row': .* which network 'a' gives to the model; choose another",
+        "network 'cluster_a_row': .* beside that of network 'a'; choose another",
     ),
     "labels twice": (
         {"a": pd.DataFrame(np.eye(2), index=["u", "u"])},
-        "network 'a': label 'u' appears more than once on axis 0",
+        "network 'a': axis 0: object label 'u' appears more than once",
     ),
     "no label": (
         {"a": pd.DataFrame(np.eye(2), columns=["u", None])},
-        r"network 'a': object number 1 \(from 0\) on axis 1 has no label",
+        r"network 'a': axis 1: object number 1 \(from 0\) has no label",
     ),
 }
 
@@ -473,7 +473,7 @@ def test_names_of_types_and_networks_that_meet():
     data = network_data()
     networks = {"a": data["a"], "a_b": data["b"]}
     with pytest.raises(
-        ValueError, match=r"network 'a_b': .*'cluster_a_b_c', which network 'a' gives"
+        ValueError, match=r"network 'a_b': .* second 'cluster_a_b_c' beside that of network 'a'"
     ):
         relational_clusters(networks, types=("b_c", "c"))
 

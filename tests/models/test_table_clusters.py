@@ -80,14 +80,23 @@ def test_priors_follow_the_units_of_the_data():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"projection": "isometric", "noise": "shared"}, "isometric' needs noise='own'"),
-        ({"projection": "normal", "within": "full", "relevance": True}, "relevance=True needs"),
-        ({"projection": "isometric", "determination": True}, "determination=True needs"),
+        (
+            {"projection": "isometric", "noise": "shared"},
+            "noise: expected 'own' with projection='isometric'; found 'shared'",
+        ),
+        (
+            {"projection": "normal", "within": "full", "relevance": True},
+            "within: expected .isotropic. with relevance=True",
+        ),
+        (
+            {"projection": "isometric", "determination": True},
+            "projection: expected .normal. with determination=True",
+        ),
         ({"projection": "normal", "within": 0}, "within: expected a whole number of at least 1"),
         ({"projection": "normal", "within": "diag"}, "within: expected 'isotropic' or 'full'"),
         (
             {"projection": "normal", "noise": "own", "precision_prior": (2.0, 1.0)},
-            "precision_prior is for noise='shared'",
+            "precision_prior: expected none with noise='own'",
         ),
     ],
 )

@@ -81,8 +81,9 @@ def test_gains_are_differences_of_the_plain_formula(family, size, tabulated):
     after = families.log_block(number, prior, *both)
     found = gains(number, np.array(prior), tables, sums, more)
     assert found == pytest.approx(after - before, rel=1e-9, abs=1e-9)
-    blocks = [np.array([0.0, a, b]) for a, b in zip(sums, both, strict=True)]
-    assert families.log_blocks(number, np.array(prior), tables, *blocks) == pytest.approx(
+    blocks = np.array([[0.0, a, b, b] for a, b in zip(sums, both, strict=True)])
+    counted = np.array([True, True, True, False])
+    assert families.log_blocks(number, np.array(prior), tables, blocks, counted) == pytest.approx(
         before + after, rel=1e-10, abs=1e-10
     )
 
@@ -168,7 +169,7 @@ def test_scores_of_blocks_far_beyond_the_tables():
     for partition, labels in zip(partitions, truth, strict=True):
         place(partition, np.where(rng.random(len(labels)) < 0.2, -1, labels))
     evidence.load()
-    assert evidence.relation.totals.max() > families.TABLE
+    assert evidence.relation.sums[0].max() > families.TABLE
     for home, term in evidence.terms:
         partition, terms = partitions[home], collect([term])
         for unit in range(0, shape[home], 40):

@@ -21,6 +21,8 @@ from pm_match.results import _conventional
 from tests.declared.networks import cluster_step, network_data, network_model, relation_evidence
 from tests.exactness.network_conditional import log_conditional
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 
 def declare(
     data=None,

@@ -14,6 +14,8 @@ from pm_match.reading import read
 from pm_match.reading.probe import evaluate
 from tests.declared.normals import cluster_step, normals_model, random_point
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 T, D, N = 3, 2, 5
 DATA = np.random.default_rng(0).normal(size=(N, D))
 

@@ -17,6 +17,8 @@ from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
 from tests.declared.plain import inside, tiny_data, tiny_model
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 T, K = 4, 2
 
 

@@ -90,7 +90,7 @@ def test_what_views_say_of_a_given_latent_is_the_dense_density():
     for view in part.views:
         w, v = np.split(points.loadings(point, view), [1], axis=1)
         covariance = 0.8**2 * v @ v.T + np.diag(1.0 / view.noise(point))
-        at_zero = points.intercept(point, view.intercept) + 0.2 * v.sum(axis=1)
+        at_zero = points.intercept(point, view) + 0.2 * v.sum(axis=1)
         for n, seen in enumerate(view.table.observed):
             if seen.any():
                 values, own = view.table.values[n, seen], covariance[np.ix_(seen, seen)]
@@ -109,7 +109,7 @@ def test_what_views_say_of_a_given_latent_is_the_dense_density():
     view = part.views[0]
     w, v = np.split(points.loadings(point, view), [1], axis=1)
     inverse = np.eye(2) / 0.64 + v.T @ (v * view.noise(point)[:, None])
-    rest = view.table.values[3] - h[3] @ w.T - points.intercept(point, view.intercept)
+    rest = view.table.values[3] - h[3] @ w.T - points.intercept(point, view)
     mean = np.linalg.solve(inverse, 0.2 / 0.64 + v.T @ (view.noise(point) * rest))
     error = np.sqrt(np.diag(np.linalg.inv(inverse)) / len(draws))
     assert (np.abs(np.mean(draws, axis=0) - mean) < 4.5 * error).all()
@@ -125,7 +125,7 @@ def test_latents_are_drawn_jointly():
     # Large loadings, which tie shared and private latents together.
     for view in part.views:
         for loading in view.loadings:
-            points.write_loading(point, loading, 1.0 + rng.normal(size=loading.shape))
+            points.write_factor(point, loading, 1.0 + rng.normal(size=loading.shape))
     # h, u_a, u_b of every object.
     prior_mean, prior = np.array([0.0, 0.2, 0.2]), np.diag([1.0, 1.0 / 0.64, 1.0 / 0.64])
     draws, new = [], dict(point)
@@ -142,7 +142,7 @@ def test_latents_are_drawn_jointly():
             rows = np.zeros((len(seen), 3))
             rows[:, [0, 1 + v]] = points.loadings(point, view)
             weighted = (rows * view.noise(point)[:, None])[seen]
-            rest = view.table.values[n] - points.intercept(point, view.intercept)
+            rest = view.table.values[n] - points.intercept(point, view)
             inverse += weighted.T @ rows[seen]
             linear += weighted.T @ rest[seen]
         covariance = np.linalg.inv(inverse)
@@ -167,7 +167,7 @@ def test_missing_values_are_drawn_around_the_mean():
     view = step.part.views[0]
     latents = points.latents(point)
     means = np.hstack([latents[n] for n in view.latents]) @ points.loadings(point, view).T
-    means += points.intercept(point, view.intercept)
+    means += points.intercept(point, view)
     expected = [*means[0], means[2, 1]]
     width = np.array([0.5, 0.7, 0.9, 0.7])
     assert (np.abs(np.mean(draws, axis=0) - expected) < 4.5 * width / np.sqrt(3000)).all()
@@ -216,7 +216,7 @@ def test_scale_is_exchanged_with_precisions_by_the_declared_density(common):
     drawn = []
     for _ in range(3000):
         new = dict(point)
-        step._exchange_with_precisions(new, 0)
+        step._exchange_scale(new, 0)
         drawn.append(np.ravel(new["r_log__"] - point["r_log__"])[0])
     places = np.interp(drawn, grid, cumulated / cumulated[-1])
     assert stats.kstest(places, "uniform").pvalue > 1e-3
@@ -233,7 +233,7 @@ def test_scale_stays_where_precisions_cannot_take_it(kind):
     step, point = started(factor_kind_model(kind))
     for number in step.part.own:
         new = dict(point)
-        step._exchange_with_precisions(new, number)
+        step._exchange_scale(new, number)
         assert all(new[name] is value for name, value in point.items())
 
 

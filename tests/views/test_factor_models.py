@@ -16,6 +16,8 @@ from tests.declared.factor_ways import EQUAL, D, M, N, declare
 from tests.declared.factors import FactorKind, factor_kind_model
 from tests.declared.plain import tiny_model
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 
 def part_of(model) -> FactorModel:
     structure = read(model)

@@ -12,6 +12,8 @@ from pm_match.reading import read
 from pm_match.views.hierarchy.recognise import Hierarchy
 from tests.declared.hierarchies import X, Y, declared
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 
 def sticks():
     b = pm.Beta("b", 1.0, 2.0, shape=2)

@@ -15,6 +15,8 @@ from pm_match.reading.probe import PLAIN
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from tests.declared.views import tiny_views
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 
 @pytest.fixture(scope="module")
 def model():
@@ -70,13 +72,13 @@ def test_step_size_is_adapted_while_tuning_only(model):
     step = make(model)
     point, stats = run(step, point, 400)
     step.stop_tuning()
-    kept = step.log_step
+    kept = step.log_step_size
     _, stats = run(step, point, 300)
-    assert step.log_step == kept
+    assert step.log_step_size == kept
     assert abs(np.mean([own["latent_acceptance"] for own in stats]) - 0.8) < 0.12
     assert set(stats[0]) == set(step.stats_dtypes_shapes)
     copy = cloudpickle.loads(cloudpickle.dumps(step))
-    assert copy.log_step == kept
+    assert copy.log_step_size == kept
     assert not copy.tune
 
 
@@ -264,7 +266,7 @@ def test_scale_is_exchanged_by_the_declared_density(scaled_model):
     assert p[[0, -1]].sum() + p[:, [0, -1]].sum() < 1e-3
     new, drawn = dict(point), []
     for _ in range(4000):
-        step._exchange(new, step._scaled)
+        step._exchange_scale(new)
         drawn.append(np.log(new["latent"][0] / point["latent"][0]))
     drawn = np.array(drawn)
     for f in (lambda s, t: s, lambda s, t: t, lambda s, t: s * t, lambda s, t: s**2,

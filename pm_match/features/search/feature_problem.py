@@ -11,7 +11,7 @@ from pm_match.clusters.units import Units
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums, contribution, log_evidence
-from pm_match.features.projection_fit import Groups
+from pm_match.features.projection_fit import ProjectionFit
 
 Labels = NDArray[np.int64]
 
@@ -22,14 +22,14 @@ class Grouped:
 
     Attributes
     ----------
-    groups : Groups
+    groups : ProjectionFit
     of_unit : (U,) integer array
         The group of every unit.
     home, label : (G,) integer array
         The home (see `FeatureProblem.homes`) and the present label of every group.
     """
 
-    groups: Groups
+    groups: ProjectionFit
     of_unit: Labels
     home: Labels
     label: Labels
@@ -97,16 +97,8 @@ class FeatureProblem:
             return_inverse=True,
             return_counts=True,
         )
-        left = FeatureProblem(
-            tuple(self.domains[d] for d in sorted(chosen)),
-            Units(of_object.reshape(-1), size, first),
-            self.n_factors,
-            self.shape,
-            self.rate,
-            self.latent_precision,
-            self.a,
-            self.b,
-        )
+        domains = tuple(self.domains[d] for d in sorted(chosen))
+        left = replace(self, domains=domains, units=Units(of_object.reshape(-1), size, first))
         return left, whole
 
     def with_data(self, domains: Sequence[DomainData]) -> "FeatureProblem":
@@ -117,7 +109,7 @@ class FeatureProblem:
         """Group the units by home and by their `labels` (U,)."""
         codes, of_unit = np.unique(self.homes * self.truncation + labels, return_inverse=True)
         of_unit = of_unit.reshape(-1)
-        groups = Groups.of(
+        groups = ProjectionFit.of(
             self.domains,
             self.split(of_unit[self.units.of_object]),
             len(codes),

@@ -1,12 +1,12 @@
 """Moves of whole groups of objects, each scored exactly with the projections fitted to it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.projection_fit import Groups
+from pm_match.features.projection_fit import ProjectionFit
 from pm_match.features.search import mean_matching
 
 Labels = NDArray[np.int64]
@@ -84,12 +84,14 @@ def _stack(found: list, labels: Labels) -> Labels:
     return np.array(found, np.int64).reshape(len(found), len(labels))
 
 
-def climb_groups(groups: Groups, labels: Labels, propose, value: float) -> tuple[Labels, float]:
+def climb_groups(
+    groups: ProjectionFit, labels: Labels, propose: Callable[[Labels], Labels], value: float
+) -> tuple[Labels, float]:
     """Take the best of the proposals, as long as it is better.
 
     Parameters
     ----------
-    groups : Groups
+    groups : ProjectionFit
     labels : (G,) integer array
     propose : callable
         From labels (G,) to proposals (P, G).
@@ -126,7 +128,7 @@ def climb_groups(groups: Groups, labels: Labels, propose, value: float) -> tuple
 
 def permute(
     rng: np.random.Generator,
-    groups: Groups,
+    groups: ProjectionFit,
     home: Labels,
     labels: Labels,
     truncation: int,
@@ -142,7 +144,7 @@ def permute(
     Parameters
     ----------
     rng : numpy.random.Generator
-    groups : Groups
+    groups : ProjectionFit
     home, labels : (G,) integer array
     truncation : int
     moved : int

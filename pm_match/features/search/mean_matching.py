@@ -9,20 +9,20 @@ linear map between the two sets of means with the best assignment under it.
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.projection_fit import Table
+from pm_match.features.projection_fit import GroupTable
 
 _MOST_ALTERNATIONS = 20
 
 
 def propose(
-    rng: np.random.Generator, table: Table, fixed: NDArray, moved: NDArray, starts: int
+    rng: np.random.Generator, table: GroupTable, fixed: NDArray, moved: NDArray, starts: int
 ) -> list[NDArray[np.int64]]:
     """Propose matchings of some groups' labels to the others' labels.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-    table : Table
+    table : GroupTable
     fixed, moved : (G,) integer array
         Two numberings 0 ... n - 1 of labels, -1 for groups that are not on that side.
     starts : int
@@ -57,7 +57,7 @@ def propose(
     return list(found.values())
 
 
-def _means(table: Table, label: NDArray, n: int) -> NDArray[np.float64]:
+def _means(table: GroupTable, label: NDArray, n: int) -> NDArray[np.float64]:
     """Mean of every label's groups in every row, 0 where nothing is observed."""
     member = (label == np.arange(n)[:, None]).astype(float)
     counts = np.repeat(member @ table.counts, np.diff(table.first), axis=1)

@@ -104,10 +104,7 @@ def fit_mixture(x: NDArray[np.float64], labels: Labels) -> tuple[Labels, float]:
 def merge_nearest(x: NDArray[np.float64], labels: Labels) -> Labels:
     """Merge the two clusters whose merger adds least to the scatter, in units of the noise."""
     n = int(labels.max()) + 1
-    sizes = np.bincount(labels, minlength=n).astype(float)
-    means = np.zeros((n, x.shape[1]))
-    np.add.at(means, labels, x)
-    means /= sizes[:, None]
+    means, sizes = cluster_means(x, labels, n)
     residual = x - means[labels]
     noise = residual.T @ residual / len(x)
     noise += 1e-9 * (np.trace(noise) + 1e-300) * np.eye(len(noise))
@@ -118,3 +115,13 @@ def merge_nearest(x: NDArray[np.float64], labels: Labels) -> Labels:
     first, second = np.unravel_index(int(cost.argmin()), cost.shape)
     merged = np.where(labels == second, first, labels)
     return np.unique(merged, return_inverse=True)[1].astype(np.int64)
+
+
+def cluster_means(
+    x: NDArray[np.float64], labels: Labels, n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Average the rows of a table (N, M) by cluster (J, M), 0 in empty ones; count them (J,)."""
+    sizes = np.bincount(labels, minlength=n).astype(float)
+    means = np.zeros((n, x.shape[1]))
+    np.add.at(means, labels, x)
+    return means / np.maximum(sizes, 1.0)[:, None], sizes

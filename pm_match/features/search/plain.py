@@ -33,6 +33,7 @@ from pm_match.features.search.group_moves import (
 from pm_match.features.search.one_domain import clusters_alone
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, Point
+from pm_match.search.chain import Chain
 
 __all__ = ["find_mode", "search"]
 
@@ -64,7 +65,7 @@ class Mode:
     log_joint: float
 
 
-def search(chain, number: int, rng: np.random.Generator) -> None:
+def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Bring a chain to a good mode of the feature vectors of one component.
 
     Parameters
@@ -86,7 +87,7 @@ def search(chain, number: int, rng: np.random.Generator) -> None:
 
 
 def search_from(
-    chain, number: int, rng: np.random.Generator, start: Sequence[Labels] | None
+    chain: Chain, number: int, rng: np.random.Generator, start: Sequence[Labels] | None
 ) -> None:
     """Search as `search` does, on request from given labels instead of matched clusters.
 
@@ -180,16 +181,15 @@ def problem_of(
     """
     setting = features.setting(point)
     assert setting.gamma is not None
-    by_assignment = {
+    whitened = {
         domain.assignment: emission.whitened(domain.data)
         for domain, emission in zip(features.domains, setting.emissions, strict=True)
     }
-    names = [assignment.name for assignment in clustering.assignments]
     a, b = clustering.prior(point)
     everything = units(clustering.n_objects, clustering.links)
     whole = FeatureProblem(
         tuple(
-            by_assignment.get(assignment.name) or DomainData(np.zeros((assignment.n_objects, 0)))
+            whitened.get(assignment.name) or DomainData(np.zeros((assignment.n_objects, 0)))
             for assignment in clustering.assignments
         ),
         everything,
@@ -199,7 +199,8 @@ def problem_of(
         np.asarray(a, np.float64),
         np.asarray(b, np.float64),
     )
-    problem, part = whole.only([d for d, name in enumerate(names) if name in by_assignment])
+    seen = [d for d, own in enumerate(clustering.assignments) if own.name in whitened]
+    problem, part = whole.only(seen)
     return problem, everything, part
 
 

@@ -21,7 +21,7 @@ from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.parts import Features
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.search.match_shapes import common_shape, match_shapes
-from pm_match.features.search.mixture_path import mixture_path
+from pm_match.features.search.mixture_path import cluster_means, mixture_path
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import climb_objects, renamed
 
@@ -113,16 +113,13 @@ def search_from(chain: Chain, number: int, labels: Sequence[NDArray[np.int64]]) 
     component = chain.components[number]
     for features in component.of(Features):
         clustering, own = component.clusterings[features.clustering], labels[features.clustering]
-        by_name = dict(
-            zip(
-                [assignment.name for assignment in clustering.assignments],
-                np.split(own, clustering.ends),
-                strict=True,
-            )
-        )
+        where = clustering.slices
         n = int(own.max()) + 1
         means, sizes = zip(
-            *(_means(completed(d.data), by_name[d.assignment], n) for d in features.domains),
+            *(
+                cluster_means(completed(d.data), own[where[d.assignment]], n)
+                for d in features.domains
+            ),
             strict=True,
         )
         _, projections = common_shape(means, sizes, features.n_factors)
@@ -149,7 +146,7 @@ def propose(
     for n in sorted(set.intersection(*(set(path) for path in paths))):
         own = [path[n] for path in paths]
         means, sizes = zip(
-            *(_means(x, label, n) for x, label in zip(values, own, strict=True)), strict=True
+            *(cluster_means(x, label, n) for x, label in zip(values, own, strict=True)), strict=True
         )
         for maps in match_shapes(rng, means, sizes, features.n_factors, _TOP):
             labels = []
@@ -183,25 +180,12 @@ def completed(data: DomainData) -> NDArray[np.float64]:
     return values
 
 
-def _means(x, label, n: int):
-    sizes = np.bincount(label, minlength=n).astype(float)
-    means = np.zeros((n, x.shape[1]))
-    np.add.at(means, label, x)
-    return means / np.maximum(sizes, 1.0)[:, None], sizes
-
-
 def _proposal(chain, number, place, features: Features, labels, projections) -> Proposal:
     """Propose labels of the domains with features, others staying as they are."""
     clustering = chain.components[number].clusterings[place]
-    by_assignment = {d.assignment: own for d, own in zip(features.domains, labels, strict=True)}
-    everything = chain.labels(number)
-    start = np.split(everything[place], clustering.ends)
-    everything[place] = np.concatenate(
-        [
-            by_assignment.get(assignment.name, own)
-            for assignment, own in zip(clustering.assignments, start, strict=True)
-        ]
-    )
+    everything, where = chain.labels(number), clustering.slices
+    for domain, own in zip(features.domains, labels, strict=True):
+        everything[place][where[domain.assignment]] = own
     units = chain.collapsed(number).units[place]
     if units.linked:
         # Objects that are linked go where the first of them is.
@@ -213,7 +197,7 @@ def _proposal(chain, number, place, features: Features, labels, projections) -> 
     return Proposal(everything, projections)
 
 
-def turned(chain: Chain, features: Features, projections) -> dict[str, NDArray]:
+def turned(chain: Chain, features: Features, projections: Sequence[NDArray]) -> dict[str, NDArray]:
     """Return the chain's point with projections (M_d, K) near those given, where that is possible.
 
     That is where a projection is a variable itself, or a scale times a variable's polar factor.

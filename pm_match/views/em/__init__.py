@@ -1,14 +1,17 @@
 """Maximum likelihood by expectation maximisation: arrays in, arrays out, one model a file."""
 
-from pm_match.views.em.ascent import Fit
-from pm_match.views.em.dependency_clusters import DependencyClusters, fit_dependency_clusters
-from pm_match.views.em.dependency_hierarchy import DependencyHierarchy, fit_dependency_hierarchy
+from pm_match.views.em.ascent import Ascent, Fit
+from pm_match.views.em.dependency import (
+    DependencyMixture,
+    fit_dependency_clusters,
+    fit_dependency_hierarchy,
+)
 from pm_match.views.em.projected_clusters import ProjectedClusters, fit_projected_clusters
 from pm_match.views.em.shared_factors import SharedFactors, fit_shared_factors
 
 __all__ = [
-    "DependencyClusters",
-    "DependencyHierarchy",
+    "Ascent",
+    "DependencyMixture",
     "Fit",
     "ProjectedClusters",
     "SharedFactors",

@@ -1,7 +1,7 @@
 """What every EM does: steps that cannot lower the log likelihood, from several starts."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,29 @@ _COARSE = 1e-3
 
 # From parameters to their log likelihood, and to better parameters.
 Step = Callable[[Any], tuple[float, Any]]
+
+
+class Ascent(TypedDict, total=False):
+    """How every fit climbs.
+
+    Attributes
+    ----------
+    starts : int, default 20
+        The best end of so many starts is returned.
+    tolerance : float, default 1e-6
+        In nats, of the whole log likelihood: an iteration that gains fewer is the last.
+    max_iterations : int, default 20000
+        Of every start.
+    random_seed : optional
+    advance : callable, optional
+        Told the best log likelihood so far after every start.
+    """
+
+    starts: int
+    tolerance: float
+    max_iterations: int
+    random_seed: Any
+    advance: Callable[[float], None]
 
 
 class Fit[P](NamedTuple):
@@ -56,13 +79,7 @@ def ascent(step: Step, start: Any, tolerance: float, max_iterations: int) -> Fit
 
 
 def best_of(
-    step: Step,
-    start: Callable[[np.random.Generator, int], Any],
-    starts: int,
-    tolerance: float,
-    max_iterations: int,
-    random_seed: Any = None,
-    advance: Callable[[float], None] | None = None,
+    step: Step, start: Callable[[np.random.Generator, int], Any], **options: Unpack[Ascent]
 ) -> Fit:
     """Climb from several starts; return the best end.
 
@@ -72,17 +89,16 @@ def best_of(
         From parameters to their log likelihood, and to better parameters.
     start : callable
         From a generator and the number of a start to its parameters.
-    starts : int
-    tolerance : float
-        In nats, of the whole log likelihood.
-    max_iterations : int
-    random_seed : optional
-    advance : callable, optional
-        Told the best log likelihood so far after every start.
+    **options
+        See `Ascent`.
     """
+    starts, tolerance = options.get("starts", 20), options.get("tolerance", 1e-6)
+    max_iterations = options.get("max_iterations", 20_000)
+    check_ascent(starts, tolerance, max_iterations)
+    advance = options.get("advance")
     best: Fit | None = None
     ends: list[float] = []
-    for number, rng in enumerate(np.random.default_rng(random_seed).spawn(starts)):
+    for number, rng in enumerate(np.random.default_rng(options.get("random_seed")).spawn(starts)):
         found = ascent(step, start(rng, number), max(tolerance, _COARSE), max_iterations)
         ends.append(found.log_likelihood)
         if best is None or found.log_likelihood > best.log_likelihood:

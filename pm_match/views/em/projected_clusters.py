@@ -15,19 +15,18 @@ with :math:`n_{dt}` the responsibilities' sums and :math:`s_{dt}` those of the o
 Only products :math:`W_d z_t` are identified.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.views.em.ascent import Fit, best_of, check_ascent
-from pm_match.views.em.views import normalised, softened
+from pm_match.views.em.ascent import Ascent, Fit, best_of
+from pm_match.views.em.views import log_weights, normalised, softened
 
 Array = NDArray[np.float64]
 # Least squares in turn, an iteration.
 _TURNS = 3
-_LEAST = 1e-300
 
 
 class ProjectedClusters(NamedTuple):
@@ -49,31 +48,23 @@ class ProjectedClusters(NamedTuple):
 
 def fit_projected_clusters(
     domains: Mapping[str, Any] | Sequence[Any],
-    starts: Sequence[Sequence[NDArray[np.integer]]],
+    matchings: Sequence[Sequence[NDArray[np.integer]]],
     n_clusters: int,
     n_factors: int,
-    *,
-    tolerance: float = 1e-6,
-    max_iterations: int = 5000,
-    random_seed: Any = None,
-    advance: Callable[[float], None] | None = None,
+    **options: Unpack[Ascent],
 ) -> Fit[ProjectedClusters]:
     """Maximise the likelihood of weights, latent vectors, projections and precision by EM.
 
     Parameters
     ----------
     domains : mapping or sequence of (N_d, M_d) array
-    starts : sequence of sequence of (N_d,) integer array
-        Matchings to start from: labels of every domain's objects (see `find_matching`).
+    matchings : sequence of sequence of (N_d,) integer array
+        To start from: labels of every domain's objects (see `find_matching`).
     n_clusters, n_factors : int
         T and K.
-    tolerance : float, default 1e-6
-        An iteration that gains fewer nats is the last.
-    max_iterations : int, default 5000
-    random_seed : optional
-        Of the projections that the first least squares start from.
-    advance : callable, optional
-        Told the best log likelihood so far after every start.
+    **options
+        See `Ascent`; there are as many starts as matchings. The seed is of the projections that the
+        first least squares start from.
 
     Returns
     -------
@@ -92,21 +83,17 @@ def fit_projected_clusters(
                 f"domain {number}: expected a table of finite numbers (objects, features); found "
                 f"shape {x.shape}{'' if np.isfinite(x).all() else ' with missing values'}"
             )
-    check_ascent(len(starts), tolerance, max_iterations)
-    for labels in starts:
+    for labels in matchings:
         sizes = [len(own) for own in labels]
         if sizes != [len(x) for x in tables]:
             raise ValueError(
-                f"starts: expected labels of {[len(x) for x in tables]} objects; found {sizes}"
+                f"matchings: expected labels of {[len(x) for x in tables]} objects; found {sizes}"
             )
+    options["starts"] = len(matchings)
     return best_of(
         lambda parameters: _step(tables, parameters),
-        lambda rng, number: _start(rng, tables, starts[number], n_clusters, n_factors),
-        len(starts),
-        tolerance,
-        max_iterations,
-        random_seed,
-        advance,
+        lambda rng, number: _start(rng, tables, matchings[number], n_clusters, n_factors),
+        **options,
     )
 
 
@@ -129,7 +116,7 @@ def _expected(tables, parameters: ProjectedClusters) -> tuple[float, list[Array]
         means = parameters.latent @ w.T
         squares = np.einsum("ij,ij->i", x, x)[:, None] - 2.0 * (x @ means.T)
         squares += np.einsum("ij,ij->i", means, means)
-        logs = np.log(np.maximum(parameters.weights, _LEAST)) - 0.5 * parameters.precision * squares
+        logs = log_weights(parameters.weights) - 0.5 * parameters.precision * squares
         log_likelihood, shares = normalised(logs)
         total += log_likelihood
         total += 0.5 * x.size * np.log(parameters.precision / (2.0 * np.pi))

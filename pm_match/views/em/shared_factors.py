@@ -21,19 +21,19 @@ model classical canonical correlation analysis (Bach & Jordan 2005). :math:`\sig
 not identified; it is the least eigenvalue of :math:`\Psi_v`, the most it can be.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
 
 from pm_match.checks import check_count
-from pm_match.views.em.ascent import Fit, best_of, check_ascent
+from pm_match.views.em.ascent import Ascent, Fit, best_of
 from pm_match.views.em.views import named, numbers_by_view
+from pm_match.views.factors.linear_factors import Array, MaskedTable, likelihood
 
-Array = NDArray[np.float64]
 # Noise variances below this share of a view's mean variance are taken for zero.
 _NO_NOISE = 1e-12
 
@@ -59,37 +59,20 @@ class SharedFactors(NamedTuple):
 
 
 class _Data(NamedTuple):
-    """All views side by side.
-
-    Attributes
-    ----------
-    names : list of str
-    values : (N, D) array
-        About `centre`; zero where missing.
-    centre : (D,) array
-    ends : (V - 1,) array
-        Where the second view and later ones begin.
-    patterns : list of ((D,) bool array, (N_p,) integer array)
-        Which features are seen, and of which samples; empty if all values are.
-    mean, moment : (D,), (D, D) array
-        Of complete values, the moment about the mean.
-    intercept : bool
-    n_private : list of int
-    """
+    """All views side by side."""
 
     names: list[str]
-    values: Array
-    centre: Array
-    ends: NDArray[np.int64]
-    patterns: list[tuple[NDArray[np.bool_], NDArray[np.int64]]]
-    mean: Array
-    moment: Array
+    table: MaskedTable  # (N, D), about `centre`
+    centre: Array  # (D,)
+    ends: NDArray[np.int64]  # (V - 1,): where the second view and later ones begin
+    mean: Array  # (D,): of complete values
+    moment: Array  # (D, D): of complete values, about the mean
     intercept: bool
     n_private: list[int]
 
     @property
     def slices(self) -> list[slice]:
-        bounds = [0, *self.ends, self.values.shape[1]]
+        bounds = [0, *self.ends, len(self.centre)]
         return [slice(a, b) for a, b in pairwise(bounds)]
 
 
@@ -107,11 +90,7 @@ def fit_shared_factors(
     n_private: int | Sequence[int],
     *,
     intercept: bool = True,
-    starts: int = 5,
-    tolerance: float = 1e-6,
-    max_iterations: int = 20_000,
-    random_seed: Any = None,
-    advance: Callable[[float], None] | None = None,
+    **options: Unpack[Ascent],
 ) -> Fit[SharedFactors]:
     """Maximise the likelihood of intercepts, projections, private factors and noise by EM.
 
@@ -127,15 +106,9 @@ def fit_shared_factors(
         covariance of a view free.
     intercept : bool, default True
         Whether views have intercepts; they are 0 otherwise.
-    starts : int, default 5
-        The first from the canonical correlations of the views, the rest random; the best end is
-        returned.
-    tolerance : float, default 1e-6
-        An iteration that gains fewer nats is the last.
-    max_iterations : int, default 20000
-    random_seed : optional
-    advance : callable, optional
-        Told the best log likelihood so far after every start.
+    **options
+        See `Ascent`. By default there are 5 starts: the first from the canonical correlations of
+        the views, the rest random.
 
     Returns
     -------
@@ -149,17 +122,13 @@ def fit_shared_factors(
         to zero), or a setting is none.
     """
     data = _read(views, n_shared, n_private, intercept)
-    check_ascent(starts, tolerance, max_iterations)
+    options.setdefault("starts", 5)
     found = best_of(
         lambda state: _step(data, state),
         lambda rng, number: (
             _canonical_start(data, n_shared) if number == 0 else _start(rng, data, n_shared)
         ),
-        starts,
-        tolerance,
-        max_iterations,
-        random_seed,
-        advance,
+        **options,
     )
     return found._replace(parameters=_parameters(data, found.parameters))
 
@@ -188,25 +157,11 @@ def all_latent_means(
     loadings = np.concatenate(
         [np.concatenate(parameters.projections), block_diag(*parameters.privates)], axis=1
     )
-    noise = np.repeat(parameters.variances, [len(w) for w in parameters.projections])
-    x = np.concatenate(list(named(views).values()), axis=1) - np.concatenate(parameters.intercepts)
-    found = np.zeros((len(x), loadings.shape[1]))
-    for seen, rows in _patterns(np.isnan(x)):
-        scaled = loadings[seen] / noise[seen, None]
-        precision = np.eye(len(found.T)) + loadings[seen].T @ scaled
-        found[rows] = np.linalg.solve(precision, (x[np.ix_(rows, seen)] @ scaled).T).T
+    noise = np.repeat(1.0 / parameters.variances, [len(w) for w in parameters.projections])
+    x = np.concatenate(list(named(views).values()), axis=1)
+    form = likelihood(MaskedTable.of(x), loadings, noise, np.concatenate(parameters.intercepts))
+    found = form.with_prior(np.zeros(1), np.ones(1)).mean
     return found[:, :m], np.split(found[:, m:], np.cumsum(sizes)[:-1], axis=1)
-
-
-def _patterns(missing) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
-    """Group samples by which features (D,) are seen; those of which nothing is are left out."""
-    kinds, which = np.unique(missing, axis=0, return_inverse=True)
-    which = which.ravel()
-    return [
-        (~kind, np.flatnonzero(which == number))
-        for number, kind in enumerate(kinds)
-        if not kind.all()
-    ]
 
 
 def _read(views, n_shared, n_private, intercept) -> _Data:
@@ -219,14 +174,14 @@ def _read(views, n_shared, n_private, intercept) -> _Data:
     if missing.all(axis=0).any():
         raise ValueError(f"feature {int(missing.all(axis=0).argmax())} has no value at all.")
     centre = np.nanmean(x, axis=0) if intercept else np.zeros(x.shape[1])
-    values = np.where(missing, 0.0, x - centre)
+    table = MaskedTable.of(x - centre)
+    values = table.values
     sizes = [a.shape[1] for a in arrays.values()]
     return _Data(
         list(arrays),
-        values,
+        table,
         centre,
         np.cumsum(sizes)[:-1],
-        _patterns(missing) if missing.any() else [],
         np.zeros(x.shape[1]),
         values.T @ values / len(values),
         bool(intercept),
@@ -243,7 +198,7 @@ def _step(data: _Data, state: _State) -> tuple[float, _State]:
     )
     inner = np.eye(m) + state.w.T @ whitened
     posterior = np.linalg.inv(inner)
-    if data.patterns:
+    if data.table.observed is not None:
         log_likelihood, mean, moment = _expected(data, state)
     else:
         mean, moment = data.mean, data.moment
@@ -254,7 +209,7 @@ def _step(data: _Data, state: _State) -> tuple[float, _State]:
             for f, own in zip(factors, data.slices, strict=True)
         )
         fit -= np.sum(posterior * (whitened.T @ moment @ whitened))
-        n, d = data.values.shape
+        n, d = data.table.values.shape
         log_likelihood = -n * (half + 0.5 * fit + 0.5 * d * np.log(2.0 * np.pi))
     to_z = posterior @ whitened.T
     with_z = moment @ to_z.T
@@ -271,15 +226,18 @@ def _step(data: _Data, state: _State) -> tuple[float, _State]:
 def _expected(data: _Data, state: _State) -> tuple[float, Array, Array]:
     """Log likelihood, and expected mean and moment of values some of which are missing."""
     covariance = block_diag(*state.psi) + state.w @ state.w.T
-    n, d = data.values.shape
+    n, d = data.table.values.shape
     filled = np.zeros((n, d)) + state.mean
     extra = np.zeros((d, d))
     log_likelihood = 0.0
-    never = n
-    for seen, rows in data.patterns:
-        never -= len(rows)
+    for number, seen in enumerate(data.table.patterns):
+        rows = np.flatnonzero(data.table.index == number)
+        if not seen.any():
+            # Samples of which nothing is seen say nothing; their moments are the model's.
+            extra += len(rows) * covariance
+            continue
         factor = cho_factor(covariance[np.ix_(seen, seen)], lower=True)
-        x = data.values[np.ix_(rows, seen)] - state.mean[seen]
+        x = data.table.values[np.ix_(rows, seen)] - state.mean[seen]
         scaled = cho_solve(factor, x.T)
         log_likelihood -= 0.5 * np.sum(x.T * scaled)
         log_likelihood -= len(rows) * (
@@ -290,8 +248,6 @@ def _expected(data: _Data, state: _State) -> tuple[float, Array, Array]:
         filled[np.ix_(rows, ~seen)] += (across @ scaled).T
         own = covariance[np.ix_(~seen, ~seen)] - across @ cho_solve(factor, across.T)
         extra[np.ix_(~seen, ~seen)] += len(rows) * own
-    # A sample of which nothing is seen says nothing; its moments are the model's.
-    extra += never * covariance
     mean = filled.mean(axis=0) if data.intercept else np.zeros(d)
     about = filled - mean
     return log_likelihood, mean, (about.T @ about + extra) / n

@@ -153,6 +153,11 @@ def log_normals_of_views(
     return found
 
 
+def log_weights(weights: Array) -> Array:
+    """Take logs of weights (T,), kept from minus infinity: no sample is impossible everywhere."""
+    return np.log(np.maximum(weights, 1e-300))
+
+
 def normalised(logs: Array) -> tuple[float, Array]:
     """Sum of the logs of rows' sums of exponentials, and the rows' shares."""
     top = logs.max(axis=1, keepdims=True)

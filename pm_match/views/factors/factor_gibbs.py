@@ -1,18 +1,16 @@
 """Gibbs draws of linear factor models: latents, loadings, precisions and missing values."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pymc.blocking import PointType, StatsType
 
 from pm_match.checks import check_flag
-from pm_match.clusters.step import PartitionStep
+from pm_match.clusters.step import PartitionStep, statistics
 from pm_match.numerics.rescale import rescale, rescale_sums
-from pm_match.reading.parts import Structure
 from pm_match.views.factors.linear_factors import (
     Array,
     draw_log_precision,
-    draw_shift,
     loading_form,
     summed_to,
 )
@@ -66,31 +64,17 @@ class FactorGibbs(PartitionStep):
 
     name = "factor_gibbs"
     order = 10
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"log_likelihood": (np.float64, [])}
+    record = FactorModel
+    stats_dtypes_shapes = statistics("log_likelihood")
 
     def __init__(self, vars: Any, exchange: bool = True, **kwargs: Any):
         check_flag("FactorGibbs: exchange", exchange)
         self.exchange = bool(exchange)
         super().__init__(vars, **kwargs)
 
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {"exchange": self.exchange}
-
-    @classmethod
-    def parts(cls, structure: Structure) -> list[FactorModel]:
-        """Return the linear factor models of a model."""
-        return [part for part in structure.parts if isinstance(part, FactorModel)]
-
-    @classmethod
-    def served(cls, part: FactorModel) -> list[str]:
-        """Names of the variables that the step serves."""
-        return part.names
-
     def _prepare(self) -> None:
         super()._prepare()
         self._points = FactorPoints(self.model, self.part)
-        self._scaled = {number: self.part.scaled_with(number) for number in self.part.own}
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -104,7 +88,7 @@ class FactorGibbs(PartitionStep):
         self._draw_precisions(new, squares)
         if self.exchange:
             for number in self.part.own:
-                self._exchange_with_precisions(new, number)
+                self._exchange_scale(new, number)
         points.draw_missing(self.rng, new)
         return new, [{"log_likelihood": self._log_likelihood(new, squares)}]
 
@@ -121,22 +105,15 @@ class FactorGibbs(PartitionStep):
 
     def _draw_loadings(self, point, view: FactorView, latents: list[Array]) -> Array:
         """Draw a view's loadings and intercept; return sums (D,) of squared residuals."""
-        design = np.hstack([latents[number] for number in view.latents])
-        priors = [loading.prior(point) for loading in view.loadings]
-        if view.intercept is not None:
-            design = np.hstack([design, np.ones((len(design), 1))])
-            centre, inverse = view.intercept.prior(point)
-            priors.append((centre[:, None], inverse[:, None]))
+        ones = [np.ones((self.part.n_objects, 1))] if view.intercept else []
+        design = np.hstack([*(latents[number] for number in view.latents), *ones])
+        priors = [factor.prior(point) for factor in view.factors]
         mean, precision = (np.hstack(arrays) for arrays in zip(*priors, strict=True))
         noise = view.noise(point)
         rows = loading_form(view.table, design, noise, mean, precision).draw(self.rng)
-        start = 0
-        for loading in view.loadings:
-            end = start + loading.shape[1]
-            self._points.write_loading(point, loading, rows[:, start:end])
-            start = end
-        if view.intercept is not None:
-            self._points.write_intercept(point, view.intercept, rows[:, -1])
+        ends = np.cumsum([factor.shape[1] for factor in view.factors])[:-1]
+        for factor, own in zip(view.factors, np.split(rows, ends, axis=1), strict=True):
+            self._points.write_factor(point, factor, own)
         return np.square(view.table.residuals(design @ rows.T)).sum(axis=0)
 
     def _exchange(self, point, number: int, latents: Array) -> None:
@@ -144,31 +121,18 @@ class FactorGibbs(PartitionStep):
         points, part = self._points, self.part
         z = np.array(latents, order="C")
         prior = part.latents[number].prior(point)
-        entered = [
-            (view, loading)
-            for view in part.views
-            for own, loading in zip(view.latents, view.loadings, strict=True)
-            if own == number
-        ]
-        loadings = [points.loading(point, loading) for _, loading in entered]
+        entered = part.entered(number).values()
+        loadings = [points.factor(point, loading) for loading in entered]
         mean, precision = prior
         if not mean.any() and (precision == precision[0, 0]).all():
             # A spherical prior, as `rescale` takes it.
-            priors = [loading.prior(point) for _, loading in entered]
+            priors = [loading.prior(point) for loading in entered]
             loadings, z = self._rescale(loadings, priors, z, float(precision[0, 0]))
-            for (_, loading), own in zip(entered, loadings, strict=True):
-                points.write_loading(point, loading, own)
-        shifted = [
-            (view.intercept, w)
-            for (view, _), w in zip(entered, loadings, strict=True)
-            if view.intercept is not None
-        ]
-        if len(shifted) == len(entered):
-            views = [(w, points.intercept(point, a), a.prior(point)) for a, w in shifted]
-            c = draw_shift(self.rng, z, prior, views)
+            for loading, own in zip(entered, loadings, strict=True):
+                points.write_factor(point, loading, own)
+        c = points.exchange_centre(self.rng, point, number, z, prior)
+        if c is not None:
             z += c
-            for (a, w), (_, old, _) in zip(shifted, views, strict=True):
-                points.write_intercept(point, a, old - w @ c)
         points.write_latents(point, {number: z})
 
     def _rescale(self, loadings, priors, z: Array, tau: float) -> tuple[list[Array], Array]:
@@ -196,48 +160,21 @@ class FactorGibbs(PartitionStep):
         rescale(self.rng, stacked, centre, inverse, z, tau, 2 * k, np.empty(k))
         return np.split(stacked, np.cumsum(n_rows)[:-1]), z
 
-    def _exchange_with_precisions(self, point, number: int) -> None:
-        r"""Exchange scale of latents of ours with their loadings and the precisions of these.
+    def _exchange_scale(self, point, number: int) -> None:
+        """Exchange the scale of latents of ours with loadings and the precisions of these."""
+        prior = self.part.latents[number].prior(point)
+        self._points.exchange_scale(point, number, prior, self._log_scale)
 
-        Given :math:`r`, a column of many loadings has little choice in its length, and given
-        these, :math:`r` has little. But :math:`(\sqrt g z, w / \sqrt g, g r)` changes neither the
-        likelihood nor the density of :math:`\sqrt r w`. Along the orbits of these scalings, by the
-        theorem that `evidence.rescale` names, :math:`g` is
-
-        .. math:: \mathrm{Gamma}\bigl(\tfrac N2 + \sum_r a_r, \;
-                  \tfrac12 \sum_n \tau_n z_n^2 + \sum_r b_r r\bigr).
-        """
-        points, (entered, precisions) = self._points, self._scaled[number]
-        if not precisions:
-            return
-        centre, inverse = self.part.latents[number].prior(point)
-        if centre.any() or any(own.prior(point)[0].any() for own in entered):
-            return
-        z = points.latents(point)[number]
-        logs = [points.log_positive(point, own.name) for own in precisions]
-        # One precision of several columns: these keep their proportions.
-        n_scales = z.shape[1] if all(log.size == z.shape[1] for log in logs) else 1
-        n = np.full(n_scales, z.size / n_scales)
-        squares = summed_to((inverse * z**2).sum(axis=0), (n_scales,))
-        shape, rate = np.zeros((2, n_scales))
-        for own, log in zip(precisions, logs, strict=True):
-            a, b = own.prior(point)
-            shape += summed_to(a.reshape(-1), (n_scales,))
-            rate += summed_to((b * np.exp(log)).reshape(-1), (n_scales,))
-        log_g = draw_log_precision(self.rng, shape, rate, n, squares)
-        points.write_latents(point, {number: z * np.exp(0.5 * log_g)})
-        for loading in entered:
-            w = points.loading(point, loading)
-            points.write_loading(point, loading, w * np.exp(-0.5 * log_g))
-        for own, log in zip(precisions, logs, strict=True):
-            moved = log_g.reshape(own.shape) if log.size == n_scales else log_g
-            points.write_positive(point, own.name, log + moved)
+    def _log_scale(self, quadratic: Array, exponent: Array) -> Array:
+        """Draw how much latents grow where all that pulls is Gamma (see `exchange_scale`)."""
+        zero = np.zeros(quadratic.shape)
+        return 0.5 * draw_log_precision(self.rng, 0.5 * exponent, 0.5 * quadratic, zero, zero)
 
     def _draw_precisions(self, point, squares: list[Array]) -> None:
         """Draw Gamma precisions of noise, given sums of squared residuals, and of loadings."""
         part, points = self.part, self._points
         for own in part.precisions:
-            value = points.positive(point, own.name)
+            value = points.read_positive(point, own.name)
             total, count = np.zeros(own.shape), np.zeros(own.shape)
             for v, n in own.of:
                 view = part.views[v]

@@ -51,6 +51,19 @@ class MaskedTable:
     values: Array
     observed: NDArray[np.bool_] | None = None
 
+    @classmethod
+    def of(cls, values: Array) -> "MaskedTable":
+        """Make the table of values (N, D) of which NaN are missing."""
+        seen = ~np.isnan(values)
+        return cls(values) if seen.all() else cls(np.where(seen, values, 0.0), seen)
+
+    @property
+    def with_nan(self) -> Array:
+        """The values (N, D), NaN where they are missing."""
+        return (
+            self.values if self.observed is None else np.where(self.observed, self.values, np.nan)
+        )
+
     @cached_property
     def patterns(self) -> NDArray[np.bool_]:
         """Distinct rows (P, D) of `observed`."""
@@ -260,21 +273,9 @@ def loading_form(
     Row :math:`d` has precision :math:`\mathrm{diag}(\rho_d) + \tau_d Z_d^\top Z_d`, with the
     objects in :math:`Z_d` in which the feature is observed.
 
-    Parameters
-    ----------
-    table : MaskedTable
-        (N, D).
-    design : (N, K) array
-        Latents side by side, and a column of ones if there is an intercept.
-    noise : (D,) array
-        Precisions.
-    mean, precision : (D, K) array
-        Of the independent normal priors.
-
-    Returns
-    -------
-    CanonicalForm
-        Of D rows.
+    The design (N, K) holds the latents side by side, and a column of ones if there is an intercept;
+    mean and precision (D, K) are those of the independent normal priors. The rest is as in
+    `likelihood`.
     """
     form = likelihood(table.turned, design, np.ones(len(design)))
     return form.times(noise).with_prior(mean, precision)
@@ -318,7 +319,9 @@ def draw_shift(
     return CanonicalForm(matrix[None], linear[None], one).draw(rng)[0]
 
 
-def draw_log_precision(rng: np.random.Generator, shape, rate, n, squares) -> Array:
+def draw_log_precision(
+    rng: np.random.Generator, shape: Array, rate: Array, n: Array, squares: Array
+) -> Array:
     r"""Draw logs of precisions with a Gamma prior, given `n` values whose squares are summed.
 
     From :math:`\mathrm{Gamma}(a + n / 2, b + S / 2)`, all arguments arrays of one shape.

@@ -1,5 +1,6 @@
 """Reads and writes points of linear factor models, and what their views say of latents there."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +9,15 @@ from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
 from pm_match.reading.parts import Point
-from pm_match.reading.probe import natural_function
-from pm_match.views.factors.linear_factors import Array, CanonicalForm, likelihood, product
-from pm_match.views.factors.recognise import Factor, FactorModel, FactorView, Intercept
+from pm_match.views.factors.linear_factors import (
+    Array,
+    CanonicalForm,
+    draw_shift,
+    likelihood,
+    product,
+    summed_to,
+)
+from pm_match.views.factors.recognise import Factor, FactorModel, FactorView
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +38,7 @@ class ViewForm:
     places: dict[int, NDArray[np.int64]]
     private: tuple[int, ...]
 
-    def entries(self, numbers) -> NDArray[np.int64]:
+    def entries(self, numbers: Iterable[int]) -> NDArray[np.int64]:
         """Return the entries of latents in `full`."""
         return np.concatenate([self.places[n] for n in numbers] or [np.empty(0, np.int64)])
 
@@ -52,78 +59,136 @@ class FactorPoints(Writer):
         given = [latent.name for latent in part.latents if latent.foreign]
         super().__init__(model, [*part.names, *given])
         self.part = part
-        # Those of ours have no transform.
-        self._given = natural_function(model, given) if given else None
-        self._given_names = given
 
     def latents(self, point: Point) -> list[Array]:
         """Read all latents (N, k)."""
-        given = {}
-        if self._given is not None:
-            given = dict(zip(self._given_names, self._given(point), strict=True))
-        found = []
-        for latent in self.part.latents:
-            value = given.get(latent.name)
-            value = self.read(point, latent.name) if value is None else value
-            found.append(value.T if latent.transposed else value)
-        return found
+        # Those of ours have no transform.
+        return [
+            latent.value(point) if latent.foreign else self.factor(point, latent)
+            for latent in self.part.latents
+        ]
 
-    def loadings(self, point: Point, view: FactorView) -> Array:
-        """Read the loadings of a view side by side (D, k)."""
-        return np.hstack([self.loading(point, loading) for loading in view.loadings])
+    def factor(self, point: Point, factor: Factor) -> Array:
+        """Read latents (N, k), the loadings (D, k) of one latent, or an intercept (D, 1)."""
+        return factor.arranged(self.read(point, factor.name))
 
-    def loading(self, point: Point, loading: Factor) -> Array:
-        """Read the loadings (D, k) of one latent in one view."""
-        value = self.read(point, loading.name)
-        return value.T if loading.transposed else value
-
-    def write_loading(self, point: dict[str, NDArray], loading: Factor, value: Array) -> None:
-        """Write the loadings (D, k) of one latent in one view into a new `point`."""
-        value = np.ascontiguousarray(value.T if loading.transposed else value)
-        self.write(point, {loading.name: value})
-
-    def intercept(self, point: Point, intercept: Intercept) -> Array:
-        """Read an intercept (D,)."""
-        return self.read(point, intercept.name).reshape(-1)
+    def write_factor(self, point: dict[str, NDArray], factor: Factor, value: Array) -> None:
+        """Write what `factor` reads into a new `point`."""
+        self.write(point, {factor.name: factor.as_declared(value)})
 
     def write_latents(self, point: dict[str, NDArray], values: dict[int, Array]) -> None:
         """Write latents (N, k), by number, into a new `point`."""
         for number, value in values.items():
-            latent = self.part.latents[number]
-            value = np.ascontiguousarray(value.T if latent.transposed else value)
-            self.write(point, {latent.name: value})
+            self.write_factor(point, self.part.latents[number], value)
 
-    def write_intercept(
-        self, point: dict[str, NDArray], intercept: Intercept, value: Array
-    ) -> None:
-        """Write an intercept (D,) into a new `point`."""
-        self.write(point, {intercept.name: value.reshape(self.read(point, intercept.name).shape)})
+    def loadings(self, point: Point, view: FactorView) -> Array:
+        """Read the loadings of a view side by side (D, k)."""
+        return np.hstack([self.factor(point, loading) for loading in view.loadings])
 
-    def positive(self, point: Point, name: str) -> NDArray:
-        """Read a positive variable, whether its log is sampled or itself."""
-        value = self.read(point, name)
-        return np.exp(value) if self.transformed[name] else value
+    def intercept(self, point: Point, view: FactorView) -> Array:
+        """Read the intercept (D,) of a view, zeros if it has none."""
+        if view.intercept is None:
+            return np.zeros(view.table.values.shape[1])
+        return self.factor(point, view.intercept)[:, 0]
 
     def log_positive(self, point: Point, name: str) -> NDArray:
         """Read the log of a positive variable, even where it is too small for a float."""
         value = self.read(point, name)
         return value if self.transformed[name] else np.log(value)
 
-    def write_positive(self, point: dict[str, NDArray], name: str, log_value: NDArray) -> None:
-        """Write a positive variable, given its log, into a new `point`."""
-        self.write(point, {name: log_value if self.transformed[name] else np.exp(log_value)})
+    def likelihood(self, point: Point, view: FactorView) -> CanonicalForm:
+        """Find what a view says of all its latents at a point, missing values integrated out."""
+        intercept = self.intercept(point, view) if view.intercept else None
+        return likelihood(view.table, self.loadings(point, view), view.noise(point), intercept)
+
+    def exchange_centre(
+        self,
+        rng: np.random.Generator,
+        point: dict[str, NDArray],
+        number: int,
+        latents: Array,
+        prior: tuple[Array, Array],
+    ) -> Array | None:
+        """Draw how far `latents` (N, k) move, and write the intercepts that take it back.
+
+        Returns
+        -------
+        (k,) array or None
+            What is to be added to the latents; None if a view that they enter has no intercept.
+        """
+        entered = [
+            (self.part.views[v].intercept, self.factor(point, loading))
+            for (v, _), loading in self.part.entered(number).items()
+        ]
+        shifted = [(own, w) for own, w in entered if own is not None]
+        if len(shifted) < len(entered):
+            return None
+        columns = [(w, self.factor(point, own), own.prior(point)) for own, w in shifted]
+        c = draw_shift(
+            rng, latents, prior, [(w, a[:, 0], (m[:, 0], p[:, 0])) for w, a, (m, p) in columns]
+        )
+        for (own, _), (w, old, _) in zip(shifted, columns, strict=True):
+            self.write_factor(point, own, old - (w @ c)[:, None])
+        return c
+
+    def exchange_scale(
+        self,
+        point: dict[str, NDArray],
+        number: int,
+        prior: tuple[Array, Array],
+        draw: Callable[[Array, Array], Array],
+    ) -> None:
+        r"""Exchange the scale of latents with their loadings and the precisions of these.
+
+        Given :math:`r`, a column of many loadings has little choice in its length, and given
+        these, :math:`r` has little. But :math:`(e^t z, e^{-t} w, e^{2t} r)` changes neither the
+        likelihood nor the density of :math:`\sqrt r w`. Along the orbits of these scalings, by the
+        theorem that `numerics.rescale` names, :math:`\log p(t) = e t - \tfrac12 q e^{2t}`, with
+
+        .. math:: e = N + 2 \sum_r a_r, \qquad q = \sum_n \tau_n z_n^2 + 2 \sum_r b_r r.
+
+        Nothing is done unless latents and loadings are around zero, with such precisions.
+
+        Parameters
+        ----------
+        point : dict
+            A new one.
+        number : int
+            Of the latents.
+        prior : pair of (N, k) array
+            Mean and precision of the latents.
+        draw : callable
+            From q and e, each (k,) or (1,) of one scale for all factors, to t.
+        """
+        loadings, precisions = self.part.scaled_with(number)
+        mean, precision = prior
+        if not precisions or mean.any() or any(own.prior(point)[0].any() for own in loadings):
+            return
+        latent = self.part.latents[number]
+        z = self.factor(point, latent)
+        logs = [self.log_positive(point, own.name) for own in precisions]
+        # One precision of several columns: these keep their proportions.
+        shape = (z.shape[1] if all(log.size == z.shape[1] for log in logs) else 1,)
+        quadratic = summed_to((precision * z**2).sum(axis=0), shape)
+        exponent = np.full(shape, z.size / shape[0])
+        for own, log in zip(precisions, logs, strict=True):
+            a, b = own.prior(point)
+            exponent = exponent + 2.0 * summed_to(a.reshape(-1), shape)
+            quadratic = quadratic + 2.0 * summed_to((b * np.exp(log)).reshape(-1), shape)
+        t = draw(quadratic, exponent)
+        self.write_factor(point, latent, z * np.exp(t))
+        for loading in loadings:
+            self.write_factor(point, loading, self.factor(point, loading) * np.exp(-t))
+        for own, log in zip(precisions, logs, strict=True):
+            moved = t.reshape(own.shape) if log.size == t.size else t
+            self.write_positive(point, own.name, log + 2.0 * moved)
 
     def form(self, point: Point, view: FactorView) -> ViewForm:
         """Find what a view says of its latents at a point, missing values integrated out."""
         part = self.part
         ends = np.cumsum([0, *(loading.shape[1] for loading in view.loadings)])
         places = {number: np.arange(ends[n], ends[n + 1]) for n, number in enumerate(view.latents)}
-        full = likelihood(
-            view.table,
-            self.loadings(point, view),
-            view.noise(point),
-            self.intercept(point, view.intercept) if view.intercept else None,
-        )
+        full = self.likelihood(point, view)
         private = tuple(
             number
             for number in view.latents
@@ -208,8 +273,7 @@ class FactorPoints(Writer):
             row, column = np.nonzero(~observed)
             design = np.hstack([latents[n] for n in view.latents])
             means = np.einsum("ik,ik->i", design[row], self.loadings(point, view)[column])
-            if view.intercept is not None:
-                means += self.intercept(point, view.intercept)[column]
+            means += self.intercept(point, view)[column]
             width = view.noise(point)[column] ** -0.5
             self.write(point, {view.missing: means + width * rng.standard_normal(len(row))})
 

@@ -25,7 +25,6 @@ from pm_match.reading.ancestry import RV, Refusal, connected, kind, mean, names,
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import DensityCheck, log_normal, same
 from pm_match.reading.parts import Part, Point
-from pm_match.reading.probe import compiled, stand_in
 from pm_match.views.factors.linear_factors import Array, MaskedTable
 from pm_match.views.factors.starts import factor_start
 
@@ -39,6 +38,8 @@ _UNBOUNDED = (NormalRV, MvNormalRV, LaplaceRV, StudentTRV, CauchyRV)
 class Factor:
     """Latents or loadings: a free variable with one row for each object or feature.
 
+    An intercept is the loadings of a latent that is 1.
+
     Attributes
     ----------
     name : str
@@ -46,6 +47,8 @@ class Factor:
         Whether it is declared with one column for each object or feature.
     shape : (int, int)
         Objects or features, and factors.
+    declared : tuple of int
+        Its shape as it is declared.
     foreign : bool
         Whether it is given, as something that is not of the factor model depends on it, or as it is
         not declared normal.
@@ -55,34 +58,25 @@ class Factor:
         From a point to mean and precision, both of `shape`, of its independent normal prior; None
         if it is `foreign`.
     value : callable or None
-        From a point to its value, of `shape`, if that is given and not `unbounded`.
+        From a point to its value, of `shape`, if it is `foreign`.
     """
 
     name: str
     transposed: bool
     shape: tuple[int, int]
+    declared: tuple[int, ...]
     foreign: bool
     unbounded: bool
     prior: Prior = field(repr=False)
     value: Any = field(repr=False)
 
+    def arranged(self, value: NDArray) -> Array:
+        """Bring an array that is arranged as the variable into `shape`."""
+        return value.T if self.transposed else value.reshape(self.shape)
 
-@dataclass(frozen=True, eq=False)
-class Intercept:
-    """A free variable that is added to all objects of a view, one number a feature.
-
-    Attributes
-    ----------
-    name : str
-    shape : tuple of int
-        As it is declared: a row has two axes.
-    prior : callable
-        From a point to mean and precision (D,) of its independent normal prior.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    prior: Prior = field(repr=False)
+    def as_declared(self, value: NDArray) -> Array:
+        """Bring an array of `shape` into the arrangement of the variable."""
+        return np.ascontiguousarray(value.T if self.transposed else value).reshape(self.declared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +93,7 @@ class FactorView:
         Numbers, in the model, of the latents that enter its mean.
     loadings : tuple of Factor
         Of each of these.
-    intercept : Intercept or None
+    intercept : Factor or None
     missing : str or None
         The free variable that holds the missing values, in the order of the array.
     noise : callable
@@ -110,7 +104,7 @@ class FactorView:
     table: MaskedTable
     latents: tuple[int, ...]
     loadings: tuple[Factor, ...]
-    intercept: Intercept | None
+    intercept: Factor | None
     missing: str | None
     noise: Callable[[Point], Array] = field(repr=False)
 
@@ -118,6 +112,11 @@ class FactorView:
     def declared(self) -> list[str]:
         """The variables that PyMC holds it in: what is observed, and what is missing."""
         return [f"{self.name}_observed", self.missing] if self.missing else [self.name]
+
+    @property
+    def factors(self) -> list[Factor]:
+        """All that its rows are free in: the loadings, and the intercept."""
+        return [*self.loadings, *([self.intercept] if self.intercept else [])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +151,7 @@ class GammaPrecision:
 
 
 @dataclass(frozen=True, eq=False)
-class FactorModel:
+class FactorModel(Part):
     """Views that latents (or precisions) connect.
 
     Attributes
@@ -178,7 +177,16 @@ class FactorModel:
 
     def private(self, number: int) -> bool:
         """Whether a latent enters one view only."""
-        return sum(number in view.latents for view in self.views) == 1
+        return len(self.entered(number)) == 1
+
+    def entered(self, number: int) -> dict[tuple[int, int], Factor]:
+        """Find the loadings that a latent enters views with, by numbers of view and loading."""
+        return {
+            (v, n): loading
+            for v, view in enumerate(self.views)
+            for n, (own, loading) in enumerate(zip(view.latents, view.loadings, strict=True))
+            if own == number
+        }
 
     def scaled_with(self, number: int) -> tuple[list[Factor], list[GammaPrecision]]:
         """Find what can take back a scaling of a latent, without a change of likelihood.
@@ -196,12 +204,7 @@ class FactorModel:
             Those that the priors of these are proportional to, each one number or one a factor;
             none if some of the loadings lack one, or if one is of something else too.
         """
-        entered = {
-            (v, n): loading
-            for v, view in enumerate(self.views)
-            for n, (own, loading) in enumerate(zip(view.latents, view.loadings, strict=True))
-            if own == number
-        }
+        entered = self.entered(number)
         found = [p for p in self.precisions if entered.keys() & {*p.of}]
         covered = {key for p in found for key in p.of}
         whole = covered == entered.keys() and all(
@@ -210,7 +213,7 @@ class FactorModel:
         return list(entered.values()), found if whole else []
 
     @property
-    def turning(self) -> list[str]:
+    def relabelled(self) -> list[str]:
         """Variables that signs, order or rotations of the factors change."""
         found = [latent.name for latent in self.latents]
         found += [loading.name for view in self.views for loading in view.loadings]
@@ -221,8 +224,7 @@ class FactorModel:
         """The variables that `FactorGibbs` draws."""
         found = [self.latents[number].name for number in self.own]
         for view in self.views:
-            found += [loading.name for loading in view.loadings]
-            found += [view.intercept.name] if view.intercept else []
+            found += [factor.name for factor in view.factors]
         found += [precision.name for precision in self.precisions]
         return found + [view.missing for view in self.views if view.missing]
 
@@ -389,12 +391,10 @@ def _product(pair, values) -> Array:
 
 def _mean_function(context: Context, rvs, parents, table: MaskedTable):
     """Compile a view's mean (N, D) as a function of values of its parents."""
-    stands = {rv: stand_in(rv) for rv in parents}
-    function, names = compiled(context.model, [mean(rv) for rv in rvs], stands, [*stands.values()])
-    assert not names
+    means = context.function([mean(rv) for rv in rvs], parents)
 
     def see(values: Mapping[RV, Array]) -> Array:
-        found = function({}, *[values[rv] for rv in parents])
+        found = means(values)
         if table.observed is None:
             return np.broadcast_to(found[0], table.values.shape)
         # Observed and missing values have means of their own.
@@ -449,8 +449,10 @@ def _model(context: Context, candidates: list[_Candidate]) -> FactorModel:
         shift, rv = None, candidate.intercept
         if rv is not None:
             # It may be declared as a row.
-            prior = context.normal_prior(rv, np.ravel)
-            shift = Intercept(rv.name, context.shapes[rv.name], prior)
+            shape = candidate.table.values.shape[1], 1
+            prior = context.normal_prior(rv, lambda own: own.reshape(-1, 1))
+            declared = context.shapes[rv.name]
+            shift = Factor(rv.name, False, shape, declared, False, True, prior, None)
         missing = candidate.rvs[1].name if len(candidate.rvs) == 2 else None
         noise = _noise_function(context, candidate)
         view = FactorView(candidate.name, candidate.table, numbers, loadings, shift, missing, noise)
@@ -474,12 +476,13 @@ def _ours(context: Context, rv: RV, views: list[RV]) -> bool:
 
 def _factor(context: Context, rv: RV, flip: bool, foreign: bool) -> Factor:
     arrange = np.transpose if flip else np.asarray
-    n, k = context.shapes[rv.name][:: -1 if flip else 1]
+    declared = context.shapes[rv.name]
+    n, k = declared[:: -1 if flip else 1]
     unbounded = isinstance(rv.owner.op, _UNBOUNDED) and not context.transformed(rv)
     prior: Any = None if foreign else context.normal_prior(rv, arrange)
-    read = context.at([rv]) if foreign and not unbounded else None
+    read = context.at([rv]) if foreign else None
     value = None if read is None else lambda point: arrange(read(point)[0])
-    return Factor(rv.name, flip, (n, k), foreign, unbounded, prior, value)
+    return Factor(rv.name, flip, (n, k), declared, foreign, unbounded, prior, value)
 
 
 def _noise_function(context: Context, candidate: _Candidate) -> Callable[[Point], Array]:

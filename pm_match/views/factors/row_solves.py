@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from pm_match.numerics.cholesky import solve_lower as forward
 from pm_match.numerics.kernels import entry
 
 Array = NDArray[np.float64]
@@ -69,14 +70,8 @@ def _multiply(rows, matrices, index, found):
 @entry
 def _forward(lower, index, rows):
     """Solve L x = b in place for every row."""
-    k = rows.shape[1]
     for n in range(rows.shape[0]):
-        p = index[n]
-        for i in range(k):
-            total = rows[n, i]
-            for j in range(i):
-                total -= lower[p, i, j] * rows[n, j]
-            rows[n, i] = total / lower[p, i, i]
+        forward(lower[index[n]], rows[n], rows[n])
 
 
 @entry
@@ -85,6 +80,7 @@ def _backward(lower, index, rows):
     k = rows.shape[1]
     for n in range(rows.shape[0]):
         p = index[n]
+        # By rows of L, as they lie in memory.
         for i in range(k - 1, -1, -1):
             rows[n, i] /= lower[p, i, i]
             x = rows[n, i]

@@ -62,7 +62,7 @@ def factor_start(model: Any, rng: np.random.Generator, point: Point) -> dict[str
             continue
         z = latents[number] + _JITTER * rng.standard_normal((n_objects, latent.shape[1]))
         latents[number] = z
-        found[latent.name] = z.T if latent.transposed else z
+        found[latent.name] = latent.as_declared(z)
     squares: dict[tuple[int, int], Array] = {}
     for v, view in enumerate(model.views):
         design = np.hstack([latents[number] for number in view.latents])
@@ -74,10 +74,10 @@ def factor_start(model: Any, rng: np.random.Generator, point: Point) -> dict[str
         for n, (loading, w) in enumerate(
             zip(view.loadings, np.split(rows, ends, axis=1), strict=True)
         ):
-            found[loading.name] = w.T if loading.transposed else w
+            found[loading.name] = loading.as_declared(w)
             squares[v, n] = np.square(found[loading.name])
         if view.intercept:
-            found[view.intercept.name] = middles[v].reshape(view.intercept.shape)
+            found[view.intercept.name] = view.intercept.as_declared(middles[v])
         means = design @ rows.T + (middles[v] if view.intercept else 0.0)
         residuals = view.table.residuals(means)
         squares[v, -1] = np.square(residuals).sum(axis=0) / view.table.n_observed

@@ -1,18 +1,17 @@
 """Collapsed Gibbs sweeps over clusters of objects and those of every view below them."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pymc.blocking import PointType, StatsType
 
 from pm_match.checks import check_count
-from pm_match.clusters.points import ClusteringPoints, Writer, least_log
-from pm_match.clusters.step import PartitionStep
+from pm_match.clusters.points import ClusteringPoints, Writer
+from pm_match.clusters.step import PartitionStep, statistics
 from pm_match.normal.conjugate import draw_parameters, log_marginal
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.stick_breaking import log_prior
-from pm_match.reading.parts import Structure
 from pm_match.reading.probe import natural_function
 from pm_match.views.hierarchy.recognise import Hierarchy
 from pm_match.views.hierarchy.tables import count, log_links, new_state, sweep
@@ -54,32 +53,15 @@ class HierarchyGibbs(PartitionStep):
 
     name = "hierarchy_gibbs"
     order = 70
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
-        "log_joint": (np.float64, []),
-        "n_occupied": (np.int64, []),
-        "filled": (np.float64, []),
-        "moved": (np.float64, []),
-        "swap_accepted": (np.float64, []),
-    }
+    record = Hierarchy
+    stats_dtypes_shapes = statistics(
+        "log_joint", "filled", "moved", "swap_accepted", n_occupied=np.int64
+    )
 
     def __init__(self, vars: Any, n_sweeps: int = 1, **kwargs: Any):
         check_count("HierarchyGibbs: n_sweeps", n_sweeps)
         self.n_sweeps = n_sweeps
         super().__init__(vars, **kwargs)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {"n_sweeps": self.n_sweeps}
-
-    @classmethod
-    def parts(cls, structure: Structure) -> list[Hierarchy]:
-        """Return the hierarchies of a model."""
-        return [part for part in structure.parts if isinstance(part, Hierarchy)]
-
-    @classmethod
-    def served(cls, part: Hierarchy) -> list[str]:
-        """Names of the variables of a hierarchy."""
-        return part.names
 
     def _prepare(self) -> None:
         super()._prepare()
@@ -161,16 +143,6 @@ class HierarchyGibbs(PartitionStep):
                 rng, state.concentration[v, :, :n_marginal] + state.pairs[v, :, :n_marginal]
             )
             logs -= np.logaddexp.reduce(logs, axis=1, keepdims=True)
-            self._write_link(new, view.link, logs)
+            self._writer.write_simplex(new, view.link, logs)
             self._writer.write(new, {view.assignment: labels})
         return float(total)
-
-    def _write_link(self, point, name: str, logs) -> None:
-        """Write the link, given as logs of rows that sum to 1."""
-        # PyMC's density of weights is only finite while they can be told from zero.
-        logs = np.maximum(logs, least_log(self._writer.value_of[name].dtype))
-        if self._writer.transformed[name]:
-            value = logs[:, :-1] - logs.mean(axis=1, keepdims=True)
-        else:
-            value = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
-        self._writer.write(point, {name: value})

@@ -56,7 +56,7 @@ class HierarchyView:
 
 
 @dataclass(frozen=True, eq=False)
-class Hierarchy:
+class Hierarchy(Part):
     """Clusters of objects above clusters of every view (Klami & Kaski, eq. 3).
 
     Attributes
@@ -78,10 +78,16 @@ class Hierarchy:
         return found
 
     @property
-    def turning(self) -> list[str]:
+    def relabelled(self) -> list[str]:
         """The variables that renaming clusters changes."""
         precisions = [view.normals.precision for view in self.views]
         return [name for name in self.names if name not in precisions]
+
+    @property
+    def tables(self) -> list[NDArray[np.float64]]:
+        """The values (N, D) of every view, NaN for objects that it has not seen."""
+        n = self.clustering.n_objects
+        return [placed(n, view.objects, view.values) for view in self.views]
 
     def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
         """Make assignments to start from, by EM from one start of its own.
@@ -89,17 +95,13 @@ class Hierarchy:
         All else is drawn given these; until then, precisions are those of EM.
         """
         # EM is of no use to a model that is only read.
-        from pm_match.views.em.dependency_hierarchy import start_labels
+        from pm_match.views.em.dependency import start_labels
 
-        n = self.clustering.n_objects
-        tables = []
-        for view in self.views:
-            table = np.full((n, view.values.shape[1]), np.nan)
-            table[view.objects] = view.values
-            tables.append(table)
         n_marginal = [view.normals.truncation for view in self.views]
         try:
-            z, w, precisions = start_labels(rng, tables, self.clustering.truncation, n_marginal)
+            z, w, precisions = start_labels(
+                rng, self.tables, self.clustering.truncation, n_marginal
+            )
         except ValueError:
             # Few objects, or features that go together: any start will do, or must.
             return self._random_start(rng)
@@ -117,11 +119,18 @@ class Hierarchy:
         }
 
 
+def placed(n: int, rows: NDArray[np.int64], values: Any) -> NDArray[np.float64]:
+    """Put rows of values into a table of `n` objects, NaN elsewhere."""
+    found = np.full((n, values.shape[1]), np.nan)
+    found[rows] = values
+    return found
+
+
 def hierarchies(context: Context) -> tuple[list[Part], dict[str, str]]:
     """Find the hierarchies of a model, and by variable what is refused."""
     below: dict[RV, list[RV]] = {}
     for rv in context.model.free_RVs:
-        if not isinstance(rv.owner.op, CategoricalRV):
+        if not isinstance(rv.owner.op, CategoricalRV) or context.is_missing(rv):
             continue
         for parent in context.ancestry.parents[rv]:
             if parent in context.model.free_RVs and isinstance(parent.owner.op, CategoricalRV):

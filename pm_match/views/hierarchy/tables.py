@@ -26,6 +26,7 @@ vectors of cluster u,
           p(x \mid u) = N\Bigl(x; \frac{\kappa_v m_v + \sum x}{k}, \frac{k + 1}{k} I\Bigr).
 """
 
+from collections.abc import Sequence
 from math import exp, log1p
 from typing import NamedTuple
 
@@ -38,68 +39,39 @@ from pm_match.numerics.log_gamma import rise
 from pm_match.numerics.stick_breaking import predictive
 
 Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
 
 
 class HierarchyState(NamedTuple):
     """Assignments and what is counted of them: N samples, V views, padded to the largest view.
 
-    Attributes
-    ----------
-    z : (N,) integer array
-    w : (V, N) integer array
-        -1 where the view has not seen the sample.
-    counts : (T,) integer array
-        Samples of every z.
-    pairs : (V, T, T_max) integer array
-        Samples of every z and w.
-    totals : (V, T) integer array
-        Samples of every z that the view has seen.
-    held : (V, T_max) integer array
-        Samples of every w.
-    n_marginal, n_features : (V,) integer array
-    values : (V, N, D_max) array
-        On the scale where precisions are 1; 0 beyond a view's features.
-    sums : (V, T_max, D_max) array
-        Of the values of every w.
-    center : (V, D_max) array
-        Of the prior on means, on the same scale.
-    strength : (V,) array
-        kappa.
-    concentration : (V, T, T_max) array
-        Of the links' prior; 0 beyond a view's clusters.
-    concentration_total : (V, T) array
-    sticks_a, sticks_b : (T - 1,) array
-        Of the prior on weights (see `numerics.stick_breaking`).
-    weight : (T,) array
-        Scratch.
-    link : (V, T_max) array
-        Scratch: densities of a sample's vectors in the clusters of each view.
-    renamed : (T,) integer array
-        Scratch.
+    Values, and the prior on means, are on the scale where precisions are 1.
     """
 
-    z: NDArray[np.int64]
-    w: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    pairs: NDArray[np.int64]
-    totals: NDArray[np.int64]
-    held: NDArray[np.int64]
-    n_marginal: NDArray[np.int64]
-    n_features: NDArray[np.int64]
-    values: Array
-    sums: Array
-    center: Array
-    strength: Array
-    concentration: Array
-    concentration_total: Array
-    sticks_a: Array
-    sticks_b: Array
-    weight: Array
-    link: Array
-    renamed: NDArray[np.int64]
+    z: Labels  # (N,)
+    w: Labels  # (V, N): -1 where the view has not seen the sample
+    counts: Labels  # (T,): samples of every z
+    pairs: Labels  # (V, T, T_max): samples of every z and w
+    totals: Labels  # (V, T): samples of every z that the view has seen
+    held: Labels  # (V, T_max): samples of every w
+    n_marginal: Labels  # (V,)
+    n_features: Labels  # (V,)
+    values: Array  # (V, N, D_max): 0 beyond a view's features
+    sums: Array  # (V, T_max, D_max): of the values of every w
+    center: Array  # (V, D_max): of the prior on means
+    strength: Array  # (V,): kappa
+    concentration: Array  # (V, T, T_max): of the links' prior; 0 beyond a view's clusters
+    concentration_total: Array  # (V, T)
+    sticks_a: Array  # (T - 1,): of the prior on weights (see `numerics.stick_breaking`)
+    sticks_b: Array  # (T - 1,)
+    weight: Array  # (T,): scratch
+    link: Array  # (V, T_max): scratch, a sample's densities in the clusters of each view
+    renamed: Labels  # (T,): scratch
 
 
-def new_state(n: int, n_clusters: int, n_marginal, n_features) -> HierarchyState:
+def new_state(
+    n: int, n_clusters: int, n_marginal: Sequence[int], n_features: Sequence[int]
+) -> HierarchyState:
     """Make an empty state for `n` samples, views with so many clusters and features."""
     v, most, widest = len(n_marginal), max(n_marginal), max(n_features)
     whole, real = np.int64, np.float64

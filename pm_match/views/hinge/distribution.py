@@ -18,46 +18,45 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.random.utils import normalize_size_param
 
 
-class HingeRV(SymbolicRandomVariable):
-    """The op behind `Hinge` with two classes: a score and C to a label."""
+class _LabelsRV(SymbolicRandomVariable):
+    """The ops behind `Hinge`: scores and C to labels."""
 
-    name = "hinge"
-    extended_signature = "[rng],[size],(),()->[rng],()"
     _print_name = ("Hinge", "\\operatorname{Hinge}")
 
     @classmethod
     def rv_op(cls, score, C, *, size=None, rng=None):
-        """Draw labels -1 and +1."""
+        """Draw labels."""
         score, C = pt.as_tensor(score), pt.as_tensor(C)
         rng, size = normalize_rng_param(rng), normalize_size_param(size)
         if rv_size_is_none(size):
             size = implicit_size_from_params(score, C, ndims_params=cls.ndims_params)
-        probability = pt.sigmoid(_log_odds(score, C))
-        next_rng, upper = pt.random.bernoulli(probability, size=size, rng=rng, return_next_rng=True)
-        labels = 2 * pt.cast(upper, "int64") - 1
+        next_rng, labels = cls._drawn(score, C, size=size, rng=rng, return_next_rng=True)
         return cls(inputs=[rng, size, score, C], outputs=[next_rng, labels])(rng, size, score, C)
 
 
-class OneAgainstRestRV(SymbolicRandomVariable):
-    """The op behind `Hinge` with several classes: a row of scores and C to a class."""
+class HingeRV(_LabelsRV):
+    """With two classes: a score to a label."""
+
+    name = "hinge"
+    extended_signature = "[rng],[size],(),()->[rng],()"
+
+    @staticmethod
+    def _drawn(score, C, **options):
+        next_rng, upper = pt.random.bernoulli(pt.sigmoid(_log_odds(score, C)), **options)
+        return next_rng, 2 * pt.cast(upper, "int64") - 1
+
+
+class OneAgainstRestRV(_LabelsRV):
+    """With several classes: a row of scores to a class, from 0."""
 
     name = "one_against_rest"
     extended_signature = "[rng],[size],(k),()->[rng],()"
-    _print_name = ("Hinge", "\\operatorname{Hinge}")
 
-    @classmethod
-    def rv_op(cls, score, C, *, size=None, rng=None):
-        """Draw classes from 0."""
-        score, C = pt.as_tensor(score), pt.as_tensor(C)
-        rng, size = normalize_rng_param(rng), normalize_size_param(size)
-        if rv_size_is_none(size):
-            size = implicit_size_from_params(score, C, ndims_params=cls.ndims_params)
+    @staticmethod
+    def _drawn(score, C, **options):
         probability = pt.special.softmax(_log_odds(score, C[..., None]), axis=-1)
-        next_rng, codes = pt.random.categorical(
-            probability, size=size, rng=rng, return_next_rng=True
-        )
-        codes = pt.cast(codes, "int64")
-        return cls(inputs=[rng, size, score, C], outputs=[next_rng, codes])(rng, size, score, C)
+        next_rng, codes = pt.random.categorical(probability, **options)
+        return next_rng, pt.cast(codes, "int64")
 
 
 def _log_odds(score, C):

@@ -48,8 +48,8 @@ def fourier_features(latent: Any, frequencies: Any) -> TensorVariable:
             )
     angles = latent @ frequencies.T
     root = pt.sqrt(pt.cast(frequencies.shape[0], angles.dtype))
-    waves = pt.concatenate([pt.cos(angles), pt.sin(angles)], axis=1) / root
-    return pt.concatenate([waves, pt.ones((latent.shape[0], 1), dtype=waves.dtype)], axis=1)
+    found = pt.concatenate([pt.cos(angles), pt.sin(angles)], axis=1) / root
+    return pt.concatenate([found, pt.ones((latent.shape[0], 1), dtype=found.dtype)], axis=1)
 
 
 def fourier_values(
@@ -63,14 +63,19 @@ def fourier_values(
     return features
 
 
+def waves(angles: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give the cosines and sines of angles (N, M)."""
+    sine, cosine = np.empty_like(angles), np.empty_like(angles)
+    sines(angles, sine, cosine)
+    return cosine, sine
+
+
 def fill_waves(
     latent: NDArray[np.float64], frequencies: NDArray[np.float64], out: NDArray[np.float64]
 ) -> None:
     """Fill `out` (N, 2M) with the cosines, then the sines, of `fourier_features`."""
     m = len(frequencies)
-    angles = latent @ frequencies.T
-    sine, cosine = np.empty_like(angles), np.empty_like(angles)
-    sines(angles, sine, cosine)
+    cosine, sine = waves(latent @ frequencies.T)
     root = m**-0.5
     np.multiply(cosine, root, out=out[:, :m])
     np.multiply(sine, root, out=out[:, m:])

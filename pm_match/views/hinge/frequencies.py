@@ -27,6 +27,7 @@ for its sines, less its sines times what is found for its cosines.
 """
 
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,14 @@ class FrequencyEvidence:
         The log density of the labels, at these.
     """
 
-    def __init__(self, latent, frequencies, weights, pulls, precision: float):
+    def __init__(
+        self,
+        latent: NDArray,
+        frequencies: NDArray,
+        weights: NDArray,
+        pulls: NDArray,
+        precision: float,
+    ):
         self.latent = np.ascontiguousarray(latent, np.float64)
         self.frequencies = np.array(frequencies, np.float64)
         self.precision = float(precision)
@@ -169,7 +177,7 @@ class FrequencyEvidence:
         factors = [factorise(own, precision) for own in self._products_now]
         return self._log_evidence(factors, self._pulls_now, precision), factors
 
-    def set_precision(self, precision: float, log_evidence: float, factors) -> None:
+    def set_precision(self, precision: float, log_evidence: float, factors: list[NDArray]) -> None:
         """Move to another v, as `try_precision` found it."""
         self.precision, self.log_evidence, self._factors = precision, log_evidence, factors
 
@@ -187,24 +195,66 @@ def _inverse(lower: NDArray[np.float64]) -> NDArray[np.float64]:
     return inverse
 
 
-def pcn(rng: np.random.Generator, frequencies, means, factors, steps) -> NDArray[np.float64]:
-    r"""Propose frequencies by preconditioned Crank-Nicolson, which leaves their prior alone.
+class FrequencyPrior(NamedTuple):
+    """Independent normal priors of frequencies: means + factors z, with z standard normal.
 
-    :math:`\omega' = \mu + \sqrt{1 - \rho^2} (\omega - \mu) + \rho L \xi`; a draw from the prior at
-    :math:`\rho = 1` (Cotter, Roberts, Stuart & White 2013, "MCMC methods for functions").
-
-    Parameters
+    Attributes
     ----------
-    rng : numpy.random.Generator
-    frequencies, means : (M, m) array
+    means : (M, m) array
     factors : (M, m, m) array
-        Lower Cholesky factors L of the prior covariances.
-    steps : (M,) array
-        ρ of every frequency.
+        Lower Cholesky factors of the covariances.
     """
-    noise = np.einsum("jab,jb->ja", factors, rng.standard_normal(frequencies.shape))
-    rest = np.sqrt(1.0 - np.square(steps))[:, None]
-    return means + rest * (frequencies - means) + steps[:, None] * noise
+
+    means: NDArray[np.float64]
+    factors: NDArray[np.float64]
+
+    def coloured(self, z: NDArray) -> NDArray[np.float64]:
+        """Give the frequencies (..., M, m) at which the standard coordinates are `z`."""
+        return self.means + np.einsum("jab,...jb->...ja", self.factors, z)
+
+    def whitened(self, frequencies: NDArray) -> NDArray[np.float64]:
+        """Give the standard coordinates (..., M, m) of frequencies."""
+        return np.linalg.solve(self.factors, (frequencies - self.means)[..., None])[..., 0]
+
+    def pulled(self, gradient: NDArray) -> NDArray[np.float64]:
+        """Turn gradients in the frequencies into gradients in their standard coordinates."""
+        return np.einsum("jab,...ja->...jb", self.factors, gradient)
+
+    def propose(
+        self, rng: np.random.Generator, frequencies: NDArray, steps: NDArray
+    ) -> NDArray[np.float64]:
+        r"""Propose frequencies by preconditioned Crank-Nicolson, which leaves the prior alone.
+
+        :math:`\omega' = \mu + \sqrt{1 - \rho^2} (\omega - \mu) + \rho L \xi`, with `steps` (M,)
+        ρ; a draw from the prior at :math:`\rho = 1` (Cotter, Roberts, Stuart & White 2013, "MCMC
+        methods for functions").
+        """
+        rest = np.sqrt(1.0 - np.square(steps))[:, None] * (frequencies - self.means)
+        return self.coloured(steps[:, None] * rng.standard_normal(frequencies.shape)) + rest
+
+
+class EvidenceTerm:
+    """Log evidence of frequencies as a function of them, for Hamiltonian moves of all at once.
+
+    Attributes
+    ----------
+    evidence : FrequencyEvidence
+        At the last place where it could be evaluated.
+    """
+
+    def __init__(self, evidence: FrequencyEvidence):
+        self.evidence = evidence
+
+    def __call__(self, frequencies: NDArray) -> tuple[NDArray, NDArray]:
+        """Evaluate the log evidence (1,) and its gradient at frequencies, both (1, M, m)."""
+        # Where numbers end, as far from where a move began they may, there is nothing to go to.
+        try:
+            if not np.isfinite(frequencies).all():
+                raise np.linalg.LinAlgError
+            self.evidence = self.evidence.at(frequencies[0])
+        except np.linalg.LinAlgError:
+            return np.array([-np.inf]), np.zeros_like(frequencies)
+        return np.array([self.evidence.log_evidence]), self.evidence.gradient()[None]
 
 
 def distinct(matrices: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

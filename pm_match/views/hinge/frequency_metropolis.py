@@ -1,16 +1,15 @@
 """Metropolis moves of the frequencies of Fourier features: a kernel that adapts."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
-from pymc.step_methods.state import dataclass_state
 
 from pm_match.checks import check_count
 from pm_match.clusters.points import Writer
-from pm_match.clusters.step import PartitionStep, PartitionStepState
+from pm_match.clusters.step import statistics
 from pm_match.normal.conjugate import draw_parameters, posterior
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
@@ -19,31 +18,20 @@ from pm_match.reading.ancestry import parameters
 from pm_match.reading.parts import Structure
 from pm_match.reading.probe import point_function
 from pm_match.views.hinge import fourier_values
-from pm_match.views.hinge.frequencies import FrequencyEvidence, pcn
-from pm_match.views.hinge.frequency_hmc import EvidenceTarget, leapfrog_move
+from pm_match.views.hinge.frequencies import EvidenceTerm, FrequencyEvidence, FrequencyPrior
 from pm_match.views.hinge.hinge_gibbs import HingePoints
 from pm_match.views.hinge.recognise import HingeModel
 from pm_match.views.hinge.scales import draw_coefficients, observe
+from pm_match.views.hinge.split_hmc import HMCStep, move_together
 
 # Steps of proposals (1 is a draw from the prior), and what statistics call them.
 _STEPS = {"prior": 1.0, "wide": 0.5, "narrow": 0.2}
 # Standard deviations, on the log scale, of proposed changes of v and of frequencies' scales.
 _PRECISION_WIDTHS = (0.2, 1.0)
 _SCALE_WIDTHS = (0.02, 0.1, 0.4)
-# For Hamiltonian Monte Carlo: what the probability of acceptance is steered to.
-_AIM = 0.8
 
 
-@dataclass_state
-class FrequencyState(PartitionStepState):
-    """What a chain changes in the step: how far Hamiltonian moves go, while tuning."""
-
-    log_step_size: float
-    n_tuned: int
-    tune: bool
-
-
-class FrequencyMetropolis(PartitionStep):
+class FrequencyMetropolis(HMCStep):
     r"""Draw the frequencies of Fourier features of a hinge, coefficients integrated out.
 
     One step, given latent vectors, the frequencies' prior (their clusters' means and covariances,
@@ -60,8 +48,8 @@ class FrequencyMetropolis(PartitionStep):
       components, and writes the frequency's cluster too: given a frequency its cluster is all but
       known, and the one would not move without the other;
     - if `n_leapfrog` says so, all frequencies move at once, within their clusters, by Hamiltonian
-      Monte Carlo with the gradient of what they say of the labels. Where there are many labels of
-      several classes, other moves may hardly ever be accepted;
+      Monte Carlo with the gradient of what they say of the labels (see `hinge.split_hmc`). Where
+      there are many labels of several classes, other moves may hardly ever be accepted;
     - the precision of the coefficients' prior moves, by Metropolis on its log, where it is ours;
     - the coefficients are drawn, and leave a complete point.
 
@@ -75,8 +63,9 @@ class FrequencyMetropolis(PartitionStep):
     n_sweeps : int, default 1
         Times that every frequency moves in a step.
     n_leapfrog : int, default 0
-        Steps of a Hamiltonian move; with 0 there is none. Each, and one more at the start, takes
-        the time of about three evaluations of the evidence.
+        The most steps of a Hamiltonian move, which turns by a quarter if so many do; with 0 there
+        is none. Each, and one more at the start, takes the time of about three evaluations of the
+        evidence.
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -100,28 +89,24 @@ class FrequencyMetropolis(PartitionStep):
 
     name = "frequency_metropolis"
     order = 50
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
-        "accepted_prior": (np.float64, []),
-        "accepted_wide": (np.float64, []),
-        "accepted_narrow": (np.float64, []),
-        "accepted_scale": (np.float64, []),
-        "accepted_precision": (np.float64, []),
-        "accepted_joint": (np.float64, []),
-        "spread": (np.float64, []),
-    }
-    _state_class = FrequencyState
+    first_step_size = 0.05
+    stats_dtypes_shapes = statistics(
+        "accepted_prior",
+        "accepted_wide",
+        "accepted_narrow",
+        "accepted_scale",
+        "accepted_precision",
+        "accepted_joint",
+        "spread",
+    )
 
     def __init__(self, vars: Any, n_sweeps: int = 1, n_leapfrog: int = 0, **kwargs: Any):
         check_count("FrequencyMetropolis: n_sweeps", n_sweeps)
         check_count("FrequencyMetropolis: n_leapfrog", n_leapfrog, 0)
         self.n_sweeps = n_sweeps
         self.n_leapfrog = n_leapfrog
-        self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, True
+        self.reset_tuning()
         super().__init__(vars, **kwargs)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {"n_sweeps": self.n_sweeps, "n_leapfrog": self.n_leapfrog}
 
     @classmethod
     def parts(cls, structure: Structure) -> list[HingeModel]:
@@ -140,15 +125,6 @@ class FrequencyMetropolis(PartitionStep):
         if self._mixture:
             self._mixture_points = NormalsPoints(self.model, self._mixture)
             self._assignment = self._find_assignment()
-
-    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
-        """Start a chain."""
-        super().setup_chain(rng, tune, draws)
-        self.log_step_size, self.n_tuned, self.tune = np.log(0.05), 0, tune > 0
-
-    def stop_tuning(self) -> None:
-        """Keep the step size from now on."""
-        self.tune = False
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -177,8 +153,8 @@ class FrequencyMetropolis(PartitionStep):
             if self._mixture and self._assignment:
                 self._propose_clusters(proposed, kinds == 0)
             # Of a draw from the prior, the cluster is the one proposed; of others, their own.
-            means, factors = part.frequency_prior(proposed)
-            candidates = pcn(rng, evidence.frequencies, means, factors, sizes[kinds])
+            prior = part.frequency_prior(proposed)
+            candidates = prior.propose(rng, evidence.frequencies, sizes[kinds])
             accepted = evidence.sweep(candidates, -rng.standard_exponential(len(frequencies)))
             if self._mixture and self._assignment:
                 self._take_clusters(new, proposed, accepted)
@@ -187,10 +163,11 @@ class FrequencyMetropolis(PartitionStep):
         for kind, n_tried, n_moved in zip(_STEPS, tried, moved, strict=True):
             stats[f"accepted_{kind}"] = n_moved / n_tried if n_tried else np.nan
         if self.n_leapfrog:
-            target = EvidenceTarget(evidence, *part.frequency_prior(new))
-            if self._leap(target, evidence.frequencies, stats) is not None:
+            term = EvidenceTerm(evidence)
+            prior = part.frequency_prior(new)
+            if self._leap(prior, term, evidence.frequencies, stats) is not evidence.frequencies:
                 # That of the last place it was evaluated at: where the move ended.
-                evidence = target.evidence
+                evidence = term.evidence
         self._writer.write(new, {part.frequencies: evidence.frequencies})
         if part.precision:
             self._move_precision(new, evidence, stats)
@@ -243,13 +220,8 @@ class FrequencyMetropolis(PartitionStep):
                 return -0.5 * float(degrees @ np.linalg.slogdet(scales)[1])
 
             return log_marginal
-        means, factors = self.part.frequency_prior(point)
-
-        def log_prior(frequencies) -> float:
-            away = np.linalg.solve(factors, (frequencies - means)[:, :, None])
-            return -0.5 * float(np.vdot(away, away))
-
-        return log_prior
+        own = self.part.frequency_prior(point)
+        return lambda frequencies: -0.5 * float(np.square(own.whitened(frequencies)).sum())
 
     def _labels(self, point):
         """Read the clusters of the frequencies."""
@@ -317,38 +289,27 @@ class FrequencyMetropolis(PartitionStep):
                 evidence.set_precision(other, found, factors)
                 accepted += 1
         stats["accepted_precision"] = accepted / len(_PRECISION_WIDTHS)
-        self._points.write_precision(new, evidence.precision)
+        self._points.write_positive(new, self.part.precision, np.log(evidence.precision))
 
     # -- all at once -------------------------------------------------------------------------------
 
-    def _leap(self, target, frequencies, stats):
-        """Make a Hamiltonian move; return the frequencies where it ends, None if it is refused."""
-        size = np.exp(self.log_step_size) * self.rng.uniform(0.8, 1.2)
-        start = target.coordinates(frequencies)
-        z, probability = leapfrog_move(self.rng, target, start, size, self.n_leapfrog)
-        if self.tune:
-            self.n_tuned += 1
-            self.log_step_size += (probability - _AIM) * self.n_tuned**-0.6
+    def _leap(
+        self, prior: FrequencyPrior, term: Any, frequencies: NDArray, stats: dict[str, float]
+    ) -> NDArray[np.float64]:
+        """Make a Hamiltonian move; return the frequencies where it ends, these if it is refused."""
+        path = self._path(self.n_leapfrog)
+        found, probability = move_together(self.rng, prior, term, frequencies, *path)
+        self._adapt(probability)
         stats["accepted_joint"] = probability
-        return None if z is start else target.frequencies(z)
+        return found
 
 
 class _FreeAssignment(NamedTuple):
-    """The clusters of frequencies.
+    """The clusters of frequencies."""
 
-    Attributes
-    ----------
-    key : str
-        Their value variable.
-    objects : (M,) integer array
-        Where in it the cluster of every frequency is.
-    weights : callable
-        From a point to a list with the clusters' weights (T,).
-    """
-
-    key: str
-    objects: NDArray[np.int64]
-    weights: Callable[[Any], list[NDArray]]
+    key: str  # their value variable
+    objects: NDArray[np.int64]  # (M,): where in it the cluster of every frequency is
+    weights: Callable[[Any], list[NDArray]]  # from a point to a list with the weights (T,)
 
 
 def _mixture(structure: Structure, name: str) -> Normals | None:

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
+from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import PartitionStep
 from pm_match.numerics.slices import draw_slice
-from pm_match.reading.parts import Structure
+from pm_match.reading.parts import Point
 from pm_match.views.hinge.recognise import HingeModel
 from pm_match.views.hinge.scales import draw_coefficients, draw_precision, factorise, gram, observe
 
@@ -28,7 +29,7 @@ class HingePoints(Writer):
         Their labels.
     """
 
-    def __init__(self, model, part: HingeModel):
+    def __init__(self, model: Model, part: HingeModel):
         super().__init__(model, [part.coefficients, *([part.precision] if part.precision else [])])
         self.part = part
         # Objects without a label say nothing; one is kept, so that no array is empty.
@@ -36,20 +37,14 @@ class HingePoints(Writer):
         self.rows = labelled if len(labelled) else np.zeros(1, np.int64)
         self.labels = part.labels[self.rows]
 
-    def coefficients(self, point) -> NDArray[np.float64]:
+    def coefficients(self, point: Point) -> NDArray[np.float64]:
         """Read the coefficients (P, K)."""
         return self.read(point, self.part.coefficients).reshape(self.part.shape)
 
-    def write_coefficients(self, point, drawn: NDArray) -> None:
+    def write_coefficients(self, point: dict[str, NDArray], drawn: NDArray) -> None:
         """Write coefficients (P, K) as they are declared."""
         name = self.part.coefficients
         self.write(point, {name: drawn.reshape(self.read(point, name).shape)})
-
-    def write_precision(self, point, drawn: float) -> None:
-        """Write the precision of the coefficients' prior."""
-        name = self.part.precision
-        assert name is not None
-        self.write(point, {name: np.log(drawn) if self.transformed[name] else drawn})
 
 
 class HingeGibbs(PartitionStep):
@@ -93,11 +88,7 @@ class HingeGibbs(PartitionStep):
 
     name = "hinge_gibbs"
     order = 60
-
-    @classmethod
-    def parts(cls, structure: Structure) -> list[HingeModel]:
-        """Return the hinges of a model."""
-        return [part for part in structure.parts if isinstance(part, HingeModel)]
+    record = HingeModel
 
     @classmethod
     def served(cls, part: Any) -> list[str]:
@@ -132,7 +123,7 @@ class HingeGibbs(PartitionStep):
                 log_s = self._draw_scale(design @ drawn, offset, C, a, b * v)
                 drawn *= np.exp(log_s)
                 v *= np.exp(-2.0 * log_s)
-            self._points.write_precision(new, v)
+            self._points.write_positive(new, part.precision, np.log(v))
         self._points.write_coefficients(new, drawn)
         return new, [{}]
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.numerics.sines import sines
+from pm_match.views.hinge.fourier import waves
 
 
 class HingeTerm:
@@ -37,7 +37,9 @@ class HingeTerm:
         The objects that it says anything about.
     """
 
-    def __init__(self, frequencies, coefficients, labels, penalty: float):
+    def __init__(
+        self, frequencies: NDArray, coefficients: NDArray, labels: NDArray, penalty: float
+    ):
         n_frequencies = len(frequencies)
         self.labels = np.asarray(labels, np.float64)
         self.labelled = (self.labels != 0.0).any(axis=1)
@@ -64,9 +66,9 @@ class HingeTerm:
         gradient : (n, m) array
             In the latent vectors; zero where the margin is just met.
         """
-        cosine, sine = self._features(latent)
+        cosine, sine = waves(latent @ self._frequencies.T)
         labels = self.labels[rows]
-        short = 1.0 - labels * self._scores(cosine, sine)
+        short = 1.0 - labels * (cosine @ self._cosines + sine @ self._sines + self._constant)
         # At labels of 0 it is 1, and counts neither here nor in the slopes.
         short[labels == 0.0] = 0.0
         np.maximum(short, 0.0, out=short)
@@ -83,15 +85,6 @@ class HingeTerm:
             cosine -= sine
             gradient = cosine @ self._frequencies
         return -self._penalty * short.sum(axis=1), gradient
-
-    def _features(self, latent) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        angles = latent @ self._frequencies.T
-        sine, cosine = np.empty_like(angles), np.empty_like(angles)
-        sines(angles, sine, cosine)
-        return cosine, sine
-
-    def _scores(self, cosine, sine) -> NDArray[np.float64]:
-        return cosine @ self._cosines + sine @ self._sines + self._constant
 
 
 class SummedTerm:

@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
 from pytensor.tensor.random.basic import NormalRV
 
 from pm_match.reading.ancestry import Refusal, kind, names, read_each, scale
 from pm_match.reading.context import Context, Prior
-from pm_match.reading.parts import Part, Point
+from pm_match.reading.parts import Part
 from pm_match.views.factors.recognise import Factor, FactorModel
 from pm_match.views.hinge import read_hinge
 from pm_match.views.hinge.recognise import HingeModel
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledLatent:
+class LabelledLatent(Part):
     """Latent vectors that views see linearly, and labels through random Fourier features.
 
     Attributes
@@ -39,10 +37,6 @@ class LabelledLatent:
     def names(self) -> list[str]:
         """The free variables that our steps draw for it."""
         return [self.name]
-
-    def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
-        """Start where the factor model does, which has to be with all its latents."""
-        return {}
 
 
 def labelled_latents(

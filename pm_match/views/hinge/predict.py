@@ -16,14 +16,13 @@ from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
-from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.reading.parts import Point, Structure, UnservedModelError
 from pm_match.tables.domains import as_new_objects
 from pm_match.tables.paired_views import same_objects
 from pm_match.views.factors.linear_factors import (
     Array,
     CanonicalForm,
     MaskedTable,
-    likelihood,
     product,
 )
 from pm_match.views.factors.points import FactorPoints
@@ -145,18 +144,10 @@ def label_probability(scores: NDArray, C: float) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class _Outlook:
-    """What is seen of new objects, as views of a model.
+    """What is seen of new objects, as views of a model."""
 
-    Attributes
-    ----------
-    objects : (N,) array
-        Labels of the objects.
-    views : list of FactorView
-        Those of the model that are given, with the new objects' values.
-    """
-
-    objects: NDArray
-    views: list[FactorView]
+    objects: NDArray  # (N,) labels
+    views: list[FactorView]  # those of the model that are given, with the new objects' values
     part: LabelledLatent
     points: FactorPoints
 
@@ -183,12 +174,10 @@ class _Outlook:
                     f"new objects of view {name!r}: expected "
                     f"{known[name].table.values.shape[1]} features; found {values.shape[1]}"
                 )
-            seen = ~np.isnan(values)
-            own = MaskedTable(np.where(seen, values, 0.0), None if seen.all() else seen)
-            views.append(replace(known[name], table=own, missing=None))
+            views.append(replace(known[name], table=MaskedTable.of(values), missing=None))
         return cls(objects, views, part, FactorPoints(model, part.factors))
 
-    def latent_form(self, point) -> CanonicalForm:
+    def latent_form(self, point: Point) -> CanonicalForm:
         """Find the conditional of the objects' latent vectors at a draw."""
         factors = self.part.factors
         numbers = sorted({number for view in self.views for number in view.latents})
@@ -197,15 +186,7 @@ class _Outlook:
         numbers = [own, *(n for n in numbers if n != own)]
         ends = np.cumsum([0, *(factors.latents[n].shape[1] for n in numbers)])
         places = {n: np.arange(ends[i], ends[i + 1]) for i, n in enumerate(numbers)}
-        forms = [
-            likelihood(
-                view.table,
-                self.points.loadings(point, view),
-                view.noise(point),
-                self.points.intercept(point, view.intercept) if view.intercept else None,
-            )
-            for view in self.views
-        ]
+        forms = [self.points.likelihood(point, view) for view in self.views]
         where = [np.concatenate([places[n] for n in view.latents]) for view in self.views]
         form = product(forms, where, int(ends[-1]))
         form = form.with_prior(*self._prior(self.part.name, self.part.prior(point)), places[own])
@@ -245,7 +226,7 @@ def _find(structure: Structure, label: str | None) -> tuple[LabelledLatent, Hing
             f"vectors that views see linearly; {structure.explain()}"
         )
     if label is None and len(found) > 1:
-        raise ValueError(f"label: expected one of {sorted(found)}, as there are several")
+        raise ValueError(f"label: expected one of {sorted(found)}; found None")
     if label is not None and label not in found:
         raise KeyError(f"no label {label!r} in the model; there are {sorted(found)}")
     return found[label if label is not None else next(iter(found))]

@@ -4,7 +4,7 @@ That a score is affine in a variable, and that it is random Fourier features of 
 checked numerically on the declared expression.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -18,9 +18,9 @@ from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import common, log_normal, same
 from pm_match.reading.parts import Part, Point
-from pm_match.reading.probe import at_each, compiled, held_matrices, log_densities, stand_in
+from pm_match.reading.probe import at_each, held_matrices, log_densities
 from pm_match.views.hinge import HingeParts, fourier_values, read_hinge
-from pm_match.views.hinge.frequencies import distinct
+from pm_match.views.hinge.frequencies import FrequencyPrior, distinct
 
 _TESTS = 3
 # Values of discrete variables that scores are looked at.
@@ -30,7 +30,7 @@ _SIZES = (1.0, 1e-4, 1e4, 1e8)
 
 
 @dataclass(frozen=True, eq=False)
-class HingeModel:
+class HingeModel(Part):
     r"""Labels under a hinge whose scores are affine in normal coefficients.
 
     .. math:: f = F \beta + o, \quad \beta_{pk} \sim N(0, 1/v)
@@ -59,8 +59,7 @@ class HingeModel:
     fourier : callable or None
         From a point to latent vectors (N, m) and frequencies (M, m), where there are any.
     frequency_prior : callable or None
-        From a point to the frequencies' prior, independent normals: means (M, m), and lower
-        Cholesky factors (M, m, m) of the covariances.
+        From a point to the frequencies' `FrequencyPrior`.
     """
 
     name: str
@@ -88,7 +87,7 @@ class HingeModel:
         return [self.coefficients, *precision, *frequencies]
 
     @property
-    def turning(self) -> list[str]:
+    def relabelled(self) -> list[str]:
         """Variables of which waves in another order, or the other way round, say the same."""
         return [self.coefficients, self.frequencies] if self.frequencies else []
 
@@ -204,8 +203,7 @@ class _Score:
 
     def __init__(self, context: Context, score: RV, parents: list[RV]):
         self.parents = parents
-        stands = {parent: stand_in(parent) for parent in parents}
-        self._function, _ = compiled(context.model, [score], stands, [*stands.values()])
+        self._function = context.function([score], parents)
         self._context, self._natural = context, context.at(parents)
         self._codes = _codes(context, [p for p in parents if not p.dtype.startswith("float")])
         start = self(dict(zip(parents, self._natural(context.start), strict=True)))
@@ -220,7 +218,7 @@ class _Score:
 
     def __call__(self, values: dict[RV, NDArray]) -> NDArray[np.float64]:
         """Evaluate the scores (N, K)."""
-        (found,) = self._function({}, *[values[parent] for parent in self.parents])
+        (found,) = self._function(values)
         return found[:, None] if found.ndim == 1 else found
 
 
@@ -383,52 +381,41 @@ def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Scor
     read : callable or None
         From a point to their values.
     """
-    n_features = context.shapes[candidate.name][0]
-    others = [parent for parent in score.parents if parent is not candidate]
-    if any(map(context.transformed, others)):
-        return None, None, None
-    for latent, frequencies in _pairs(context, declared, others):
-        (n, m), (n_waves, k) = (_shape(context, one) for one in (latent, frequencies))
-        if (n, m, 2 * n_waves + 1) != (score.shape[0], k, n_features):
-            continue
-        if _is_fourier(score, candidate, latent, frequencies):
-            free = [None if isinstance(one, np.ndarray) else one for one in (latent, frequencies)]
-            return *free, _reader(context, latent, frequencies)
+    others: list[Any] = [parent for parent in score.parents if parent is not candidate]
+    shapes = [context.shapes[rv.name] for rv in others]
+    if (
+        len(others) in (1, 2)
+        and all(map(len, shapes))
+        and not any(map(context.transformed, others))
+    ):
+        n_features = context.shapes[candidate.name][0]
+        second = others[1:] or held_matrices(declared.score, shapes[0][-1])
+        for one, other in product(others[:1], second):
+            for pair in ((one, other), (other, one)):
+                held = [isinstance(own, np.ndarray) for own in pair]
+                read = _reader(
+                    own if known else context.key(own)
+                    for own, known in zip(pair, held, strict=True)
+                )
+                (n, *m), (n_waves, *k) = map(np.shape, read(context.start))
+                fits = (n, m, 2 * n_waves + 1) == (score.shape[0], k, n_features)
+                if fits and len(m) == 1 and _is_fourier(score, candidate, _reader(pair)):
+                    free = [None if known else own for own, known in zip(pair, held, strict=True)]
+                    return *free, read
     return None, None, None
 
 
-def _pairs(context: Context, declared: HingeParts, others: list[RV]):
-    """Pair what may be latent vectors and frequencies: variables, or one and constants."""
-    if any(len(context.shapes[one.name]) != 2 for one in others):
-        return
-    if len(others) == 2:
-        yield from (others, others[::-1])
-    if len(others) == 1:
-        (one,) = others
-        for held in held_matrices(declared.score, context.shapes[one.name][1]):
-            yield from ((held, one), (one, held))
+def _reader(pair: Iterable[Any]) -> Callable[[Mapping[Any, NDArray]], tuple[NDArray, ...]]:
+    """Make a reader of two arrays, each constant or the key that a mapping has it by."""
+    both = tuple(pair)
+    return lambda values: tuple(own if isinstance(own, np.ndarray) else values[own] for own in both)
 
 
-def _shape(context: Context, one: RV | NDArray) -> tuple[int, ...]:
-    return one.shape if isinstance(one, np.ndarray) else context.shapes[one.name]
-
-
-def _reader(context: Context, *both: RV | NDArray):
-    """Make a reader of latent vectors and frequencies, constant or of a point."""
-    keys = [None if isinstance(one, np.ndarray) else context.key(one) for one in both]
-    return lambda point: tuple(
-        one if key is None else point[key] for one, key in zip(both, keys, strict=True)
-    )
-
-
-def _is_fourier(score: _Score, candidate: RV, *both: RV | NDArray) -> bool:
+def _is_fourier(score: _Score, candidate: RV, read: Callable) -> bool:
     rng = np.random.default_rng(20070312)
     for values in score.draws(rng, (0.7, 0.07, 7.0)):
-        found = score(values)
-        features = fourier_values(
-            *(one if isinstance(one, np.ndarray) else np.asarray(values[one]) for one in both)
-        )
-        beta = values[candidate]
+        found, beta = score(values), values[candidate]
+        features = fourier_values(*map(np.asarray, read(values)))
         if not _close(found, features @ (beta if beta.ndim == 2 else beta[:, None])):
             return False
     return True
@@ -460,7 +447,7 @@ def _frequency_prior(context: Context, rv: RV, declared: HingeParts, frequencies
             factors[:, range(m), range(m)] = spread
         else:
             factors = _factors(spread)
-        return np.broadcast_to(centre, (n, m)), np.broadcast_to(factors, (n, m, m))
+        return FrequencyPrior(np.broadcast_to(centre, (n, m)), np.broadcast_to(factors, (n, m, m)))
 
     _check_declared(context, frequencies, prior)
     return prior
@@ -492,14 +479,13 @@ def _check_declared(context: Context, frequencies: RV, prior) -> None:
     for point in _points(context):
         point |= {name: rng.integers(n, size=point[name].shape) for name, n in labels.items()}
         try:
-            means, factors = prior(point)
+            own = prior(point)
         except np.linalg.LinAlgError:
             # Without its transform, a covariance need not be one there.
             point = context.start | {key: point[key]}
-            means, factors = prior(point)
-        away = np.linalg.solve(factors, (point[key] - means)[:, :, None])[:, :, 0]
-        expected = log_normal(away, 0.0, 1.0).sum(axis=1)
-        expected -= np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+            own = prior(point)
+        expected = log_normal(own.whitened(point[key]), 0.0, 1.0).sum(axis=1)
+        expected -= np.log(np.diagonal(own.factors, axis1=1, axis2=2)).sum(axis=1)
         found = declared(point)[frequencies]
         if not same(found.sum(axis=1) if found.ndim == 2 else found, expected):
             raise Refusal(

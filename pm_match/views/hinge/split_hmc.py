@@ -8,16 +8,21 @@ and the rough term, whose gradient kicks the momenta (Shahbaba, Lan, Johnson & N
 "Split Hamiltonian Monte Carlo", Statistics and Computing 24): only the rough term costs
 acceptance, and where it says little a step can be a quarter turn.
 
-All objects move together, and each accepts or rejects on its own.
+All objects move together, and each accepts or rejects on its own; arrays that have one density
+between them are one object (`move_together`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import exp, log, pi
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.step_methods.state import dataclass_state
 
+from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.views.factors.row_solves import cholesky, row_products, solve_lower, solve_upper
 
 # (rows, latent vectors of these) -> (log densities, gradients)
@@ -25,6 +30,73 @@ Term = Callable[[NDArray[np.int64], NDArray], tuple[NDArray, NDArray]]
 
 # Objects that move at a time: what they need stays in the processor's cache.
 _TOGETHER = 256
+# At a quarter turn what is normal is drawn anew: steps become no larger.
+_LARGEST = 0.5 * pi
+_SMALLEST = 1e-3
+# Of the Robbins-Monro search for the step size: how fast its corrections shrink.
+_DECAY = 0.6
+
+
+@dataclass_state
+class HMCState(PartitionStepState):
+    """What a chain changes in the step: how far moves go, while tuning."""
+
+    tune: bool
+    log_step_size: float
+    n_tuned: int
+
+
+class HMCStep(PartitionStep):
+    """A step that makes Hamiltonian moves, whose size it searches for while tuning."""
+
+    _state_class = HMCState
+    # Where the search begins, and the mean probability of acceptance that it steers to.
+    first_step_size = 0.5 * _LARGEST
+    target_accept = 0.8
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Start a chain, with a search of its own for the step size if it is tuned at all."""
+        super().setup_chain(rng, tune, draws)
+        if tune:
+            self.reset_tuning()
+        else:
+            self.stop_tuning()
+
+    def stop_tuning(self) -> None:
+        """Keep the step size from now on."""
+        self.tune = False
+
+    def reset_tuning(self, tune: bool = True) -> None:
+        """Search for the step size anew."""
+        self.tune, self.log_step_size, self.n_tuned = tune, log(self.first_step_size), 0
+
+    def _path(self, most: int) -> tuple[float, int]:
+        """Choose the size and number of a move's steps: of a quarter turn, if `most` go so far.
+
+        Paths are of unequal lengths, so that none comes back every time.
+        """
+        step_size = min(exp(self.log_step_size), _LARGEST) * self.rng.uniform(0.8, 1.2)
+        return step_size, min(max(1, round(_LARGEST / step_size)), most)
+
+    def _adapt(self, acceptance: float) -> None:
+        """While tuning, make steps larger if more than wanted was accepted, smaller if less."""
+        if self.tune:
+            self.n_tuned += 1
+            self.log_step_size += (acceptance - self.target_accept) * self.n_tuned**-_DECAY
+            self.log_step_size = min(max(self.log_step_size, log(_SMALLEST)), log(_LARGEST))
+
+
+class Normal(Protocol):
+    """Normal densities of objects' arrays, by their standard coordinates."""
+
+    def coloured(self, z: NDArray) -> NDArray:
+        """Give the arrays at which the standard coordinates are `z`."""
+
+    def whitened(self, latent: NDArray) -> NDArray:
+        """Give the standard coordinates of arrays."""
+
+    def pulled(self, gradient: NDArray) -> NDArray:
+        """Turn gradients in the arrays into gradients in their standard coordinates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +117,7 @@ class NormalPart:
     pattern: NDArray[np.int64]
 
     @classmethod
-    def of(cls, precision, linear, pattern) -> "NormalPart":
+    def of(cls, precision: NDArray, linear: NDArray, pattern: NDArray) -> "NormalPart":
         """Factorise precisions (P, m, m) of densities with linear terms (N, m)."""
         linear, pattern = np.asarray(linear, np.float64), np.asarray(pattern, np.int64)
         centred = cls(np.zeros(linear.shape), cholesky(precision), pattern)
@@ -112,18 +184,12 @@ def draw_latent(
     order = np.flatnonzero(labelled)
     order = order[np.argsort(normal.pattern[order], kind="stable")]
     momentum = rng.standard_normal((len(order), latent.shape[1]))
-    threshold = -rng.exponential(size=len(order))
-    probability = np.empty(len(order))
-    for first in range(0, len(order), _TOGETHER):
-        own = slice(first, first + _TOGETHER)
-        rows = order[own]
-        moved, log_ratio = _trajectory(
-            normal.take(rows), partial(term, rows), latent[rows], momentum[own], step_size, n_steps
-        )
-        accepted = threshold[own] < log_ratio
-        found[rows[accepted]] = moved[accepted]
-        probability[own] = np.exp(np.minimum(log_ratio, 0.0))
-    return found, probability
+
+    def followed(own: slice, rows: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
+        part, p = normal.take(rows), momentum[own]
+        return _trajectory(part, partial(term, rows), latent[rows], p, step_size, n_steps)
+
+    return found, _moved(rng, found, order, followed)
 
 
 def jump_latent(
@@ -140,32 +206,66 @@ def jump_latent(
     found = np.array(latent, np.float64)
     order = np.flatnonzero(labelled)
     proposed = normal.take(order).draw(rng)
+
+    def drawn(own: slice, rows: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
+        return proposed[own], term(rows, proposed[own])[0] - term(rows, latent[rows])[0]
+
+    return found, _moved(rng, found, order, drawn)
+
+
+def _moved(rng: np.random.Generator, found, order, propose) -> NDArray[np.float64]:
+    """Let the objects `order` (n,) accept what is proposed; return their probabilities to do so.
+
+    `propose` gives vectors, and their log acceptance ratios, for a slice of `order`.
+    """
     threshold = -rng.exponential(size=len(order))
     probability = np.empty(len(order))
     for first in range(0, len(order), _TOGETHER):
         own = slice(first, first + _TOGETHER)
         rows = order[own]
-        log_ratio = term(rows, proposed[own])[0] - term(rows, latent[rows])[0]
+        moved, log_ratio = propose(own, rows)
         accepted = threshold[own] < log_ratio
-        found[rows[accepted]] = proposed[own][accepted]
+        found[rows[accepted]] = moved[accepted]
         probability[own] = np.exp(np.minimum(log_ratio, 0.0))
-    return found, probability
+    return probability
 
 
-def _trajectory(normal: NormalPart, term, latent, p, step_size: float, n_steps: int):
-    """Follow objects' motion; return where it ends (n, m), and log acceptance ratios (n,)."""
+def move_together(
+    rng: np.random.Generator,
+    normal: Normal,
+    term: Callable[[NDArray], tuple[NDArray, NDArray]],
+    array: NDArray,
+    step_size: float,
+    n_steps: int,
+) -> tuple[NDArray[np.float64], float]:
+    """Move an array with one density; return where it ends, and its probability of acceptance.
+
+    `normal` and `term` are of arrays with one more axis, of length 1.
+    """
+    momentum = rng.standard_normal((1, *array.shape))
+    (moved,), (log_ratio,) = _trajectory(normal, term, array[None], momentum, step_size, n_steps)
+    probability = float(np.exp(min(log_ratio, 0.0)))
+    return (moved if rng.random() < probability else array), probability
+
+
+def _energy(log_density, z, p) -> NDArray[np.float64]:
+    both = (np.square(z) + np.square(p)).reshape(len(z), -1)
+    return log_density - 0.5 * both.sum(axis=1)
+
+
+def _trajectory(normal: Normal, term, latent, p, step_size: float, n_steps: int):
+    """Follow objects' motion; return where it ends (n, ...), and log acceptance ratios (n,)."""
     cosine, sine = np.cos(step_size), np.sin(step_size)
     z = normal.whitened(latent)
     log_density, gradient = term(latent)
-    start = log_density - 0.5 * (np.square(z).sum(axis=1) + np.square(p).sum(axis=1))
+    start = _energy(log_density, z, p)
     p = p + 0.5 * step_size * normal.pulled(gradient)
     for number in range(n_steps):
         z, p = cosine * z + sine * p, cosine * p - sine * z
         latent = normal.coloured(z)
         log_density, gradient = term(latent)
         p += (1.0 if number < n_steps - 1 else 0.5) * step_size * normal.pulled(gradient)
-    end = log_density - 0.5 * (np.square(z).sum(axis=1) + np.square(p).sum(axis=1))
-    log_ratio = end - start
+    log_ratio = _energy(log_density, z, p) - start
     # A motion that left what floats can hold is no candidate.
     log_ratio[~np.isfinite(log_ratio)] = -np.inf
     return latent, log_ratio

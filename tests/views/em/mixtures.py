@@ -7,8 +7,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from pm_match.views.em import (
-    DependencyClusters,
-    DependencyHierarchy,
+    DependencyMixture,
 )
 
 
@@ -34,14 +33,14 @@ def log_densities(x, means, covariance):
     return found
 
 
-def plain_clusters(views, p: DependencyClusters):
+def plain_clusters(views, p: DependencyMixture):
     logs = np.log(p.weights) + sum(
         log_densities(*parts) for parts in zip(views.values(), p.means, p.covariances, strict=True)
     )
     return float(logsumexp(logs, axis=1).sum()), logs
 
 
-def plain_hierarchy(views, p: DependencyHierarchy):
+def plain_hierarchy(views, p: DependencyMixture):
     """Sum over all of z, w_x and w_y."""
     own = [
         log_densities(*parts) for parts in zip(views.values(), p.means, p.covariances, strict=True)

@@ -6,11 +6,9 @@ from scipy.special import logsumexp
 
 from pm_match.metrics import adjusted_rand_index
 from pm_match.views.em import (
-    DependencyClusters,
-    DependencyHierarchy,
+    DependencyMixture,
     ProjectedClusters,
-    dependency_clusters,
-    dependency_hierarchy,
+    dependency,
     fit_dependency_clusters,
     fit_dependency_hierarchy,
     fit_projected_clusters,
@@ -37,12 +35,12 @@ def test_clusters_climb_to_a_maximum(unseen):
     total, logs = plain_clusters(views, p)
     check_ascent(fit, total)
     expected = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-    found = dependency_clusters.responsibilities(views, p)
+    found, _ = dependency.responsibilities(views, p)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
     def unpacked(free):
         weights, mx, my, cx, cy = np.split(free, [2, 8, 11, 14])
-        return DependencyClusters(
+        return DependencyMixture(
             softmax(weights),
             (mx.reshape(3, 2), my.reshape(3, 1)),
             (covariance_of(cx, 2), covariance_of(cy, 1)),
@@ -67,7 +65,7 @@ def test_one_view_is_a_mixture_with_one_covariance():
     other = mixture.GaussianMixture(
         3, covariance_type="tied", n_init=20, tol=1e-9, max_iter=5000, reg_covar=0, random_state=0
     ).fit(x)
-    theirs = DependencyClusters(other.weights_, (other.means_,), (other.covariances_,))
+    theirs = DependencyMixture(other.weights_, (other.means_,), (other.covariances_,))
     total, _ = plain_clusters({"x": x}, theirs)
     assert total == pytest.approx(other.score(x) * len(x))
     assert fit.log_likelihood > total - 1e-3
@@ -80,7 +78,7 @@ def test_hierarchies_climb_to_a_maximum(unseen):
     p = fit.parameters
     total, states, joint = plain_hierarchy(views, p)
     check_ascent(fit, total)
-    z, w = dependency_hierarchy.responsibilities(views, p)
+    z, w = dependency.responsibilities(views, p)
     kinds = np.array(states)
     for place, found in enumerate([z, *w]):
         for label in range(found.shape[1]):
@@ -89,11 +87,11 @@ def test_hierarchies_climb_to_a_maximum(unseen):
 
     def unpacked(free):
         parts = np.split(free, np.cumsum([1, 6, 4, 8, 3, 3]))
-        return DependencyHierarchy(
+        return DependencyMixture(
             softmax(parts[0]),
-            (softmax(parts[1].reshape(2, 3)), softmax(parts[2].reshape(2, 2))),
             (parts[3].reshape(4, 2), parts[4].reshape(3, 1)),
             (covariance_of(parts[5], 2), covariance_of(parts[6], 1)),
+            (softmax(parts[1].reshape(2, 3)), softmax(parts[2].reshape(2, 2))),
         )
 
     free = np.concatenate(
@@ -111,7 +109,7 @@ def test_hierarchies_climb_to_a_maximum(unseen):
 def test_a_hierarchy_gathers_what_one_view_splits():
     z, views = made_up(n=400, seed=1)
     fit = fit_dependency_hierarchy(views, 3, [6, 3], random_seed=1, starts=10)
-    found, _ = dependency_hierarchy.responsibilities(views, fit.parameters)
+    found, _ = dependency.responsibilities(views, fit.parameters)
     assert adjusted_rand_index({"o": z}, {"o": found.argmax(axis=1)}) > 0.95
 
 
@@ -190,5 +188,5 @@ def test_bad_input():
         fit_dependency_hierarchy(views, 2, [2])
     with pytest.raises(ValueError, match="same samples"):
         fit_dependency_hierarchy({"x": x, "y": y[1:]}, 2, 2)
-    with pytest.raises(ValueError, match="expected labels of"):
+    with pytest.raises(ValueError, match="matchings: expected labels of"):
         fit_projected_clusters([x, y], [[np.zeros(60, int), np.zeros(3, int)]], 2, 1)

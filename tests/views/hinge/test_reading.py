@@ -11,6 +11,8 @@ from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import evaluate
 from pm_match.views.hinge import recognise as hinges
 
+pytestmark = pytest.mark.usefixtures("only_collapsed")
+
 N, M, D = 7, 3, 2
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N, D))
@@ -157,7 +159,7 @@ def test_fourier_features_of_a_constant_kernel(held):
     model = fourier(frequencies=lambda: held(omega))
     part = only(model)
     assert (part.latent, part.frequencies, part.adapts) == ("h", None, False)
-    assert (part.names, part.turning) == (["beta"], [])
+    assert (part.names, part.relabelled) == (["beta"], [])
     point = random_point(model)
     for found, expected in zip(part.fourier(point), (point["h"], omega), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -417,5 +419,5 @@ def test_frequencies_that_c_depends_on():
 
 
 def test_what_waves_in_another_order_change_is_not_judged_by_itself():
-    assert only(fourier(X)).turning == ["beta", "omega"]
-    assert only(declare()).turning == []
+    assert only(fourier(X)).relabelled == ["beta", "omega"]
+    assert only(declare()).relabelled == []

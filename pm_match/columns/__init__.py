@@ -1,0 +1,1 @@
+"""Independent columns of conjugate exponential families, parameters integrated out."""

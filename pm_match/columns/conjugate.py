@@ -1,0 +1,361 @@
+"""The four conjugate priors by plain formulas: log marginal likelihoods, densities and draws.
+
+What is here adds up sufficient statistics and nothing else, slowly: the tests hold the term
+against it. *Hyper* is what the prior of every column is, (M, h), or (M, K) for Dirichlet priors;
+*statistics* (..., M, k) add up over cells.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from pm_match.clusters.points import Writer, from_log_odds, least_log
+from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA
+from pm_match.numerics.log_gamma import draw_log_gamma
+
+Arrays = Sequence[NDArray[np.float64]]
+_LOG_2PI = np.log(2.0 * np.pi)
+
+
+@dataclass(frozen=True)
+class Conjugate:
+    """A conjugate prior: the base of the four, and of what they say.
+
+    Attributes
+    ----------
+    code : int
+        What the term calls it.
+    vector : bool
+        Whether the last axis of the parameter is that of categories.
+    """
+
+    code: int
+    vector: bool = False
+
+    # -- plain formulas ---------------------------------------------------------------------------
+
+    def additive(self, values: NDArray) -> NDArray[np.float64]:
+        """Turn what the term is given of cells (C, 3) into statistics that add up (C, k)."""
+        raise NotImplementedError
+
+    def update(self, hyper: NDArray, statistics: NDArray) -> NDArray[np.float64]:
+        """Natural parameters (..., M, h) of the posterior."""
+        raise NotImplementedError
+
+    def log_normaliser(self, natural: NDArray) -> NDArray[np.float64]:
+        """Log normaliser (..., M) of a prior with such natural parameters."""
+        raise NotImplementedError
+
+    def log_density(self, natural: NDArray, parameters: Arrays) -> float:
+        """Log density of the parameters, each of shape (T, M) or (T, M, K)."""
+        raise NotImplementedError
+
+    # -- draws ------------------------------------------------------------------------------------
+
+    def posterior(self, hyper: NDArray, held: NDArray) -> NDArray[np.float64]:
+        """Update the prior by what slots hold, as the term has it (T, M, k)."""
+        return self.update(hyper, held)
+
+    def draw(self, rng: np.random.Generator, posterior: NDArray) -> list[NDArray[np.float64]]:
+        """Draw parameters: what is positive as its log, probabilities of Beta as log odds."""
+        raise NotImplementedError
+
+    def natural(self, drawn: Arrays) -> list[NDArray[np.float64]]:
+        """Return the parameters themselves."""
+        raise NotImplementedError
+
+    def write(self, writer: Writer, point: dict, names: Sequence[str], drawn: Arrays) -> None:
+        """Write draws, in the shapes of the variables, into a new point."""
+        raise NotImplementedError
+
+    # -- probes -----------------------------------------------------------------------------------
+
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> list[NDArray]:
+        """Draw some values of the parameters, with nothing special about them."""
+        raise NotImplementedError
+
+    def levels(self, shape: tuple[int, ...]) -> tuple[NDArray, NDArray]:
+        """Return two values of the first parameter, to be told apart."""
+        raise NotImplementedError
+
+    def extremes(self, shape: tuple[int, ...]) -> list[list[NDArray]]:
+        """Return far values of the parameters."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GammaPrior(Conjugate):
+    """Gamma prior of a rate."""
+
+    code: int = GAMMA
+
+    def additive(self, values):
+        """Return the number of events, and the exposure."""
+        return values[:, :2]
+
+    def update(self, hyper, statistics):
+        """Shape and rate."""
+        return hyper[:, :2] + statistics
+
+    def log_normaliser(self, natural):
+        """Of a Gamma density."""
+        return gammaln(natural[..., 0]) - natural[..., 0] * np.log(natural[..., 1])
+
+    def log_density(self, natural, parameters):
+        """Of Gamma variables."""
+        (x,), (a, b) = parameters, np.moveaxis(natural, -1, 0)
+        return float(((a - 1.0) * np.log(x) - b * x - self.log_normaliser(natural)).sum())
+
+    def posterior(self, hyper, held):
+        """Shape and rate."""
+        return self.update(hyper, held[..., :2])
+
+    def draw(self, rng, posterior):
+        """Draw log rates."""
+        return [draw_log_gamma(rng, posterior[..., 0]) - np.log(posterior[..., 1])]
+
+    def natural(self, drawn):
+        """Return rates."""
+        return [np.exp(drawn[0])]
+
+    def write(self, writer, point, names, drawn):
+        """Write rates."""
+        writer.write_positive(point, names[0], drawn[0])
+
+    def random(self, rng, shape):
+        """Draw rates."""
+        return [rng.gamma(3.0, 0.5, shape) + 0.1]
+
+    def levels(self, shape):
+        """Return 1 and 2."""
+        return np.ones(shape), np.full(shape, 2.0)
+
+    def extremes(self, shape):
+        """Return tiny and huge rates."""
+        return [[np.full(shape, 1e-8)], [np.full(shape, 1e8)]]
+
+
+@dataclass(frozen=True)
+class DirichletPrior(Conjugate):
+    """Dirichlet prior of probabilities of categories."""
+
+    code: int = DIRICHLET
+    vector: bool = True
+
+    def update(self, hyper, statistics):
+        """Add counts to concentrations."""
+        return hyper + statistics
+
+    def log_normaliser(self, natural):
+        """Of a Dirichlet density."""
+        return gammaln(natural).sum(axis=-1) - gammaln(natural.sum(axis=-1))
+
+    def log_density(self, natural, parameters):
+        """Of Dirichlet variables."""
+        logs = ((natural - 1.0) * np.log(parameters[0])).sum(axis=-1)
+        return float((logs - self.log_normaliser(natural)).sum())
+
+    def draw(self, rng, posterior):
+        """Draw log probabilities."""
+        logs = draw_log_gamma(rng, posterior)
+        top = logs.max(axis=-1, keepdims=True)
+        return [logs - top - np.log(np.exp(logs - top).sum(axis=-1, keepdims=True))]
+
+    def natural(self, drawn):
+        """Return probabilities."""
+        return [np.exp(drawn[0])]
+
+    def write(self, writer, point, names, drawn):
+        """Write probabilities, none of which is told from zero."""
+        name = names[0]
+        logs = np.maximum(drawn[0], least_log(writer.value_of[name].dtype))
+        if writer.transformed[name]:
+            value = logs[..., :-1] - logs.mean(axis=-1, keepdims=True)
+        else:
+            value = np.exp(logs)
+            value /= value.sum(axis=-1, keepdims=True)
+        writer.write(point, {name: value})
+
+    def random(self, rng, shape):
+        """Draw probabilities."""
+        found = rng.gamma(3.0, 1.0, shape) + 0.1
+        return [found / found.sum(axis=-1, keepdims=True)]
+
+    def levels(self, shape):
+        """Return probabilities that are all the same, and ones that differ."""
+        one = np.full(shape, 1.0 / shape[-1])
+        other = np.arange(1.0, shape[-1] + 1.0)
+        return one, np.broadcast_to(other / other.sum(), shape)
+
+    def extremes(self, shape):
+        """Return probabilities all but one of which are tiny."""
+        found = []
+        for k in (0, shape[-1] - 1):
+            p = np.full(shape, 1e-10)
+            p[..., k] = 1.0 - 1e-10 * (shape[-1] - 1)
+            found.append([p])
+        return found
+
+
+@dataclass(frozen=True)
+class BetaPrior(DirichletPrior):
+    """Beta prior of a probability: a Dirichlet of success and failure."""
+
+    vector: bool = False
+
+    def log_density(self, natural, parameters):
+        """Of Beta variables."""
+        (p,) = parameters
+        return super().log_density(natural, [np.stack([p, 1.0 - p], axis=-1)])
+
+    def draw(self, rng, posterior):
+        """Draw log odds."""
+        logs = draw_log_gamma(rng, posterior)
+        return [logs[..., 0] - logs[..., 1]]
+
+    def natural(self, drawn):
+        """Return probabilities."""
+        return [from_log_odds(drawn[0], False)]
+
+    def write(self, writer, point, names, drawn):
+        """Write probabilities."""
+        value = from_log_odds(drawn[0], writer.transformed[names[0]])
+        writer.write(point, {names[0]: value})
+
+    def random(self, rng, shape):
+        """Draw probabilities."""
+        return [rng.beta(2.0, 2.0, shape) * 0.9 + 0.05]
+
+    def levels(self, shape):
+        """Return 1/4 and 1/2."""
+        return np.full(shape, 0.25), np.full(shape, 0.5)
+
+    def extremes(self, shape):
+        """Return probabilities near 0 and 1."""
+        return [[np.full(shape, 1e-10)], [np.full(shape, 1.0 - 1e-10)]]
+
+
+@dataclass(frozen=True)
+class NormalPrior(Conjugate):
+    """Normal prior of a mean; the precision of the data is known."""
+
+    code: int = NORMAL
+
+    def additive(self, values):
+        """Return precisions, and their products with the values."""
+        w, x = values[:, 0], values[:, 1]
+        return np.stack([w, w * x], axis=1)
+
+    def update(self, hyper, statistics):
+        """Precision, and its product with the mean."""
+        m, k = hyper[:, 0], hyper[:, 1]
+        return np.stack([k, k * m], axis=-1) + statistics
+
+    def log_normaliser(self, natural):
+        """Of a normal density, up to its power of 2 pi."""
+        precision, linear = natural[..., 0], natural[..., 1]
+        return 0.5 * linear**2 / precision - 0.5 * np.log(precision)
+
+    def log_density(self, natural, parameters):
+        """Of normal variables."""
+        precision, linear = natural[..., 0], natural[..., 1]
+        away = parameters[0] - linear / precision
+        return float((0.5 * np.log(precision) - 0.5 * _LOG_2PI - 0.5 * precision * away**2).sum())
+
+    def posterior(self, hyper, held):
+        """Mean and precision, from weights, means and scatters."""
+        m, k = hyper[:, 0], hyper[:, 1]
+        strength = k + held[..., 0]
+        mean = m + held[..., 0] / strength * (held[..., 1] - m)
+        return np.stack([mean, strength], axis=-1)
+
+    def draw(self, rng, posterior):
+        """Draw means."""
+        mean, precision = posterior[..., 0], posterior[..., 1]
+        return [mean + rng.standard_normal(mean.shape) / np.sqrt(precision)]
+
+    def natural(self, drawn):
+        """Return means."""
+        return list(drawn)
+
+    def write(self, writer, point, names, drawn):
+        """Write means."""
+        writer.write(point, {names[0]: drawn[0]})
+
+    def random(self, rng, shape):
+        """Draw means."""
+        return [rng.normal(0.3, 1.0, shape)]
+
+    def levels(self, shape):
+        """Return 1 and 2."""
+        return np.ones(shape), np.full(shape, 2.0)
+
+    def extremes(self, shape):
+        """Return means that are far away."""
+        return [[np.full(shape, -1e8)], [np.full(shape, 1e8)]]
+
+
+@dataclass(frozen=True)
+class NormalGammaPrior(NormalPrior):
+    """Normal-Gamma prior of a mean and a precision."""
+
+    code: int = NORMAL_GAMMA
+
+    def additive(self, values):
+        """Return numbers, sums, and what halves and half squares add up to."""
+        w, x = values[:, 0], values[:, 1]
+        return np.stack([w, w * x, 0.5 * w, 0.5 * w * x**2], axis=1)
+
+    def update(self, hyper, statistics):
+        """k, k m, a, and b + k m^2 / 2."""
+        m, k, a, b = hyper.T
+        return np.stack([k, k * m, a, b + 0.5 * k * m**2], axis=-1) + statistics
+
+    def log_normaliser(self, natural):
+        """Of a normal-Gamma density, up to its power of 2 pi."""
+        k, linear, a, b = np.moveaxis(natural, -1, 0)
+        return gammaln(a) - a * np.log(b - 0.5 * linear**2 / k) - 0.5 * np.log(k)
+
+    def log_density(self, natural, parameters):
+        """Of means and precisions."""
+        k, linear, a, b = np.moveaxis(natural, -1, 0)
+        mean, tau = parameters
+        b = b - 0.5 * linear**2 / k
+        found = a * np.log(b) - gammaln(a) + (a - 1.0) * np.log(tau) - b * tau
+        found += 0.5 * np.log(k * tau / (2.0 * np.pi)) - 0.5 * k * tau * (mean - linear / k) ** 2
+        return float(found.sum())
+
+    def posterior(self, hyper, held):
+        """m, k, a and b, from numbers, means and scatters."""
+        (m, k, a, b), n = hyper.T, held[..., 0]
+        away = held[..., 1] - m
+        rate = b + 0.5 * held[..., 2] + 0.5 * k * n / (k + n) * away**2
+        return np.stack([m + n / (k + n) * away, k + n, a + 0.5 * n, rate], axis=-1)
+
+    def draw(self, rng, posterior):
+        """Draw means, and log precisions."""
+        mean, k, a, b = np.moveaxis(posterior, -1, 0)
+        log_precision = draw_log_gamma(rng, a) - np.log(b)
+        noise = rng.standard_normal(mean.shape) * np.exp(-0.5 * log_precision)
+        return [mean + noise / np.sqrt(k), log_precision]
+
+    def natural(self, drawn):
+        """Return means and precisions."""
+        return [drawn[0], np.exp(drawn[1])]
+
+    def write(self, writer, point, names, drawn):
+        """Write means and precisions."""
+        super().write(writer, point, names[:1], drawn[:1])
+        writer.write_positive(point, names[1], drawn[1])
+
+    def random(self, rng, shape):
+        """Draw means and precisions."""
+        return [rng.normal(0.3, 1.0, shape), rng.gamma(3.0, 0.5, shape) + 0.1]
+
+    def extremes(self, shape):
+        """Return means that are far away, and tiny and huge precisions."""
+        means = [[*mean, np.ones(shape)] for mean in super().extremes(shape)]
+        return means + [[np.ones(shape), np.full(shape, tau)] for tau in (1e-8, 1e8)]

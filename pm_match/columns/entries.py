@@ -1,0 +1,161 @@
+"""The entries of a term: statistics of cells, added up by unit and position, and their levels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.columns.families import Statistics
+from pm_match.columns.term import DIRICHLET, GAMMA, ColumnsTerm
+
+# Gains are kept of positions with at most so many levels, and of so many numbers in all.
+_MOST_LEVELS = 64
+_MOST_KEPT = 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Statistics of U units.
+
+    Attributes
+    ----------
+    start : (U + 1,) integer array
+        Where the entries of each begin.
+    position : (E,) integer array
+    statistic : (E, 3) array
+    """
+
+    start: NDArray[np.int64]
+    position: NDArray[np.int64]
+    statistic: NDArray[np.float64]
+
+
+def joined(statistics: Sequence[Statistics]) -> Statistics:
+    """Join the statistics of several variables, whose cells are numbered one after the other."""
+    cell, category, values = (np.concatenate(part) for part in zip(*statistics, strict=True))
+    return cell, category, values
+
+
+def entries(
+    code: int,
+    n_columns: int,
+    n_categories: int,
+    n_units: int,
+    unit: NDArray[np.int64],
+    column: NDArray[np.int64],
+    statistics: Statistics,
+) -> Entries:
+    """Add up the statistics of cells by units.
+
+    Parameters
+    ----------
+    code : int
+        The kind of prior.
+    n_columns, n_categories, n_units : int
+    unit, column : (C,) integer array
+        Of every cell.
+    statistics : Statistics
+    """
+    cell, category, values = statistics
+    own, position = unit[cell], column[cell]
+    if code == DIRICHLET:
+        # Every column has a position for each category, and one for their total, after all these.
+        total = n_columns * n_categories + position
+        position = position * n_categories + category
+        own, position = np.concatenate([own, own]), np.concatenate([position, total])
+        values = np.concatenate([values, values])
+    n_positions = positions(code, n_columns, n_categories)
+    key = own * n_positions + position
+    if (np.diff(key) > 0).all():
+        found, weights, sums = key, values[:, 0], values[:, 1]
+        scatter = np.zeros(len(key))
+    else:
+        found, group = np.unique(key, return_inverse=True)
+
+        def total_of(x):
+            return np.bincount(group, x, len(found))
+
+        weights, scatter = total_of(values[:, 0]), np.zeros(len(found))
+        if code <= GAMMA:
+            sums = total_of(values[:, 1])
+        else:
+            sums = total_of(values[:, 0] * values[:, 1]) / weights
+            scatter = total_of(values[:, 0] * (values[:, 1] - sums[group]) ** 2)
+    counts = np.bincount(found // n_positions, minlength=n_units)
+    return Entries(
+        np.concatenate([[0], np.cumsum(counts)]),
+        found % n_positions,
+        np.stack([weights, sums, scatter], axis=1),
+    )
+
+
+def positions(code: int, n_columns: int, n_categories: int) -> int:
+    """Count the positions of a term."""
+    return n_columns * (n_categories + 1) if code == DIRICHLET else n_columns
+
+
+def new_term(
+    code: int, n_positions: int, n_slots: int, own: Entries, continuous: bool
+) -> ColumnsTerm:
+    """Make a term for some entries, whose prior is still to be set.
+
+    Parameters
+    ----------
+    code : int
+    n_positions, n_slots : int
+    own : Entries
+    continuous : bool
+        Whether values are never the same.
+    """
+    levels = len(own.position)
+    level, position, statistic = np.arange(levels), own.position, own.statistic
+    row = np.full(levels, -1)
+    if not continuous and levels:
+        order = np.lexsort((statistic[:, 1], statistic[:, 0], position))
+        sorted_position, sorted_statistic = position[order], statistic[order]
+        new = np.ones(levels, bool)
+        new[1:] = (np.diff(sorted_position) != 0) | (np.diff(sorted_statistic, axis=0) != 0).any(1)
+        level[order] = np.cumsum(new) - 1
+        position, statistic = sorted_position[new], sorted_statistic[new]
+        counts = np.bincount(position, minlength=n_positions)
+        counts[counts > _MOST_LEVELS] = 0
+        if counts.sum() * n_slots <= _MOST_KEPT:
+            kept = counts[position] > 0
+            row = np.where(kept, np.cumsum(kept) - 1, -1)
+    rows = np.flatnonzero(row >= 0)
+    kept_shape, width = (len(rows), n_slots), 1 if code == DIRICHLET else 3
+    n_ready = n_positions if continuous else 0
+    return ColumnsTerm(
+        code=np.array([code]),
+        prior=np.zeros((n_positions, 4)),
+        start=own.start,
+        level=level.astype(np.int32),
+        position=position.astype(np.int32),
+        statistic=np.ascontiguousarray(statistic),
+        row=row.astype(np.int32),
+        row_level=rows.astype(np.int32),
+        sums=np.zeros((n_positions, n_slots, width)),
+        version=np.ones(n_positions, np.int64),
+        slot_version=np.ones((n_positions, n_slots), np.int32),
+        gains=np.zeros(kept_shape),
+        left=np.zeros(kept_shape),
+        row_version=np.zeros(len(rows), np.int64),
+        gains_version=np.zeros(kept_shape, np.int32),
+        left_version=np.zeros(kept_shape, np.int32),
+        weight=_weights(position, statistic, n_positions),
+        ready=np.zeros((n_ready, 4, n_slots)),
+        ready_version=np.zeros(n_ready, np.int64),
+        slot_ready=np.zeros((n_ready, n_slots), np.int32),
+        stale=np.ones(1, np.int8),
+        constant=np.zeros(1),
+        total=np.zeros(n_slots),
+        apart=np.zeros((n_positions, n_slots, width)),
+    )
+
+
+def _weights(position: NDArray, statistic: NDArray, n_positions: int) -> NDArray[np.float64]:
+    """Find the weight of single values at each position, the least one."""
+    found = np.full(n_positions, np.inf)
+    np.minimum.at(found, position, statistic[:, 0])
+    return found

@@ -1,0 +1,248 @@
+"""The families: which distribution a column has, and its sufficient statistics.
+
+A *cell* is one draw from a family: a number, or a row of counts. The parameters of a family are
+entries of variables with a conjugate prior, which its object's cluster chooses; what else it has is
+known: the number of trials, the exposure, the precision.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlog1py, xlogy
+
+from pm_match.columns.conjugate import (
+    BetaPrior,
+    Conjugate,
+    DirichletPrior,
+    GammaPrior,
+    NormalGammaPrior,
+    NormalPrior,
+)
+
+Array = NDArray[np.float64]
+# Which cell, which category (0 without any), and the numbers (E, 2) that the term is given.
+Statistics = tuple[NDArray[np.int64], NDArray[np.int64], Array]
+_LOG_2PI = np.log(2.0 * np.pi)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A distribution of cells whose parameters have a conjugate prior.
+
+    Attributes
+    ----------
+    name : str
+        As users know it.
+    prior : Conjugate
+    read : callable
+        From the distribution's parameters, as PyTensor has them, to those that have the prior, one
+        array each, and what is known besides: 1 if nothing is.
+    expects : str
+        In words, which values there are.
+    supports : callable
+        From values and what is known to whether there are such values.
+    statistics : callable
+        From values and what is known to `Statistics`; categories that a cell has nothing of may be
+        left out.
+    log_base : callable
+        Log density without what the statistics and the parameters say.
+    log_density : callable
+        From values, parameters and what is known: the plain density, as PyMC has it.
+    draw : callable
+        From a generator, parameters and what is known to values.
+    scaled : bool
+        Whether what is known multiplies the parameter.
+    """
+
+    name: str
+    prior: Conjugate
+    read: Callable[..., tuple[list[Array], Array]]
+    expects: str
+    supports: Callable[[Array, Array], NDArray[np.bool_]]
+    statistics: Callable[[Array, Array], Statistics]
+    log_base: Callable[[Array, Array], Array]
+    log_density: Callable[[Array, list[Array], Array], Array]
+    draw: Callable[[np.random.Generator, list[Array], Array], NDArray]
+    scaled: bool = False
+
+    @property
+    def rows(self) -> bool:
+        """Whether a cell is a row of counts."""
+        return self.name == "Multinomial"
+
+
+def _whole(x, least=0.0):
+    return (x >= least) & (x == np.floor(x))
+
+
+def _pair(x, one, other) -> Statistics:
+    """Take two numbers of every cell."""
+    every = np.arange(len(x))
+    return every, np.zeros(len(x), np.int64), np.stack(np.broadcast_arrays(one, other), axis=1)
+
+
+def _successes(x, successes, failures) -> Statistics:
+    """Take successes, category 0, and failures, category 1."""
+    both = np.stack(np.broadcast_arrays(successes, failures), axis=1)
+    return _counted(both)
+
+
+def _counted(x) -> Statistics:
+    """Take counts (C, K) of categories."""
+    cell, category = np.nonzero(x)
+    found = x[cell, category]
+    return cell, category, np.stack([found, np.zeros(len(found))], axis=1)
+
+
+def _category(x) -> Statistics:
+    """Take one category a cell."""
+    found = np.stack([np.ones(len(x)), np.zeros(len(x))], axis=1)
+    return np.arange(len(x)), x.astype(np.int64), found
+
+
+def _log_choose(n, k):
+    return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+
+
+def _log_normal(x, mean, tau):
+    return 0.5 * (np.log(tau) - _LOG_2PI) - 0.5 * tau * (x - mean) ** 2
+
+
+_ONE = np.ones(())
+_NORMAL_BASE = {
+    NormalPrior: lambda x, k: 0.5 * (np.log(k) - _LOG_2PI) - 0.5 * k * x**2,
+    NormalGammaPrior: lambda x, k: np.full(np.shape(x), -0.5 * _LOG_2PI),
+}
+
+
+def _normal(name, prior, known, log) -> Family:
+    """Make one of the four normal families, of values or of their logs."""
+    of = np.log if log else np.asarray
+
+    def jacobian(x):
+        return -np.log(x) if log else 0.0
+
+    def log_density(x, parameters, k):
+        tau = k if known else parameters[1]
+        return _log_normal(of(x), parameters[0], tau) + jacobian(x)
+
+    def draw(rng, parameters, k):
+        tau = k if known else parameters[1]
+        found = parameters[0] + rng.standard_normal(np.shape(parameters[0])) / np.sqrt(tau)
+        return np.exp(found) if log else found
+
+    return Family(
+        name,
+        prior,
+        (lambda m, s: ([m], s**-2.0)) if known else (lambda m, s: ([m, s**-2.0], _ONE)),
+        "a positive number" if log else "a number",
+        (lambda x, k: x > 0.0) if log else (lambda x, k: np.isfinite(x)),
+        lambda x, k: _pair(x, k, of(x)),
+        lambda x, k: _NORMAL_BASE[type(prior)](of(x), k) + jacobian(x),
+        log_density,
+        draw,
+    )
+
+
+_BETA, _GAMMA, _DIRICHLET = BetaPrior(), GammaPrior(), DirichletPrior()
+
+FAMILIES = (
+    Family(
+        "Poisson",
+        _GAMMA,
+        lambda mu: ([mu], _ONE),
+        "a whole number, 0 or more",
+        lambda x, e: _whole(x) & ((e > 0.0) | (x == 0.0)),
+        lambda x, e: _pair(x, x, e),
+        lambda x, e: xlogy(x, e) - gammaln(x + 1.0),
+        lambda x, p, e: xlogy(x, p[0] * e) - p[0] * e - gammaln(x + 1.0),
+        lambda rng, p, e: rng.poisson(p[0] * e),
+        scaled=True,
+    ),
+    Family(
+        "Exponential",
+        _GAMMA,
+        lambda scale: ([1.0 / scale], _ONE),
+        "a number, 0 or more",
+        lambda x, e: x >= 0.0,
+        lambda x, e: _pair(x, 1.0, x * e),
+        lambda x, e: np.broadcast_to(np.log(e), x.shape),
+        lambda x, p, e: np.log(p[0] * e) - p[0] * e * x,
+        lambda rng, p, e: rng.exponential(1.0 / (p[0] * e)),
+        scaled=True,
+    ),
+    Family(
+        "Bernoulli",
+        _BETA,
+        lambda p: ([p], _ONE),
+        "0 or 1",
+        lambda x, n: (x == 0.0) | (x == 1.0),
+        lambda x, n: _successes(x, x, 1.0 - x),
+        lambda x, n: np.zeros(x.shape),
+        lambda x, p, n: np.where(x > 0.0, np.log(p[0]), np.log1p(-p[0])),
+        lambda rng, p, n: rng.binomial(1, p[0]),
+    ),
+    Family(
+        "Binomial",
+        _BETA,
+        lambda n, p: ([p], n),
+        "a whole number from 0 to the number of trials",
+        lambda x, n: _whole(x) & (x <= n) & _whole(n),
+        lambda x, n: _successes(x, x, n - x),
+        lambda x, n: _log_choose(n, x),
+        lambda x, p, n: _log_choose(n, x) + xlogy(x, p[0]) + xlog1py(n - x, -p[0]),
+        lambda rng, p, n: rng.binomial(np.broadcast_to(n, p[0].shape).astype(np.int64), p[0]),
+    ),
+    Family(
+        "Geometric",
+        _BETA,
+        lambda p: ([p], _ONE),
+        "a whole number, 1 or more",
+        lambda x, n: _whole(x, 1.0),
+        lambda x, n: _successes(x, 1.0, x - 1.0),
+        lambda x, n: np.zeros(x.shape),
+        lambda x, p, n: np.log(p[0]) + xlog1py(x - 1.0, -p[0]),
+        lambda rng, p, n: rng.geometric(p[0]),
+    ),
+    Family(
+        "NegativeBinomial",
+        _BETA,
+        lambda n, p: ([p], n),
+        "a whole number, 0 or more",
+        lambda x, n: _whole(x) & (n > 0.0),
+        lambda x, n: _successes(x, n, x),
+        lambda x, n: gammaln(x + n) - gammaln(n) - gammaln(x + 1.0),
+        lambda x, p, n: (
+            gammaln(x + n) - gammaln(n) - gammaln(x + 1.0) + n * np.log(p[0]) + xlog1py(x, -p[0])
+        ),
+        lambda rng, p, n: rng.negative_binomial(n, p[0]),
+    ),
+    Family(
+        "Categorical",
+        _DIRICHLET,
+        lambda p: ([p], np.array(float(p.shape[-1]))),
+        "a category, a whole number from 0 to one less than their number",
+        lambda x, k: _whole(x) & (x < k),
+        lambda x, k: _category(x),
+        lambda x, k: np.zeros(x.shape),
+        lambda x, p, k: np.log(np.take_along_axis(p[0], x.astype(np.int64)[:, None], 1)[:, 0]),
+        lambda rng, p, k: (rng.random((len(p[0]), 1)) > p[0].cumsum(axis=1)[:, :-1]).sum(axis=1),
+    ),
+    Family(
+        "Multinomial",
+        _DIRICHLET,
+        lambda n, p: ([p], n),
+        "whole numbers, 0 or more, that add up to the number of trials",
+        lambda x, n: _whole(x) & (x.sum(axis=1) == n)[:, None],
+        lambda x, n: _counted(x),
+        lambda x, n: gammaln(n + 1.0) - gammaln(x + 1.0).sum(axis=1),
+        lambda x, p, n: gammaln(n + 1.0) + (xlogy(x, p[0]) - gammaln(x + 1.0)).sum(axis=1),
+        lambda rng, p, n: rng.multinomial(n.astype(np.int64), p[0]),
+    ),
+    _normal("Normal", NormalPrior(), known=True, log=False),
+    _normal("Normal", NormalGammaPrior(), known=False, log=False),
+    _normal("LogNormal", NormalPrior(), known=True, log=True),
+    _normal("LogNormal", NormalGammaPrior(), known=False, log=True),
+)

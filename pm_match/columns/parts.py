@@ -1,0 +1,175 @@
+"""What is read of independent columns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.columns.conjugate import Conjugate
+from pm_match.columns.families import Family, Statistics
+from pm_match.columns.term import DIRICHLET
+from pm_match.reading.evidence import Evidence, Point
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A table whose rows are of one object each, in order, and have the same columns.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the whole variable.
+    column : (R,) integer array
+        The column of each cell of a row.
+    known : (R,) array
+        What is known of each; NaN where it differs between rows.
+    """
+
+    shape: tuple[int, ...]
+    column: NDArray[np.int64]
+    known: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """The cells of a variable that are missing, which a free variable holds.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+    object, column : (C,) integer array
+    known : (C,) array
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    object: NDArray[np.int64]
+    column: NDArray[np.int64]
+    known: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of one observed variable.
+
+    Attributes
+    ----------
+    name : str
+        As the user named it.
+    assignment : str
+    family : Family
+    object, column : (C,) integer array
+        The object of every cell that is observed, and the entry of the parameters' rows.
+    known : (C,) array
+        What is known besides.
+    statistics : (E,), (E,) integer array, (E, 2) array
+        Sufficient statistics (see `families.Statistics`).
+    log_base : float
+        What only the data enter.
+    layout : Layout or None
+        None if the variable is no table with a row for each object.
+    missing : Missing or None
+    varying : callable or None
+        From a point to what is known of cells, and of missing ones, if that depends on free
+        variables; and the values.
+    """
+
+    name: str
+    assignment: str
+    family: Family
+    object: NDArray[np.int64]
+    column: NDArray[np.int64]
+    known: NDArray[np.float64]
+    statistics: Statistics
+    log_base: float
+    layout: Layout | None
+    missing: Missing | None
+    varying: Callable[[Point], list[NDArray[np.float64]]] | None = None
+    values: NDArray[np.float64] | None = None
+
+    def at(self, point: Point) -> tuple[Statistics, float]:
+        """Return sufficient statistics, and what only the data enter, at a point."""
+        if self.varying is None or self.values is None:
+            return self.statistics, self.log_base
+        known = self.varying(point)[0]
+        log_base = float(self.family.log_base(self.values, known).sum())
+        return self.family.statistics(self.values, known), log_base
+
+    def missing_known(self, point: Point) -> NDArray[np.float64]:
+        """Return what is known of missing cells."""
+        assert self.missing is not None
+        return self.missing.known if self.varying is None else self.varying(point)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(Evidence):
+    """Columns whose parameters have one conjugate prior, and all that is seen of them.
+
+    Attributes
+    ----------
+    clustering : int
+        The number of the clustering whose objects they are of.
+    prior : Conjugate
+    parameters : tuple of str
+        The variables with the parameters, a row for each cluster.
+    shapes : tuple of tuple of int
+        Their shapes.
+    cells : tuple of Cells
+        Of every observed variable.
+    """
+
+    kind = "columns"
+
+    clustering: int
+    prior: Conjugate
+    parameters: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    cells: tuple[Cells, ...]
+    _hyper: Callable[[Point], NDArray] = field(repr=False)
+
+    @property
+    def truncation(self) -> int:
+        """T, the number of clusters."""
+        return self.shapes[0][0]
+
+    @property
+    def n_columns(self) -> int:
+        """M, how many parameters with a prior of their own a cluster has."""
+        return int(np.prod(self.shapes[0][1 : -1 if self.prior.vector else None]))
+
+    @property
+    def n_categories(self) -> int:
+        """K of a Dirichlet prior, 2 of a Beta prior, 1 of others."""
+        return self.shapes[0][-1] if self.prior.vector else 1 + (self.prior.code == DIRICHLET)
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that are drawn with the clusters."""
+        missing = [cells.missing.name for cells in self.cells if cells.missing]
+        return [*self.parameters, *missing]
+
+    @property
+    def clusterings(self) -> tuple[int, ...]:
+        """The number of its clustering."""
+        return (self.clustering,)
+
+    @property
+    def hyperpriors(self) -> list[str]:
+        """All parameters: their priors may have free hyperparameters."""
+        return list(self.parameters)
+
+    @property
+    def relabelled(self) -> list[str]:
+        """The parameters of clusters."""
+        return list(self.parameters)
+
+    @property
+    def handed_on(self) -> list[str]:
+        """Steps of what the priors depend on are given the parameters."""
+        return list(self.parameters)
+
+    def hyper(self, point: Point) -> NDArray[np.float64]:
+        """Parameters of the prior at a point: (M, h), or (M, K) for probabilities."""
+        return self._hyper(point)

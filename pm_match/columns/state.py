@@ -1,0 +1,198 @@
+"""Independent columns in a collapsed state."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+
+from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.clusters.points import Writer
+from pm_match.clusters.sweep import capacity
+from pm_match.columns.entries import Entries, entries, joined, new_term, positions
+from pm_match.columns.parts import Cells, Columns, Missing
+from pm_match.columns.term import DIRICHLET, NORMAL, rebuild
+from pm_match.reading.probe import natural_function
+
+
+class ColumnsPoints(Writer):
+    """Reads and writes the parameters of columns, and missing values."""
+
+    def __init__(self, model: Model, columns: Columns):
+        super().__init__(model, columns.names)
+        self.natural = natural_function(model, columns.parameters)
+
+    def write_missing(self, point: dict[str, NDArray], missing: Missing, values: NDArray) -> None:
+        """Write missing values (C,) or (C, K) into a new point."""
+        name, values = missing.name, values.reshape(missing.shape)
+        self.write(point, {name: np.log(values) if self.transformed[name] else values})
+
+    def read_missing(self, point: Point, missing: Missing) -> NDArray[np.float64]:
+        """Read missing values (C,) or (C, K)."""
+        found = np.asarray(self.read_positive(point, missing.name), np.float64)
+        rows = found.shape[found.ndim - 1 :] if found.size > len(missing.object) else ()
+        return found.reshape(len(missing.object), *rows)
+
+
+class ColumnsState(EvidenceState):
+    """The evidence of independent columns, for the units of a site."""
+
+    def __init__(self, columns: Columns, site: Site, points: ColumnsPoints):
+        self.columns, self.site, self.points = columns, site, points
+        number, prior = columns.clustering, columns.prior
+        clustering = site.clusterings[number]
+        self._of_object, self._n_units = site.units[number].of_object, len(site.units[number].size)
+        self._first = {name: own.start for name, own in clustering.slices.items()}
+        varying = any(cells.varying for cells in columns.cells)
+        self._statistics = [(cells.statistics, cells.log_base) for cells in columns.cells]
+        continuous = prior.code >= NORMAL or any(
+            cells.family.name == "Exponential" for cells in columns.cells
+        )
+        self.term = new_term(
+            prior.code,
+            positions(prior.code, columns.n_columns, columns.n_categories),
+            capacity(columns.truncation),
+            self._entries(),
+            continuous,
+        )
+        self._varying = varying
+        self._set_constant()
+        self.terms = [(number, self.term)]
+
+    def objects(self, cells: Cells) -> NDArray[np.int64]:
+        """Return the objects of a variable's cells, as the clustering numbers them."""
+        return cells.object + self._first[cells.assignment]
+
+    def _entries(self) -> Entries:
+        """Add up the present statistics of all variables."""
+        columns = self.columns
+        units = [self._of_object[self.objects(cells)] for cells in columns.cells]
+        first = np.cumsum([0, *(len(unit) for unit in units)])
+        triples = [
+            (cell + start, category, values)
+            for ((cell, category, values), _), start in zip(self._statistics, first, strict=False)
+        ]
+        return entries(
+            columns.prior.code,
+            columns.n_columns,
+            columns.n_categories,
+            self._n_units,
+            np.concatenate(units),
+            np.concatenate([cells.column for cells in columns.cells]),
+            joined(triples),
+        )
+
+    def _set_constant(self) -> None:
+        self.term.constant[0] = sum(log_base for _, log_base in self._statistics)
+        if self.columns.prior.code == NORMAL:
+            # The term has scatters, and no squares.
+            for (_, _, values), _ in self._statistics:
+                self.term.constant[0] += 0.5 * (values[:, 0] * values[:, 1] ** 2).sum()
+
+    def load_prior(self, point: Point) -> None:
+        """Bring the prior to a point."""
+        hyper, term = self.columns.hyper(point), self.term
+        if term.code[0] == DIRICHLET:
+            total = hyper.sum(axis=1)
+            found = np.concatenate([hyper.ravel(), total])
+            found = np.stack([found, np.repeat([1.0, -1.0], [hyper.size, total.size])], axis=1)
+        else:
+            found = hyper
+        if not np.array_equal(term.prior[:, : found.shape[1]], found):
+            term.prior[:, : found.shape[1]] = found
+            term.stale[0] = 1
+
+    def load(self, point: Point) -> None:
+        """Bring the sums to the units' slots, and what is known of the data to a point."""
+        if self._varying:
+            self._statistics = [cells.at(point) for cells in self.columns.cells]
+            own = self._entries()
+            self.term.statistic[:] = own.statistic
+            self.term.weight[:] = np.inf
+            np.minimum.at(self.term.weight, own.position, own.statistic[:, 0])
+            self._set_constant()
+        rebuild(self.term, self.site.slots(self.columns.clustering))
+
+    def log_factor(self, point: Point) -> float:
+        """Log evidence as a function of hyperparameters, and of noise that is free."""
+        if self._varying:
+            self.load(point)
+        return super().log_factor(point)
+
+    # -- draws ------------------------------------------------------------------------------------
+
+    def posterior(self, point: Point) -> NDArray[np.float64]:
+        """Return what the parameters of every label are drawn with (T, M, h)."""
+        columns = self.columns
+        slot_of = self.site.slot_of(columns.clustering)
+        held = np.swapaxes(self.term.sums[:, slot_of], 0, 1)
+        hyper = columns.hyper(point)
+        if columns.prior.code == DIRICHLET:
+            n = columns.n_columns * columns.n_categories
+            held = held[:, :n, 0].reshape(-1, columns.n_columns, columns.n_categories)
+        return columns.prior.posterior(hyper, held)
+
+    def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
+        """Draw the parameters of all clusters, and missing values given these."""
+        columns = self.columns
+        drawn = columns.prior.draw(rng, self.posterior(point))
+        shaped = [d.reshape(shape) for d, shape in zip(drawn, columns.shapes, strict=True)]
+        columns.prior.write(self.points, new, columns.parameters, shaped)
+        natural = columns.prior.natural(drawn)
+        labels = self.site.labels(columns.clustering)
+        for cells in columns.cells:
+            if cells.missing:
+                values = cells.family.draw(
+                    rng, self._of_missing(cells, natural, labels), cells.missing_known(point)
+                )
+                self.points.write_missing(new, cells.missing, values)
+
+    def _of_missing(self, cells: Cells, natural, labels) -> list[NDArray[np.float64]]:
+        """Return the parameters of missing cells."""
+        missing = cells.missing
+        assert missing is not None
+        label = labels[missing.object + self._first[cells.assignment]]
+        return [value[label, missing.column] for value in natural]
+
+    # -- plain formulas, for tests ----------------------------------------------------------------
+
+    def _natural(self, point: Point, labels: NDArray) -> tuple[NDArray, NDArray]:
+        """Natural parameters (T, M, h) of posterior and prior, cell by cell."""
+        columns = self.columns
+        prior, shape = columns.prior, (columns.truncation, columns.n_columns)
+        found: list[NDArray] = []
+        for cells in columns.cells:
+            (cell, category, values), _ = cells.at(point)
+            label, column = labels[self.objects(cells)[cell]], cells.column[cell]
+            if prior.code == DIRICHLET:
+                found.append(np.zeros((*shape, columns.n_categories)))
+                np.add.at(found[-1], (label, column, category), values[:, 0])
+            else:
+                own = prior.additive(values)
+                found.append(np.zeros((*shape, own.shape[1])))
+                np.add.at(found[-1], (label, column), own)
+        hyper, total = columns.hyper(point), np.sum(found, axis=0)
+        return prior.update(hyper, total), prior.update(hyper, np.zeros_like(total))
+
+    def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
+        """Log marginal likelihood: log normalisers of posterior and prior, cluster by cluster."""
+        prior = self.columns.prior
+        after, before = self._natural(point, labels[self.columns.clustering])
+        total = (prior.log_normaliser(after) - prior.log_normaliser(before)).sum()
+        return float(total + sum(cells.at(point)[1] for cells in self.columns.cells))
+
+    def log_conditional(self, point: Point) -> float:
+        """Log density of parameters and missing values given all else."""
+        columns = self.columns
+        labels = self.site.labels(columns.clustering)
+        categories = [columns.n_categories] if columns.prior.vector else []
+        shape = (columns.truncation, columns.n_columns, *categories)
+        natural = [value.reshape(shape) for value in self.points.natural(point)]
+        total = columns.prior.log_density(self._natural(point, labels)[0], natural)
+        for cells in columns.cells:
+            if cells.missing:
+                x = self.points.read_missing(point, cells.missing)
+                own = self._of_missing(cells, natural, labels)
+                known = cells.missing_known(point)
+                total += float(cells.family.log_density(x, own, known).sum())
+        return total

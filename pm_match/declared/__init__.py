@@ -1,0 +1,1 @@
+"""A kind: any likelihood over an assignment, its parameters not integrated out."""

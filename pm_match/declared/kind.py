@@ -1,0 +1,46 @@
+"""Any likelihood as a kind of evidence."""
+
+from collections.abc import Sequence
+
+from pymc.model.core import Model
+
+from pm_match.clusters.evidence import Site
+from pm_match.declared import search
+from pm_match.declared.parts import Likelihoods
+from pm_match.declared.recognise import LikelihoodCandidate, likelihood_candidates
+from pm_match.declared.state import LikelihoodAccess, LikelihoodState
+from pm_match.reading.ancestry import RV
+from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.context import Context
+from pm_match.reading.kinds import Kind
+from pm_match.reading.parts import Component
+
+
+class AnyLikelihood(Kind):
+    """Likelihoods of any kind, whose parameters are not integrated out."""
+
+    name = "declared"
+    last = True
+    searches_all = True
+
+    def claims(self, context: Context, rv: RV) -> bool:
+        """Whether anybody does: it is asked last."""
+        return True
+
+    def candidates(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], values: Sequence[RV]
+    ) -> list[LikelihoodCandidate]:
+        """Group what is left by clustering."""
+        return likelihood_candidates(context, clusterings, values)
+
+    def access(self, evidence: Likelihoods, model: Model) -> LikelihoodAccess:
+        """Compile the table."""
+        return LikelihoodAccess(model, evidence)
+
+    def state(self, evidence: Likelihoods, site: Site, access: LikelihoodAccess) -> LikelihoodState:
+        """Make the state of the evidence for the units of a site."""
+        return LikelihoodState(evidence, site, access)
+
+    def search(self, component: Component):
+        """Climb labels and parameters in turn."""
+        return search.search

@@ -1,0 +1,124 @@
+"""Whose an entry of a log density is: found by numbers, whatever its axes are."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.reading.ancestry import Refusal
+
+# From labels (B, N) to log densities (B, E).
+Entries = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+
+_CLOSE = 1e-8
+
+
+def close(a: NDArray, b: NDArray) -> NDArray[np.bool_]:
+    """Whether log densities are the same but for rounding, impossible ones too."""
+    with np.errstate(invalid="ignore"):
+        near = np.abs(a - b) <= _CLOSE * (1.0 + np.minimum(np.abs(a), np.abs(b)))
+    return (a == b) | near
+
+
+def each_label(n_labels: int, n_objects: int) -> NDArray[np.int64]:
+    """Return rows (T, N) of labels: in row t, all objects are in cluster t."""
+    return np.repeat(np.arange(n_labels)[:, None], n_objects, axis=1)
+
+
+def find_owners(
+    entries: Entries, table: NDArray, owner: NDArray[np.int64], n_objects: int
+) -> NDArray[np.int64]:
+    """Find the object that every entry depends on the label of, as far as numbers show.
+
+    Objects' numbers are written in binary digits, and each digit used as a choice of two labels:
+    the entry of an object has one of the two values that it has if all have that label.
+
+    Parameters
+    ----------
+    entries : callable
+    table : (T, E) array
+        The entries where all objects have the same label.
+    owner : (E,) integer array
+        What is known already, -1 where nothing is.
+    n_objects : int
+
+    Returns
+    -------
+    (E,) integer array
+        -1 where no label changes an entry; -2 where more than one object's does.
+    """
+    owner, number = owner.copy(), np.arange(n_objects)
+    digits = np.arange(max(int(n_objects - 1).bit_length(), 1))[:, None]
+    first = table[0]
+    for label in range(1, len(table)):
+        left = np.flatnonzero((owner == -1) & ~close(first, table[label]))
+        if not len(left):
+            continue
+        rows = entries(np.where((number >> digits) & 1, label, 0))[:, left]
+        one, none = close(rows, table[label, left]), close(rows, first[left])
+        found = (one.astype(np.int64) << digits).sum(axis=0)
+        single = (one != none).all(axis=0) & (found < n_objects)
+        owner[left] = np.where(single, found, -2)
+    return owner
+
+
+def mixed_labels(rng: np.random.Generator, n_labels: int, n_objects: int) -> NDArray[np.int64]:
+    """Draw rows (T, N) of labels in which every object has every label once, at random."""
+    start = rng.integers(n_labels, size=n_objects)
+    return (np.arange(n_labels)[:, None] + start) % n_labels
+
+
+def check_owners(
+    entries: Entries, table: NDArray, owner: NDArray[np.int64], labels: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Say of which entries (E,) the labels (B, N) of other objects than their owner tell nothing.
+
+    An entry without an owner must be the same whatever the labels are.
+    """
+    own = labels[:, np.maximum(owner, 0)]
+    expected = np.where(owner >= 0, np.take_along_axis(table, own, axis=0), table[0])
+    fine = close(entries(labels), expected).all(axis=0)
+    return fine & ((owner >= 0) | close(table, table[0]).all(axis=0))
+
+
+class Owned:
+    """Sums of entries over the units that own them.
+
+    Parameters
+    ----------
+    owner : (E,) integer array
+        The unit of every entry, -1 if it has none.
+    n_units : int
+    """
+
+    def __init__(self, owner: NDArray[np.int64], n_units: int):
+        order = np.argsort(owner, kind="stable")
+        n_free = int((owner < 0).sum())
+        self.n_units = n_units
+        self._free, kept = np.sort(order[:n_free]), order[n_free:]
+        # Most often, entries come in the order of their objects.
+        self._order = None if np.array_equal(kept, np.arange(len(owner))) else kept
+        self._units, self._starts = np.unique(owner[kept], return_index=True)
+
+    def total(self, entries: NDArray) -> NDArray[np.float64]:
+        """Sum entries (B, E) over those of every unit: (U, B)."""
+        found = np.zeros((self.n_units, len(entries)))
+        if len(self._units):
+            own = entries if self._order is None else entries[:, self._order]
+            found[self._units] = np.add.reduceat(own, self._starts, axis=1).T
+        return found
+
+    def constant(self, entries: NDArray) -> float:
+        """Sum the entries (B, E) that nobody owns.
+
+        Raises
+        ------
+        Refusal
+            If a label changes one after all.
+        """
+        free = entries[:, self._free]
+        if not close(free, free[:1]).all():
+            raise Refusal(
+                "labels change an entry that they changed nowhere when the model was read"
+            )
+        return float(free[0].sum()) if free.size else 0.0

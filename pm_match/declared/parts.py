@@ -1,0 +1,116 @@
+"""What is read of likelihoods over an assignment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.reading.evidence import Evidence
+
+
+@dataclass(frozen=True, eq=False)
+class LabelRows:
+    """What every label has of the parameters: rows of one variable, or a variable each.
+
+    Attributes
+    ----------
+    names, keys : tuple of str
+        The variables, and the names of their values in points: one, or one a label.
+    axis : int or None
+        The axis of the value along which the rows are; None if every label has a variable.
+    """
+
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    axis: int | None
+
+    def taken(self, point: Mapping[str, NDArray], source: NDArray) -> dict[str, NDArray]:
+        """Give every label the row that label `source` (T,) has at a point."""
+        if self.axis is None:
+            return {key: point[self.keys[s]] for key, s in zip(self.keys, source, strict=True)}
+        (key,) = self.keys
+        return {key: np.take(point[key], source, axis=self.axis)}
+
+    def replaced(
+        self, point: Mapping[str, NDArray], other: Mapping[str, NDArray], which: NDArray[np.bool_]
+    ) -> dict[str, NDArray]:
+        """Return the rows at a point, but for those of some labels (T,) that are another's."""
+        if self.axis is None:
+            return {key: other[key] for key, own in zip(self.keys, which, strict=True) if own}
+        (key,) = self.keys
+        shape = [1] * np.ndim(point[key])
+        shape[self.axis] = -1
+        return {key: np.where(which.reshape(shape), other[key], point[key])}
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihoods(Evidence):
+    """Factors of the declared density whose entries depend on the labels of one object each.
+
+    Attributes
+    ----------
+    clustering : int
+        The number of the clustering in its component.
+    assignments, factors : tuple of str
+        All of the clustering; variables and potentials, in the order of their entries.
+    truncation : int
+    owner : (E,) integer array
+        The object of every entry, numbered assignment after assignment; -1 if no label changes it.
+    vectorised, conditions : bool
+        How entries are compiled (see `reading.label_tables`).
+    parameters : tuple of str
+        Free variables that the factors depend on, or that labels have rows of.
+    climbed : tuple of str
+        Of these, and of factors that are free variables, what a search climbs.
+    rows : tuple of LabelRows
+        What labels have of them.
+    redrawn : tuple of LabelRows
+        Of these, what is independent between labels, and can be drawn from its prior.
+    swappable : bool
+        Whether the joint density stays as it is if labels, and their rows, take others' places.
+    numbers : (N, K) array
+        What is observed of every object, for a start, NaN where nothing is. K may be 0.
+    """
+
+    kind = "declared"
+    anchored = True
+
+    clustering: int
+    assignments: tuple[str, ...]
+    factors: tuple[str, ...]
+    truncation: int
+    owner: NDArray[np.int64]
+    vectorised: bool
+    conditions: bool
+    parameters: tuple[str, ...]
+    climbed: tuple[str, ...]
+    rows: tuple[LabelRows, ...]
+    redrawn: tuple[LabelRows, ...]
+    swappable: bool
+    numbers: NDArray[np.float64]
+
+    @property
+    def names(self) -> list[str]:
+        """Nothing is integrated out."""
+        return []
+
+    @property
+    def clusterings(self) -> tuple[int, ...]:
+        """The number of its clustering."""
+        return (self.clustering,)
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether labels may be swapped, with their rows."""
+        return self.swappable
+
+    @property
+    def relabelled(self) -> list[str]:
+        """What labels have rows of."""
+        return [name for rows in self.rows for name in rows.names]
+
+    @property
+    def handed_on(self) -> list[str]:
+        """The labels that a search finds mean little without their parameters."""
+        return list(self.parameters)

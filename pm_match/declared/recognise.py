@@ -1,0 +1,264 @@
+"""Reads likelihoods of any kind over an assignment: what they say of which object, by numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.declared.owners import check_owners, close, each_label, find_owners, mixed_labels
+from pm_match.declared.parts import Likelihoods
+from pm_match.declared.rows import RowReader, given
+from pm_match.reading.ancestry import RV, Refusal, names
+from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.context import Context
+from pm_match.reading.densities import DensityCheck
+from pm_match.reading.label_tables import LabelDensities, lacks_transform, prior_draws
+
+_SEVERAL = (
+    "depends on the labels of more than one object; expected every entry of its log density to "
+    "depend on the label of one object (no sums over objects, no chains of states, no networks)"
+)
+# Points near the start, where what the data allow is likelier than far from it.
+_NEAR = 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodCandidate:
+    """Factors of the declared density that depend on the labels of a clustering.
+
+    Attributes
+    ----------
+    clustering : int
+    assignments : list of variables
+        All of the clustering.
+    factors : list of variables
+        Observed and free variables, and potentials.
+    """
+
+    clustering: int
+    assignments: list[RV]
+    factors: list[RV]
+
+    @property
+    def covered(self) -> list[RV]:
+        """The factors."""
+        return self.factors
+
+    @property
+    def checked(self) -> list[RV]:
+        """Nothing: densities are not held against others, they are used as they are."""
+        return []
+
+    def verified(
+        self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
+    ) -> Likelihoods:
+        """Find whose every entry is, and what labels have of the parameters."""
+        flags = clusterings[self.clustering].flags
+        if flags:
+            raise Refusal(
+                f"{names(self.factors)}: expected likelihoods of objects that are all relevant; "
+                f"found {names(flags.values())}"
+            )
+        reading = _Reading(context, self, clusterings[self.clustering].truncation, check)
+        owner = reading.owners()
+        rows = RowReader(
+            context, reading.factors, reading.points, reading.table, reading.truncation
+        )
+        found = rows.find()
+        own = {name for one in found for name in one.names}
+        direct = {p for rv in self.factors for p in context.ancestry.parents[rv]}
+        parameters = tuple(
+            rv.name
+            for rv in context.model.free_RVs
+            if (rv in direct or rv.name in own) and rv not in self.assignments
+        )
+        free = [rv for rv in self.factors if rv in context.model.free_RVs]
+        climbed = [rv for rv in context.model.free_RVs if rv.name in parameters or rv in free]
+        keys = [context.key(rv) for rv in self.assignments]
+        return Likelihoods(
+            clustering=self.clustering,
+            assignments=tuple(rv.name for rv in self.assignments),
+            factors=tuple(rv.name for rv in reading.factors),
+            truncation=reading.truncation,
+            owner=owner,
+            vectorised=reading.way[0],
+            conditions=reading.way[1],
+            parameters=parameters,
+            climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
+            rows=tuple(found),
+            redrawn=tuple(rows.redrawn(found)),
+            swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
+            numbers=reading.numbers(owner),
+        )
+
+
+def likelihood_candidates(
+    context: Context, clusterings: Sequence[ClusteringCandidate], values: Sequence[RV]
+) -> list[LikelihoodCandidate]:
+    """Group factors by the clustering whose labels they depend on."""
+    found: dict[int, list[RV]] = {}
+    for rv in values:
+        parents = context.ancestry.parents[rv]
+        homes = [n for n, c in enumerate(clusterings) if parents & {*c.assignments}]
+        if len(homes) > 1:
+            own = [a for n in homes for a in clusterings[n].assignments if a in parents]
+            raise Refusal(f"{rv.name!r} depends on {names(own)}: it {_SEVERAL}")
+        found.setdefault(homes[0], []).append(rv)
+    return [
+        LikelihoodCandidate(number, clusterings[number].assignments, factors)
+        for number, factors in sorted(found.items())
+    ]
+
+
+class _Reading:
+    """Entries of some factors at points with nothing special about them."""
+
+    def __init__(
+        self, context: Context, candidate: LikelihoodCandidate, truncation: int, check: DensityCheck
+    ):
+        self.context, self.assignments = context, candidate.assignments
+        self.truncation = truncation
+        sizes = [context.shapes[rv.name][0] for rv in self.assignments]
+        self.n_objects, self._ends = int(sum(sizes)), np.cumsum(sizes)[:-1]
+        rng = np.random.default_rng(20130205)
+        self.points = [_inside(context, rng, p) for p in check.points]
+        self.points.append(_inside(context, rng, context.near(rng, _NEAR)))
+        self.labels = each_label(truncation, self.n_objects)
+        self.some_labels = mixed_labels(rng, truncation, self.n_objects)
+        densities = LabelDensities(context.model, candidate.factors, self.assignments)
+        self.factors = densities.factors
+        self._check_labels(densities)
+        self.way = self._best_way(densities)
+        self._entries = densities.compiled(*self.way)
+        shapes = densities.shapes(self.points[0], self.split(self.some_labels[0]))
+        self._shapes = shapes
+
+    def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Split labels (..., N) by assignment."""
+        return np.split(labels, self._ends, axis=-1)
+
+    def entries(self, point, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Evaluate all entries (B, E) at labels (B, N)."""
+        return self._entries(point, self.split(labels))
+
+    def table(self, point) -> NDArray[np.float64]:
+        """Evaluate all entries (T, E) under each label."""
+        return self.entries(point, self.labels)
+
+    def _check_labels(self, densities: LabelDensities) -> None:
+        """Refuse what cannot be evaluated, or not under every label."""
+        plain = densities.compiled(False, False)
+        for label in range(self.truncation):
+            try:
+                plain(self.points[0], self.split(self.labels[label : label + 1]))
+            except Exception as error:
+                why = str(error).splitlines()[0]
+                if label == 0:
+                    raise Refusal(
+                        f"the log densities of {names(self.factors)} cannot be evaluated: {why}"
+                    ) from error
+                raise Refusal(
+                    f"{names(self.factors)}: expected parameters for each of {self.truncation} "
+                    f"labels of {names(self.assignments)}; found none for label {label} ({why})"
+                ) from error
+
+    def _best_way(self, densities: LabelDensities) -> tuple[bool, bool]:
+        """Choose the fastest way to compile entries that says what the declared graph does."""
+        labels = self.split(self.some_labels[:2])
+        *ways, plain = densities.ways()
+        expected = [densities.compiled(*plain)(p, labels) for p in self.points]
+        for way in ways:
+            try:
+                entries = densities.compiled(*way)
+                found = [entries(p, labels) for p in self.points]
+            except Exception:
+                continue
+            # What conditions rule out is impossible, whatever is declared without them.
+            if all(
+                f.shape == e.shape and (close(f, e) | (way[1] & np.isneginf(f))).all()
+                for f, e in zip(found, expected, strict=True)
+            ):
+                return way
+        return plain
+
+    def owners(self) -> NDArray[np.int64]:
+        """Find the object that owns every entry, and refuse what more than one does."""
+        tables = [self.table(point) for point in self.points]
+        owner = np.full(tables[0].shape[1], -1)
+        for point, table in zip(self.points, tables, strict=True):
+            owner = find_owners(partial(self.entries, point), table, owner, self.n_objects)
+            self._refuse(owner == -2, _SEVERAL)
+        seen = np.any([np.isfinite(table).any(axis=0) for table in tables], axis=0)
+        self._refuse(
+            (owner < 0) & ~seen,
+            "has no density at any of the points that were tried; expected to see whose label "
+            "it depends on",
+        )
+        for point, table in zip(self.points, tables, strict=True):
+            fine = check_owners(partial(self.entries, point), table, owner, self.some_labels)
+            self._refuse(~fine, _SEVERAL)
+        if (owner < 0).all():
+            raise Refusal(f"no entry of {names(self.factors)} depends on {names(self.assignments)}")
+        return owner
+
+    def numbers(self, owner: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Arrange what is observed by object (N, K), where every object has as many numbers.
+
+        Means of what it has, where they have not.
+        """
+        found, place = [], 0
+        for rv, shape in zip(self.factors, self._shapes, strict=True):
+            own = owner[place : place + int(np.prod(shape))]
+            place += len(own)
+            if rv not in self.context.model.observed_RVs or not len(own):
+                continue
+            values = self.context.observed([rv])
+            if values.shape[: len(shape)] != tuple(shape) or not np.isfinite(values).all():
+                continue
+            values, order = values.reshape(len(own), -1), np.argsort(own, kind="stable")
+            counts = np.bincount(own[own >= 0], minlength=self.n_objects)
+            held, most = np.flatnonzero(counts), int(counts.max())
+            table = np.full((self.n_objects, values.shape[1] * most), np.nan)
+            if (counts[held] == most).all():
+                table[held] = values[order[-int(counts.sum()) :]].reshape(len(held), -1)
+            else:
+                sums = np.zeros((self.n_objects, values.shape[1]))
+                np.add.at(sums, own[own >= 0], values[own >= 0])
+                table = np.where(counts[:, None], sums / np.maximum(counts, 1)[:, None], np.nan)
+            spread = np.nanstd(table, axis=0)
+            found.append(table[:, spread > 0.0] / spread[spread > 0.0])
+        return np.concatenate([np.empty((self.n_objects, 0)), *found], axis=1)
+
+    def _refuse(self, entries: NDArray[np.bool_], why: str) -> None:
+        """Refuse, naming the factor and the place of the first of some `entries` (E,)."""
+        if not entries.any():
+            return
+        place = int(np.flatnonzero(entries)[0])
+        for rv, shape in zip(self.factors, self._shapes, strict=True):
+            size = int(np.prod(shape))
+            if place < size:
+                where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
+                raise Refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
+            place -= size
+
+
+def _inside(context: Context, rng: np.random.Generator, point) -> dict[str, NDArray]:
+    """Bring values at a random point to where their densities are defined."""
+    model, found = context.model, dict(point)
+    for rv in model.free_RVs:
+        key = context.key(rv)
+        if rv.dtype.startswith("float"):
+            if lacks_transform(model, rv):
+                start = context.start[key]
+                found[key] = np.asarray(start * np.exp(rng.normal(0.0, _NEAR, start.shape)))
+            continue
+        if np.array_equal(point[key], context.start[key]):
+            # What is whole numbers has no other way to be anything else.
+            try:
+                draw = prior_draws(model, [rv], given(context, [rv]))
+                found |= draw(rng, found)
+            except Exception:
+                continue
+    return found

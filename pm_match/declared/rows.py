@@ -1,0 +1,222 @@
+"""Which parameters labels have, and what may be done with them: found by numbers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.logprob.utils import ParameterValueError
+
+from pm_match.declared.owners import close
+from pm_match.declared.parts import LabelRows
+from pm_match.reading.ancestry import RV
+from pm_match.reading.context import Context
+from pm_match.reading.label_tables import (
+    has_default_transform,
+    prior_draws,
+    value_densities,
+    value_density,
+)
+
+# From a point to what every label says of it (T, ...).
+Response = Callable[[dict[str, NDArray]], NDArray]
+
+
+@dataclass(frozen=True, eq=False)
+class RowReader:
+    """Finds what labels have of the variables that some factors depend on.
+
+    Attributes
+    ----------
+    context : Context
+    factors : list of variables
+    points : list of dict
+        Points of the value variables that have nothing special about them.
+    table : callable
+        From a point to log densities (T, E) of all entries under each label.
+    n_labels : int
+    """
+
+    context: Context
+    factors: Sequence[RV]
+    points: Sequence[dict[str, NDArray]]
+    table: Response
+    n_labels: int
+    _known: dict[LabelRows, Response | None] = field(default_factory=dict, repr=False)
+
+    def find(self) -> list[LabelRows]:
+        """Find all variables that labels have rows of, and what these depend on in rows too."""
+        found: list[LabelRows] = []
+        response, seen = self.table, set(self.factors)
+        while True:
+            parents = self._parents(found) - seen
+            seen |= parents
+            ordered = [rv for rv in self.context.model.free_RVs if rv in parents]
+            new = self._rows_among(ordered, response)
+            if not new:
+                return found
+            found += new
+            own = [self._densities(rows) for rows in new]
+            response = self._joined([one for one in own if one is not None])
+
+    def _parents(self, found: Sequence[LabelRows]) -> set[RV]:
+        ancestry, model = self.context.ancestry, self.context.model
+        below = [model[name] for rows in found for name in rows.names] or self.factors
+        parents = {p for rv in below for p in ancestry.parents[rv]}
+        return {rv for rv in parents if rv in model.free_RVs}
+
+    def _rows_among(self, variables: Sequence[RV], response: Response) -> list[LabelRows]:
+        """Find the rows among variables, and the variables that belong to one label each."""
+        found, alone = [], {}
+        for rv in variables:
+            key = self.context.key(rv)
+            changed = self._changed(response, lambda here, there, key=key: {key: there[key]})
+            if changed.sum() == 1 and self.n_labels > 1:
+                alone[rv] = int(np.flatnonzero(changed)[0])
+            elif changed.any():
+                shape = np.shape(self.points[0][key])
+                for axis in (n for n, size in enumerate(shape) if size == self.n_labels):
+                    rows = LabelRows((rv.name,), (key,), axis)
+                    if self._by_row(response, rows):
+                        found.append(rows)
+                        break
+        return found + self._stacks(alone)
+
+    def _stacks(self, alone: dict[RV, int]) -> list[LabelRows]:
+        """Put variables that labels have one by one side by side."""
+        own = [[rv for rv, one in alone.items() if one == n] for n in range(self.n_labels)]
+        found = []
+        if len({len(variables) for variables in own}) == 1:
+            for variables in zip(*own, strict=True):
+                keys = tuple(self.context.key(rv) for rv in variables)
+                if len({np.shape(self.points[0][key]) for key in keys}) == 1:
+                    found.append(LabelRows(tuple(rv.name for rv in variables), keys, None))
+        return found
+
+    def _changed(self, response: Response, change) -> NDArray[np.bool_]:
+        """Say of which labels the response changes with what two points `change` into."""
+        changed = np.zeros(self.n_labels, bool)
+        for here, there in zip(self.points[:2], self.points[1:3], strict=True):
+            same = close(response(here), response({**here, **change(here, there)}))
+            changed |= ~same.reshape(self.n_labels, -1).all(axis=1)
+        return changed
+
+    def _by_row(self, response: Response, rows: LabelRows) -> bool:
+        """Whether the response of a label depends on its own row alone."""
+        number = np.arange(self.n_labels)
+        for place in range(max(int(self.n_labels - 1).bit_length(), 1)):
+            digit = ((number >> place) & 1).astype(bool)
+            for which in (digit, ~digit):
+                changed = self._changed(
+                    response, lambda here, there, which=which: rows.replaced(here, there, which)
+                )
+                if (changed & ~which).any():
+                    return False
+        return True
+
+    def _densities(self, rows: LabelRows) -> Response | None:
+        """Make the log density of every label's row; None if it has none by itself."""
+        if rows not in self._known:
+            self._known[rows] = self._new_densities(rows)
+        return self._known[rows]
+
+    def _new_densities(self, rows: LabelRows) -> Response | None:
+        model = self.context.model
+        densities = value_densities(model, [model[name] for name in rows.names])
+        axis = rows.axis
+
+        def response(point) -> NDArray:
+            found = densities(point)
+            whole = np.stack(found) if axis is None else np.moveaxis(found[0], axis, 0)
+            return whole.reshape(self.n_labels, -1)
+
+        shape = densities(self.points[0])[0].shape
+        fits = axis is None or (len(shape) > axis and shape[axis] == self.n_labels)
+        return response if fits else None
+
+    def _joined(self, responses: Sequence[Response]) -> Response:
+        if not responses:
+            return lambda point: np.zeros((self.n_labels, 0))
+        return lambda point: np.concatenate([own(point) for own in responses], axis=1)
+
+    # -- what may be done with them ---------------------------------------------------------------
+
+    def redrawn(self, found: Sequence[LabelRows]) -> list[LabelRows]:
+        """Find the rows that are independent between labels given the rest, and can be drawn."""
+        ancestry, model = self.context.ancestry, self.context.model
+        drawn = {
+            rows: all(
+                has_default_transform(model, model[name]) and self._drawn([model[name]])
+                for name in rows.names
+            )
+            for rows in found
+        }
+        left = {
+            rows: own
+            for rows in found
+            if (own := self._densities(rows)) is not None and drawn[rows]
+        }
+        while True:
+            response = self._joined([self.table, *left.values()])
+            inside = {model[name] for rows in left for name in rows.names}
+            expected = {*self.factors, *inside}
+            kept = {
+                rows: own
+                for rows, own in left.items()
+                if all({*ancestry.children(model[name])} <= expected for name in rows.names)
+                and self._by_row(response, rows)
+            }
+            if len(kept) == len(left):
+                return list(left)
+            left = kept
+
+    def _drawn(self, variables: Sequence[RV]) -> bool:
+        """Whether variables can be drawn from their priors."""
+        keys = [self.context.key(rv) for rv in variables]
+        try:
+            draw = prior_draws(self.context.model, variables, given(self.context, variables))
+            found = draw(np.random.default_rng(0), self.points[0])
+        except Exception:
+            return False
+        shapes = all(found[key].shape == np.shape(self.points[0][key]) for key in keys)
+        return shapes and all(np.isfinite(found[key]).all() for key in keys)
+
+    def exchangeable(
+        self, found: Sequence[LabelRows], keys: Sequence[str], labels: Sequence[NDArray]
+    ) -> bool:
+        """Whether labels and their rows can take others' places, weights aside.
+
+        Parameters
+        ----------
+        found : sequence of LabelRows
+        keys : sequence of str
+            The values of the assignments.
+        labels : sequence of (N,) integer array
+            Some labels of every assignment.
+        """
+        ancestry, model = self.context.ancestry, self.context.model
+        own = [model[name] for rows in found for name in rows.names]
+        touched = [*self.factors, *own, *(child for rv in own for child in ancestry.children(rv))]
+        density, rng = value_density(model, list(dict.fromkeys(touched))), np.random.default_rng(1)
+        same: list[bool] = []
+        for point in self.points:
+            here = {**point, **dict(zip(keys, labels, strict=True))}
+            for _ in range(2):
+                source = rng.permutation(self.n_labels)
+                there, place = dict(here), np.argsort(source)
+                for rows in found:
+                    there |= rows.taken(here, source)
+                there |= {key: place[label] for key, label in zip(keys, labels, strict=True)}
+                try:
+                    before, after = density(here), density(there)
+                except ParameterValueError:
+                    continue  # nothing is defined there
+                if np.isfinite(before) or np.isfinite(after):
+                    same.append(bool(close(np.array(before), np.array(after))))
+        return bool(same) and all(same)
+
+
+def given(context: Context, variables: Sequence[RV]) -> list[RV]:
+    """Return the free variables that the priors of some depend on, besides each other."""
+    parents = {p for rv in variables for p in context.ancestry.parents[rv]} - {*variables}
+    return [rv for rv in context.model.free_RVs if rv in parents]

@@ -1,0 +1,172 @@
+"""Where chains start: k-means of what is numeric, and parameters climbed to given the labels.
+
+Labels and parameters in turn, from several starts; the best by the log density of both is kept.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from pm_match.clusters.cluster_gibbs import random_labels
+from pm_match.declared.parts import Likelihoods
+from pm_match.numerics.k_means import k_means
+from pm_match.reading.ancestry import Ancestry
+from pm_match.reading.label_tables import value_gradient
+from pm_match.reading.parts import Clustering, Component
+from pm_match.search.chain import Chain
+from pm_match.search.coarse import LEAST, climb_objects, coarse_climb
+
+# Numbers of clusters that are begun with, if only a truncation is declared.
+_NUMBERS = (2, 4, 8)
+# Objects there are at least for each cluster to begin with.
+_LEAST_OBJECTS = 5
+_STARTS = 2
+# Rounds of sweeps and climbs of parameters for every start.
+_ROUNDS = 6
+_MOST_ITERATIONS = 60
+# How far climbs leave the start of what has a transform, logs of scales for one: the density of a
+# cluster of a single object has no top.
+_FAR = 3.0
+
+
+def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
+    """Bring a chain to a good mode of a component with parameters that are not integrated out.
+
+    Parameters
+    ----------
+    chain : Chain
+    number : int
+        Of the component.
+    rng : numpy.random.Generator
+    """
+    component = chain.components[number]
+    climb = Parameters.of(chain, component)
+    begin, best, highest = chain.point, chain.point, -np.inf
+    for _ in range(_STARTS):
+        for n in _numbers(component.clusterings):
+            chain.point = begin
+            chain.place(number, _labels(chain, number, rng, n))
+            climb(chain)
+            for _ in range(_ROUNDS):
+                chain.run(1, number)
+                climb(chain)
+            coarse_climb(chain, number)
+            for _ in range(_ROUNDS):
+                climb(chain)
+                if climb_objects(chain, number) <= LEAST:
+                    break
+            value = chain.log_joint(number)
+            if value > highest:
+                best, highest = chain.point, value
+    chain.point = best
+    chain.settle(number)
+
+
+def _numbers(clusterings: tuple[Clustering, ...]) -> list[int]:
+    if all(clustering.finite for clustering in clusterings):
+        return [max(clustering.truncation for clustering in clusterings)]
+    most = max(clustering.truncation for clustering in clusterings)
+    return sorted({min(n, most) for n in _NUMBERS})
+
+
+def _labels(chain: Chain, number: int, rng: np.random.Generator, n: int) -> list[NDArray[np.int64]]:
+    """Make labels to begin with: k-means of rows of numbers, or at random where there are none."""
+    component, state = chain.components[number], chain.collapsed(number)
+    found = []
+    for home, (clustering, units) in enumerate(
+        zip(component.clusterings, state.units, strict=True)
+    ):
+        own = [one for one in component.of(Likelihoods, home) if one.numbers.shape[1]]
+        n_units = len(units.size)
+        most = min(n, clustering.truncation, max(n_units // _LEAST_OBJECTS, 1))
+        if own:
+            values = np.concatenate([one.numbers for one in own], axis=1)
+            seen = np.isfinite(values)
+            weight = units.total(seen.astype(float))
+            sums = units.total(np.where(seen, values, 0.0))
+            points = sums / np.maximum(weight, 1.0)
+            labels = k_means(rng, points, most, weight > 0.0)
+        else:
+            labels = random_labels(rng, units, most)[units.first]
+        found.append(labels[units.of_object])
+    return found
+
+
+class Parameters:
+    """Climbs to the mode of the parameters of a component's likelihoods, all else fixed.
+
+    Parameters
+    ----------
+    chain : Chain
+    component : Component
+    """
+
+    def __init__(self, chain: Chain, component: Component):
+        model, ancestry = chain.model, Ancestry(chain.model)
+        evidence = component.of(Likelihoods)
+        ours = {model.values_to_rvs[v].name for step in chain.steps for v in step.vars}
+        names = dict.fromkeys(name for own in evidence for name in own.climbed)
+        free = [model[name] for name in names if name not in ours]
+        touched = [*free, *(child for rv in free for child in ancestry.children(rv))]
+        self.keys = [str(model.rvs_to_values[rv].name) for rv in free]
+        self._gradient: Callable[[Any], tuple[float, list[NDArray]]] | None = None
+        start = model.initial_point(0)
+        self._bounds: list[tuple[float, float]] = []
+        for rv, key in zip(free, self.keys, strict=True):
+            bounded = model.rvs_to_transforms[rv] is not None
+            for x in np.ravel(start[key]):
+                self._bounds.append((x - _FAR, x + _FAR) if bounded else (-np.inf, np.inf))
+        if free:
+            self._gradient = value_gradient(model, list(dict.fromkeys(touched)), free)
+
+    @classmethod
+    def of(cls, chain: Chain, component: Component) -> "Parameters":
+        """Return what climbs the parameters of a component: compiled once."""
+        if "climbed" not in component.workspace:
+            try:
+                component.workspace["climbed"] = cls(chain, component)
+            except (NotImplementedError, TypeError, ValueError):
+                # Something has no gradient: its parameters stay as they are, or are redrawn.
+                component.workspace["climbed"] = lambda chain: None
+        return component.workspace["climbed"]
+
+    def __call__(self, chain: Chain) -> None:
+        """Climb from the chain's point."""
+        if self._gradient is None:
+            return
+        here = chain.point
+        parts = [np.asarray(here[key]) for key in self.keys]
+        ends = np.cumsum([part.size for part in parts])[:-1]
+
+        def at(x: NDArray) -> dict[str, NDArray]:
+            own = zip(self.keys, parts, np.split(x, ends), strict=True)
+            return {**here, **{key: new.reshape(old.shape) for key, old, new in own}}
+
+        def depth(x: NDArray) -> tuple[float, NDArray]:
+            assert self._gradient is not None
+            try:
+                value, slopes = self._gradient(at(x))
+            except Exception:
+                return np.inf, np.zeros_like(x)
+            slope = np.concatenate([np.ravel(own) for own in slopes])
+            if not (np.isfinite(value) and np.isfinite(slope).all()):
+                return np.inf, np.zeros_like(x)
+            return -value, -slope
+
+        low, high = np.transpose(self._bounds)
+        start = np.clip(np.concatenate([np.ravel(part) for part in parts]), low, high)
+        before, _ = depth(start)
+        if np.isfinite(before):
+            found = minimize(
+                depth,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=self._bounds,
+                options={"maxiter": _MOST_ITERATIONS},
+            )
+            if found.fun < before:
+                chain.point = at(found.x)

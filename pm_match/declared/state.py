@@ -1,0 +1,120 @@
+"""Likelihoods of any kind at a point: a table of what objects are worth under labels."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+
+from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.clusters.sweep import capacity
+from pm_match.declared.owners import Owned, each_label
+from pm_match.declared.parts import Likelihoods
+from pm_match.declared.rows import given
+from pm_match.declared.term import LabelTable
+from pm_match.reading.context import Context
+from pm_match.reading.label_tables import (
+    LabelDensities,
+    prior_draws,
+    value_density,
+)
+
+# A table of more cells than this is worth the seconds that it takes to compile it well.
+_LARGE = 20_000
+
+
+class LikelihoodAccess:
+    """What is compiled of a model for some likelihoods over its assignments.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    evidence : Likelihoods
+    """
+
+    def __init__(self, model: Model, evidence: Likelihoods):
+        factors = [model[name] for name in evidence.factors]
+        assignments = [model[name] for name in evidence.assignments]
+        self.keys = [model.rvs_to_values[rv].name for rv in assignments]
+        self.entries = LabelDensities(model, factors, assignments).compiled(
+            evidence.vectorised,
+            evidence.conditions,
+            fast=evidence.truncation * len(evidence.owner) > _LARGE,
+        )
+        self.draw_rows: Callable[..., dict[str, NDArray]] | None = None
+        if evidence.redrawn:
+            own = [model[name] for rows in evidence.redrawn for name in rows.names]
+            self.draw_rows = prior_draws(model, own, given(Context.of(model), own))
+        self.log_prior = value_density(model, [model[name] for name in evidence.parameters])
+        self._model = weakref.ref(model)
+        self._factors = evidence.factors
+
+    @cached_property
+    def log_density(self) -> Callable[[Any], float]:
+        """The declared log density of all factors at a point, for tests."""
+        model = self._model()
+        assert model is not None
+        return value_density(model, [model[name] for name in self._factors])
+
+
+class LikelihoodState(EvidenceState):
+    """Likelihoods over the labels of a clustering, for the units of a site."""
+
+    def __init__(self, evidence: Likelihoods, site: Site, access: LikelihoodAccess):
+        self.evidence, self.site, self.access = evidence, site, access
+        number = evidence.clustering
+        clustering, units = site.clusterings[number], site.units[number]
+        owner = evidence.owner
+        self._owned = Owned(np.where(owner < 0, -1, units.of_object[owner]), len(units.size))
+        self._ends = clustering.ends
+        labels = each_label(clustering.truncation, clustering.n_objects)
+        self._labels = np.split(labels, self._ends, axis=1)
+        self.term = LabelTable(
+            worth=np.zeros((len(units.size), capacity(clustering.truncation))),
+            slot=site.partitions[number].slot,
+            constant=np.zeros(1),
+        )
+        self.terms = [(number, self.term)]
+
+    def refreshed(
+        self, rng: np.random.Generator, point: Point, labels: Sequence[NDArray[np.int64]]
+    ) -> Point:
+        """Draw the rows of empty labels from their prior."""
+        evidence = self.evidence
+        counts = np.bincount(labels[evidence.clustering], minlength=evidence.truncation)
+        if self.access.draw_rows is None or counts.all():
+            return point
+        drawn = self.access.draw_rows(rng, point)
+        new = dict(point)
+        for rows in evidence.redrawn:
+            new |= rows.replaced(point, drawn, counts == 0)
+        return new
+
+    def load(self, point: Point) -> None:
+        """Bring the table to a point."""
+        entries = self.access.entries(point, self._labels)
+        self.term.worth[:, 1 : len(entries) + 1] = self._owned.total(entries)
+        self.term.constant[0] = self._owned.constant(entries)
+
+    def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
+        """Let rows go with the labels that have been swapped since the table was loaded."""
+        source = self.site.slot_of(self.evidence.clustering) - 1
+        if not np.array_equal(source, np.arange(len(source))):
+            for rows in self.evidence.rows:
+                new |= rows.taken(point, source)
+
+    def log_prior(self, point: Point) -> float:
+        """Log density of the parameters, on the scale that is sampled."""
+        return self.access.log_prior(point)
+
+    def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
+        """Log density of the factors, as it is declared."""
+        own = np.split(labels[self.evidence.clustering], self._ends)
+        return self.access.log_density({**point, **dict(zip(self.access.keys, own, strict=True))})
+
+    def log_conditional(self, point: Point) -> float:
+        """Nothing is integrated out."""
+        return 0.0

@@ -1,0 +1,366 @@
+"""Mixtures of ordinary tables, whose columns are numbers, counts, booleans or categories."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+from numpy.typing import NDArray
+from pymc.exceptions import ImputationWarning
+
+from pm_match.checks import check_count, check_identifier, check_option, check_positive
+from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
+
+__all__ = ["mixture"]
+
+_KINDS = ("number", "positive", "count", "boolean", "category")
+_ONE = np.float64(1.0)
+# Within a cluster, a column varies half as much as over all objects, before anything is known.
+_WITHIN = 0.5
+
+
+def mixture(
+    tables: pd.DataFrame | Mapping[str, pd.DataFrame],
+    n_clusters: int = 25,
+    *,
+    columns: Mapping[str, str] | None = None,
+    shared: Collection[str] | None = None,
+    concentration: float = 1.0,
+    weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
+    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+) -> pm.Model:
+    r"""Declare a mixture of one table with mixed columns, or of several that share some columns.
+
+    Given its cluster, an object's columns are independent, each of a family with parameters
+    :math:`\phi_{jm}` of the cluster and the column:
+
+    .. math::
+
+        \theta \sim \mathrm{GEM}(\gamma), \quad s_{dn} \sim \mathrm{Categorical}(\theta), \quad
+        x_{dnm} \sim p_m(\cdot \mid \phi_{s_{dn} m})
+
+    Tables that share columns share the clusters' parameters for these, which is what matches
+    their objects; a column that one table has alone refines its clusters. All priors are conjugate,
+    so that the steps integrate all parameters out.
+
+    Parameters
+    ----------
+    tables : DataFrame or mapping of str to DataFrame
+        Objects by columns; a single table is called ``"table"``. Missing values are integrated out.
+    n_clusters : int, default 25
+        Truncation of the stick-breaking: the most clusters there can be. For other `weights`, the
+        number of clusters.
+    columns : mapping of str to str, optional
+        What is in a column, where its dtype does not say:
+
+        - ``"number"``: normal, with a mean and a precision (floats, and integers below zero);
+        - ``"positive"``: log-normal, likewise (never by dtype);
+        - ``"count"``: Poisson (other integers);
+        - ``"boolean"``: Bernoulli (booleans);
+        - ``"category"``: categorical (strings, categories and other objects).
+    shared : collection of str, optional
+        Columns whose parameters the tables share that have them. Default: all that several tables
+        have.
+    concentration : float, default 1.0
+        :math:`\gamma`.
+    weights : {"stick-breaking", "dirichlet", "uniform"}, default "stick-breaking"
+        Prior on the clusters' weights, as in `projected_clusters`.
+    links : mapping or sequence of mappings, optional
+        Objects known to share a cluster: from names of tables to positions. See `must_link`.
+
+    Returns
+    -------
+    pymc.Model
+        With `weights` (unless uniform), `cluster_<table>`, and for columns of every kind, by
+        cluster: `mean` and `precision` of numbers, `log_mean` and `log_precision` of positive ones,
+        `rate` of counts, `probability` of booleans, and `probability_<column>` of categories. Names
+        of parameters that not all tables share end with those of the tables that do. Data are
+        called `<table>_<kind>`, or `<table>_own_<kind>` of columns that it has alone, and
+        `<table>_<column>` for categories.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a table, a column or a parameter is not as described; the message says which, what was
+        expected, and what was found.
+
+    Notes
+    -----
+    With mean :math:`m` and standard deviation :math:`u` of all the column's values, precisions are
+    Gamma with shape 2 and mean :math:`4 / u^2`, means are normal around :math:`m` with a quarter of
+    the precision (on the log scale for positive columns), rates are exponential with mean
+    :math:`m`, and probabilities are uniform.
+
+    Examples
+    --------
+    >>> model = pmm.models.mixture({"spring": spring, "autumn": autumn})
+    >>> idata = pmm.sample(model=model)
+    >>> pmm.match_probability(idata, "cluster_spring", "cluster_autumn")
+    """
+    frames = {"table": tables} if isinstance(tables, pd.DataFrame) else tables
+    _check_tables(frames)
+    check_count("n_clusters", n_clusters, 2)
+    check_positive("concentration", concentration)
+    check_option("weights", weights, WEIGHTS)
+    linked = link_sets(links)
+    groups = _groups(frames, _kinds(frames, columns or {}), _owners(frames, shared))
+
+    coords: dict[str, Any] = {"cluster": range(n_clusters)}
+    coords |= {f"{name}_object": table.index for name, table in frames.items()}
+    with pm.Model(coords=coords) as model:
+        prior = cluster_weights(weights, n_clusters, concentration)
+        cluster = {
+            name: pm.Categorical(f"cluster_{name}", p=prior, dims=f"{name}_object")
+            for name in frames
+        }
+        with warnings.catch_warnings():
+            # PyMC announces that it imputes missing values: that is what was asked for.
+            warnings.simplefilter("ignore", ImputationWarning)
+            for group in groups:
+                group.declare(model, cluster)
+        declare_links(linked, list(frames))
+    return model
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Columns of one kind that the same tables share; one column if it is of categories.
+
+    Attributes
+    ----------
+    kind : str
+    columns : list of str
+    values : dict of str to MaskedArray, shape (N, M) or (N,)
+        By table; (N,) are codes of categories.
+    categories : list
+    alone : bool
+        Whether one of several tables has them for itself.
+    suffix : str
+        What tells their parameters from those of others.
+    """
+
+    kind: str
+    columns: list[str]
+    values: dict[str, np.ma.MaskedArray]
+    categories: list[Any]
+    alone: bool
+    suffix: str
+
+    def declare(self, model: pm.Model, cluster: Mapping[str, Any]) -> None:
+        """Declare the parameters, and the data of every table."""
+        if self.kind == "category":
+            (column,) = self.columns
+            dim = f"category_{column}{self.suffix}"
+            model.add_coord(dim, self.categories)
+            p = pm.Dirichlet(
+                f"probability_{column}{self.suffix}",
+                np.ones(len(self.categories)),
+                dims=("cluster", dim),
+            )
+            for name, values in self._observed():
+                pm.Categorical(
+                    f"{name}_{column}", p[cluster[name]], observed=values, dims=f"{name}_object"
+                )
+            return
+        dim = f"{self.kind}{self.suffix}"
+        model.add_coord(dim, self.columns)
+        distribution, parameters = self._parameters(("cluster", dim))
+        for name, values in self._observed():
+            own = {option: value(cluster[name]) for option, value in parameters.items()}
+            label = f"{name}_own_{self.kind}" if self.alone else f"{name}_{self.kind}"
+            distribution(label, **own, observed=values, dims=(f"{name}_object", dim))
+
+    def _observed(self):
+        for name, values in self.values.items():
+            plain = not np.ma.getmaskarray(values).any()
+            yield name, values.data if plain else values
+
+    def _parameters(self, dims) -> tuple[Any, dict[str, Any]]:
+        """Declare the parameters of these columns; return the family, and how it uses them."""
+        suffix, every = self.suffix, np.ma.concatenate(list(self.values.values()))
+        if self.kind == "boolean":
+            p = pm.Beta(f"probability{suffix}", _ONE, _ONE, dims=dims)
+            return pm.Bernoulli, {"p": lambda s: p[s]}
+        if self.kind == "count":
+            # Half an object more, so that a column of zeros has a mean.
+            mean = (every.sum(axis=0) + 0.5) / (every.count(axis=0) + 0.5)
+            rate = pm.Gamma(f"rate{suffix}", _ONE, 1.0 / np.asarray(mean), dims=dims)
+            return pm.Poisson, {"mu": lambda s: rate[s]}
+        log = "log_" if self.kind == "positive" else ""
+        every = np.ma.log(every) if log else every
+        centre, spread = np.asarray(every.mean(axis=0)), np.asarray(every.std(axis=0))
+        shape = np.float64(2.0)
+        precision = pm.Gamma(
+            f"{log}precision{suffix}", shape, shape * (_WITHIN * spread) ** 2, dims=dims
+        )
+        mean = pm.Normal(
+            f"{log}mean{suffix}", centre, tau=np.float64(_WITHIN**2) * precision, dims=dims
+        )
+        family = pm.LogNormal if log else pm.Normal
+        return family, {"mu": lambda s: mean[s], "tau": lambda s: precision[s]}
+
+
+def _check_tables(frames: Any) -> None:
+    if not isinstance(frames, Mapping) or not frames:
+        raise TypeError(
+            "tables: expected a DataFrame, or a mapping from names to DataFrames; found "
+            f"{'none' if isinstance(frames, Mapping) else f'a {type(frames).__name__}'}"
+        )
+    for name, table in frames.items():
+        check_identifier("a table", name)
+        if not isinstance(table, pd.DataFrame):
+            raise TypeError(f"{name!r}: expected a DataFrame; found a {type(table).__name__}")
+        if not all(table.shape):
+            raise ValueError(f"{name!r}: expected rows and columns; found the shape {table.shape}")
+        for what, labels in (("rows", table.index), ("columns", table.columns)):
+            if not labels.is_unique:
+                twice = labels[labels.duplicated()][0]
+                raise ValueError(
+                    f"{name!r}: expected labels of {what} that differ; found {twice!r} twice"
+                )
+        for column in table.columns:
+            if not isinstance(column, str) or "/" in column:
+                raise ValueError(
+                    f"{name!r}: expected names of columns without '/'; found {column!r}"
+                )
+
+
+def _owners(frames, shared) -> dict[str, list[tuple[str, ...]]]:
+    """Find for every column which tables have the parameters of it in common."""
+    having: dict[str, list[str]] = {}
+    for name, table in frames.items():
+        for column in table.columns:
+            having.setdefault(column, []).append(name)
+    if shared is not None:
+        for column in shared:
+            if len(having.get(column, [])) < 2:
+                raise ValueError(
+                    f"shared: expected columns that several tables have; found {column!r}"
+                )
+    return {
+        column: [tuple(names)]
+        if shared is None or column in shared
+        else [(name,) for name in names]
+        for column, names in having.items()
+    }
+
+
+def _kinds(frames, given: Mapping[str, str]) -> dict[str, str]:
+    """Find what is in every column: as given, or by its dtype in all tables that have it."""
+    found: dict[str, str] = {}
+    for column, kind in given.items():
+        check_option(f"columns[{column!r}]", kind, _KINDS)
+        if not any(column in table.columns for table in frames.values()):
+            raise ValueError(
+                f"columns: expected names of columns; found {column!r}, which no table has"
+            )
+    for name, table in frames.items():
+        for column in table.columns:
+            own = given.get(column) or _kind_of(table[column])
+            before = found.setdefault(column, own)
+            if {before, own} == {"number", "count"}:
+                # Integers in one table and floats in another: missing values make them so.
+                found[column] = "number"
+            elif before != own:
+                raise ValueError(
+                    f"{name!r}, column {column!r}: expected a {before}, as in other tables; found "
+                    f"a {own}. Say which by `columns`, or rename one."
+                )
+    return found
+
+
+def _kind_of(values: pd.Series) -> str:
+    if pd.api.types.is_bool_dtype(values.dtype):
+        return "boolean"
+    if pd.api.types.is_integer_dtype(values.dtype):
+        return "count" if not (values.dropna() < 0).any() else "number"
+    if pd.api.types.is_float_dtype(values.dtype):
+        return "number"
+    return "category"
+
+
+def _groups(frames, kinds, owners) -> list[_Group]:
+    """Group columns of the same kind that the same tables share."""
+    groups: dict[tuple, list[str]] = {}
+    for column, sharing in owners.items():
+        for names in sharing:
+            alone = kinds[column] == "category"
+            groups.setdefault((kinds[column], names, column if alone else ""), []).append(column)
+    found = []
+    for (kind, names, _), columns in groups.items():
+        categories = (
+            _categories([frames[n][columns[0]] for n in names]) if kind == "category" else []
+        )
+        values = {
+            name: _codes(name, frames[name][columns[0]], categories)
+            if kind == "category"
+            else np.ma.stack([_cells(name, frames[name][c], kind) for c in columns], axis=1)
+            for name in names
+        }
+        if kind in ("number", "positive"):
+            _check_spread(columns, values)
+        alone = len(names) == 1 and len(frames) > 1
+        suffix = "" if len(names) == len(frames) else "_" + "_".join(names)
+        found.append(_Group(kind, columns, values, categories, alone, suffix))
+    return found
+
+
+def _check_spread(columns, values) -> None:
+    every = np.ma.concatenate(list(values.values()))
+    for column, least, most in zip(columns, every.min(axis=0), every.max(axis=0), strict=True):
+        if least is np.ma.masked or least == most:
+            raise ValueError(
+                f"column {column!r}: expected values that differ; found "
+                f"{'none' if least is np.ma.masked else f'{least} only'}"
+            )
+
+
+def _categories(columns: Sequence[pd.Series]) -> list[Any]:
+    """List the categories of a column in all tables: in their order, or sorted."""
+    if all(isinstance(own.dtype, pd.CategoricalDtype) for own in columns):
+        return list(dict.fromkeys(c for own in columns for c in own.cat.categories))
+    found = {value for own in columns for value in own.dropna()}
+    return sorted(found, key=lambda value: (str(type(value)), value))
+
+
+def _codes(name: str, values: pd.Series, categories: list[Any]) -> np.ma.MaskedArray:
+    """Write a column (N,) by the numbers of its categories."""
+    if len(categories) < 2:
+        raise ValueError(
+            f"{name!r}, column {values.name!r}: expected at least two categories; found "
+            f"{categories}"
+        )
+    codes = pd.Categorical(values, categories=categories).codes.astype(np.int64)
+    return np.ma.array(np.maximum(codes, 0), mask=codes < 0)
+
+
+def _cells(name: str, values: pd.Series, kind: str) -> np.ma.MaskedArray:
+    """Read a column that is no category (N,), and check it."""
+    missing = values.isna().to_numpy(bool)
+    try:
+        cells: NDArray = values.fillna(0).to_numpy(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name!r}, column {values.name!r}: expected a {kind}; found {values.dtype} data that "
+            "are no numbers"
+        ) from error
+    right, what = {
+        "number": (np.isfinite(cells), "finite numbers"),
+        "positive": (np.isfinite(cells) & (cells > 0.0), "finite numbers above zero"),
+        "count": ((cells >= 0.0) & (cells == np.floor(cells)), "whole numbers, zero or more"),
+        "boolean": ((cells == 0.0) | (cells == 1.0), "True or False"),
+    }[kind]
+    bad = np.flatnonzero(~right & ~missing)
+    if len(bad):
+        raise ValueError(
+            f"{name!r}, row {values.index[bad[0]]!r}, column {values.name!r}: expected {what}; "
+            f"found {cells[bad[0]]:g}"
+        )
+    cells = np.where(missing, 1.0 if kind == "positive" else 0.0, cells)
+    whole = kind in ("count", "boolean")
+    return np.ma.array(cells.astype(np.int64) if whole else cells, mask=missing)

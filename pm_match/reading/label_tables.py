@@ -1,0 +1,268 @@
+"""Log densities of what depends on labels, entry by entry, at many label vectors at once.
+
+What a declared graph says is asked of the graph itself: labels stand for rows of labels, and the
+rest is PyTensor's to vectorise. Where it cannot, one row is evaluated after the other.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.distributions.transforms import _default_transform
+from pymc.logprob.utils import CheckParameterValue, local_remove_check_parameter
+from pymc.model.core import Model
+from pymc.pytensorf import compile as compile_random
+from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
+from pytensor.compile.mode import get_default_mode
+from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import node_rewriter, out2in
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.scalar.basic import AND, Cast
+from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+
+from pm_match.reading.ancestry import RV
+from pm_match.reading.probe import PLAIN, point_function, stand_in
+
+# From a point, and rows of labels for every assignment (B, N), to log densities (B, E).
+Entries = Callable[[Mapping[str, NDArray], Sequence[NDArray[np.int64]]], NDArray[np.float64]]
+
+
+class LabelDensities:
+    """Log densities of `factors` as functions of labels, on the scale that is sampled.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    factors : sequence of variables
+        Random variables and potentials that depend on labels.
+    assignments : sequence of variables
+
+    Attributes
+    ----------
+    factors : list of variables
+        In the order of the entries: potentials last.
+    """
+
+    def __init__(self, model: Model, factors: Sequence[RV], assignments: Sequence[RV]):
+        potentials = [rv for rv in factors if rv in model.potentials]
+        self.factors = [*(rv for rv in factors if rv not in potentials), *potentials]
+        graphs = model.logp(vars=self.factors, jacobian=True, sum=False)
+        labels = [model.rvs_to_values[rv] for rv in assignments]
+        self._labels = labels
+        self._rows = [pt.tensor(dtype=v.dtype, shape=(None, None)) for v in labels]
+        self._graphs = [pt.as_tensor(graph, dtype="float64") for graph in graphs]
+        values = {*model.value_vars} - {*labels}
+        self._inputs: list[RV] = [v for v in explicit_graph_inputs(self._graphs) if v in values]
+        self._compiled: dict[tuple[bool, bool, bool], Entries] = {}
+
+    def shapes(self, point, labels: Sequence[NDArray[np.int64]]) -> list[tuple[int, ...]]:
+        """Return the shapes of all factors' log densities, at one vector of labels (N,) each."""
+        return [np.shape(value) for value in self._plain(*labels, *self._values(point))]
+
+    @cached_property
+    def _plain(self) -> Callable[..., list[NDArray]]:
+        """Evaluates the factors at one vector of labels for each assignment."""
+        return self._function(self._labels, [_by_entry(g, False) for g in self._graphs], PLAIN)
+
+    def _function(self, labels: Sequence[RV], graphs: Sequence[RV], mode: Any):
+        function = pytensor.function(
+            [*labels, *self._inputs], graphs, mode=mode, on_unused_input="ignore"
+        )
+        function.trust_input = True
+        return function
+
+    def _values(self, point) -> list[NDArray]:
+        return [np.asarray(point[v.name], v.dtype) for v in self._inputs]
+
+    def ways(self) -> Iterator[tuple[bool, bool]]:
+        """List the ways to compile the entries, best first, as arguments of `compiled`."""
+        yield from ((True, True), (True, False), (False, False))
+
+    def compiled(self, vectorised: bool, conditions: bool, fast: bool = False) -> Entries:
+        """Compile the entries.
+
+        Parameters
+        ----------
+        vectorised : bool
+            Whether to let PyTensor make one graph of all rows of labels.
+        conditions : bool
+            Whether what parameters have to satisfy is asked of each entry by itself; it is not
+            asked at all otherwise, where what they give may be no number.
+        fast : bool, default False
+            Whether to optimise, which takes seconds.
+        """
+        given = vectorised, conditions, fast
+        if given not in self._compiled:
+            self._compiled[given] = self._entries(*given)
+        return self._compiled[given]
+
+    def _entries(self, vectorised: bool, conditions: bool, fast: bool) -> Entries:
+        mode, labels, function = get_default_mode() if fast else PLAIN, self._labels, None
+        if vectorised or conditions or fast:
+            graphs = [_by_entry(graph, conditions) for graph in self._graphs]
+            if vectorised:
+                labels = self._rows
+                graphs = vectorize_graph(graphs, dict(zip(self._labels, labels, strict=True)))
+            function = self._function(labels, graphs, mode)
+        call, dtypes = function or self._plain, [v.dtype for v in labels]
+
+        def entries(point, rows) -> NDArray[np.float64]:
+            values = self._values(point)
+            rows = [np.asarray(r, d) for r, d in zip(rows, dtypes, strict=True)]
+            n = len(rows[0])
+            with np.errstate(all="ignore"):
+                if vectorised:
+                    parts = [np.reshape(v, (n, -1)) for v in call(*rows, *values)]
+                else:
+                    each = [call(*row, *values) for row in zip(*rows, strict=True)]
+                    parts = [
+                        np.stack([np.ravel(v) for v in own]) for own in zip(*each, strict=True)
+                    ]
+            out = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+            # What has no density at a label is impossible there.
+            return np.where(np.isnan(out), -np.inf, out)
+
+        return entries
+
+
+def _by_entry(graph: RV, conditions: bool) -> RV:
+    """Let what does not satisfy a condition on its parameters be impossible, entry by entry.
+
+    PyMC asks whether all entries do: a label would then be impossible for all objects if it is for
+    one. A condition on more than entries have axes for is left out.
+    """
+    own = _EACH if conditions else _NONE
+    (copy,) = clone_replace([graph])
+    return rewrite_graph(copy, include=(), custom_rewrite=own, clone=False)
+
+
+@node_rewriter([CheckParameterValue])
+def _ask_each(fgraph, node):
+    found, *conditions = node.inputs
+    for condition in conditions:
+        for part in _parts(condition):
+            if part.ndim <= found.ndim:
+                found = pt.switch(part, found, np.array(-np.inf, found.dtype))
+    return [found]
+
+
+_EACH, _NONE = out2in(_ask_each), out2in(local_remove_check_parameter)
+
+
+def _parts(condition: RV) -> list[RV]:
+    """Take a condition apart that holds if all of some others do."""
+    node = condition.owner
+    scalar = getattr(node.op, "scalar_op", None) if node is not None else None
+    every = isinstance(scalar, AND)
+    joins = node is not None and (
+        isinstance(node.op, MakeVector | DimShuffle | ScalarFromTensor)
+        or (every and isinstance(node.op, CAReduce | Elemwise))
+        or (isinstance(node.op, Elemwise) and isinstance(scalar, Cast))
+    )
+    if node is not None and isinstance(node.op, Join):
+        return [part for own in node.inputs[1:] for part in _parts(own)]
+    if not joins:
+        return [condition]
+    if isinstance(node.op, DimShuffle) and node.inputs[0].ndim > 0:
+        return [condition]
+    return [part for own in node.inputs for part in _parts(own)]
+
+
+def prior_draws(
+    model: Model, variables: Sequence[RV], given: Sequence[RV]
+) -> Callable[[np.random.Generator, Mapping[str, NDArray]], dict[str, NDArray]]:
+    """Make joint draws of variables from their prior at a point, on the scale that is sampled.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : sequence of variables
+        Free ones.
+    given : sequence of variables
+        What their priors depend on besides each other.
+
+    Returns
+    -------
+    callable
+        Takes a generator and a point; returns values by the names of the value variables.
+    """
+    outputs = []
+    for rv in variables:
+        transform = model.rvs_to_transforms[rv]
+        outputs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    stands = [stand_in(rv) for rv in given]
+    if given:
+        outputs = graph_replace(outputs, list(zip(given, stands, strict=True)), strict=False)
+    outputs = replace_rng_nodes(outputs)
+    generators = find_rng_nodes(outputs)
+    function: Any = compile_random(stands, outputs, mode=PLAIN, on_unused_input="ignore")
+    natural = point_function(model, list(given)) if given else lambda point: []
+    dtypes = [v.dtype for v in stands]
+    values = [model.rvs_to_values[rv] for rv in variables]
+    keys = [(str(v.name), v.dtype) for v in values]
+
+    def draw(rng: np.random.Generator, point: Mapping[str, NDArray]) -> dict[str, NDArray]:
+        reseed_rngs(generators, int(rng.integers(2**63)))
+        found = function(*map(np.asarray, natural(point), dtypes))
+        return {key: np.asarray(v, d) for (key, d), v in zip(keys, found, strict=True)}
+
+    return draw
+
+
+def has_default_transform(model: Model, rv: RV) -> bool:
+    """Whether a variable is sampled on the scale that PyMC chooses for it, or on its own."""
+    transform = model.rvs_to_transforms[rv]
+    return transform is None or type(transform) is type(_default_transform(rv.owner.op, rv))
+
+
+def lacks_transform(model: Model, rv: RV) -> bool:
+    """Whether a variable is sampled on its own scale where PyMC would choose another one."""
+    transform = model.rvs_to_transforms[rv]
+    return transform is None and _default_transform(rv.owner.op, rv) is not None
+
+
+def value_density(model: Model, variables: Sequence[RV]) -> Callable[[Any], float]:
+    """Compile the joint log density of variables and potentials, on the scale that is sampled."""
+    read = _at_values(model, [model.logp(vars=list(variables), jacobian=True)])
+    return lambda point: float(read(point)[0])
+
+
+def value_densities(model: Model, variables: Sequence[RV]) -> Callable[[Any], list[NDArray]]:
+    """Compile the log densities of variables, entry by entry, on the scale that is sampled."""
+    return _at_values(model, model.logp(vars=list(variables), jacobian=True, sum=False))
+
+
+def value_gradient(
+    model: Model, factors: Sequence[RV], variables: Sequence[RV]
+) -> Callable[[Any], tuple[float, list[NDArray]]]:
+    """Compile the joint log density of factors, and its gradient in the values of variables."""
+    graph = model.logp(vars=list(factors), jacobian=True)
+    slopes: Any = pt.grad(graph, [model.rvs_to_values[rv] for rv in variables])
+    read = _at_values(model, [graph, *slopes])
+
+    def gradient(point) -> tuple[float, list[NDArray]]:
+        found, *own = read(point)
+        return float(found), own
+
+    return gradient
+
+
+def _at_values(model: Model, graphs: Sequence[RV]) -> Callable[[Any], list[NDArray]]:
+    """Compile graphs of value variables."""
+    values = set(model.value_vars)
+    inputs: list[RV] = [v for v in explicit_graph_inputs(graphs) if v in values]
+    function = pytensor.function(inputs, graphs, mode=PLAIN)
+    function.trust_input = True
+    names = [(str(v.name), v.dtype) for v in inputs]
+
+    def read(point) -> list[NDArray]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(v) for v in function(*[np.asarray(point[n], d) for n, d in names])]
+
+    return read

@@ -1,0 +1,210 @@
+"""What is read of a likelihood, and what is refused."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_match as pmm
+from pm_match.declared.owners import Owned
+from pm_match.declared.parts import Likelihoods
+from pm_match.reading import read
+from tests.declared.any_likelihood import (
+    FAMILIES,
+    OWNERS,
+    N,
+    T,
+    X,
+    beside_features,
+    declared,
+    positive,
+    rows,
+    two_domains,
+)
+
+# By family: what labels have rows of (and of which axis), what of it is redrawn when they are
+# empty, and whether labels can be swapped.
+READ = {
+    "normal": ({"mu": 0, "sigma": 0}, {"mu", "sigma"}, True),
+    "full": (
+        {"mu": 0, "chol_0": None, "chol_1": None, "chol_2": None},
+        {"mu", "chol_0", "chol_1", "chol_2"},
+        True,
+    ),
+    "mixture": ({"share": 0, "mu": 0}, {"share", "mu"}, True),
+    "transposed": ({"mu": 1}, {"mu"}, True),
+    "nonlinear map": ({"z": 0}, {"z"}, True),
+    "potential": ({"mu": 0}, {"mu"}, True),
+    "missing": ({"mu": 0, "sigma": 0}, {"mu", "sigma"}, True),
+    "hierarchy": ({"scale": 0, "mu": 0}, {"scale", "mu"}, True),
+}
+
+
+def evidence(model) -> Likelihoods:
+    structure = read(model)
+    assert not structure.refusals, structure.refusals
+    (found,) = structure.of(Likelihoods)
+    return found
+
+
+@pytest.mark.parametrize("family", READ)
+def test_rows_of_labels(family):
+    found = evidence(declared(FAMILIES[family]))
+    expected, redrawn, swapped = READ[family]
+    assert {name: own.axis for own in found.rows for name in own.names} == expected
+    assert {name for own in found.redrawn for name in own.names} == redrawn
+    assert found.exchangeable is swapped
+    assert found.vectorised
+    assert found.conditions
+
+
+def test_owners_of_entries():
+    np.testing.assert_array_equal(evidence(declared(FAMILIES["long"])).owner, OWNERS)
+    owner = evidence(declared(FAMILIES["normal"])).owner
+    np.testing.assert_array_equal(owner, np.repeat(np.arange(N), 2))
+
+    def masked(c):
+        inside = np.array([True, False] * 3)
+        pm.Potential("x", pt.switch(inside, pm.logp(pm.Normal.dist(rows(shape=T)[c]), X[:, 0]), 0))
+
+    np.testing.assert_array_equal(evidence(declared(masked)).owner, [0, -1, 2, -1, 4, -1])
+
+
+def test_sums_over_owners():
+    entries = np.arange(10.0).reshape(2, 5)
+    for owner in ([0, 0, 1, 3, 3], [3, 0, -1, 1, 0], [-1, -1, -1, -1, -1], [-1, 0, 1, 2, 3]):
+        owned, owner = Owned(np.array(owner), 4), np.array(owner)
+        expected = [[row[owner == u].sum() for row in entries] for u in range(4)]
+        np.testing.assert_array_equal(owned.total(entries), expected)
+    with pytest.raises(Exception, match="labels change an entry"):
+        Owned(np.full(5, -1), 4).constant(entries)
+
+
+def ordered(c):
+    mu = pm.Normal(
+        "mu", shape=T, transform=pm.distributions.transforms.ordered, initval=np.arange(T)
+    )
+    pm.Normal("x", mu[c], observed=X[:, 0])
+
+
+def shared_prior(c):
+    mu = pm.MvNormal("mu", np.zeros(T), 0.5 * np.eye(T) + 0.5)
+    pm.Normal("x", mu[c], observed=X[:, 0])
+
+
+def special(c):
+    pm.Normal("x", (rows(shape=T) * np.array([1.0, 1.0, 2.0]))[c], observed=X[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("factors", "n_rows", "redrawn", "swapped"),
+    [(ordered, 0, 0, False), (shared_prior, 1, 0, True), (special, 1, 1, False)],
+)
+def test_what_cannot_be_swapped_or_redrawn(factors, n_rows, redrawn, swapped):
+    found = evidence(declared(factors))
+    assert (len(found.rows), len(found.redrawn)) == (n_rows, redrawn)
+    assert found.exchangeable is swapped
+
+
+def test_rows_with_other_uses_are_not_redrawn():
+    model = declared(FAMILIES["normal"])
+    with model:
+        pm.Potential("near", -((model["mu"][0] - 1.0) ** 2).sum())
+    found = evidence(model)
+    assert {name for own in found.redrawn for name in own.names} == {"sigma"}
+    assert not found.exchangeable
+
+
+def test_kinds_keep_what_they_serve():
+    structure = read(beside_features())
+    (component,) = structure.components
+    assert [own.kind for own in component.evidence] == ["declared", "features"] or [
+        own.kind for own in component.evidence
+    ] == ["features", "declared"]
+    assert structure.notes == {}
+    model = beside_features()
+    with model:
+        pm.Normal(
+            "more",
+            rows("other")[model["cluster"]],
+            positive("s")[model["cluster"]][:, None],
+            observed=X[:5],
+        )
+    structure = read(model)
+    assert {own.kind for own in structure.components[0].evidence} == {"declared", "features"}
+    assert "'features', 'more' all depend on 'cluster'" in structure.remarks()
+
+
+def test_two_domains_share_a_table():
+    found = evidence(two_domains())
+    np.testing.assert_array_equal(found.owner, [0, 0, 1, 1, 2, 2, *np.repeat([3, 4, 5], 4)])
+
+
+def chain_of_states(c):
+    p = pm.Dirichlet("p", np.ones(T), shape=(T, T))
+    pm.Potential("moves", pt.log(p[c[:-1], c[1:]]))
+    pm.Normal("x", rows(shape=T)[c], observed=X[:, 0])
+
+
+def summed(c):
+    pm.Potential("x", pm.logp(pm.Normal.dist(rows(shape=T)[c]), X[:, 0]).sum())
+
+
+def neighbours(c):
+    pm.Normal("x", rows(shape=T)[pt.roll(c, 1)] + rows("nu", shape=T)[c], observed=X[:, 0])
+
+
+def too_few(c):
+    pm.Normal("x", rows(shape=T - 1)[c], observed=X[:, 0])
+
+
+def too_long(c):
+    pm.StudentT("x", nu=4.0, mu=rows(shape=T)[c], observed=pm.Data("data", X[:-1, 0]))
+
+
+def improper(c):
+    pm.Uniform("x", 100.0 + pt.exp(rows(shape=T))[c], 200.0, observed=X[:, 0])
+
+
+REFUSED = {
+    "chain of states": (chain_of_states, r"'moves'\[0\] depends on the labels of more than one"),
+    "sum": (summed, "'x' depends on the labels of more than one object"),
+    "two labels": (neighbours, r"'x'\[0\] depends on the labels of more than one object"),
+    "too few rows": (
+        too_few,
+        "expected parameters for each of 3 labels of 'cluster'; found none for label 2",
+    ),
+    "another length": (too_long, "the log densities of 'x' cannot be evaluated"),
+    "nowhere defined": (improper, r"'x'\[0\] has no density at any of the points"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_by_name(case):
+    factors, message = REFUSED[case]
+    with pytest.raises(pmm.UnservedModelError, match=message):
+        pmm.steps(declared(factors))
+
+
+def test_two_clusterings_in_one_entry_are_refused():
+    with pm.Model() as model:
+        a = pm.Categorical("a", p=pm.Dirichlet("v", np.ones(T)), shape=N)
+        b = pm.Categorical("b", p=pm.Dirichlet("w", np.ones(T)), shape=N)
+        pm.StudentT("x", nu=4.0, mu=rows(shape=T)[a] + rows("nu", shape=T)[b], observed=X[:, 0])
+    with pytest.raises(pmm.UnservedModelError, match="'x' depends on 'a', 'b': it depends on the"):
+        pmm.steps(model)
+
+
+def test_conditions_are_asked_entry_by_entry():
+    """A probability that is none under one label is impossible there, and nowhere else."""
+    from pm_match import testing
+
+    def factors(c):
+        pm.Binomial("x", 3, pm.Normal("p", 0.5, 0.1, shape=T)[c], observed=np.full(N, 3))
+
+    state = testing.collapsed_of(declared(factors))
+    point = {**testing.random_point(declared(factors), np.random.default_rng(0), state)}
+    point["p"] = np.array([0.5, 1.2, 0.9])
+    state.load(point, [np.zeros(N, int)])
+    found = state.scores(0, 0)[:-1]
+    np.testing.assert_allclose(found, [3 * np.log(0.5), -np.inf, 3 * np.log(0.9)])

@@ -1,0 +1,79 @@
+"""Starts, draws and what is said of them, for likelihoods of any kind."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_match as pmm
+from pm_match.metrics import adjusted_rand_index
+from pm_match.reading import read
+from pm_match.search.recipe import recipe
+from tests.declared.any_likelihood import FAMILIES, declared
+
+
+def counts_and_vectors(n=90):
+    """Three clusters that are far apart, seen by vectors and counts."""
+    rng = np.random.default_rng(3)
+    truth = rng.integers(3, size=n)
+    x = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])[truth] + 0.6 * rng.standard_t(5, (n, 2))
+    y = rng.poisson(np.array([1.0, 5.0, 14.0])[truth])
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=5)
+        mu = pm.Normal("mu", 0.0, 5.0, shape=(6, 2))
+        sigma = pm.Gamma("sigma", 2.0, 2.0, shape=6)
+        rate = pm.Gamma("rate", 2.0, 0.5, shape=6)
+        c = pm.Categorical("cluster", p=w, shape=n)
+        pm.StudentT("x", nu=5.0, mu=mu[c], sigma=sigma[c][:, None], observed=x)
+        pm.Poisson("y", rate[c], observed=y)
+    return model, truth
+
+
+def test_search_finds_the_clusters():
+    model, truth = counts_and_vectors()
+    best = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    labels = best["posterior"]["cluster"].values[0, 0]
+    assert adjusted_rand_index({"c": labels}, {"c": truth}) > 0.9
+    # Labels and parameters go together.
+    mean = best["posterior"]["mu"].values[0, 0][labels[truth == 2][0]]
+    np.testing.assert_allclose(mean, [0.0, 5.0], atol=0.6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_a_start(family):
+    model = declared(FAMILIES[family])
+    (component,) = read(model).components
+    assert recipe(component).__module__ == "pm_match.declared.search"
+    (point,) = pmm.initial_points(model, 1, random_seed=1, progressbar=False)
+    initial = pm.initial_point.make_initial_point_fn(model=model, overrides=point)(0)
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(initial))
+
+
+def test_sampled_with_nuts(caplog):
+    model, truth = counts_and_vectors(45)
+    idata = pmm.sample(
+        60, tune=100, chains=1, cores=1, model=model, random_seed=2, progressbar=False,
+        compute_convergence_checks=False,
+    )  # fmt: skip
+    labels = idata["posterior"]["cluster"].values[0, -1]
+    assert adjusted_rand_index({"c": labels}, {"c": truth}) > 0.8
+    occupied = [len(np.unique(own)) for own in idata["posterior"]["cluster"].values[0]]
+    np.testing.assert_array_equal(idata["sample_stats"]["n_occupied"].values.ravel(), occupied)
+    assert set(pmm.invariants(idata, model)) == {"log_joint", "n_occupied"}
+
+
+def test_what_takes_longer_is_said(caplog, monkeypatch):
+    logger = logging.getLogger("pymc")
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(pm, "sample", lambda *args, **kwargs: None)
+    with caplog.at_level(logging.INFO, logger="pymc"):
+        pmm.sample(2, model=declared(FAMILIES["normal"]), init="dispersed", progressbar=False)
+    assert "By tables of log densities, which takes longer: cluster: no normal" in caplog.text
+
+
+def test_new_objects_are_refused():
+    model = declared(FAMILIES["student"])
+    best = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    with pytest.raises(pmm.UnservedModelError, match="'mu', 'sigma' of their own"):
+        pmm.assign(best, model, {"cluster": np.zeros((1, 2))}, progressbar=False)

@@ -1,0 +1,144 @@
+"""Mixtures of ordinary tables: what is declared of which column, and that it is served."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pm_match as pmm
+
+N_TRUE = 3
+
+
+def table(n, seed, *, income=False):
+    """A table of three clear clusters, and their labels."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(N_TRUE, size=n)
+    town = np.where(rng.random(n) < 0.8, label, rng.integers(N_TRUE, size=n))
+    found = pd.DataFrame(
+        {
+            "height": np.array([0.0, 4.0, 8.0])[label] + 0.5 * rng.normal(size=n),
+            "visits": rng.poisson(np.array([1.0, 6.0, 15.0])[label]),
+            "member": rng.random(n) < np.array([0.1, 0.5, 0.9])[label],
+            "town": np.array(["x", "y", "z"])[town],
+        },
+        index=[f"row {i}" for i in range(n)],
+    )
+    if income:
+        found["income"] = np.exp(rng.normal(size=n) + label)
+    return found, label
+
+
+def two_tables():
+    spring, autumn = table(60, 1, income=True)[0], table(50, 2)[0]
+    spring.iloc[3, 0] = np.nan
+    spring.iloc[4, 3] = None
+    return {"spring": spring, "autumn": autumn}
+
+
+def names(variables):
+    return {rv.name for rv in variables}
+
+
+def test_columns_are_declared_by_their_dtypes():
+    model = pmm.models.mixture(table(20, 0)[0], n_clusters=5)
+    assert names(model.observed_RVs) == {
+        "table_number",
+        "table_count",
+        "table_boolean",
+        "table_town",
+    }
+    assert model.coords["number"] == ("height",)
+    assert model.coords["category_town"] == ("x", "y", "z")
+    assert model.coords["table_object"][:2] == ("row 0", "row 1")
+    assert model["probability_town"].eval().shape == (5, 3)
+    assert np.isfinite(model.compile_logp()(model.initial_point()))
+
+
+def test_tables_share_the_parameters_of_columns_that_they_share():
+    model = pmm.models.mixture(two_tables(), n_clusters=5, columns={"income": "positive"})
+    free = names(model.free_RVs)
+    assert {"mean", "rate", "probability", "log_mean_spring"} <= free
+    assert "mean_spring" not in free
+    assert "spring_own_positive" in names(model.observed_RVs)
+    own = pmm.models.mixture(two_tables(), n_clusters=5, shared=["height", "town"])
+    assert {"mean", "rate_spring", "rate_autumn", "mean_spring"} <= names(own.free_RVs)
+    assert model.coords["number"] == ("height",)
+
+
+def test_a_column_is_what_it_is_said_to_be():
+    frame, _ = table(20, 0)
+    model = pmm.models.mixture(frame, columns={"visits": "number", "member": "category"})
+    assert model.coords["number"] == ("height", "visits")
+    assert model.coords["category_member"] == (False, True)
+
+
+def test_integers_with_missing_values_are_what_the_other_table_has():
+    frames = two_tables()
+    frames["spring"]["visits"] = frames["spring"]["visits"].astype(float)
+    frames["spring"].iloc[0, 1] = np.nan
+    model = pmm.models.mixture(frames)
+    assert model.coords["number"] == ("height", "visits")
+    as_counts = pmm.models.mixture(frames, columns={"visits": "count"})
+    assert as_counts.coords["count"] == ("visits",)
+    nullable = frames["spring"]["visits"].astype("Int64")
+    frames["spring"]["visits"] = nullable
+    assert pmm.models.mixture(frames).coords["count"] == ("visits",)
+
+
+@pytest.mark.parametrize(
+    ("change", "given", "message"),
+    [
+        ({"visits": -1.0}, {"visits": "count"}, "row 'row 2', column 'visits'.*found -1"),
+        ({"visits": 0.5}, {"visits": "count"}, "whole numbers, zero or more; found 0\\.5"),
+        ({"height": np.inf}, {}, "column 'height': expected finite numbers; found inf"),
+        ({"height": -2.0}, {"height": "positive"}, "above zero; found -2"),
+        ({"height": 7.0}, {"height": "boolean"}, "True or False"),
+        ({}, {"town": "count"}, "column 'town': expected a count; found .* are no numbers"),
+        ({}, {"size": "count"}, "columns: .* found 'size', which no table has"),
+        ({}, {"town": "colour"}, "columns\\['town'\\]"),
+    ],
+)
+def test_bad_columns_are_refused(change, given, message):
+    frame, _ = table(20, 0)
+    frame["visits"] = frame["visits"].astype(float)
+    for column, value in change.items():
+        frame.loc["row 2", column] = value
+    if "height" in given and given["height"] == "boolean":
+        frame["height"] = np.where(frame["height"] == 7.0, 7.0, 1.0)
+    if "height" in given and given["height"] == "positive":
+        frame["height"] = np.where(frame["height"] == -2.0, -2.0, 1.0)
+    with pytest.raises((ValueError, TypeError), match=message):
+        pmm.models.mixture(frame, columns=given)
+
+
+def test_bad_tables_are_refused():
+    frame, _ = table(20, 0)
+    with pytest.raises(TypeError, match="expected a DataFrame, or a mapping"):
+        pmm.models.mixture(frame.to_numpy())
+    with pytest.raises(TypeError, match="'a': expected a DataFrame; found a list"):
+        pmm.models.mixture({"a": [1, 2]})
+    with pytest.raises(ValueError, match="found 'row 0' twice"):
+        pmm.models.mixture(pd.concat([frame, frame]))
+    with pytest.raises(ValueError, match=r"expected values that differ; found 1\.0 only"):
+        pmm.models.mixture(frame.assign(height=1.0))
+    with pytest.raises(ValueError, match="at least two categories"):
+        pmm.models.mixture(frame.assign(town="x"))
+    with pytest.raises(ValueError, match=r"shared: .* found 'height'"):
+        pmm.models.mixture(frame, shared=["height"])
+    other = frame.assign(town=1)
+    with pytest.raises(ValueError, match=r"'b', column 'town': expected a category.*found a count"):
+        pmm.models.mixture({"a": frame, "b": other})
+
+
+def test_two_tables_are_matched_by_what_they_share():
+    frames = two_tables()
+    labels = [table(60, 1, income=True)[1], table(50, 2)[1]]
+    model = pmm.models.mixture(frames, n_clusters=6, columns={"income": "positive"})
+    idata = pmm.sample(
+        100, tune=100, chains=2, model=model, random_seed=1, progressbar=False, cores=1
+    )
+    together = pmm.match_probability(idata, "cluster_spring", "cluster_autumn").to_numpy()
+    same = labels[0][:, None] == labels[1]
+    assert together[same].mean() > 0.9
+    assert together[~same].mean() < 0.05
+    assert list(idata["posterior"]["mean"].coords["number"].to_numpy()) == ["height"]
