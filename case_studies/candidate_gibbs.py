@@ -37,10 +37,6 @@ class CandidateGibbs(HyperparameterGibbs):
         self.n_candidates = n_candidates
         super().__init__(vars, **kwargs)
 
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {"n_candidates": self.n_candidates}
-
     def _prepare(self) -> None:
         super()._prepare()
         self._parameters = {}

@@ -31,7 +31,7 @@ from pm_match.views.em import (
     projected_clusters,
 )
 from pm_match.views.em.ascent import check_ascent
-from pm_match.views.em.shared_factors import all_latent_means
+from pm_match.views.em.shared_factors import latent_means
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hierarchy.recognise import Hierarchy, placed
 
@@ -247,7 +247,7 @@ def _shared_factors(model: Model, part: FactorModel, options: Ascent) -> _Fitted
         **options,
     )
     p = fit.parameters
-    z, own_z = all_latent_means(tables, p)
+    z, own_z = latent_means(tables, p)
     latents = {shared[0]: z} | {
         n: own for n, own in zip(private, own_z, strict=True) if n is not None
     }

@@ -37,10 +37,10 @@ def shift(a, b, partition, terms, unit, label):
     none = partition.n_slots[0]
     here = none if old < 0 else partition.slot[unit]
     there = none if label < 0 else partition.slot_of[label]
-    rise = partition.scores[there] - partition.scores[here]
-    rise -= log_prior(a, b, partition.counts) + log_flags(partition.relevance)
+    gain = partition.scores[there] - partition.scores[here]
+    gain -= log_prior(a, b, partition.counts) + log_flags(partition.relevance)
     reassign(partition, terms, unit, label)
-    return rise + log_prior(a, b, partition.counts) + log_flags(partition.relevance)
+    return gain + log_prior(a, b, partition.counts) + log_flags(partition.relevance)
 
 
 @part
@@ -91,7 +91,7 @@ def weigh_none(a, b, partition, unit):
 
 @part
 def best_label(a, b, partition, terms, unit):
-    """Find a unit's best label, -1 for none, and what the log joint would rise by."""
+    """Find a unit's best label, -1 for none, and what the log joint would gain by."""
     score_evidence(partition, terms, unit)
     scores, own = partition.scores, partition.slot[unit]
     weights = partition.prior_by_label
@@ -127,10 +127,10 @@ def climb(a, b, partition, terms, least):
     """
     total = 0.0
     for unit in range(partition.label.shape[0]):
-        label, rise = best_label(a, b, partition, terms, unit)
-        if rise > least:
+        label, gain = best_label(a, b, partition, terms, unit)
+        if gain > least:
             reassign(partition, terms, unit, label)
-            total += rise
+            total += gain
     return total
 
 
@@ -146,10 +146,10 @@ def climb_pairs(a, b, partition, terms, pairs, least):
             continue
         if other < 0 and relevance.group[first] < 0:
             continue
-        rise = shift(a, b, partition, terms, first, other)
-        rise += shift(a, b, partition, terms, second, one)
-        if rise > least:
-            total += rise
+        gain = shift(a, b, partition, terms, first, other)
+        gain += shift(a, b, partition, terms, second, one)
+        if gain > least:
+            total += gain
         else:
             shift(a, b, partition, terms, second, other)
             shift(a, b, partition, terms, first, one)
@@ -164,22 +164,16 @@ def climb_merges(a, b, partition, terms, moved, least):
         for target in range(source):
             if partition.counts[source] == 0 or partition.counts[target] == 0:
                 continue
-            rise = 0.0
+            gain = 0.0
             n = 0
             for unit in range(partition.label.shape[0]):
                 if partition.label[unit] == source:
-                    rise += shift(a, b, partition, terms, unit, target)
+                    gain += shift(a, b, partition, terms, unit, target)
                     moved[n] = unit
                     n += 1
-            if rise > least:
-                total += rise
+            if gain > least:
+                total += gain
                 continue
             for i in range(n):
                 shift(a, b, partition, terms, moved[i], source)
     return total
-
-
-@entry
-def move_unit(a, b, partition, terms, unit, label):
-    """Move one unit to `label`, -1 for none; return what the log joint rises by."""
-    return shift(a, b, partition, terms, unit, label)

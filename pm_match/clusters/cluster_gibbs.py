@@ -92,14 +92,6 @@ class ClusterGibbs(PartitionStep):
         self.n_exchanges = n_exchanges
         super().__init__(vars, **kwargs)
 
-    def settings(self):
-        """Return the arguments of the constructor."""
-        return {
-            "n_sweeps": self.n_sweeps,
-            "n_split_merge": self.n_split_merge,
-            "n_exchanges": self.n_exchanges,
-        }
-
     @classmethod
     def served(cls, part: Component) -> list[str]:
         """Names of the variables of a component that the step serves."""

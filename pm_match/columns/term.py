@@ -34,11 +34,11 @@ from numpy.typing import NDArray
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.log_gamma import rise
+from pm_match.numerics.log_gamma import log_rising
 
 DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA = 0, 1, 2, 3
 
-# A rise of log gamma by a whole number up to this is the log of a product.
+# A log_rising of log gamma by a whole number up to this is the log of a product.
 _FACTORS = 8.0
 # What is left of a weight below this share of what was taken off is rounding.
 _ROUNDING = 1e-9
@@ -181,7 +181,7 @@ def _rise(x, h):
         for i in range(int(h)):
             product *= x + i
         return log(product)
-    return rise(x, h)
+    return log_rising(x, h)
 
 
 @part
@@ -200,7 +200,7 @@ def gain(code, prior, s, t):
     a, b = prior[2] + 0.5 * s[0], _posterior_rate(prior, s)
     half = 0.5 * t[0]
     return (
-        rise(a, half)
+        log_rising(a, half)
         - 0.5 * log1p(t[0] / strength)
         - (a + half) * log1p(square / b)
         - half * log(b)
@@ -245,7 +245,7 @@ def _prepare(term, p, n_slots):
         ready[2, slot] = 0.5 * strength * weight / (strength + weight)
         if code == NORMAL_GAMMA:
             a, b = prior[2] + 0.5 * s[0], _posterior_rate(prior, s)
-            ready[0, slot] += rise(a, 0.5 * weight) - 0.5 * weight * log(b)
+            ready[0, slot] += log_rising(a, 0.5 * weight) - 0.5 * weight * log(b)
             ready[2, slot] /= b
             ready[3, slot] = a + 0.5 * weight
     term.ready_version[p] = term.version[p]

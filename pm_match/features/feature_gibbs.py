@@ -95,10 +95,6 @@ class FeatureGibbs(PartitionStep):
         self.permute = bool(permute)
         super().__init__(vars, **kwargs)
 
-    def settings(self):
-        """Return the arguments of the constructor."""
-        return {"permute": self.permute}
-
     @classmethod
     def parts(cls, structure: Structure) -> list[Features]:
         """Return the feature vectors of a model."""

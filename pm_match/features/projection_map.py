@@ -78,10 +78,6 @@ class ProjectionMAP(PartitionStep):
         self.n_done = 0
         super().__init__(vars, **kwargs)
 
-    def settings(self):
-        """Return the arguments of the constructor."""
-        return {"n_iterations": self.n_iterations, "n_final": self.n_final}
-
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain."""
         super().setup_chain(rng, tune, draws)

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
-from pm_match.networks.families import TABLE, gain, log_blocks, looked_up_rise
+from pm_match.networks.families import TABLE, gain, log_blocks, looked_up_log_rising
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.log_gamma import near_rise
+from pm_match.numerics.log_gamma import near_log_rising
 from pm_match.numerics.records import record
 
 
@@ -336,12 +336,12 @@ def score_plain(side, unit, own, n_slots, out):
             if here + h < TABLE:
                 worth = one[here + h] - one[here]
             else:
-                worth = near_rise(prior[0] + total[slot], log_total[slot], float(h))
+                worth = near_log_rising(prior[0] + total[slot], log_total[slot], float(h))
             left = int(rest[slot])
             if left < TABLE:
                 worth += zero[left - h] - zero[left]
             else:
-                worth += near_rise(prior[1] + rest[slot], log_rest[slot], -float(h))
+                worth += near_log_rising(prior[1] + rest[slot], log_rest[slot], -float(h))
             out[slot] += worth
     cells = 0.0
     for i in range(side.n_active[0]):
@@ -364,8 +364,8 @@ def stay_plain(side, own):
         missed = side.expected[c] - h
         at = own * side.stride[0] + side.place[c]
         t, n = relation.sums[0, at], relation.sums[1, at]
-        worth += looked_up_rise(one, prior[0], t - h, h)
-        worth += looked_up_rise(zero, prior[1], n - t - missed, missed)
+        worth += looked_up_log_rising(one, prior[0], t - h, h)
+        worth += looked_up_log_rising(zero, prior[1], n - t - missed, missed)
     return worth
 
 
@@ -402,10 +402,10 @@ def renew(side, slot):
         side.rest[c, slot] = rest
         side.log_total[c, slot] = log(c0 + t) if t >= TABLE // 2 else 0.0
         side.log_rest[c, slot] = log(d0 + rest) if rest >= TABLE else 0.0
-        edgeless += looked_up_rise(tables[1], d0, n - t, more)
-        edgeless -= looked_up_rise(tables[2], c0 + d0, n, more)
+        edgeless += looked_up_log_rising(tables[1], d0, n - t, more)
+        edgeless -= looked_up_log_rising(tables[2], c0 + d0, n, more)
         if n >= more:
-            leaving += looked_up_rise(tables[2], c0 + d0, n - more, more)
+            leaving += looked_up_log_rising(tables[2], c0 + d0, n - more, more)
     side.edgeless[slot] = edgeless
     side.leaving[slot] = leaving
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.log_gamma import draw_log_gamma, rise
+from pm_match.numerics.log_gamma import draw_log_gamma, log_rising
 
 BERNOULLI, POISSON, NORMAL = 0, 1, 2
 FAMILIES = {"bernoulli": BERNOULLI, "poisson": POISSON, "normal": NORMAL}
@@ -37,13 +37,13 @@ _LOG_2PI = log(2.0 * pi)
 
 
 @part
-def looked_up_rise(table, x0, n, h):
-    """`rise` at x0 + n for whole numbers n and h, by the `table` of log gammas of x0 + i."""
+def looked_up_log_rising(table, x0, n, h):
+    """`log_rising` at x0 + n for whole numbers n and h, by the `table` of log gammas of x0 + i."""
     i = int(n)
     j = int(n + h)
     if i < table.shape[0] and j < table.shape[0]:
         return table[j] - table[i]
-    return rise(x0 + n, h)
+    return log_rising(x0 + n, h)
 
 
 @entry
@@ -76,14 +76,14 @@ def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
     """
     if family == BERNOULLI:
         return (
-            looked_up_rise(tables[0], prior[0], total, dt)
-            + looked_up_rise(tables[1], prior[1], cells - total, dc - dt)
-            - looked_up_rise(tables[2], prior[0] + prior[1], cells, dc)
+            looked_up_log_rising(tables[0], prior[0], total, dt)
+            + looked_up_log_rising(tables[1], prior[1], cells - total, dc - dt)
+            - looked_up_log_rising(tables[2], prior[0] + prior[1], cells, dc)
         )
     if family == POISSON:
         shape, rate = prior[0] + total, prior[1] + cells
         return (
-            looked_up_rise(tables[0], prior[0], total, dt)
+            looked_up_log_rising(tables[0], prior[0], total, dt)
             - shape * log1p(dc / rate)
             - dt * log(rate + dc)
         )
@@ -91,7 +91,7 @@ def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
     before = _normal_rate(mean, kappa, rate, total, cells, squares)
     after = _normal_rate(mean, kappa, rate, total + dt, cells + dc, squares + dq)
     return (
-        rise(shape + 0.5 * cells, 0.5 * dc)
+        log_rising(shape + 0.5 * cells, 0.5 * dc)
         - 0.5 * dc * _LOG_2PI
         - 0.5 * log1p(dc / (kappa + cells))
         - (shape + 0.5 * (cells + dc)) * log(after)

@@ -9,8 +9,8 @@ from pm_match.numerics.kernels import part
 
 
 @part
-def rise(x, h):
-    """Log gamma(x + h) - log gamma(x), to full precision however large x is."""
+def log_rising(x, h):
+    """Log of the rising factorial, log gamma(x + h) - log gamma(x), however large x is."""
     if h == 0.0:
         return 0.0
     y = x + h
@@ -28,11 +28,11 @@ def _stirling(x):
 
 
 @part
-def near_rise(x, log_x, h):
-    """`rise` for x of some thousands at least, given its log; by a series if h / x is small."""
+def near_log_rising(x, log_x, h):
+    """`log_rising` for x of some thousands at least, given its log; by a series for small h."""
     u = h / x
     if abs(u) > 0.02:
-        return rise(x, h)
+        return log_rising(x, h)
     y = x + h
     series = 1.0 / 7.0 - u / 8.0
     series = 1.0 / 6.0 - u * series

@@ -26,7 +26,7 @@ from math import exp
 import numpy as np
 
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.log_gamma import draw_log_gamma, rise
+from pm_match.numerics.log_gamma import draw_log_gamma, log_rising
 
 # A product of at most this many ratios a stick cannot underflow; larger groups go through logs.
 _SMALL_GROUP = 8
@@ -77,9 +77,9 @@ def predictive(a, b, counts, label, size, out):
     for j in range(n_labels - 1):
         here = counts[j] - size if j == label else counts[j]
         after -= here
-        total = rise(a[j] + b[j] + here + after, size)
-        out[j] = left + rise(a[j] + here, size) - total
-        left += rise(b[j] + after, size) - total
+        total = log_rising(a[j] + b[j] + here + after, size)
+        out[j] = left + log_rising(a[j] + here, size) - total
+        left += log_rising(b[j] + after, size) - total
         top = max(top, out[j])
     out[n_labels - 1] = left
     top = max(top, left)
@@ -90,7 +90,7 @@ def predictive(a, b, counts, label, size, out):
 @part
 def stick_factor(a, b, here, after):
     """Log of one stick's factor in p(s): log B(a + here, b + after) - log B(a, b)."""
-    return rise(a, here) + rise(b, after) - rise(a + b, here + after)
+    return log_rising(a, here) + log_rising(b, after) - log_rising(a + b, here + after)
 
 
 @entry

@@ -45,23 +45,23 @@ def coarse_climb(chain: Chain, number: int) -> float:
     state = chain.loaded(number, [g.units for g in grouped])
     total, pairs = 0.0, [g.pairs() for g in grouped]
     for _ in range(_MOST_ROUNDS):
-        rise = 0.0
+        gain = 0.0
         for partition, terms, prior, own in zip(
             state.partitions, state.terms, state.priors, pairs, strict=True
         ):
-            rise += climb(*prior, partition, terms, LEAST)
-            rise += climb_pairs(*prior, partition, terms, own, LEAST)
+            gain += climb(*prior, partition, terms, LEAST)
+            gain += climb_pairs(*prior, partition, terms, own, LEAST)
             moved = np.zeros(len(partition.label), np.int64)
-            rise += climb_merges(*prior, partition, terms, moved, LEAST)
-        total += rise
-        if rise <= LEAST:
+            gain += climb_merges(*prior, partition, terms, moved, LEAST)
+        total += gain
+        if gain <= LEAST:
             break
     labels = state.found()
     for n, prior in enumerate(state.priors):
         if state.partitions[n].anchored[0]:
             continue  # parameters would have to be renamed too
-        labels[n], rise = renamed(prior, labels[n], len(state.partitions[n].counts))
-        total += rise
+        labels[n], gain = renamed(prior, labels[n], len(state.partitions[n].counts))
+        total += gain
     chain.place(number, labels)
     return total
 
@@ -139,13 +139,13 @@ def ascend(state: Collapsed, n: int = 5) -> float:
     """Climb by moves of single objects (iterated conditional modes), at most `n` sweeps."""
     total = 0.0
     for _ in range(n):
-        rise = 0.0
+        gain = 0.0
         for partition, terms, prior in zip(
             state.partitions, state.terms, state.priors, strict=True
         ):
-            rise += climb(*prior, partition, terms, LEAST)
-        total += rise
-        if rise <= LEAST:
+            gain += climb(*prior, partition, terms, LEAST)
+        total += gain
+        if gain <= LEAST:
             break
     return total
 
@@ -153,9 +153,9 @@ def ascend(state: Collapsed, n: int = 5) -> float:
 def polish(chain: Chain, number: int, n: int = 3) -> None:
     """Bring labels and hyperparameters to the top of their mode; draw the rest given them."""
     for _ in range(n):
-        rise = climb_objects(chain, number) + coarse_climb(chain, number)
+        gain = climb_objects(chain, number) + coarse_climb(chain, number)
         chain.climb_hyperparameters(number)
-        if rise <= LEAST:
+        if gain <= LEAST:
             break
     chain.settle(number)
 
@@ -168,7 +168,7 @@ def renamed(
     Returns
     -------
     labels : (N,) array
-    rise : float
+    gain : float
         What the log prior rose by.
     """
     counts = np.bincount(labels[labels >= 0], minlength=truncation)

@@ -15,17 +15,17 @@ from pm_match.clusters.sweep import new_partition, place, reassign
 from pm_match.clusters.units import units
 from pm_match.networks import families
 from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
-from pm_match.numerics.log_gamma import draw_log_gamma, near_rise, rise
+from pm_match.numerics.log_gamma import draw_log_gamma, log_rising, near_log_rising
 
 
 @njit
 def rises(x, h):
-    return rise(x, h)
+    return log_rising(x, h)
 
 
 @njit
-def near_rises(x, h):
-    return near_rise(x, np.log(x), h)
+def near_log_risings(x, h):
+    return near_log_rising(x, np.log(x), h)
 
 
 @pytest.mark.parametrize("x", [0.3, 1.0, 7.5, 15.9, 16.0, 50.3, 4096.7, 1e6, 3.3e9])
@@ -36,8 +36,8 @@ def test_rise_is_a_sum_of_logs(x, h):
     assert rises(x + h, -float(h)) == pytest.approx(-expected, rel=1e-13, abs=1e-13)
     assert rises(x, 0.0) == 0.0
     if x > 4000:
-        assert near_rises(x, float(h)) == pytest.approx(expected, rel=1e-13)
-        assert near_rises(x + h, -float(h)) == pytest.approx(-expected, rel=1e-13)
+        assert near_log_risings(x, float(h)) == pytest.approx(expected, rel=1e-13)
+        assert near_log_risings(x + h, -float(h)) == pytest.approx(-expected, rel=1e-13)
 
 
 def test_rise_beside_certainty():

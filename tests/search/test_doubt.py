@@ -1,4 +1,4 @@
-"""Doubting relevance: modes that single objects cannot leave, and that the rise is the joint's."""
+"""Doubting relevance: modes that single objects cannot leave, and that the gain is the joint's."""
 
 import numpy as np
 import pytest
@@ -41,9 +41,9 @@ def stuck_chain(data, seed=0):
 def test_the_rise_is_that_of_the_log_joint(seed):
     chain = stuck_chain(noisy_networks(), seed)
     before = chain.log_joint(0)
-    rise = doubt(chain, 0, np.random.default_rng(seed))
-    assert rise >= 0.0
-    assert chain.log_joint(0) - before == pytest.approx(rise, abs=1e-8)
+    gain = doubt(chain, 0, np.random.default_rng(seed))
+    assert gain >= 0.0
+    assert chain.log_joint(0) - before == pytest.approx(gain, abs=1e-8)
 
 
 def test_noise_is_found_though_all_were_relevant():

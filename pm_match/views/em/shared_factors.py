@@ -134,21 +134,6 @@ def fit_shared_factors(
 
 
 def latent_means(
-    views: Mapping[str, Any] | Sequence[Any],
-    parameters: SharedFactors,
-    given: Sequence[int] | None = None,
-) -> Array:
-    """Posterior means (N, m) of the shared factors, given all views or the `given` ones by number.
-
-    Missing values are left out.
-    """
-    arrays = list(named(views).values())
-    if given is not None:
-        arrays = [x if v in given else np.full_like(x, np.nan) for v, x in enumerate(arrays)]
-    return all_latent_means(arrays, parameters)[0]
-
-
-def all_latent_means(
     views: Mapping[str, Any] | Sequence[Any], parameters: SharedFactors
 ) -> tuple[Array, list[Array]]:
     """Posterior means (N, m) of the shared factors, and (N, K_v) of every view's own."""

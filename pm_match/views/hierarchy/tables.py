@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from pm_match.clusters.label_swap import swap_labels
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.log_gamma import rise
+from pm_match.numerics.log_gamma import log_rising
 from pm_match.numerics.stick_breaking import predictive
 
 Array = NDArray[np.float64]
@@ -215,8 +215,8 @@ def log_links(state):
     total = 0.0
     for v in range(state.n_features.shape[0]):
         for t in range(state.counts.shape[0]):
-            total -= rise(state.concentration_total[v, t], state.totals[v, t])
+            total -= log_rising(state.concentration_total[v, t], state.totals[v, t])
             for u in range(state.n_marginal[v]):
                 if state.pairs[v, t, u]:
-                    total += rise(state.concentration[v, t, u], state.pairs[v, t, u])
+                    total += log_rising(state.concentration[v, t, u], state.pairs[v, t, u])
     return total
