@@ -559,7 +559,11 @@ def _moves_background(context, check, reader, rv, d: int) -> bool:
 
 
 def _moved(context: Context, check: DensityCheck, rv: RV, read: Callable) -> Iterator[tuple]:
-    """Read something at every point, there and with a variable moved a little."""
-    key = context.key(rv)
+    """Read something at every point, there and with a variable moved a little.
+
+    Its numbers are moved by different amounts: something may depend on their differences.
+    """
+    key, rng = context.key(rv), np.random.default_rng(1)
     for point in check.points:
-        yield read(point), read(point | {key: point[key] + 0.1})
+        moved = point[key] + 0.1 * rng.standard_normal(np.shape(point[key]))
+        yield read(point), read(point | {key: np.asarray(moved)})

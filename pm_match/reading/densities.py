@@ -5,22 +5,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.distributions.distribution import PartialObservedRV
 from pymc.distributions.transforms import CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.context import Context
+from pm_match.reading.operations import not_analytic
 from pm_match.reading.probe import log_densities
 
+# Points at which there is nothing special, however numbers are scaled.
 _TEST_POINTS = 3
 _WIDTH = 0.7
+# Further points, narrower and wider than these: precisions from 1e-3 to 1e3, and near 1.
+_OTHER_WIDTHS = (0.05, 3.5)
+# Numbers of all densities that are worth looking at, point by point.
+_MOST_NUMBERS = 4_000_000
 
 
 class DensityCheck:
     """Declared log densities, entry by entry and at random points, to hold others against.
 
-    Any way of writing the same density agrees; with probability one no other density does.
+    Any way of writing the same density agrees. No other one does: what enters the densities of
+    `variables` is analytic, so that random points tell for all values of what is continuous; and of
+    what is discrete, every value is looked at, of every object where there are not too many.
 
     Parameters
     ----------
@@ -34,23 +43,36 @@ class DensityCheck:
     ----------
     points : list of dict
         Random points of the value variables.
+
+    Raises
+    ------
+    Refusal
+        If an operation that is not analytic enters a density, or one is not defined everywhere.
     """
 
     def __init__(self, context: Context, variables: Sequence[RV], labels: Mapping[RV, int]):
         self._context = context
+        _must_be_analytic(context, [*variables, *labels])
         declared = log_densities(context.model, variables)
         rng = np.random.default_rng(20160401)
-        start, n_labels = context.start, {context.key(rv): n for rv, n in labels.items()}
-        widths = _widths(context.model, start)
-        self.points = [_random_point(rng, start, n_labels, widths) for _ in range(_TEST_POINTS)]
-        try:
-            self._declared = [declared(point) for point in self.points]
-        except ParameterValueError as error:
-            # What is declared without its transform may be anything at a random point.
-            raise Refusal(
-                f"the densities of {names(variables)} are not defined everywhere: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
+        values = _values_of_labels(rng, context, labels, variables)
+        widths = [_WIDTH] * _TEST_POINTS
+        widths += [_WIDTH] * (len(values) - len(widths) - len(_OTHER_WIDTHS))
+        self.points, self._declared = [], []
+        for width, own in zip([*widths, *_OTHER_WIDTHS], values, strict=True):
+            point = _random_point(rng, context, width) | own
+            try:
+                found = declared(point)
+            except ParameterValueError as error:
+                if width not in _OTHER_WIDTHS:
+                    # What is declared without its transform may be anything at a random point.
+                    raise Refusal(
+                        f"the densities of {names(variables)} are not defined everywhere: "
+                        f"{str(error).splitlines()[0]}"
+                    ) from error
+                continue
+            self.points.append(point)
+            self._declared.append(found)
 
     def declared(self, rv: RV) -> list[NDArray]:
         """Return the declared log density of a variable at every point."""
@@ -80,6 +102,66 @@ class DensityCheck:
         return self.agrees(rv, [log_normal(point[key], *own) for point, own in both])
 
 
+def _must_be_analytic(context: Context, variables: Sequence[RV]) -> None:
+    """Refuse variables whose distributions random points do not tell."""
+    for rv in variables:
+        inputs = () if rv.owner is None else rv.owner.inputs
+        if isinstance(rv.owner.op, PartialObservedRV):
+            inputs = inputs[0].owner.inputs
+        name = not_analytic(context.model, inputs)
+        if name is not None:
+            raise Refusal(
+                f"{rv.name!r} depends on free variables by way of {name!r}, which is not analytic; "
+                "expected sums, products, powers, exponentials and the like"
+            )
+
+
+def _values_of_labels(
+    rng: np.random.Generator,
+    context: Context,
+    labels: Mapping[RV, int],
+    variables: Sequence[RV],
+) -> list[dict[str, NDArray]]:
+    """Draw values of discrete variables for every point.
+
+    Every object has every value once, or if that were too much to look at, every variable has.
+    """
+    shapes = {rv: context.shapes[rv.name] for rv in labels}
+    n_numbers = sum(_size(context, rv) for rv in variables)
+    whole = int(np.prod([*{n for n in labels.values()}, 1]))
+    least = max((-(-n // max(int(np.prod(shapes[rv])), 1)) for rv, n in labels.items()), default=1)
+    n_points = max(least, min(whole, _MOST_NUMBERS // max(n_numbers, 1)))
+    n_points = max(n_points, _TEST_POINTS + len(_OTHER_WIDTHS))
+    # Of several numbers of values, each goes round once while the one before it stays.
+    stays, found = 1, [{} for _ in range(n_points)]
+    for n in sorted({*labels.values()}, reverse=True):
+        for rv in (rv for rv, own in labels.items() if own == n):
+            start = rng.permutation(int(np.prod(shapes[rv]))).reshape(shapes[rv])
+            key = context.key(rv)
+            for place, values in enumerate(found):
+                drawn = (start + place // stays) % n
+                values[key] = np.asarray(drawn, context.start[key].dtype)
+        stays *= n
+    return found
+
+
+def _size(context: Context, rv: RV) -> int:
+    """How many numbers a variable has."""
+    if rv.name in context.shapes:
+        return int(np.prod(context.shapes[rv.name]))
+    return context.observed([rv]).size
+
+
+def _random_point(rng: np.random.Generator, context: Context, width: float) -> dict[str, NDArray]:
+    """Draw a point of the value variables, with nothing special about it; no discrete ones."""
+    point, widths = {}, _widths(context.model, context.start)
+    for name, value in context.start.items():
+        continuous = value.dtype.kind == "f"
+        drawn = rng.normal(0.0, widths.get(name, width), size=value.shape) if continuous else value
+        point[name] = np.asarray(drawn, dtype=value.dtype)
+    return point
+
+
 def _widths(model: Model, start) -> dict[str, float]:
     """Return standard deviations to draw Cholesky factors with, by their value variables' names.
 
@@ -92,20 +174,6 @@ def _widths(model: Model, start) -> dict[str, float]:
             name = model.rvs_to_values[rv].name
             found[name] = _WIDTH / np.sqrt(max(1.0, np.shape(start[name])[-1]) ** 0.5)
     return found
-
-
-def _random_point(rng, start, n_labels, widths) -> dict[str, NDArray]:
-    """Draw a point of the value variables, with nothing special about it."""
-    point = {}
-    for name, value in start.items():
-        if name in n_labels:
-            drawn = rng.integers(n_labels[name], size=value.shape)
-        elif value.dtype.kind == "f":
-            drawn = rng.normal(0.0, widths.get(name, _WIDTH), size=value.shape)
-        else:
-            drawn = value
-        point[name] = np.asarray(drawn, dtype=value.dtype)
-    return point
 
 
 def log_normal(x, mean, tau):

@@ -27,7 +27,7 @@ from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV
-from pm_match.reading.probe import PLAIN, point_function, stand_in
+from pm_match.reading.probe import PLAIN, density_graphs, point_function, stand_in
 
 # From a point, and rows of labels for every assignment (B, N), to log densities (B, E).
 Entries = Callable[[Mapping[str, NDArray], Sequence[NDArray[np.int64]]], NDArray[np.float64]]
@@ -52,7 +52,7 @@ class LabelDensities:
     def __init__(self, model: Model, factors: Sequence[RV], assignments: Sequence[RV]):
         potentials = [rv for rv in factors if rv in model.potentials]
         self.factors = [*(rv for rv in factors if rv not in potentials), *potentials]
-        graphs = model.logp(vars=self.factors, jacobian=True, sum=False)
+        graphs = density_graphs(model, self.factors, sum=False)
         labels = [model.rvs_to_values[rv] for rv in assignments]
         self._labels = labels
         self._rows = [pt.tensor(dtype=v.dtype, shape=(None, None)) for v in labels]
@@ -229,20 +229,20 @@ def lacks_transform(model: Model, rv: RV) -> bool:
 
 def value_density(model: Model, variables: Sequence[RV]) -> Callable[[Any], float]:
     """Compile the joint log density of variables and potentials, on the scale that is sampled."""
-    read = _at_values(model, [model.logp(vars=list(variables), jacobian=True)])
+    read = _at_values(model, [density_graphs(model, variables)])
     return lambda point: float(read(point)[0])
 
 
 def value_densities(model: Model, variables: Sequence[RV]) -> Callable[[Any], list[NDArray]]:
     """Compile the log densities of variables, entry by entry, on the scale that is sampled."""
-    return _at_values(model, model.logp(vars=list(variables), jacobian=True, sum=False))
+    return _at_values(model, density_graphs(model, variables, sum=False))
 
 
 def value_gradient(
     model: Model, factors: Sequence[RV], variables: Sequence[RV]
 ) -> Callable[[Any], tuple[float, list[NDArray]]]:
     """Compile the joint log density of factors, and its gradient in the values of variables."""
-    graph = model.logp(vars=list(factors), jacobian=True)
+    graph = density_graphs(model, factors)
     slopes: Any = pt.grad(graph, [model.rvs_to_values[rv] for rv in variables])
     read = _at_values(model, [graph, *slopes])
 

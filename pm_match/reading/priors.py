@@ -21,7 +21,7 @@ from pytensor.tensor.random.basic import (
 from scipy.special import gammaln
 
 from pm_match.reading.ancestry import parameters
-from pm_match.reading.probe import compiled, point_function
+from pm_match.reading.probe import compiled, density_graphs, point_function
 
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -82,7 +82,7 @@ def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[A
     elif type(transform) is LogTransform and kind in _ON_LOG_SCALE:
         formula = _ON_LOG_SCALE[kind]
     else:
-        function, _ = compiled(model, [model.logp(vars=[rv], jacobian=jacobian)])
+        function, _ = compiled(model, [density_graphs(model, [rv], jacobian)])
         return lambda point: float(function(point)[0])
     read = point_function(model, parameters(rv))
     add = jacobian and transform is not None

@@ -8,12 +8,15 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import ancestors
 
 import pm_match
 from pm_match.reading import probe
 from pm_match.reading.ancestry import Refusal, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.probe import density_graphs
+from tests.declared.views import tiny_views
 
 ROOT = Path(pm_match.__file__).parent
 
@@ -245,3 +248,16 @@ def test_entries_are_all_alike_or_not():
     assert common(np.ones((2, 3))) == 1.0
     assert common(3.0) == 3.0
     assert common(rows + np.array([[0.0], [1e-9]]), 1) is None
+
+
+def test_notes_of_rewrites_do_not_multiply():
+    model = tiny_views()
+    tags = [v.tag for v in ancestors([*model.basic_RVs, *model.value_vars])]
+
+    def n_notes():
+        return sum(len(getattr(tag, "trace", None) or []) for tag in tags)
+
+    before = n_notes()
+    for _ in range(3):
+        density_graphs(model, model.observed_RVs)
+    assert n_notes() == before
