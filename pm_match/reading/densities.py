@@ -105,10 +105,8 @@ class DensityCheck:
 def _must_be_analytic(context: Context, variables: Sequence[RV]) -> None:
     """Refuse variables whose distributions random points do not tell."""
     for rv in variables:
-        inputs = () if rv.owner is None else rv.owner.inputs
-        if isinstance(rv.owner.op, PartialObservedRV):
-            inputs = inputs[0].owner.inputs
-        name = not_analytic(context.model, inputs)
+        whole = rv.owner.inputs[0] if isinstance(rv.owner.op, PartialObservedRV) else rv
+        name = not_analytic(context.model, whole.owner.inputs)
         if name is not None:
             raise Refusal(
                 f"{rv.name!r} depends on free variables by way of {name!r}, which is not analytic; "
@@ -133,7 +131,8 @@ def _values_of_labels(
     n_points = max(least, min(whole, _MOST_NUMBERS // max(n_numbers, 1)))
     n_points = max(n_points, _TEST_POINTS + len(_OTHER_WIDTHS))
     # Of several numbers of values, each goes round once while the one before it stays.
-    stays, found = 1, [{} for _ in range(n_points)]
+    stays = 1
+    found: list[dict[str, NDArray]] = [{} for _ in range(n_points)]
     for n in sorted({*labels.values()}, reverse=True):
         for rv in (rv for rv, own in labels.items() if own == n):
             start = rng.permutation(int(np.prod(shapes[rv]))).reshape(shapes[rv])

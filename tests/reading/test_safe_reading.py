@@ -52,9 +52,9 @@ def blocks(tau=lambda t: t):
     with pm.Model() as model:
         rows = pm.Categorical("rows", p=pm.StickBreakingWeights("u", 1.0, K=3), shape=4)
         columns = pm.Categorical("columns", p=pm.StickBreakingWeights("v", 1.0, K=3), shape=3)
-        t = pm.Gamma("t", 2.0, 2.0)
+        t = pm.Gamma("t", 2.0, 2.0, shape=(4, 4))
         density = pm.Normal("density", 0.0, tau=tau(0.5 * t), shape=(4, 4))
-        pmm.BlockNetwork("x", [rows, columns], density, t, family="normal", observed=data)
+        pmm.BlockNetwork("x", [rows, columns], (density, t), family="normal", observed=data)
     return model
 
 
