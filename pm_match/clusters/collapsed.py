@@ -22,7 +22,7 @@ from pm_match.clusters.sweep import (
 )
 from pm_match.clusters.units import Units, units
 from pm_match.reading.kinds import kind_of
-from pm_match.reading.parts import Clustering, Component, UnservedModelError
+from pm_match.reading.parts import Component, UnservedModelError
 
 # Restricted scans before a split or its reverse is proposed.
 N_SCANS = 2
@@ -147,15 +147,11 @@ class Collapsed:
 
         Raises
         ------
-        ValueError
-            If a label is not a cluster's.
         UnservedModelError
             If objects that are linked are in different clusters.
         """
-        for clustering, own, label in zip(
-            self.component.clusterings, self.units, labels, strict=True
-        ):
-            _check_labels(clustering, own, label)
+        for own, label in zip(self.units, labels, strict=True):
+            _check_links(own, label)
         for partition, own, label in zip(self.partitions, self.units, labels, strict=True):
             place(partition, label[own.first])
         self.load_priors(point)
@@ -291,12 +287,7 @@ class _Access:
         self.evidence = [kind_of(own).access(own, model) for own in component.evidence]
 
 
-def _check_labels(clustering: Clustering, own: Units, labels) -> None:
-    if labels.min() < -1 or labels.max() >= clustering.truncation:
-        raise ValueError(
-            f"labels of {', '.join(repr(a.name) for a in clustering.assignments)} must be in "
-            f"0 ... {clustering.truncation - 1}, found {labels.min()} to {labels.max()}."
-        )
+def _check_links(own: Units, labels: NDArray[np.int64]) -> None:
     if own.linked and not np.array_equal(labels, labels[own.first[own.of_object]]):
         raise UnservedModelError(
             "the start contradicts must_link: objects that are linked start in different clusters."

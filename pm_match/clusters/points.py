@@ -45,6 +45,42 @@ class Writer:
         """Read a variable that has no transform."""
         return np.asarray(point[self.value_of[name].name])
 
+    def read_labels(
+        self,
+        point: Mapping[str, NDArray],
+        name: str,
+        flag: str | None,
+        n_objects: int,
+        n_labels: int,
+    ) -> NDArray[np.int64]:
+        """Read the labels (N,) of an assignment, -1 where a relevance flag is 0.
+
+        Kernels look nothing up again: what comes in is looked at here.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many as objects, or one is no cluster's.
+        """
+        labels = np.asarray(self.read(point, name), np.int64)
+        if labels.shape != (n_objects,):
+            raise ValueError(
+                f"{name!r}: expected {n_objects} labels; found an array of shape {labels.shape}"
+            )
+        if labels.min() < 0 or labels.max() >= n_labels:
+            raise ValueError(
+                f"{name!r}: expected labels in 0 ... {n_labels - 1}; found {labels.min()} to "
+                f"{labels.max()}"
+            )
+        if flag is None:
+            return labels
+        flags = self.read(point, flag)
+        if flags.shape != labels.shape:
+            raise ValueError(
+                f"{flag!r}: expected {n_objects} flags; found an array of shape {flags.shape}"
+            )
+        return np.where(flags > 0, labels, -1)
+
     def write_positive(self, point: dict[str, NDArray], name: str, log_value: NDArray) -> None:
         """Write a positive variable, given as its log, which is what PyMC samples by default."""
         self.write(point, {name: log_value if self.transformed[name] else np.exp(log_value)})
@@ -74,13 +110,13 @@ class ClusteringPoints(Writer):
 
     def labels(self, point: Mapping[str, NDArray]) -> NDArray[np.int64]:
         """Read the labels (N,) of all objects, -1 for irrelevant ones."""
-        found = []
-        for assignment in self.clustering.assignments:
-            labels = np.asarray(self.read(point, assignment.name), np.int64)
-            if assignment.relevance:
-                labels = np.where(self.read(point, assignment.relevance) > 0, labels, -1)
-            found.append(labels)
-        return np.concatenate(found)
+        n_labels = self.clustering.truncation
+        return np.concatenate(
+            [
+                self.read_labels(point, own.name, own.relevance, own.n_objects, n_labels)
+                for own in self.clustering.assignments
+            ]
+        )
 
     def write_labels(self, point: dict[str, NDArray], labels: NDArray[np.int64]) -> None:
         """Write the labels (N,) of all objects, -1 for irrelevant ones, into a new `point`.

@@ -32,13 +32,11 @@ class FeaturesPoints(Writer):
 
     def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
         """Read the labels of every domain's objects from a point, -1 for irrelevant ones."""
-        found = []
-        for domain in self.features.domains:
-            label = np.asarray(self.read(point, domain.assignment), np.int64)
-            if domain.flag:
-                label = np.where(self.read(point, domain.flag) > 0, label, -1)
-            found.append(label)
-        return found
+        n_labels = self.features.truncation
+        return [
+            self.read_labels(point, own.assignment, own.flag, len(own.data.values), n_labels)
+            for own in self.features.domains
+        ]
 
     def precision(self, point: Mapping[str, NDArray]) -> float:
         """Read the precision that is shared, 1 if there is none."""

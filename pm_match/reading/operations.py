@@ -89,8 +89,9 @@ def _with_sign(node: Apply) -> list[RV]:
 
 def _scalar(node: Apply | None) -> str:
     """Return the name of what a node does number by number; empty if it does something else."""
-    elementwise = node is not None and isinstance(node.op, Elemwise)
-    return type(node.op.scalar_op).__name__ if elementwise else ""
+    if node is None or not isinstance(node.op, Elemwise):
+        return ""
+    return type(node.op.scalar_op).__name__
 
 
 def _unfit(node: Apply, moving: list[bool]) -> str | None:
@@ -99,7 +100,7 @@ def _unfit(node: Apply, moving: list[bool]) -> str | None:
     if isinstance(op, OpFromGraph):
         inside = op.fgraph
         entering = {v for v, own in zip(inside.inputs, moving, strict=True) if own}
-        return _first(inside.outputs, inside.inputs, entering)
+        return _first([*inside.outputs], inside.inputs, entering)
     op = op.core_op if isinstance(op, Blockwise) else op
     known = _ARRAYS
     if isinstance(op, Elemwise):

@@ -124,12 +124,24 @@ def test_a_start_off_the_links_is_refused():
         step.step(point)
 
 
-def test_labels_out_of_range_are_refused():
+@pytest.mark.parametrize("kind", [pmm.ClusterGibbs, pmm.FeatureGibbs])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 1, 3], "expected labels in 0 ... 2; found 0 to 3"),
+        ([0, 1, 10**6], "expected labels in 0 ... 2; found 0 to 1000000"),
+        ([0, -1, 1], "expected labels in 0 ... 2; found -1 to 1"),
+        ([0, 1], r"expected 3 labels; found an array of shape \(2,\)"),
+        ([[0, 1, 2]], r"expected 3 labels; found an array of shape \(1, 3\)"),
+    ],
+)
+def test_labels_that_are_none_are_refused(kind, labels, message):
     model = tiny_model()
-    step = pmm.ClusterGibbs([model["cluster_a"]], model=model)
+    variables = ["cluster_a"] if kind is pmm.ClusterGibbs else ["projection_a"]
+    step = kind([model[name] for name in variables], model=model)
     point = model.initial_point()
-    point["cluster_b"] = np.array([0, 1, 3])
-    with pytest.raises(ValueError, match=r"'cluster_b' must be in 0 ... 2, found 0 to 3"):
+    point["cluster_b"] = np.array(labels)
+    with pytest.raises(ValueError, match=f"'cluster_b': {message}"):
         step.step(point)
 
 

@@ -491,7 +491,7 @@ def test_labels_out_of_range_are_refused():
     point = model.initial_point(0)
     point["cluster_a_0"] = np.array([0, 1, 7])
     with pytest.raises(
-        ValueError, match=r"'cluster_a_0', 'cluster_b_0' must be in 0 \.\.\. 1, fou"
+        ValueError, match=r"'cluster_a_0': expected labels in 0 \.\.\. 1; found 0 to 7"
     ):
         step.step(point)
 
