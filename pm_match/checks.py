@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "LARGEST",
     "check_count",
     "check_counts",
     "check_flag",
@@ -22,6 +23,9 @@ __all__ = [
     "plain",
     "type_name",
 ]
+
+# Of larger numbers, squares and their sums overflow.
+LARGEST = 1e100
 
 
 def is_count(value: Any, least: int = 1) -> bool:

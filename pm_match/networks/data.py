@@ -18,7 +18,7 @@ import scipy.sparse
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import check_option, plain, type_name
+from pm_match.checks import LARGEST, check_option, plain, type_name
 
 __all__ = ["Network", "as_network", "cell_numbers", "count_cells"]
 
@@ -33,7 +33,7 @@ _ACCEPTED = (
 _SUPPORT = {
     "bernoulli": "0 or 1",
     "poisson": "whole numbers of at least 0",
-    "normal": "finite numbers",
+    "normal": f"finite numbers of at most {LARGEST:g} in size",
 }
 
 
@@ -579,7 +579,7 @@ def _outside(family, values):
         return (values != 0) & (values != 1)
     if family == "poisson":
         return (values < 0) | (values != np.floor(values))
-    return np.zeros(np.shape(values), bool)
+    return np.abs(values) > LARGEST
 
 
 def _loops(kind, index, values, labels):

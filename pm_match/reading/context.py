@@ -10,6 +10,7 @@ from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTran
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import GammaRV
 
+from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import RV, Ancestry, Refusal, mean, names, parameters, scale
 from pm_match.reading.probe import (
     Reader,
@@ -231,6 +232,11 @@ class Context:
         if not np.isfinite(held).all():
             name = rvs[0].name.removesuffix("_observed") if len(rvs) > 1 else rvs[0].name
             raise Refusal(f"{name!r} holds {held[~np.isfinite(held)][0]}{instead}")
+        if held.size and np.abs(held).max() > LARGEST:
+            raise Refusal(
+                f"{rvs[0].name!r} holds {held.flat[np.abs(held).argmax()]:g}; expected numbers of "
+                f"at most {LARGEST:g} in size: use another unit"
+            )
         if len(rvs) == 1:
             return np.ascontiguousarray(held), None
         values = self.observed(rvs)

@@ -16,7 +16,7 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-from pm_match.checks import check_given_by_name, check_identifier, plain, type_name
+from pm_match.checks import LARGEST, check_given_by_name, check_identifier, plain, type_name
 
 __all__ = [
     "Domain",
@@ -315,6 +315,15 @@ def read_table(where: str, table: Any) -> TableParts:
         features,
         "infinite value",
         "expected finite numbers (NaN for a missing value)",
+    )
+    _refuse_cells(
+        where,
+        (np.abs(data) > LARGEST) & ~mask,
+        data,
+        objects,
+        features,
+        "excessive value",
+        f"expected numbers of at most {LARGEST:g} in size; use another unit",
     )
     if isinstance(values, np.ma.MaskedArray):
         _refuse_cells(

@@ -259,6 +259,7 @@ HALF_KNOWN[3, 1] = np.nan
         bad(-DENSE, ValueError, r"whole numbers of at least 0 .* found -2 at", family="poisson"),
         bad(sp.csr_array(-DENSE), ValueError, r"found -2 at cell \(0, 1\)", family="poisson"),
         bad(np.full((2, 2), np.inf), ValueError, "finite numbers .*inf", family="normal"),
+        bad(np.full((2, 2), 1e200), ValueError, r"at most 1e\+100 .*1e\+200", family="normal"),
         bad(
             pd.DataFrame(DENSE, ROW_NAMES, COL_NAMES),
             ValueError,

@@ -127,6 +127,11 @@ BAD_TABLES = {
         ValueError,
         r"1 infinite value, the first \(-inf\) in row 'x', column 'c'",
     ),
+    "too large to be squared": (
+        changed(1, 2, 1e155),
+        ValueError,
+        r"1 excessive value, the first \(1e\+155\) in row 1, column 2; expected .* at most 1e\+100",
+    ),
     "nan beside a mask": (
         np.ma.MaskedArray(changed(2, 0, np.nan), changed(0, 0, 0) > 100),
         ValueError,
