@@ -83,7 +83,8 @@ def find_matching(
     -----
     UserWarning
         If of several starts only one found the best mode, or if a part of the model is left to
-        PyMC.
+        PyMC; if it is interrupted (Ctrl-C), when the best of the finished starts is returned, if
+        there is one.
 
     Examples
     --------
@@ -112,7 +113,17 @@ def find_matching(
         for rng in get_random_generator(random_seed).spawn(starts):
             begin = time.perf_counter()
             point = dispersed_point(model, structure, initial, rng)
-            chain = searched(model, ours, point, rng)
+            try:
+                chain = searched(model, ours, point, rng)
+            except KeyboardInterrupt:
+                if not labels:
+                    raise
+                warnings.warn(
+                    f"interrupted: the best of {len(labels)} finished starts, of {starts}.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                break
             seconds.append(time.perf_counter() - begin)
             log_joints.append(chain.log_joint())
             occupied.append(chain.n_occupied())

@@ -1,5 +1,6 @@
 """`pmm.find_matching`, and chains that start where searches end."""
 
+import importlib
 import warnings
 
 import numpy as np
@@ -242,3 +243,25 @@ def test_searched_chains_do_not_depend_on_processes(model):
     )
     for name in one["posterior"].data_vars:
         np.testing.assert_array_equal(one["posterior"][name], two["posterior"][name])
+
+
+def test_interrupted_it_returns_the_best_of_what_is_finished(model, monkeypatch):
+    own = importlib.import_module("pm_match.find_matching")
+    searched, calls = own.searched, []
+
+    def stopped(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return searched(*args)
+
+    expected = found_by(model, starts=2, seed=4)
+    monkeypatch.setattr(own, "searched", stopped)
+    with pytest.warns(UserWarning, match="interrupted: the best of 2 finished starts, of 5"):
+        found = pmm.find_matching(model, starts=5, random_seed=4, progressbar=False)
+    assert found["starts"].sizes["start"] == 2
+    for name, value in expected["posterior"].data_vars.items():
+        np.testing.assert_array_equal(found["posterior"][name], value)
+    calls[:] = [1, 1]
+    with pytest.raises(KeyboardInterrupt):
+        pmm.find_matching(model, starts=5, random_seed=4, progressbar=False)

@@ -12,8 +12,6 @@ pytestmark = pytest.mark.usefixtures("only_collapsed")
 
 T, K = 8, 2
 MANY = 40
-WITHOUT_3 = np.where(np.arange(T) == 3, 0.0, 1.0)
-OTHER_5 = np.where(np.arange(T) == 5, 2.0, 1.0)
 
 
 def features(mean=lambda z, c, w: z[c] @ w.T, tau=lambda p, c: p, shift=None, weights=None):
@@ -58,21 +56,27 @@ def blocks(tau=lambda t: t):
     return model
 
 
+def other_rows(label, n=T):
+    """Whether rows are those of a label."""
+    return np.arange(n) == label
+
+
+# From a label that behaves in another way than all others.
 SPECIAL_LABELS = {
-    "a cluster at the origin by a mask": lambda: features(
-        lambda z, c, w: (z * WITHOUT_3[:, None])[c] @ w.T
+    "at the origin by a mask": lambda label: features(
+        lambda z, c, w: (z * ~other_rows(label)[:, None])[c] @ w.T
     ),
-    "the first cluster at the origin": lambda: features(
-        lambda z, c, w: pt.set_subtensor(z[0], 0.0)[c] @ w.T
+    "at the origin": lambda label: features(
+        lambda z, c, w: pt.set_subtensor(z[label], 0.0)[c] @ w.T
     ),
-    "a cluster with other noise": lambda: features(
-        tau=lambda p, c: (p / pt.as_tensor(OTHER_5)[c] ** 2)[:, None]
+    "with other noise": lambda label: features(
+        tau=lambda p, c: (p / (1.0 + pt.as_tensor(other_rows(label) * 1.0)[c]))[:, None]
     ),
-    "two labels of one normal cluster": lambda: normal_clusters(
-        lambda m, c: m[pt.minimum(c, MANY - 2)]
+    "normal, as the one before": lambda label: normal_clusters(
+        lambda m, c: m[pt.switch(pt.eq(c, 5 * label + 4), c - 1, c)]
     ),
-    "a normal cluster at the origin": lambda: normal_clusters(
-        lambda m, c: pt.set_subtensor(m[17], 0.0)[c]
+    "normal, at the origin": lambda label: normal_clusters(
+        lambda m, c: pt.set_subtensor(m[5 * label], 0.0)[c]
     ),
 }
 
@@ -100,9 +104,10 @@ def test_as_they_are_they_are_served():
     assert not read(features(lambda z, c, w: z[pt.minimum(c, T - 1)] @ w.T)).refusals
 
 
+@pytest.mark.parametrize("label", range(T))
 @pytest.mark.parametrize("name", SPECIAL_LABELS)
-def test_every_label_is_looked_at(name):
-    structure = read(SPECIAL_LABELS[name]())
+def test_every_label_is_looked_at(name, label):
+    structure = read(SPECIAL_LABELS[name](label))
     assert structure.refusals
     assert not structure.components
 
