@@ -449,7 +449,9 @@ def _values(context: Context, own: Reading) -> NDArray[np.float64]:
 def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
     """Make the record of an observed variable, and of what holds its missing values."""
     values, known = _values(context, own), own.known.ravel()
-    family = own.family
+    family, order = own.family, context.order(own.rv, own.object.shape)
+    whole = np.full((*order.shape, *values.shape[1:]), np.nan)
+    whole[order >= 0] = values[order[order >= 0]]
     read = None
     if own.noise is not None:
         both = [own] if missing is None else [own, missing]
@@ -471,7 +473,7 @@ def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
         known=known,
         statistics=family.statistics(values, known),
         log_base=float(np.sum(family.log_base(values, known))),
-        layout=_layout(context, own, missing),
+        layout=_layout(context, own, missing, order),
         missing=None
         if missing is None
         else Missing(
@@ -480,18 +482,21 @@ def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
             missing.object.ravel(),
             missing.column.ravel(),
             missing.known.ravel(),
+            whole,
+            -1 - order[order < 0],
         ),
         varying=read,
         values=None if read is None else values,
     )
 
 
-def _layout(context: Context, own: Reading, missing: Reading | None) -> Layout | None:
+def _layout(
+    context: Context, own: Reading, missing: Reading | None, order: NDArray[np.int64]
+) -> Layout | None:
     """Find out whether a variable is a table with a row for each object, and what its columns are.
 
     What is known of a column may differ between rows: NaN then.
     """
-    order = context.order(own.rv, own.object.shape)
     whole = []
     for part in ("object", "column", "known"):
         found = np.zeros(order.shape)

@@ -40,6 +40,10 @@ N_LONG = 4_000
 class ColumnsSimulator(ModelSimulator):
     """A tiny model with independent columns, and perhaps features and a network beside them."""
 
+    def __init__(self, model, seed):
+        # What is not our steps' to draw.
+        super().__init__(model, seed, {"noise"} & {rv.name for rv in model.free_RVs})
+
     @property
     def columns(self):
         return self.cluster.part.of(Columns)

@@ -61,8 +61,9 @@ def test_predictives_are_ratios_of_evidence(family):
 
 
 def planted(seed=0):
-    """Two tables over the same clusters, whose columns are of five families, some values missing."""
-    rng, n, true, truncation = np.random.default_rng(seed), {"a": 120, "b": 90}, 5, 12
+    """Two tables over the same clusters, with columns of four families, some values missing."""
+    rng, n = np.random.default_rng(seed), {"a": 120, "b": 90}
+    true, truncation = 5, 12
     truth = {name: rng.integers(true, size=size) for name, size in n.items()}
     rate, chance = rng.gamma(1.5, 4.0, (true, 6)), rng.beta(0.5, 0.5, (true, 6))
     mean, p = rng.normal(0.0, 3.0, (true, 2)), rng.dirichlet(np.full(4, 0.4), true)

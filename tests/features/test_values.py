@@ -175,7 +175,7 @@ def test_blocks_of_objects_make_no_difference(holed, monkeypatch):
         )
 
     whole = everything()
-    monkeypatch.setattr("pm_match.features.values._MOST_HELD", 12)
+    monkeypatch.setattr("pm_match.prediction.components._MOST_HELD", 12)
     xr.testing.assert_allclose(whole, everything())
 
 
