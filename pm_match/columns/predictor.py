@@ -13,7 +13,7 @@ from pymc.model.core import Model
 from scipy import stats
 
 from pm_match.columns.entries import Entries, entries, joined
-from pm_match.columns.parts import Cells, Columns
+from pm_match.columns.parts import Cells, Columns, Layout
 from pm_match.columns.state import ColumnsState
 from pm_match.columns.term import NORMAL, add_gains
 from pm_match.prediction.mixture import CATEGORIES, NUMBERS, CategoryLaw, Law
@@ -87,10 +87,9 @@ class ColumnsPredictor(Predictor):
             row, place_in_row = np.nonzero(~np.isnan(values.reshape(*known.shape, -1)[..., 0]))
             x, known = values[row, place_in_row], known[row, place_in_row]
             cell, category, own = cells.family.statistics(x, known)
-            assert cells.layout is not None
             statistics.append((cell + sum(len(unit) for unit in units), category, own))
             units.append(row)
-            positions.append(cells.layout.column[place_in_row])
+            positions.append(_layout(cells).column[place_in_row])
             base += np.bincount(row, cells.family.log_base(x, known), n)
             if code == NORMAL:
                 # The term has scatters, and no squares.
@@ -122,7 +121,7 @@ class ColumnsPredictor(Predictor):
                 values = cells.missing.whole
             elif seen is not None and cells.name in seen.cells and not cells.family.rows:
                 values = seen.cells[cells.name][0]
-                values = values[:, 0] if len(cells.layout.shape) == 1 else values
+                values = values[:, 0] if len(_layout(cells).shape) == 1 else values
             else:
                 continue
             if np.isnan(values).any():
@@ -134,12 +133,13 @@ class ColumnsPredictor(Predictor):
         """Draw the parameters of missing values from their conditional given the labels."""
         columns, state = self.columns, self._state
         (cells,) = (c for c in columns.cells if c.name == holes.variable)
-        prior = columns.prior
+        prior, missing = columns.prior, cells.missing
+        assert missing is not None
         drawn = prior.draw(rng, prior.posterior(columns.hyper(self._point), state.held()))
         n, category = np.arange(np.isnan(holes.values).sum())[wanted], 0
         if cells.family.rows:
             n, category = np.divmod(n, columns.n_categories)
-        number = cells.missing.number[n]
+        number = missing.number[n]
         natural = [v[number] for v in state.of_missing(cells, prior.natural(drawn), self._labels)]
         if cells.family.rows:
             natural = [natural[0][np.arange(len(n)), category]]
@@ -157,11 +157,17 @@ class ColumnsPredictor(Predictor):
         hidden, known = np.isnan(seen.cells[cells.name][0]), seen.cells[cells.name][1]
         for pattern in np.unique(hidden[hidden.any(axis=1)], axis=0):
             rows = np.flatnonzero((hidden == pattern).all(axis=1))
-            column = cells.layout.column[pattern]
+            column = _layout(cells).column[pattern]
             both = prior.together(held[:, column], own[np.ix_(rows, column)][:, None])
             natural = prior.natural(prior.draw(rng, prior.posterior(hyper[column], both)))
             of_each = known[np.ix_(rows, pattern)][:, None]
             yield rows, pattern, log_weight[rows, :-1], _parameters(natural, of_each)
+
+
+def _layout(cells: Cells) -> Layout:
+    """Return the layout of a variable that new objects are seen by."""
+    assert cells.layout is not None
+    return cells.layout
 
 
 def _parameters(natural: Sequence[NDArray], known: NDArray) -> NDArray[np.float64]:

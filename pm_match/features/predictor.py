@@ -175,7 +175,7 @@ class FeaturePredictor(Predictor):
         """Return means and standard deviations, factors integrated out."""
         data, clusters = self.domain_of(place).data, self.clusters
         row, column = (part[wanted] for part in data.holes)
-        labels = self._labels[self._slices[self.number_of(place)]]
+        labels = self._labels[place.first :][: place.assignment.n_objects]
         emission, factors = self.emission_of(place), clusters.factors()
         mean, sd = entries(emission, data, *factors, clusters.row[labels], row, column)
         background = self.irrelevant(place)

@@ -41,8 +41,8 @@ class Law:
         return self._distribution.cdf(y, *self._given)
 
     def density(self, y: NDArray) -> NDArray[np.float64]:
-        """Return densities (C, M) at `y` (M,); zero if the values are discrete."""
-        return 0.0 if self.discrete else self._distribution.pdf(y, *self._given)
+        """Return densities (C, M) at `y` (M,) of what is not discrete."""
+        return self._distribution.pdf(y, *self._given)
 
     def quantile(self, level: float) -> NDArray[np.float64]:
         """Return quantiles (C, M)."""

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 import pm_match as pmm
 from pm_match import testing
+from pm_match.prediction.prior import log_prior
 from tests.declared.columns import HOLED, K, T, data_of, declared, holed, observe, parameters
 from tests.prediction.made_up import tree_of
 
@@ -94,6 +95,18 @@ def predictive(family, seen):
     return stats.t(2 * a, (0.3 * 0.2 + n * mean) / k, np.sqrt(b * (k + 1.0) / (a * k)))
 
 
+def check_law(found, name, place, law, laws, n):
+    """Hold a mean and an interval against a mixture of `laws`, whose draws are `n`."""
+    mean = law @ [own.mean() for own in laws]
+    spread = np.sqrt(law @ [own.var() + own.mean() ** 2 for own in laws] - mean**2)
+    assert found[name].values[place] == pytest.approx(mean, abs=4.0 * spread / np.sqrt(n))
+    for level, end in zip(LEVELS, ("lower", "upper"), strict=True):
+        value = found[f"{name}_{end}"].values[place]
+        at, before = (law @ [own.cdf(value - less) for own in laws] for less in (0.0, 1e-6))
+        noise = 4.0 * np.sqrt(level * (1.0 - level) / n)
+        assert before - noise < level < at + noise
+
+
 @pytest.mark.parametrize("family", ["poisson", "bernoulli", "normal"])
 def test_against_enumerated_assignments(family):
     """Over draws from the posterior: the mixture of predictives over all assignments."""
@@ -106,14 +119,7 @@ def test_against_enumerated_assignments(family):
     found = imputed(model, points)
     column = np.append(pmm_values(model)[:, 0], model.rvs_to_values[model["b"]].data[:, 0])
     laws = [predictive(family, column[(own == own[1]) & ~np.isnan(column)]) for own in labels]
-    mean = law @ [own.mean() for own in laws]
-    spread = np.sqrt(law @ [own.var() + own.mean() ** 2 for own in laws] - mean**2)
-    assert found["a"].values[1, 0] == pytest.approx(mean, abs=4.0 * spread / np.sqrt(len(chosen)))
-    for level, end in zip(LEVELS, ("lower", "upper"), strict=True):
-        value = found[f"a_{end}"].values[1, 0]
-        at, before = (law @ [own.cdf(value - less) for own in laws] for less in (0.0, 1e-6))
-        noise = 4.0 * np.sqrt(level * (1.0 - level) / len(chosen))
-        assert before - noise < level < at + noise
+    check_law(found, "a", (1, 0), law, laws, len(chosen))
 
 
 def one_parameter(family, a, b):
@@ -128,44 +134,56 @@ def one_parameter(family, a, b):
     return model
 
 
-@pytest.mark.parametrize("family", ["poisson", "exponential", "categorical", "normal"])
+@pytest.mark.parametrize("family", ["poisson", "bernoulli", "normal"])
 def test_new_objects_are_as_objects_of_the_data(family):
-    """A mixture over clusters of what it would be if it were one of the data in that cluster."""
+    """A mixture over clusters of predictives given what is seen of them, and of the object."""
     rng = np.random.default_rng(5)
     a, b = (data_of(family, 3, rng) for _ in range(2))
     b = np.ma.masked_array(b, np.zeros(b.shape, bool))
+    # A value that is far from the others says much of its cluster.
+    b[2, 0] = {"poisson": 9, "bernoulli": 1, "normal": 4.0}[family]
     b[2, 1] = np.ma.masked
     more, less = one_parameter(family, a, b), one_parameter(family, a, b[:2].data)
     state = testing.collapsed_of(more)
     point = testing.random_point(more, rng, state)
-    own, logs, ends = [], [], []
+    logs, laws = [], []
+    seen = np.ma.filled(np.ma.concatenate([a, b]).astype(float), np.nan)
     for label in range(T):
         labels = np.concatenate([point["cluster_a"], point["cluster_b"][:2], [label]])
         logs.append(testing.plain_log_joint(state, point, [labels]))
-        there = testing.at_labels(state, point, [labels])
-        found = imputed(more, [there] * N)
-        own.append(found)
-    weight = np.exp(np.array(logs) - logsumexp(logs))
+        own = seen[labels == label].ravel()
+        laws.append(predictive(family, own[~np.isnan(own)]))
+    law = np.exp(np.array(logs) - logsumexp(logs))
     base = {name: value for name, value in point.items() if not name.startswith("b_")}
-    base["cluster_b"] = point["cluster_b"][:2]
-    new = np.append(np.asarray(b[2, :1], float), np.nan)[None]
-    found = imputed(less, [base] * N, {"b": new})
-    assert found["b"].shape == (1, 2)
-    if family == "categorical":
-        shares = np.zeros(K)
-        for w, one in zip(weight, own, strict=True):
-            shares[int(one["b"].values[2, 1])] += w * float(one["b_probability"].values[2, 1])
-        assert found["b_probability"].values[0, 0] == 1.0
-        assert float(found["b_probability"].values[0, 1]) >= shares.max() - 0.06
-        return
+    base["cluster_b"], n_draws = point["cluster_b"][:2], 4000
+    new = np.array([[b[2, 0], np.nan]], float)
+    found = imputed(less, [base] * n_draws, {"b": new})
     assert found["b_upper"].values[0, 0] == b[2, 0]
-    for end in ("_lower", "_upper"):
-        values = [float(one[f"b{end}"].values[2, 1]) for one in own]
-        assert min(values) <= found[f"b{end}"].values[0, 1] <= max(values)
-        ends.append(values)
-    if family != "exponential":
-        means = [float(one["b"].values[2, 1]) for one in own]
-        assert found["b"].values[0, 1] == pytest.approx(weight @ means, rel=0.06, abs=0.03)
+    check_law(found, "b", (0, 1), law, laws, n_draws)
+
+
+def test_categories_of_new_objects():
+    rng = np.random.default_rng(6)
+    a, b = (data_of("categorical", 3, rng) for _ in range(2))
+    model = one_parameter("categorical", a, b)
+    point = testing.random_point(model, rng)
+    labels = np.concatenate([point["cluster_a"], point["cluster_b"]])
+    found = imputed(model, [point] * N, {"b": np.array([[2.0, np.nan]])})
+    state = testing.collapsed_of(model)
+    hyper = 1.5 * np.array([0.5, 1.0, 1.5])
+    weight, p = [], []
+    for label in range(T):
+        own = np.concatenate([a, b])[labels == label].ravel()
+        counts = np.bincount(own, minlength=K) + hyper
+        weight.append(counts[2] / counts.sum())
+        p.append((counts + (np.arange(K) == 2)) / (counts.sum() + 1))
+    (clustering,) = state.component.clusterings
+    prior = np.exp(log_prior(*clustering.prior(point), labels, T))
+    q = prior * weight
+    expected = q @ p / q.sum()
+    assert found["b"].values[0, 1] == expected.argmax()
+    assert found["b_probability"].values[0, 1] == pytest.approx(expected.max(), abs=0.02)
+    assert found["b_probability"].values[0, 0] == 1.0
 
 
 def test_rows_of_counts():
