@@ -2,7 +2,8 @@
 
 A settled sweep, from true clusters: nanoseconds an object, candidate (every
 cluster, and an empty one) and column; for bags of words, for every stored cell and candidate. CPU
-time, which other work on the machine changes least. Run it as ``python benchmarks/column_speed.py``.
+time, which other work on the machine changes least. Run it as
+``python benchmarks/column_speed.py``.
 """
 
 import common  # noqa: I001  (before numpy)
@@ -21,7 +22,7 @@ GOALS = {"Poisson": 4.0, "Bernoulli": 4.0, "bags of words": 6.0}
 
 
 def declared(family: str, m: int) -> tuple[pm.Model, np.ndarray, int]:
-    """Declare a table with `m` columns; return the model, true labels, and how many cells are stored."""
+    """Declare a table; return the model, true labels, and how many cells are stored."""
     rng = np.random.default_rng(0)
     label, n_cells = rng.integers(J, size=N), N * m
     mean = rng.normal(0.0, 3.0, (J, m))
