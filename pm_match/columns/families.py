@@ -36,7 +36,7 @@ class Family:
     Attributes
     ----------
     name : str
-        As users know it.
+        Of PyMC's distribution.
     prior : Conjugate
     read : callable
         From the distribution's parameters, as PyTensor has them, to those that have the prior, one
@@ -70,6 +70,11 @@ class Family:
     def rows(self) -> bool:
         """Whether a cell is a row of counts."""
         return self.name == "Multinomial"
+
+    @property
+    def categories(self) -> bool:
+        """Whether a cell is a category."""
+        return self.name == "Categorical"
 
     def log_density(self, values: Array, parameters: list[Array], known: Array) -> Array:
         """Log density of every cell, by the plain formula."""
@@ -146,8 +151,9 @@ _NORMAL_BASE = {
 }
 
 
-def _normal(name, prior, known, log) -> Family:
+def _normal(name, prior, known) -> Family:
     """Make one of the four normal families, of values or of their logs."""
+    log = name == "LogNormal"
     of = np.log if log else np.asarray
 
     def law(parameters, k):
@@ -251,8 +257,8 @@ FAMILIES = (
         lambda x, n: gammaln(n + 1.0) - gammaln(x + 1.0).sum(axis=1),
         lambda p, n: (_Bags, n, p[0]),
     ),
-    _normal("Normal", NormalPrior(), known=True, log=False),
-    _normal("Normal", NormalGammaPrior(), known=False, log=False),
-    _normal("LogNormal", NormalPrior(), known=True, log=True),
-    _normal("LogNormal", NormalGammaPrior(), known=False, log=True),
+    _normal("Normal", NormalPrior(), known=True),
+    _normal("Normal", NormalGammaPrior(), known=False),
+    _normal("LogNormal", NormalPrior(), known=True),
+    _normal("LogNormal", NormalGammaPrior(), known=False),
 )

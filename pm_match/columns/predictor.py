@@ -181,7 +181,7 @@ def _holes(cells: Cells, values: NDArray, by_object: bool) -> Holes:
     family = cells.family
 
     def law(parameters: NDArray) -> Law | CategoryLaw:
-        if family.name == "Categorical":
+        if family.categories:
             return CategoryLaw(parameters)
         *natural, known = np.moveaxis(parameters, -1, 0)
         # Each of a row of counts by itself is binomial.
@@ -189,7 +189,7 @@ def _holes(cells: Cells, values: NDArray, by_object: bool) -> Holes:
             Law(stats.binom, known, *natural) if family.rows else Law(*family.law(natural, known))
         )
 
-    said = CATEGORIES if family.name == "Categorical" else NUMBERS
+    said = CATEGORIES if family.categories else NUMBERS
     return Holes(cells.name, cells.name, values, law, said, by_object)
 
 

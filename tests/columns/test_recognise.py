@@ -174,7 +174,8 @@ REFUSED = {
     "not a multiple of the precision": (not_a_multiple, "is not that of Normal(m, tau=kappa * pre"),
     "labels without parameters": (
         poisson(lambda rate, c: rate[:2][c]),
-        "the parameters of 'x' cannot be computed: index 2 is out of bounds",
+        "'x': expected parameters for every label of 'cluster'; found that they cannot be computed "
+        "(index 2 is out of bounds",
     ),
     "parameters for fewer labels": (
         lambda c: pm.Poisson("x", rates(shape=(T - 1, M))[c], observed=X),
