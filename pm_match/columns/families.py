@@ -84,7 +84,8 @@ class Family:
     def draw(self, rng: np.random.Generator, parameters: list[Array], known: Array) -> Array:
         """Draw every cell."""
         law, *given = self.law(parameters, known)
-        return law.rvs(*given, random_state=rng)
+        # SciPy makes a number of one value.
+        return np.atleast_1d(law.rvs(*given, random_state=rng))
 
 
 def _whole(x, least=0.0):

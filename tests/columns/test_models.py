@@ -13,8 +13,14 @@ from scipy import stats
 
 from pm_match.columns.parts import Columns
 from pm_match.networks.parts import Relation
-from tests.columns.test_exact import many_together, shared_in_part, with_free_noise
-from tests.declared.columns import FAMILIES, HOLED, declared
+from tests.declared.columns import (
+    FAMILIES,
+    HOLED,
+    declared,
+    many_together,
+    shared_in_part,
+    with_free_noise,
+)
 from tests.exactness.simulate import ModelSimulator, replace_values
 
 CASES = {
