@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from arviz_stats import ess
 
 import pm_match as pmm
 from pm_match import testing
@@ -33,6 +34,41 @@ def test_hyperparameters(family):
     assert read(model).components[0].hyperparameters == ("theta_hyper",)
     testing.check_hyperparameters(model)
     testing.check_running_state(model, n_moves=300)
+
+
+@pytest.mark.parametrize("family", ["poisson", "bernoulli", "normal"])
+def test_a_hyperparameter_for_each_column(family):
+    """Each number is drawn with the others as they are: by quadrature on the declared density."""
+    model, rng = declared(family, hyperprior="columns"), np.random.default_rng(2)
+    assert read(model).components[0].hyperparameters == ("theta_hyper",)
+    testing.check_hyperparameters(model)
+    step = pmm.HyperparameterGibbs([model["theta_hyper"]], model=model, rng=3)
+    state = testing.collapsed_of(model)
+    point = testing.random_point(model, rng, state)
+    labels, key, grid = state.labels(point), "theta_hyper_log__", np.linspace(-3.5, 3.0, 60)
+    log_prior = model.compile_logp(vars=[model["theta_hyper"]])
+    logs = np.empty((60, 60))
+    for i, j in np.ndindex(logs.shape):
+        at = point | {key: np.array([grid[i], grid[j]])}
+        logs[i, j] = log_prior(at) + testing.plain_log_joint(state, at, labels)
+    law = np.exp(logs - logs.max())
+    draws, here = [], point
+    for _ in range(4000):
+        here, _ = step.step(here)
+        draws.append(here[key])
+    draws = np.array(draws)
+    for column in range(2):
+        margin = law.sum(axis=1 - column) / law.sum()
+        mean = margin @ grid
+        sd = np.sqrt(margin @ grid**2 - mean**2)
+        own = draws[:, column]
+        error = own.std() / np.sqrt(float(ess(own[None])))
+        assert own.mean() == pytest.approx(mean, abs=4.5 * error)
+        assert own.std() == pytest.approx(sd, rel=0.1)
+    product = grid @ law @ grid / law.sum()
+    each = draws.prod(axis=1)
+    error = each.std() / np.sqrt(float(ess(each[None])))
+    assert each.mean() == pytest.approx(product, abs=4.5 * error)
 
 
 @pytest.mark.parametrize("family", HOLED)

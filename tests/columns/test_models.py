@@ -29,6 +29,7 @@ CASES = {
         for family in FAMILIES
     },
     "linked": lambda: declared("poisson", hyperprior=True, missing=True, links=True),
+    "a hyperparameter for each column": lambda: declared("bernoulli", hyperprior="columns"),
     "parameters of their own": lambda: declared("categorical", hyperprior=True, own=True),
     "free noise": with_free_noise,
     "shared in part": shared_in_part,

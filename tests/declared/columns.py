@@ -54,9 +54,14 @@ HOLED = tuple(family for family in FAMILIES if family != "multinomial")
 
 
 def parameters(family, hyperprior=False, name="theta", truncation=T, m=M):
-    """Declare the parameters of clusters, with their conjugate prior."""
+    """Declare the parameters of clusters, with their conjugate prior.
+
+    `hyperprior`: whether it has a free hyperparameter, or "columns": one for each column.
+    """
     shape = (truncation, m)
-    free = pm.Gamma(f"{name}_hyper", 4.0, 2.0) if hyperprior else 1.5
+    free = 1.5
+    if hyperprior:
+        free = pm.Gamma(f"{name}_hyper", 4.0, 2.0, shape=m if hyperprior == "columns" else ())
     if family in ("poisson", "exponential"):
         return pm.Gamma(name, free, np.array([0.5, 0.8])[:m], shape=shape)
     if family in ("bernoulli", "binomial", "geometric", "negative binomial"):
