@@ -6,7 +6,6 @@ from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.columns.kind import IndependentColumns
 from pm_match.features.choose_n_factors import choose_n_factors
 from pm_match.features.feature_gibbs import FeatureGibbs
-from pm_match.features.impute import impute
 from pm_match.features.kind import FeatureVectors
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.semi_orthogonal import semi_orthogonal
@@ -34,6 +33,7 @@ from pm_match.networks import BlockNetwork
 from pm_match.networks.kind import Networks
 from pm_match.normal.kind import NormalClusters
 from pm_match.prediction.assign import assign
+from pm_match.prediction.impute import impute
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.kinds import Kind, register_kind
 from pm_match.reading.links import must_link

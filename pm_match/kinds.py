@@ -20,7 +20,8 @@ from pm_match.clusters.step import PartitionStep
 from pm_match.clusters.sweep import capacity
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma
-from pm_match.prediction.predictor import Place, Predictor
+from pm_match.prediction.mixture import Law
+from pm_match.prediction.predictor import Holes, Place, Predictor
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
@@ -35,7 +36,9 @@ __all__ = [
     "DensityCheck",
     "Evidence",
     "EvidenceState",
+    "Holes",
     "Kind",
+    "Law",
     "PartitionStep",
     "Place",
     "Point",

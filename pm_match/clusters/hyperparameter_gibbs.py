@@ -1,5 +1,6 @@
 """Hyperparameters under the collapsed joint: concentrations, and parameters of conjugate priors."""
 
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ _CLOSE = 0.003
 class HyperparameterGibbs(PartitionStep):
     r"""Draw hyperparameters with all that their priors are of integrated out.
 
-    For each in turn, slice sampling (Neal 2003), on the scale that PyMC samples, from
+    For each number in turn, slice sampling (Neal 2003), on the scale that PyMC samples, from
 
     .. math:: p(h \mid X, Z, R, \ldots) \propto p(h)\, p(X, Z, R \mid h, \ldots)
 
@@ -33,8 +34,8 @@ class HyperparameterGibbs(PartitionStep):
     Parameters
     ----------
     vars : sequence of variables
-        Free numbers, with priors of any kind, on which nothing depends but the priors of weights,
-        densities, noise and probabilities of being relevant.
+        Free numbers, or short vectors, with priors of any kind, on which nothing depends but the
+        priors of weights, densities, noise and probabilities of being relevant.
     model : pymc.Model, optional
         Default: the model of the context.
     rng : optional
@@ -122,21 +123,20 @@ class HyperparameterGibbs(PartitionStep):
         collapsed.load(point, collapsed.labels(point), everything=False)
         new = dict(point)
         for name in self._names:
-            key = self._value_names[name]
-            start = float(new[key])
+            for start, put in self._numbers(name, new):
 
-            def depth(x, name=name, key=key) -> float:
-                new[key] = np.asarray(x, new[key].dtype)
-                return -self._log_posterior(name, new)
+                def depth(x, name=name, put=put) -> float:
+                    put(x)
+                    return -self._log_posterior(name, new)
 
-            before = depth(start)
-            found = minimize_scalar(
-                depth,
-                bounds=(start - _FAR, start + _FAR),
-                method="bounded",
-                options={"xatol": _CLOSE},
-            )
-            depth(float(found.x) if found.fun < before else start)
+                before = depth(start)
+                found = minimize_scalar(
+                    depth,
+                    bounds=(start - _FAR, start + _FAR),
+                    method="bounded",
+                    options={"xatol": _CLOSE},
+                )
+                depth(float(found.x) if found.fun < before else start)
         collapsed.load_priors(new)
         return new
 
@@ -165,10 +165,22 @@ class HyperparameterGibbs(PartitionStep):
 
     def _draw(self, name: str, point) -> None:
         """Draw one hyperparameter: slice sampling, by stepping out and shrinking."""
+        for start, put in self._numbers(name, point):
+
+            def log_density(x, put=put) -> float:
+                put(x)
+                return self._log_posterior(name, point)
+
+            draw_slice(self.rng, start, log_density)
+
+    def _numbers(self, name: str, point) -> Iterator[tuple[float, Callable[[float], None]]]:
+        """Yield each number of a hyperparameter, as it is, and what puts another one in place."""
         key = self._value_names[name]
+        for place in np.ndindex(np.shape(point[key])):
 
-        def log_density(x) -> float:
-            point[key] = np.asarray(x, point[key].dtype)
-            return self._log_posterior(name, point)
+            def put(x: float, place=place) -> None:
+                value = np.array(point[key])
+                value[place] = x
+                point[key] = value
 
-        draw_slice(self.rng, float(point[key]), log_density)
+            yield float(np.asarray(point[key])[place]), put

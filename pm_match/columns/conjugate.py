@@ -59,6 +59,10 @@ class Conjugate:
         """Update the prior by what slots hold, as the term has it (T, M, k)."""
         return self.update(hyper, held)
 
+    def together(self, held: NDArray, more: NDArray) -> NDArray[np.float64]:
+        """Add what one more unit holds to what slots do, both as the term has it (..., k)."""
+        return held + more
+
     def draw(self, rng: np.random.Generator, posterior: NDArray) -> list[NDArray[np.float64]]:
         """Draw parameters: what is positive as its log, probabilities of Beta as log odds."""
         raise NotImplementedError
@@ -264,6 +268,16 @@ class NormalPrior(Conjugate):
         precision, linear = natural[..., 0], natural[..., 1]
         away = parameters[0] - linear / precision
         return float((0.5 * np.log(precision) - 0.5 * _LOG_2PI - 0.5 * precision * away**2).sum())
+
+    def together(self, held, more):
+        """Weights, means and scatters."""
+        (w, mean, scatter), (more_w, more_mean, more_scatter) = (
+            np.moveaxis(part, -1, 0) for part in (held, more)
+        )
+        total, away = w + more_w, more_mean - mean
+        share = np.divide(more_w, total, out=np.zeros_like(total), where=total > 0.0)
+        scatter = scatter + more_scatter + share * w * away**2
+        return np.stack([total, mean + share * away, scatter], axis=-1)
 
     def posterior(self, hyper, held):
         """Mean and precision, from weights, means and scatters."""

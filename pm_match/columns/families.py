@@ -7,10 +7,12 @@ known: the number of trials, the exposure, the precision.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, xlog1py, xlogy
+from scipy import stats
+from scipy.special import gammaln, xlogy
 
 from pm_match.columns.conjugate import (
     BetaPrior,
@@ -34,7 +36,7 @@ class Family:
     Attributes
     ----------
     name : str
-        As users know it.
+        Of PyMC's distribution.
     prior : Conjugate
     read : callable
         From the distribution's parameters, as PyTensor has them, to those that have the prior, one
@@ -48,10 +50,8 @@ class Family:
         left out.
     log_base : callable
         Log density without what the statistics and the parameters say.
-    log_density : callable
-        From values, parameters and what is known: the plain density, as PyMC has it.
-    draw : callable
-        From a generator, parameters and what is known to values.
+    law : callable
+        From parameters and what is known to the distribution of a cell: SciPy's, and its arguments.
     scaled : bool
         Whether what is known multiplies the parameter.
     """
@@ -63,14 +63,29 @@ class Family:
     supports: Callable[[Array, Array], NDArray[np.bool_]]
     statistics: Callable[[Array, Array], Statistics]
     log_base: Callable[[Array, Array], Array]
-    log_density: Callable[[Array, list[Array], Array], Array]
-    draw: Callable[[np.random.Generator, list[Array], Array], NDArray]
+    law: Callable[[list[Array], Array], tuple[Any, ...]]
     scaled: bool = False
 
     @property
     def rows(self) -> bool:
         """Whether a cell is a row of counts."""
         return self.name == "Multinomial"
+
+    @property
+    def categories(self) -> bool:
+        """Whether a cell is a category."""
+        return self.name == "Categorical"
+
+    def log_density(self, values: Array, parameters: list[Array], known: Array) -> Array:
+        """Log density of every cell, by the plain formula."""
+        law, *given = self.law(parameters, known)
+        return (law.logpmf if hasattr(law, "logpmf") else law.logpdf)(values, *given)
+
+    def draw(self, rng: np.random.Generator, parameters: list[Array], known: Array) -> Array:
+        """Draw every cell."""
+        law, *given = self.law(parameters, known)
+        # SciPy makes a number of one value.
+        return np.atleast_1d(law.rvs(*given, random_state=rng))
 
 
 def _whole(x, least=0.0):
@@ -106,8 +121,28 @@ def _log_choose(n, k):
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
-def _log_normal(x, mean, tau):
-    return 0.5 * (np.log(tau) - _LOG_2PI) - 0.5 * tau * (x - mean) ** 2
+class _Categories:
+    """Categories with probabilities p (C, K), in the form of SciPy's distributions."""
+
+    @staticmethod
+    def logpmf(x, p):
+        return np.log(np.take_along_axis(p, x.astype(np.int64)[:, None], 1)[:, 0])
+
+    @staticmethod
+    def rvs(p, random_state):
+        return (random_state.random((len(p), 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+
+
+class _Bags:
+    """Rows of counts with totals n (C,) and probabilities p (C, K)."""
+
+    @staticmethod
+    def logpmf(x, n, p):
+        return gammaln(n + 1.0) + (xlogy(x, p) - gammaln(x + 1.0)).sum(axis=1)
+
+    @staticmethod
+    def rvs(n, p, random_state):
+        return random_state.multinomial(n.astype(np.int64), p)
 
 
 _ONE = np.ones(())
@@ -117,21 +152,14 @@ _NORMAL_BASE = {
 }
 
 
-def _normal(name, prior, known, log) -> Family:
+def _normal(name, prior, known) -> Family:
     """Make one of the four normal families, of values or of their logs."""
+    log = name == "LogNormal"
     of = np.log if log else np.asarray
 
-    def jacobian(x):
-        return -np.log(x) if log else 0.0
-
-    def log_density(x, parameters, k):
-        tau = k if known else parameters[1]
-        return _log_normal(of(x), parameters[0], tau) + jacobian(x)
-
-    def draw(rng, parameters, k):
-        tau = k if known else parameters[1]
-        found = parameters[0] + rng.standard_normal(np.shape(parameters[0])) / np.sqrt(tau)
-        return np.exp(found) if log else found
+    def law(parameters, k):
+        mean, sd = parameters[0], (k if known else parameters[1]) ** -0.5
+        return (stats.lognorm, sd, 0.0, np.exp(mean)) if log else (stats.norm, mean, sd)
 
     return Family(
         name,
@@ -140,9 +168,8 @@ def _normal(name, prior, known, log) -> Family:
         "a positive number" if log else "a number",
         (lambda x, k: x > 0.0) if log else (lambda x, k: np.isfinite(x)),
         lambda x, k: _pair(x, k, of(x)),
-        lambda x, k: _NORMAL_BASE[type(prior)](of(x), k) + jacobian(x),
-        log_density,
-        draw,
+        lambda x, k: _NORMAL_BASE[type(prior)](of(x), k) - (np.log(x) if log else 0.0),
+        law,
     )
 
 
@@ -157,8 +184,7 @@ FAMILIES = (
         lambda x, e: _whole(x) & ((e > 0.0) | (x == 0.0)),
         lambda x, e: _pair(x, x, e),
         lambda x, e: xlogy(x, e) - gammaln(x + 1.0),
-        lambda x, p, e: xlogy(x, p[0] * e) - p[0] * e - gammaln(x + 1.0),
-        lambda rng, p, e: rng.poisson(p[0] * e),
+        lambda p, e: (stats.poisson, p[0] * e),
         scaled=True,
     ),
     Family(
@@ -169,8 +195,7 @@ FAMILIES = (
         lambda x, e: x >= 0.0,
         lambda x, e: _pair(x, 1.0, x * e),
         lambda x, e: np.broadcast_to(np.log(e), x.shape),
-        lambda x, p, e: np.log(p[0] * e) - p[0] * e * x,
-        lambda rng, p, e: rng.exponential(1.0 / (p[0] * e)),
+        lambda p, e: (stats.expon, 0.0, 1.0 / (p[0] * e)),
         scaled=True,
     ),
     Family(
@@ -181,8 +206,7 @@ FAMILIES = (
         lambda x, n: (x == 0.0) | (x == 1.0),
         lambda x, n: _successes(x, x, 1.0 - x),
         lambda x, n: np.zeros(x.shape),
-        lambda x, p, n: np.where(x > 0.0, np.log(p[0]), np.log1p(-p[0])),
-        lambda rng, p, n: rng.binomial(1, p[0]),
+        lambda p, n: (stats.bernoulli, p[0]),
     ),
     Family(
         "Binomial",
@@ -192,8 +216,7 @@ FAMILIES = (
         lambda x, n: _whole(x) & (x <= n) & _whole(n),
         lambda x, n: _successes(x, x, n - x),
         lambda x, n: _log_choose(n, x),
-        lambda x, p, n: _log_choose(n, x) + xlogy(x, p[0]) + xlog1py(n - x, -p[0]),
-        lambda rng, p, n: rng.binomial(np.broadcast_to(n, p[0].shape).astype(np.int64), p[0]),
+        lambda p, n: (stats.binom, n, p[0]),
     ),
     Family(
         "Geometric",
@@ -203,8 +226,7 @@ FAMILIES = (
         lambda x, n: _whole(x, 1.0),
         lambda x, n: _successes(x, 1.0, x - 1.0),
         lambda x, n: np.zeros(x.shape),
-        lambda x, p, n: np.log(p[0]) + xlog1py(x - 1.0, -p[0]),
-        lambda rng, p, n: rng.geometric(p[0]),
+        lambda p, n: (stats.geom, p[0]),
     ),
     Family(
         "NegativeBinomial",
@@ -214,10 +236,7 @@ FAMILIES = (
         lambda x, n: _whole(x) & (n > 0.0),
         lambda x, n: _successes(x, n, x),
         lambda x, n: gammaln(x + n) - gammaln(n) - gammaln(x + 1.0),
-        lambda x, p, n: (
-            gammaln(x + n) - gammaln(n) - gammaln(x + 1.0) + n * np.log(p[0]) + xlog1py(x, -p[0])
-        ),
-        lambda rng, p, n: rng.negative_binomial(n, p[0]),
+        lambda p, n: (stats.nbinom, n, p[0]),
     ),
     Family(
         "Categorical",
@@ -227,8 +246,7 @@ FAMILIES = (
         lambda x, k: _whole(x) & (x < k),
         lambda x, k: _category(x),
         lambda x, k: np.zeros(x.shape),
-        lambda x, p, k: np.log(np.take_along_axis(p[0], x.astype(np.int64)[:, None], 1)[:, 0]),
-        lambda rng, p, k: (rng.random((len(p[0]), 1)) > p[0].cumsum(axis=1)[:, :-1]).sum(axis=1),
+        lambda p, k: (_Categories, p[0]),
     ),
     Family(
         "Multinomial",
@@ -238,11 +256,10 @@ FAMILIES = (
         lambda x, n: _whole(x) & (x.sum(axis=1) == n)[:, None],
         lambda x, n: _counted(x),
         lambda x, n: gammaln(n + 1.0) - gammaln(x + 1.0).sum(axis=1),
-        lambda x, p, n: gammaln(n + 1.0) + (xlogy(x, p[0]) - gammaln(x + 1.0)).sum(axis=1),
-        lambda rng, p, n: rng.multinomial(n.astype(np.int64), p[0]),
+        lambda p, n: (_Bags, n, p[0]),
     ),
-    _normal("Normal", NormalPrior(), known=True, log=False),
-    _normal("Normal", NormalGammaPrior(), known=False, log=False),
-    _normal("LogNormal", NormalPrior(), known=True, log=True),
-    _normal("LogNormal", NormalGammaPrior(), known=False, log=True),
+    _normal("Normal", NormalPrior(), known=True),
+    _normal("Normal", NormalGammaPrior(), known=False),
+    _normal("LogNormal", NormalPrior(), known=True),
+    _normal("LogNormal", NormalGammaPrior(), known=False),
 )

@@ -41,6 +41,10 @@ class Missing:
     shape : tuple of int
     object, column : (C,) integer array
     known : (C,) array
+    whole : array
+        All values of the variable, NaN where they are missing.
+    number : (C,) integer array
+        The number of each of the missing cells, in the order of the whole.
     """
 
     name: str
@@ -48,6 +52,8 @@ class Missing:
     object: NDArray[np.int64]
     column: NDArray[np.int64]
     known: NDArray[np.float64]
+    whole: NDArray[np.float64]
+    number: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pymc.model.core import Model
+from scipy import stats
 
-from pm_match.columns.entries import entries, joined
-from pm_match.columns.parts import Cells, Columns
+from pm_match.columns.entries import Entries, entries, joined
+from pm_match.columns.parts import Cells, Columns, Layout
 from pm_match.columns.state import ColumnsState
 from pm_match.columns.term import NORMAL, add_gains
-from pm_match.prediction.predictor import Place, Predictor, coords
+from pm_match.prediction.mixture import CATEGORIES, NUMBERS, CategoryLaw, Law
+from pm_match.prediction.predictor import Holes, Place, Predictor, coords
 from pm_match.reading.parts import UnservedModelError
 from pm_match.tables.domains import as_new_objects
 
@@ -45,9 +47,7 @@ class ColumnsPredictor(Predictor):
 
     def observed(self, place: Place) -> list[str]:
         """Names of the observed variables of an assignment's objects."""
-        if place.clustering != self.columns.clustering:
-            return []
-        return [c.name for c in self.columns.cells if c.assignment == place.assignment.name]
+        return [cells.name for cells in self._of(place)]
 
     def read(
         self, model: Model, place: Place, given: Mapping[str, Any]
@@ -60,31 +60,41 @@ class ColumnsPredictor(Predictor):
             labels.append((name, objects))
         return NewColumns(found), labels
 
+    def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
+        """Remember the draw that the state is at."""
+        self._point, self._labels = point, labels[self.columns.clustering]
+
     def log_predictive(self, place: Place, seen: NewColumns) -> NDArray[np.float64]:
         """Log predictive of the values, the parameters integrated out."""
-        columns, site = self.columns, self._state.site
-        code, slot_of = columns.prior.code, site.slot_of(columns.clustering)
-        n_slots = int(site.partitions[columns.clustering].n_slots[0])
+        new, base = self._entries(place, seen)
+        slot_of = self._state.site.slot_of(self.columns.clustering)
+        n_slots = int(self._state.site.partitions[self.columns.clustering].n_slots[0])
+        gains = np.zeros((len(base), n_slots))
+        add_gains(self._state.term, new.start, new.position, new.statistic, n_slots, gains)
+        return base[:, None] + np.append(gains[:, slot_of], np.zeros((len(base), 1)), axis=1)
+
+    def _entries(self, place: Place, seen: NewColumns) -> tuple[Entries, NDArray[np.float64]]:
+        """Return the statistics of new objects, and what only the data enter (N,)."""
+        columns, code = self.columns, self.columns.prior.code
         n = len(next(iter(seen.cells.values()))[0])
         # Several variables of a draw's parameters are one another's evidence: they are added first.
         units: list[NDArray] = []
         positions, statistics, base = [], [], np.zeros(n)
-        for cells in columns.cells:
-            if cells.name not in seen.cells or cells.assignment != place.assignment.name:
+        for cells in self._of(place):
+            if cells.name not in seen.cells:
                 continue
             values, known = seen.cells[cells.name]
             row, place_in_row = np.nonzero(~np.isnan(values.reshape(*known.shape, -1)[..., 0]))
             x, known = values[row, place_in_row], known[row, place_in_row]
             cell, category, own = cells.family.statistics(x, known)
-            assert cells.layout is not None
             statistics.append((cell + sum(len(unit) for unit in units), category, own))
             units.append(row)
-            positions.append(cells.layout.column[place_in_row])
+            positions.append(_layout(cells).column[place_in_row])
             base += np.bincount(row, cells.family.log_base(x, known), n)
             if code == NORMAL:
                 # The term has scatters, and no squares.
                 base += np.bincount(row[cell], 0.5 * own[:, 0] * own[:, 1] ** 2, n)
-        new = entries(
+        found = entries(
             code,
             columns.n_columns,
             columns.n_categories,
@@ -93,9 +103,94 @@ class ColumnsPredictor(Predictor):
             np.concatenate(positions),
             joined(statistics),
         )
-        gains = np.zeros((n, n_slots))
-        add_gains(self._state.term, new.start, new.position, new.statistic, n_slots, gains)
-        return base[:, None] + np.append(gains[:, slot_of], np.zeros((n, 1)), axis=1)
+        return found, base
+
+    def _of(self, place: Place) -> list[Cells]:
+        """Return the variables of an assignment's objects."""
+        if place.clustering != self.columns.clustering:
+            return []
+        return [c for c in self.columns.cells if c.assignment == place.assignment.name]
+
+    # -- missing values ---------------------------------------------------------------------------
+
+    def holes(self, place: Place, seen: NewColumns | None = None) -> list[Holes]:
+        """Give the variables with missing values; new rows of counts say nothing of their total."""
+        found = []
+        for cells in self._of(place):
+            if seen is None and cells.missing:
+                values = cells.missing.whole
+            elif seen is not None and cells.name in seen.cells and not cells.family.rows:
+                values = seen.cells[cells.name][0]
+                values = values[:, 0] if len(_layout(cells).shape) == 1 else values
+            else:
+                continue
+            if np.isnan(values).any():
+                by_object = seen is not None or cells.layout is not None
+                found.append(_holes(cells, values, by_object))
+        return found
+
+    def of_missing(self, rng, place, holes, wanted):
+        """Draw the parameters of missing values from their conditional given the labels."""
+        columns, state = self.columns, self._state
+        (cells,) = (c for c in columns.cells if c.name == holes.variable)
+        prior, missing = columns.prior, cells.missing
+        assert missing is not None
+        drawn = prior.draw(rng, prior.posterior(columns.hyper(self._point), state.held()))
+        n, category = np.arange(np.isnan(holes.values).sum())[wanted], 0
+        if cells.family.rows:
+            n, category = np.divmod(n, columns.n_categories)
+        number = missing.number[n]
+        natural = [v[number] for v in state.of_missing(cells, prior.natural(drawn), self._labels)]
+        if cells.family.rows:
+            natural = [natural[0][np.arange(len(n)), category]]
+        return _parameters(natural, cells.missing_known(self._point)[number])
+
+    def of_new(self, rng, place, seen, holes, log_weight):
+        """Draw the parameters of missing values in every cluster that the objects might be in."""
+        columns, state, prior = self.columns, self._state, self.columns.prior
+        (cells,) = (c for c in columns.cells if c.name == holes.variable)
+        hyper, held, new = columns.hyper(self._point), state.held(), self._entries(place, seen)[0]
+        own = np.zeros((len(log_weight), *state.term.sums.shape[::2]))
+        unit = np.repeat(np.arange(len(own)), np.diff(new.start))
+        own[unit, new.position] = new.statistic[:, : own.shape[2]]
+        own = state.by_column(own)
+        hidden, known = np.isnan(seen.cells[cells.name][0]), seen.cells[cells.name][1]
+        for pattern in np.unique(hidden[hidden.any(axis=1)], axis=0):
+            rows = np.flatnonzero((hidden == pattern).all(axis=1))
+            column = _layout(cells).column[pattern]
+            both = prior.together(held[:, column], own[np.ix_(rows, column)][:, None])
+            natural = prior.natural(prior.draw(rng, prior.posterior(hyper[column], both)))
+            of_each = known[np.ix_(rows, pattern)][:, None]
+            yield rows, pattern, log_weight[rows, :-1], _parameters(natural, of_each)
+
+
+def _layout(cells: Cells) -> Layout:
+    """Return the layout of a variable that new objects are seen by."""
+    assert cells.layout is not None
+    return cells.layout
+
+
+def _parameters(natural: Sequence[NDArray], known: NDArray) -> NDArray[np.float64]:
+    """Put parameters, and what is known, into one array (..., h)."""
+    if natural[0].ndim > known.ndim:
+        return natural[0]
+    return np.stack(np.broadcast_arrays(*natural, known), axis=-1)
+
+
+def _holes(cells: Cells, values: NDArray, by_object: bool) -> Holes:
+    family = cells.family
+
+    def law(parameters: NDArray) -> Law | CategoryLaw:
+        if family.categories:
+            return CategoryLaw(parameters)
+        *natural, known = np.moveaxis(parameters, -1, 0)
+        # Each of a row of counts by itself is binomial.
+        return (
+            Law(stats.binom, known, *natural) if family.rows else Law(*family.law(natural, known))
+        )
+
+    said = CATEGORIES if family.categories else NUMBERS
+    return Holes(cells.name, cells.name, values, law, said, by_object)
 
 
 def _read(model: Model, place: Place, columns: Columns, cells: Cells, table: Any):

@@ -15,19 +15,11 @@ from numpy.typing import NDArray
 from pymc.distributions.distribution import PartialObservedRV
 from pymc.logprob.transforms import LogOddsTransform, LogTransform, SimplexTransform
 from pytensor.tensor.random.basic import (
-    BernoulliRV,
     BetaRV,
-    BinomialRV,
     CategoricalRV,
     DirichletRV,
-    ExponentialRV,
     GammaRV,
-    GeometricRV,
-    LogNormalRV,
-    MultinomialRV,
-    NegBinomialRV,
     NormalRV,
-    PoissonRV,
 )
 
 from pm_match.columns.conjugate import (
@@ -44,21 +36,8 @@ from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, parameters
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
-from pm_match.reading.probe import compiled, rate, stand_in
+from pm_match.reading.probe import compiled, stand_in
 
-_FAMILY_OPS = {
-    "Poisson": PoissonRV,
-    "Exponential": ExponentialRV,
-    "Bernoulli": BernoulliRV,
-    "Binomial": BinomialRV,
-    "Geometric": GeometricRV,
-    "NegativeBinomial": NegBinomialRV,
-    "Categorical": CategoricalRV,
-    "Multinomial": MultinomialRV,
-    "Normal": NormalRV,
-    "LogNormal": LogNormalRV,
-}
-_OPS = tuple(_FAMILY_OPS.values())
 # The distribution of each parameter, and the transform that it may have.
 _DECLARED: dict[type, tuple[tuple[type, tuple[type, ...]], ...]] = {
     GammaPrior: ((GammaRV, (LogTransform,)),),
@@ -156,17 +135,17 @@ def why_not(context: Context, rv: RV) -> str | None:
 
 def is_family(rv: RV) -> bool:
     """Whether a variable has the distribution of one of the families."""
-    return isinstance(rv.owner.op, _OPS)
+    return any(family.name == kind(rv) for family in FAMILIES)
 
 
 # -- one variable ---------------------------------------------------------------------------------
 
 
 def _look(context: Context, rv: RV) -> Reading:
-    if not isinstance(rv.owner.op, (*_OPS, PartialObservedRV)):
-        raise _Other(f"{rv.name!r} is a {kind(rv)}")
     if isinstance(rv.owner.op, PartialObservedRV):
         raise _Other(f"rows of {context.whole_name(rv)!r} are missing in part")
+    if not is_family(rv):
+        raise _Other(f"{rv.name!r} is a {kind(rv)}")
     if rv in context.model.free_RVs and not context.is_missing(rv):
         raise _Other(f"{rv.name!r} is free")
     assignment, family, theta, noise = _declared(context, rv)
@@ -233,7 +212,7 @@ def _declared(context: Context, rv: RV) -> tuple[RV, Family, tuple[RV, ...], RV 
     if len(assignments) != 1:
         raise _Other(f"{rv.name!r} depends on {names(parents)}; expected one assignment")
     (assignment,) = assignments
-    families = [family for family in FAMILIES if isinstance(rv.owner.op, _FAMILY_OPS[family.name])]
+    families = [family for family in FAMILIES if family.name == kind(rv)]
     expected = _DECLARED[type(families[0].prior)][0][0]
     found = [p for p in free if isinstance(p.owner.op, expected)]
     if families[0].prior.code == NORMAL:
@@ -313,7 +292,8 @@ def _cell_reader(
                 values, known = family.read(*(np.asarray(f, np.float64) for f in found))
         except (ValueError, IndexError) as error:
             raise _Other(
-                f"the parameters of {name!r} cannot be computed: {str(error).splitlines()[0]}"
+                f"{name!r}: expected parameters for every label of {assignment.name!r}; found that "
+                f"they cannot be computed ({str(error).splitlines()[0]})"
             ) from error
         try:
             return (
@@ -449,7 +429,9 @@ def _values(context: Context, own: Reading) -> NDArray[np.float64]:
 def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
     """Make the record of an observed variable, and of what holds its missing values."""
     values, known = _values(context, own), own.known.ravel()
-    family = own.family
+    family, order = own.family, context.order(own.rv, own.object.shape)
+    whole = np.full((*order.shape, *values.shape[1:]), np.nan)
+    whole[order >= 0] = values[order[order >= 0]]
     read = None
     if own.noise is not None:
         both = [own] if missing is None else [own, missing]
@@ -471,7 +453,7 @@ def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
         known=known,
         statistics=family.statistics(values, known),
         log_base=float(np.sum(family.log_base(values, known))),
-        layout=_layout(context, own, missing),
+        layout=_layout(context, own, missing, order),
         missing=None
         if missing is None
         else Missing(
@@ -480,18 +462,21 @@ def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
             missing.object.ravel(),
             missing.column.ravel(),
             missing.known.ravel(),
+            whole,
+            -1 - order[order < 0],
         ),
         varying=read,
         values=None if read is None else values,
     )
 
 
-def _layout(context: Context, own: Reading, missing: Reading | None) -> Layout | None:
+def _layout(
+    context: Context, own: Reading, missing: Reading | None, order: NDArray[np.int64]
+) -> Layout | None:
     """Find out whether a variable is a table with a row for each object, and what its columns are.
 
     What is known of a column may differ between rows: NaN then.
     """
-    order = context.order(own.rv, own.object.shape)
     whole = []
     for part in ("object", "column", "known"):
         found = np.zeros(order.shape)
@@ -540,22 +525,19 @@ def _check_density(context: Context, check: DensityCheck, own: Reading) -> None:
 def _hyper_function(context: Context, theta: Sequence[RV], family: Family, check: DensityCheck):
     """Make a reader of the prior at a point; refuse priors that differ between clusters."""
     prior, shape = family.prior, context.shapes[theta[0].name]
-    first, graphs = theta[0], list(parameters(theta[0]))
-    givens = {}
-    if prior.code == GAMMA:
-        graphs = [graphs[0], rate(first)]
-    elif prior.code != DIRICHLET:
-        graphs = [mean(first), scale(first) ** -2.0]
-    if len(theta) > 1:
-        precision = theta[1]
-        graphs = [*graphs, parameters(precision)[0], rate(precision)]
+    first, vector, row = theta[0], prior.vector, shape[1:]
+    if prior.code == DIRICHLET:
+        graphs = parameters(first)[: 1 if vector else 2]
+        reads = [context.prior(graphs, lambda *v: [np.broadcast_to(own, shape) for own in v])]
+    elif prior.code == GAMMA:
+        reads = [context.gamma_prior(first)]
+    else:
         # With precision 1, that of the mean is its strength.
-        givens = {precision: np.ones(shape)}
-    at, vector, row = context.at(graphs, givens), prior.vector, shape[1:]
+        reads = [context.normal_prior(first, givens={rv: np.ones(shape) for rv in theta[1:]})]
+        reads += [context.gamma_prior(rv) for rv in theta[1:]]
 
     def read(point) -> list[NDArray[np.float64]]:
-        found = [np.broadcast_to(np.asarray(v, np.float64), shape) for v in at(point)]
-        return found[:1] if vector else found
+        return [value for own in reads for value in own(point)]
 
     def hyper(point) -> NDArray[np.float64]:
         found = [v[0] for v in read(point)]
@@ -576,7 +558,4 @@ def _hyper_function(context: Context, theta: Sequence[RV], family: Family, check
                 f"{first.name!r}: its declared density is not that of Normal(m, tau=kappa * "
                 f"{theta[1].name}), the conjugate prior"
             )
-    if context.ancestry.of(graphs) - set(theta):
-        return hyper
-    constant = hyper(context.start)
-    return lambda point: constant
+    return hyper

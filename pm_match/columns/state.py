@@ -121,21 +121,24 @@ class ColumnsState(EvidenceState):
 
     # -- draws ------------------------------------------------------------------------------------
 
-    def posterior(self, point: Point) -> NDArray[np.float64]:
-        """Return what the parameters of every label are drawn with (T, M, h)."""
+    def held(self) -> NDArray[np.float64]:
+        """Return the sufficient statistics of every label, as the term has them (T, M, k)."""
+        slot_of = self.site.slot_of(self.columns.clustering)
+        return self.by_column(np.swapaxes(self.term.sums[:, slot_of], 0, 1))
+
+    def by_column(self, statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Arrange statistics (..., P, k) by column (..., M, k), or (..., M, K) for categories."""
         columns = self.columns
-        slot_of = self.site.slot_of(columns.clustering)
-        held = np.swapaxes(self.term.sums[:, slot_of], 0, 1)
-        hyper = columns.hyper(point)
-        if columns.prior.code == DIRICHLET:
-            n = columns.n_columns * columns.n_categories
-            held = held[:, :n, 0].reshape(-1, columns.n_columns, columns.n_categories)
-        return columns.prior.posterior(hyper, held)
+        if columns.prior.code != DIRICHLET:
+            return statistics
+        n = columns.n_columns * columns.n_categories
+        shape = (columns.n_columns, columns.n_categories)
+        return statistics[..., :n, 0].reshape(*statistics.shape[:-2], *shape)
 
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
         """Draw the parameters of all clusters, and missing values given these."""
         columns = self.columns
-        drawn = columns.prior.draw(rng, self.posterior(point))
+        drawn = columns.prior.draw(rng, columns.prior.posterior(columns.hyper(point), self.held()))
         shaped = [d.reshape(shape) for d, shape in zip(drawn, columns.shapes, strict=True)]
         columns.prior.write(self.points, new, columns.parameters, shaped)
         natural = columns.prior.natural(drawn)
@@ -143,11 +146,11 @@ class ColumnsState(EvidenceState):
         for cells in columns.cells:
             if cells.missing:
                 values = cells.family.draw(
-                    rng, self._of_missing(cells, natural, labels), cells.missing_known(point)
+                    rng, self.of_missing(cells, natural, labels), cells.missing_known(point)
                 )
                 self.points.write_missing(new, cells.missing, values)
 
-    def _of_missing(self, cells: Cells, natural, labels) -> list[NDArray[np.float64]]:
+    def of_missing(self, cells: Cells, natural, labels) -> list[NDArray[np.float64]]:
         """Return the parameters of missing cells."""
         missing = cells.missing
         assert missing is not None
@@ -192,7 +195,7 @@ class ColumnsState(EvidenceState):
         for cells in columns.cells:
             if cells.missing:
                 x = self.points.read_missing(point, cells.missing)
-                own = self._of_missing(cells, natural, labels)
+                own = self.of_missing(cells, natural, labels)
                 known = cells.missing_known(point)
                 total += float(cells.family.log_density(x, own, known).sum())
         return total

@@ -57,7 +57,7 @@ class DomainData:
         row, column = np.nonzero(missing)
         return row, column
 
-    def filled(self, missing: NDArray) -> NDArray[np.float64]:
+    def filled(self, missing: NDArray | float) -> NDArray[np.float64]:
         """Return the values (N, M) with the `missing` ones in their places."""
         values = self.values.copy()
         values[self.holes] = missing

@@ -16,8 +16,9 @@ from pm_match.features.emission import Emission
 from pm_match.features.parts import Background, FeatureDomain, Features
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictive import Clusters, Joined
+from pm_match.features.values import Outlook, entries, normal_law, normals
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.predictor import NewObjects, Place, Predictor, coords
+from pm_match.prediction.predictor import Holes, NewObjects, Place, Predictor, coords
 from pm_match.reading.parts import Clustering
 from pm_match.tables.domains import as_new_objects
 
@@ -91,9 +92,10 @@ class FeaturePredictor(Predictor):
         features, setting = self.features, self.features.setting(point)
         if setting.gamma is not None:
             setting = setting.given(self._points.precision(point))
+        self._labels = labels[features.clustering]
         self.clusters = Clusters.of(
             [domain.data for domain in features.domains],
-            [labels[features.clustering][where] for where in self._slices],
+            [self._labels[where] for where in self._slices],
             setting.emissions,
             setting.latent_precision,
             features.truncation,
@@ -158,6 +160,54 @@ class FeaturePredictor(Predictor):
                 x = DomainData(seen.values[np.ix_(rows, observed)])
                 found[rows, -1] = background.restricted(observed).log_noise(x)
         return found
+
+    def holes(self, place: Place, seen: NewVectors | None = None) -> list[Holes]:
+        """Give the missing values of an assignment's feature vectors, or of new ones."""
+        if self.number_of(place) is None:
+            return []
+        domain = self.domain_of(place)
+        values = domain.data.filled(np.nan) if seen is None else seen.values
+        return (
+            [Holes(place.domain, domain.name, values, normal_law)] if np.isnan(values).any() else []
+        )
+
+    def of_missing(self, rng, place, holes, wanted):
+        """Return means and standard deviations, factors integrated out."""
+        data, clusters = self.domain_of(place).data, self.clusters
+        row, column = (part[wanted] for part in data.holes)
+        labels = self._labels[place.first :][: place.assignment.n_objects]
+        emission, factors = self.emission_of(place), clusters.factors()
+        mean, sd = entries(emission, data, *factors, clusters.row[labels], row, column)
+        background = self.irrelevant(place)
+        if background is not None:
+            # Irrelevant objects vary around means of their own, and in no cluster.
+            left = background.residuals(data)
+            own = Emission.of_noise(background.root)
+            nobody = np.zeros(len(labels), np.int64)
+            alone = entries(own, left, np.zeros((1, 0)), np.zeros((1, 0, 0)), nobody, row, column)
+            irrelevant = labels[row] < 0
+            mean = np.where(irrelevant, alone[0] + background.mean[row, column], mean)
+            sd = np.where(irrelevant, alone[1], sd)
+        return normals(mean, sd)
+
+    def of_new(self, rng, place, seen, holes, log_weight):
+        """Return means and standard deviations, factors integrated out, by what is missing."""
+        by_row = self.by_row(log_weight)
+        background = self.background_of(place)
+        for rows, known, joined in self.patterns(place, seen):
+            if known.all():
+                continue
+            x = seen.values[np.ix_(rows, known)]
+            outlook = Outlook.unseen(self.emission_of(place), known, x)
+            factors, root = joined.factors()
+            mean, sd = outlook.means(factors), outlook.deviations(root)
+            weight = by_row[rows]
+            if background is not None:
+                own = Outlook.unseen(background, known, x)
+                mean = np.concatenate([mean, own.base], axis=1)
+                sd = np.concatenate([sd, np.sqrt(own.variance)[None]])
+                weight = np.column_stack([weight, log_weight[rows, -1]])
+            yield rows, ~known, weight, normals(mean, sd)
 
 
 def feature_predictor(predictive: Predictive, place: Place) -> FeaturePredictor | None:

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from pymc.model.core import Model
-from scipy.special import logsumexp
 
 from pm_match.features.predictor import FeaturePredictor, feature_predictor, vectors_of
-from pm_match.features.summaries import feature_axis, summary_dataset
-from pm_match.features.values import Components, Outlook, predicted
+from pm_match.features.values import Outlook, normal_law, normals
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
+from pm_match.prediction.components import Components, draw_weights, predicted
+from pm_match.prediction.mixture import NUMBERS
 from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place
+from pm_match.prediction.summaries import summary_dataset
 
 __all__ = ["translate"]
 
@@ -97,10 +97,11 @@ def translate(
         raise ValueError(f"target {target!r}: expected a domain with feature vectors; it has none")
     new = None if x is None else read_new_objects(model, predictive, home, x)
     n = home.assignment.n_objects if new is None else len(new)
-    n_features = len(feature_axis(model, predictor.domain_of(goal))[1])
+    domain = predictor.domain_of(goal)
+    n_features = domain.n_features
     found = []
     for rows, draws in predicted(points, predictive, n, n_features, progressbar):
-        components = Components(len(range(n)[rows]), n_features)
+        components = Components(len(range(n)[rows]), n_features, normal_law)
         own = None if new is None else new.rows(rows)
         for _ in draws:
             if own is None:
@@ -109,9 +110,9 @@ def translate(
                 _add_new(components, predictive, predictor, own, goal, reweight)
         found.append(components.summaries(levels))
     values = np.concatenate(found, axis=1)
-    return summary_dataset(
-        model, points, goal, predictor.domain_of(goal), values, home if new is None else new
-    )
+    names = (f"{goal.domain}{end}" for end, _ in NUMBERS)
+    whole = dict(zip(names, values, strict=True))
+    return summary_dataset(model, points, domain.name, whole, home if new is None else new)
 
 
 def _add_known(
@@ -130,7 +131,8 @@ def _add_known(
     row = predictor.clusters.row[labels[relevant]]
     log_weight = np.full((len(relevant), len(factors)), -np.inf)
     log_weight[np.arange(len(relevant)), row] = 0.0
-    components.add(relevant, log_weight, outlook.means(factors)[None], outlook.deviations(root))
+    means, deviations = outlook.means(factors)[None], outlook.deviations(root)
+    components.add(relevant, log_weight, normals(means, deviations))
 
 
 def _add_new(
@@ -148,15 +150,10 @@ def _add_new(
     seen = vectors_of(new)
     if seen is None:
         factors, root = predictor.clusters.factors()
-        mean = outlook.means(factors)[None]
-        components.add(np.arange(len(new)), own, mean, outlook.deviations(root))
+        means = outlook.means(factors)[None]
+        components.add(np.arange(len(new)), own, normals(means, outlook.deviations(root)))
         return
     for rows, _, joined in predictor.patterns(new.place, seen):
         factors, root = joined.factors()
-        components.add(rows, own[rows], outlook.means(factors), outlook.deviations(root))
-
-
-def draw_weights(predictive: Predictive, new: NewObjects, reweight: bool) -> NDArray[np.float64]:
-    """Log weights (N, T + 1) of a draw's clusters in the mixture over all draws."""
-    log_joint = predictive.log_joint(new)
-    return log_joint if reweight else log_joint - logsumexp(log_joint, axis=1, keepdims=True)
+        means = outlook.means(factors)
+        components.add(rows, own[rows], normals(means, outlook.deviations(root)))

@@ -9,24 +9,14 @@ Given the cluster, its factors :math:`z \sim N(\nu, R R^\top)` (see `clusters`) 
 and those of another domain, or of another object of the cluster, the same with B = 0.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
-from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
-from pm_match.prediction.points import RecordedPoints
-from pm_match.prediction.predictive import Predictive
-from pm_match.progress import PATIENCE, SearchProgress
-
-# How many components' means and deviations are held at a time.
-_MOST_HELD = 2**23
-# Components with less of a draw's weight than this are left out.
-_LOG_NEGLIGIBLE = log(1e-9)
+from pm_match.prediction.mixture import NormalLaw
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,79 +102,11 @@ def entries(
     return mean, sd
 
 
-class Components:
-    """The components of N objects' mixtures, collected over draws.
-
-    Parameters
-    ----------
-    n : int
-    n_values : int
-        M.
-    """
-
-    def __init__(self, n: int, n_values: int):
-        self.n, self.n_values = n, n_values
-        self._parts: list[tuple[NDArray, ...]] = []
-
-    def add(self, rows: NDArray, log_weight: NDArray, mean: NDArray, sd: NDArray) -> None:
-        """Add the components of a draw, but for those that have next to none of its weight.
-
-        Parameters
-        ----------
-        rows : (N',) integer array
-            Whose they are.
-        log_weight : (N', J) array
-        mean : (N', J, M) or (1, J, M) array
-        sd : (J, M) array
-        """
-        if not log_weight.size:
-            return
-        top = log_weight.max(axis=1, keepdims=True)
-        which, cluster = np.nonzero((log_weight > top + _LOG_NEGLIGIBLE) & np.isfinite(log_weight))
-        own = which if len(mean) > 1 else np.zeros_like(which)
-        self._parts.append(
-            (rows[which], log_weight[which, cluster], mean[own, cluster], sd[cluster])
-        )
-
-    def summaries(self, levels: NDArray) -> NDArray[np.float64]:
-        """Return every object's mean, then its quantiles (1 + Q, N, M); NaN without components."""
-        found = np.full((1 + len(levels), self.n, self.n_values), np.nan)
-        if not self._parts:
-            return found
-        owner, log_weight, mean, sd = (
-            np.concatenate(part) for part in zip(*self._parts, strict=True)
-        )
-        order = np.argsort(owner, kind="stable")
-        ends = np.searchsorted(owner[order], np.arange(self.n + 1))
-        for i in range(self.n):
-            own = order[ends[i] : ends[i + 1]]
-            if len(own):
-                weight = np.exp(log_weight[own] - log_weight[own].max())
-                found[0, i] = mixture_mean(weight, mean[own])
-                found[1:, i] = mixture_quantiles(weight, mean[own], sd[own], levels)
-        return found
+def normals(mean: NDArray, sd: NDArray) -> NDArray[np.float64]:
+    """Put means and standard deviations together as parameters (..., 2) of `normal_law`."""
+    return np.stack(np.broadcast_arrays(mean, sd), axis=-1)
 
 
-def predicted(
-    points: RecordedPoints, predictive: Predictive, n: int, n_values: int, progressbar: bool
-) -> Iterator[tuple[slice, Iterator[int]]]:
-    """Split objects so that the components of a block's mixtures fit into memory.
-
-    Yields
-    ------
-    slice, iterator of int
-        A block, and the numbers of the draws, to each of which `predictive` is brought in turn.
-    """
-    size = max(1, _MOST_HELD // max(points.n_draws * n_values, 1))
-    blocks = [slice(first, min(first + size, n)) for first in range(0, n, size)]
-    total = len(blocks) * points.n_draws
-    with SearchProgress(total, progressbar, PATIENCE, "Predicting") as progress:
-
-        def draws() -> Iterator[int]:
-            for number, point in enumerate(points):
-                predictive.load(point)
-                yield number
-                progress.advance()
-
-        for rows in blocks:
-            yield rows, draws()
+def normal_law(parameters: NDArray) -> NormalLaw:
+    """Make normal distributions of their `normals`."""
+    return NormalLaw(parameters[..., 0], parameters[..., 1])

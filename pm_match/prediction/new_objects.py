@@ -1,6 +1,6 @@
 """New objects of a domain, checked: what is seen of them, in the order of the model's objects."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,19 @@ def find_place(structure: Structure, domain: str) -> Place:
         If there is none; the message lists the domains.
     """
     known = []
+    for found in places(structure):
+        if domain in (found.domain, found.assignment.name):
+            return found
+        known.append(found.domain)
+    raise KeyError(f"no domain {domain!r} in the model; there are {known}")
+
+
+def places(structure: Structure) -> Iterator[Place]:
+    """Return the places of all assignments."""
     for component in structure.components:
         for number, clustering in enumerate(component.clusterings):
             for place, assignment in enumerate(clustering.assignments):
-                found = Place(component, number, assignment, place)
-                if domain in (found.domain, assignment.name):
-                    return found
-                known.append(found.domain)
-    raise KeyError(f"no domain {domain!r} in the model; there are {known}")
+                yield Place(component, number, assignment, place)
 
 
 def read_new_objects(model: Model, predictive: Predictive, place: Place, given: Any) -> NewObjects:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.matching.draws import PREFIX
+from pm_match.prediction.mixture import NUMBERS, CategoryLaw, Law
 from pm_match.reading.parts import Assignment, Component
 
 
@@ -76,6 +78,34 @@ class NewObjects:
         return NewObjects(self.place, self.labels[wanted], seen)
 
 
+@dataclass(frozen=True, eq=False)
+class Holes:
+    """An observed variable, of a domain's own objects or of new ones, whose values are predicted.
+
+    Attributes
+    ----------
+    name : str
+        What results are named after.
+    variable : str
+        Its own name.
+    values : (N, ...) array
+        NaN where they are missing.
+    law : callable
+        From parameters (C, M, h) to the distributions of M values in each of C components.
+    summarised : tuple
+        What is said of each: `mixture.NUMBERS` or `mixture.CATEGORIES`.
+    by_object : bool
+        Whether the first axis is of objects.
+    """
+
+    name: str
+    variable: str
+    values: NDArray[np.float64]
+    law: Callable[[NDArray[np.float64]], Law | CategoryLaw]
+    summarised: tuple[tuple[str, float | None], ...] = NUMBERS
+    by_object: bool = True
+
+
 class Predictor:
     """What one evidence says of new objects: the base of every kind's own."""
 
@@ -116,6 +146,52 @@ class Predictor:
 
     def log_predictive(self, place: Place, seen: Any) -> NDArray:
         """Log predictive (N, T + 1) in every cluster, and as irrelevant objects."""
+        raise NotImplementedError
+
+    # -- missing values, if it predicts any -------------------------------------------------------
+
+    def holes(self, place: Place, seen: Any = None) -> list[Holes]:
+        """Give the variables of an assignment's objects, or of new ones, that have missing values.
+
+        Those of new objects have one row each.
+        """
+        return []
+
+    def of_missing(
+        self, rng: np.random.Generator, place: Place, holes: Holes, wanted: slice
+    ) -> NDArray[np.float64]:
+        """Return the parameters (E, h) of some of the missing values, in order, in the draw."""
+        raise NotImplementedError
+
+    def of_new(
+        self,
+        rng: np.random.Generator,
+        place: Place,
+        seen: Any,
+        holes: Holes,
+        log_weight: NDArray[np.float64],
+    ) -> Iterator[tuple[NDArray, NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]]:
+        """Return the parameters of new objects' missing values in the draw, in every cluster.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        place : Place
+        seen : Seen
+        holes : Holes
+        log_weight : (N, T + 1) array
+            Of the clusters, and of being irrelevant.
+
+        Yields
+        ------
+        rows : (N',) integer array
+            Objects that lack the same values;
+        hidden : (M,) boolean array
+            which these are, M' of them;
+        log_weight : (N', J) array
+        parameters : (N', J, M', h) or (1, J, M', h) array
+            One component for every cluster; those that are alike may be one.
+        """
         raise NotImplementedError
 
 

@@ -104,36 +104,51 @@ class Context:
         own = point[key] + np.log(factor) if self.transformed(rv) else np.abs(point[key]) * factor
         return {**point, key: np.asarray(own)}
 
-    def normal_prior(self, rv: RV, arrange: Callable[[NDArray], NDArray] = np.asarray) -> Prior:
+    def prior(
+        self,
+        graphs: Sequence[RV],
+        finish: Callable[..., Any],
+        givens: Mapping[RV, Any] | None = None,
+    ) -> Callable[[Any], Any]:
+        """Make a function of a point: what `finish` makes of the values of `graphs` there.
+
+        What depends on no random variable, but for the `givens`, is read once and for all.
+        """
+        read = self.at(graphs, givens)
+
+        def prior(point) -> Any:
+            return finish(*(np.asarray(value, np.float64) for value in read(point)))
+
+        if self.ancestry.of(graphs) - set(givens or ()):
+            return prior
+        constant = prior({})
+        return lambda point: constant
+
+    def normal_prior(
+        self,
+        rv: RV,
+        arrange: Callable[[NDArray], NDArray] = np.asarray,
+        givens: Mapping[RV, Any] | None = None,
+    ) -> Prior:
         """Make a function of a point: mean and precision of every entry of a normal variable.
 
         Both have the shape that `arrange` makes of the variable's own.
         """
-        read, shape = self.at([mean(rv), scale(rv)]), self.shapes[rv.name]
+        shape = self.shapes[rv.name]
 
-        def prior(point) -> tuple[Array, Array]:
-            centre, width = (np.asarray(p, np.float64) for p in read(point))
+        def finish(centre, width) -> tuple[Array, Array]:
             found = np.broadcast_to(centre, shape), np.broadcast_to(width**-2.0, shape)
             return arrange(found[0]), arrange(found[1])
 
-        return self._kept(parameters(rv), prior)
+        return self.prior([mean(rv), scale(rv)], finish, givens)
 
     def gamma_prior(self, rv: RV) -> Prior:
         """Make a function of a point: shape and rate of every entry of a Gamma variable."""
-        read, shape = self.at([parameters(rv)[0], rate(rv)]), self.shapes[rv.name]
-
-        def prior(point) -> tuple[Array, Array]:
-            a, b = (np.asarray(p, np.float64) for p in read(point))
-            return np.broadcast_to(a, shape), np.broadcast_to(b, shape)
-
-        return self._kept(parameters(rv), prior)
-
-    def _kept(self, graphs: list[RV], read):
-        """Read what depends on no random variable once and for all."""
-        if self.ancestry.of(graphs):
-            return read
-        constant = read({})
-        return lambda point: constant
+        shape = self.shapes[rv.name]
+        return self.prior(
+            [parameters(rv)[0], rate(rv)],
+            lambda a, b: (np.broadcast_to(a, shape), np.broadcast_to(b, shape)),
+        )
 
     # -- data -------------------------------------------------------------------------------------
 

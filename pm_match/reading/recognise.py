@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV
 
@@ -18,6 +19,9 @@ from pm_match.reading.densities import DensityCheck
 from pm_match.reading.kinds import Candidate, Kind, kinds
 from pm_match.reading.links import read_links
 from pm_match.reading.parts import Component, Part, Structure
+
+# How many numbers a hyperparameter may be.
+_MOST_NUMBERS = 32
 
 # Assignments that share their weights: what these depend on, and the assignments.
 Group = tuple[frozenset, list[RV]]
@@ -288,7 +292,10 @@ class Reader:
         return DensityCheck(self.context, list(dict.fromkeys(variables)), labels)
 
     def _hyperparameters(self, component: Component) -> tuple[str, ...]:
-        """Free numbers that only the priors of what is integrated out depend on."""
+        """Free variables that only the priors of what is integrated out depend on.
+
+        For each number the whole evidence is computed anew: long vectors are left to PyMC's steps.
+        """
         priors = {c.weights for c in component.clusterings}
         priors |= {name for c in component.clusterings for name in c.probabilities if name}
         priors |= {name for evidence in component.evidence for name in evidence.hyperpriors}
@@ -298,7 +305,7 @@ class Reader:
             children = self.context.ancestry.children(rv)
             if (
                 rv.name not in collapsed
-                and rv.ndim == 0
+                and np.prod(self.context.shapes[rv.name], dtype=int) <= _MOST_NUMBERS
                 and rv.dtype.startswith("float")
                 and children
                 and all(child.name in priors for child in children)

@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from arviz_stats import ess
 
 import pm_match as pmm
 from pm_match import testing
@@ -14,8 +15,11 @@ from tests.declared.columns import (
     T,
     data_of,
     declared,
+    many_together,
     observe,
     parameters,
+    shared_in_part,
+    with_free_noise,
 )
 
 
@@ -32,6 +36,41 @@ def test_hyperparameters(family):
     testing.check_running_state(model, n_moves=300)
 
 
+@pytest.mark.parametrize("family", ["poisson", "bernoulli", "normal"])
+def test_a_hyperparameter_for_each_column(family):
+    """Each number is drawn with the others as they are: by quadrature on the declared density."""
+    model, rng = declared(family, hyperprior="columns"), np.random.default_rng(2)
+    assert read(model).components[0].hyperparameters == ("theta_hyper",)
+    testing.check_hyperparameters(model)
+    step = pmm.HyperparameterGibbs([model["theta_hyper"]], model=model, rng=3)
+    state = testing.collapsed_of(model)
+    point = testing.random_point(model, rng, state)
+    labels, key, grid = state.labels(point), "theta_hyper_log__", np.linspace(-3.5, 3.0, 60)
+    log_prior = model.compile_logp(vars=[model["theta_hyper"]])
+    logs = np.empty((60, 60))
+    for i, j in np.ndindex(logs.shape):
+        at = point | {key: np.array([grid[i], grid[j]])}
+        logs[i, j] = log_prior(at) + testing.plain_log_joint(state, at, labels)
+    law = np.exp(logs - logs.max())
+    draws, here = [], point
+    for _ in range(4000):
+        here, _ = step.step(here)
+        draws.append(here[key])
+    draws = np.array(draws)
+    for column in range(2):
+        margin = law.sum(axis=1 - column) / law.sum()
+        mean = margin @ grid
+        sd = np.sqrt(margin @ grid**2 - mean**2)
+        own = draws[:, column]
+        error = own.std() / np.sqrt(float(ess(own[None])))
+        assert own.mean() == pytest.approx(mean, abs=4.5 * error)
+        assert own.std() == pytest.approx(sd, rel=0.1)
+    product = grid @ law @ grid / law.sum()
+    each = draws.prod(axis=1)
+    error = each.std() / np.sqrt(float(ess(each[None])))
+    assert each.mean() == pytest.approx(product, abs=4.5 * error)
+
+
 @pytest.mark.parametrize("family", HOLED)
 def test_missing_values(family):
     model = declared(family, missing=True)
@@ -41,6 +80,21 @@ def test_missing_values(family):
     testing.check_running_state(model, n_moves=1000)
     testing.check_declared_density(model)
     testing.check_draws(model)
+
+
+@pytest.mark.parametrize("family", HOLED)
+def test_one_missing_value(family):
+    values = data_of(family, 3, np.random.default_rng(0))
+    values = np.ma.masked_array(values, np.arange(values.size).reshape(values.shape) == 2)
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", p=np.ones(T) / T, shape=3)
+        observe(family, "x", cluster, parameters(family), values)
+    state, rng = testing.collapsed_of(model), np.random.default_rng(1)
+    point = testing.random_point(model, rng, state)
+    state.load(point, state.labels(point))
+    new = dict(point)
+    state.draw(rng, point, new)
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(new))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -58,36 +112,10 @@ def test_parameters_of_their_own(family):
     testing.check_kind(model, n_sweeps=60_000)
 
 
-def with_free_noise():
-    """One number an object, whose noise is a free variable."""
-    rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=5)
-        mean = pm.Normal("mean", 0.0, 2.0, shape=T)
-        noise = pm.HalfNormal("noise")
-        values = np.ma.masked_array(rng.normal(size=5), [0, 0, 1, 0, 0])
-        pm.Normal("x", mean[cluster], noise * np.linspace(0.5, 1.0, 5), observed=values)
-    return model
-
-
 def test_noise_that_is_free():
     model = with_free_noise()
     assert not read(model).refusals
     testing.check_kind(model, n_sweeps=30_000)
-
-
-def many_together(model, weights, clusters, rng):
-    """Other columns, features and a network over the same assignments."""
-    own = parameters("categorical", name="kinds")
-    observe("categorical", "kind", clusters["a"], own, data_of("categorical", 3, rng))
-    latent = pm.Normal("latent", shape=(T, 2))
-    for name, cluster in clusters.items():
-        loadings = pm.Normal(f"loadings_{name}", shape=(2, 2))
-        values = rng.normal(size=(cluster.shape.eval()[0], 2))
-        pm.Normal(f"features_{name}", latent[cluster] @ loadings, 0.7, observed=values)
-    density = pm.Beta("density", 1.0, 2.0, shape=(T, T))
-    axes = [clusters["a"], clusters["b"]]
-    pmm.BlockNetwork("network", axes, density, observed=rng.binomial(1, 0.4, (3, 3)))
 
 
 @pytest.mark.parametrize("family", ["poisson", "normal"])
@@ -105,26 +133,6 @@ def test_together_with_features_and_networks(family):
     testing.check_scores(model)
     testing.check_running_state(model, n_moves=500)
     testing.check_law(model, n_sweeps=60_000)
-
-
-def shared_in_part():
-    """Two domains that share some columns, one family each; counts and times share a rate."""
-    rng = np.random.default_rng(3)
-    with pm.Model() as model:
-        weights = pm.StickBreakingWeights("weights", alpha=1.4, K=T - 1)
-        a = pm.Categorical("cluster_a", p=weights, shape=4)
-        b = pm.Categorical("cluster_b", p=weights, shape=3)
-        rate = pm.Gamma("rate", 1.5, 0.5, shape=(T, 3))
-        hours = 0.5 + rng.random((4, 1))
-        pm.Poisson("counts", hours * rate[a][:, :2], observed=rng.poisson(2.0, (4, 2)))
-        pm.Exponential("times", rate[b, 1:], observed=rng.exponential(1.0, (3, 2)))
-        chance = pm.Beta("chance", 1.2, 0.8, shape=T)
-        pm.Bernoulli("yes", chance[a], observed=rng.binomial(1, 0.4, 4))
-        pm.Binomial("successes", 4, chance[b], observed=rng.binomial(4, 0.4, 3))
-        # In any order, several of one object.
-        own = np.array([2, 0, 0, 1])
-        pm.Geometric("tries", chance[b][own], observed=rng.geometric(0.4, 4))
-    return model
 
 
 def test_columns_that_domains_share_in_part():

@@ -96,11 +96,21 @@ def test_hyperparameters_may_be_free():
 
     model = one(declare)
     (component,) = read(model).components
-    assert component.hyperparameters == ("shape",)
+    assert component.hyperparameters == ("shape", "rate_rate")
     point = model.initial_point(0)
     hyper = evidence_of(model).hyper(point)
     np.testing.assert_allclose(hyper[:, 0], np.exp(point["shape_log__"]))
     np.testing.assert_allclose(hyper[:, 1], np.exp(point["rate_rate_log__"]))
+
+
+def test_long_vectors_of_hyperparameters_are_left_to_pymc():
+    def declare(cluster):
+        shape = pm.Gamma("shape", 2.0, 1.0, shape=40)
+        rate = pm.Gamma("rate", shape, 1.0, shape=(T, 40))
+        pm.Poisson("x", rate[cluster], observed=np.ones((5, 40), int))
+
+    (component,) = read(one(declare)).components
+    assert component.hyperparameters == ()
 
 
 def special_label(cluster):
@@ -174,7 +184,8 @@ REFUSED = {
     "not a multiple of the precision": (not_a_multiple, "is not that of Normal(m, tau=kappa * pre"),
     "labels without parameters": (
         poisson(lambda rate, c: rate[:2][c]),
-        "the parameters of 'x' cannot be computed: index 2 is out of bounds",
+        "'x': expected parameters for every label of 'cluster'; found that they cannot be computed "
+        "(index 2 is out of bounds",
     ),
     "parameters for fewer labels": (
         lambda c: pm.Poisson("x", rates(shape=(T - 1, M))[c], observed=X),

@@ -1,9 +1,12 @@
 """Models with independent columns, from data to matches and predictions."""
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pm_match as pmm
+from pm_match.metrics import adjusted_rand_index
+from pm_match.reading import read
 from tests.declared.columns import FAMILIES, M, declared
 
 
@@ -38,7 +41,6 @@ def test_predictives_are_ratios_of_evidence(family):
     """A new object's predictive is what the evidence of the data rises by."""
     from pm_match.prediction.new_objects import find_place, read_new_objects
     from pm_match.prediction.predictive import Predictive
-    from pm_match.reading import read
     from pm_match.testing import collapsed_of, random_point
 
     more, less = declared(family, n=(3, 3)), declared(family, n=(3, 2))
@@ -56,3 +58,43 @@ def test_predictives_are_ratios_of_evidence(family):
         labels[5] = label
         after = state.evidence[0].log_marginal(point, [labels])
         assert found[label] == pytest.approx(after - before, abs=1e-8)
+
+
+def planted(seed=0):
+    """Two tables over the same clusters, with columns of four families, some values missing."""
+    rng, n = np.random.default_rng(seed), {"a": 120, "b": 90}
+    true, truncation = 5, 12
+    truth = {name: rng.integers(true, size=size) for name, size in n.items()}
+    rate, chance = rng.gamma(1.5, 4.0, (true, 6)), rng.beta(0.5, 0.5, (true, 6))
+    mean, p = rng.normal(0.0, 3.0, (true, 2)), rng.dirichlet(np.full(4, 0.4), true)
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", alpha=1.0, K=truncation - 1)
+        own_rate = pm.Gamma("rate", pm.Gamma("shape", 2.0, 1.0), 0.3, shape=(truncation, 6))
+        own_chance = pm.Beta("chance", 0.5, 0.5, shape=(truncation, 6))
+        precision = pm.Gamma("precision", 2.0, 2.0, shape=(truncation, 2))
+        own_mean = pm.Normal("mean", 0.0, tau=0.1 * precision, shape=(truncation, 2))
+        own_p = pm.Dirichlet("p", np.full(4, 0.5), shape=(truncation, 4))
+        for name, t in truth.items():
+            cluster = pm.Categorical(f"cluster_{name}", p=weights, shape=len(t))
+            pm.Poisson(f"count_{name}", own_rate[cluster], observed=rng.poisson(rate[t]))
+            pm.Bernoulli(f"yes_{name}", own_chance[cluster], observed=rng.binomial(1, chance[t]))
+            x = mean[t] + rng.normal(size=(len(t), 2))
+            x = np.ma.masked_array(x, rng.random(x.shape) < 0.1)
+            pm.Normal(f"x_{name}", own_mean[cluster], tau=precision[cluster], observed=x)
+            kinds = [rng.choice(4, p=p[label]) for label in t]
+            pm.Categorical(f"kind_{name}", p=own_p[cluster], observed=kinds)
+    return model, {f"cluster_{name}": t for name, t in truth.items()}
+
+
+def test_a_search_finds_planted_clusters_of_two_tables():
+    model, truth = planted()
+    (component,) = read(model).components
+    assert len(component.evidence) == 4
+    best = pmm.find_matching(model, starts=2, random_seed=1, progressbar=False)
+    found = {name: best["posterior"][name].values[0, 0] for name in truth}
+    assert adjusted_rand_index(found, truth) > 0.98
+    probability = pmm.match_probability(best, "cluster_a", "cluster_b")
+    same = truth["cluster_a"][:, None] == truth["cluster_b"]
+    assert np.mean((probability > 0.5) == same) > 0.98
+    for point in pmm.initial_points(model, 2, random_seed=2, progressbar=False):
+        assert adjusted_rand_index({name: point[name] for name in truth}, truth) > 0.98

@@ -54,9 +54,14 @@ HOLED = tuple(family for family in FAMILIES if family != "multinomial")
 
 
 def parameters(family, hyperprior=False, name="theta", truncation=T, m=M):
-    """Declare the parameters of clusters, with their conjugate prior."""
+    """Declare the parameters of clusters, with their conjugate prior.
+
+    `hyperprior`: whether it has a free hyperparameter, or "columns": one for each column.
+    """
     shape = (truncation, m)
-    free = pm.Gamma(f"{name}_hyper", 4.0, 2.0) if hyperprior else 1.5
+    free = 1.5
+    if hyperprior:
+        free = pm.Gamma(f"{name}_hyper", 4.0, 2.0, shape=m if hyperprior == "columns" else ())
     if family in ("poisson", "exponential"):
         return pm.Gamma(name, free, np.array([0.5, 0.8])[:m], shape=shape)
     if family in ("bernoulli", "binomial", "geometric", "negative binomial"):
@@ -136,4 +141,50 @@ def declared(
             pmm.must_link("links", {"cluster_a": [0, 1], "cluster_b": [1, 2]})
         if beside is not None:
             beside(model, weights, clusters, rng)
+    return model
+
+
+def with_free_noise():
+    """One number an object, whose noise is a free variable."""
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=5)
+        mean = pm.Normal("mean", 0.0, 2.0, shape=T)
+        noise = pm.HalfNormal("noise")
+        values = np.ma.masked_array(rng.normal(size=5), [0, 0, 1, 0, 0])
+        pm.Normal("x", mean[cluster], noise * np.linspace(0.5, 1.0, 5), observed=values)
+    return model
+
+
+def many_together(model, weights, clusters, rng):
+    """Other columns, features and a network over the same assignments."""
+    own = parameters("categorical", name="kinds")
+    observe("categorical", "kind", clusters["a"], own, data_of("categorical", 3, rng))
+    latent = pm.Normal("latent", shape=(T, 2))
+    for name, cluster in clusters.items():
+        loadings = pm.Normal(f"loadings_{name}", shape=(2, 2))
+        values = rng.normal(size=(cluster.shape.eval()[0], 2))
+        pm.Normal(f"features_{name}", latent[cluster] @ loadings, 0.7, observed=values)
+    density = pm.Beta("density", 1.0, 2.0, shape=(T, T))
+    axes = [clusters["a"], clusters["b"]]
+    pmm.BlockNetwork("network", axes, density, observed=rng.binomial(1, 0.4, (3, 3)))
+
+
+def shared_in_part():
+    """Two domains that share some columns, one family each; counts and times share a rate."""
+    rng = np.random.default_rng(3)
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", alpha=1.4, K=T - 1)
+        a = pm.Categorical("cluster_a", p=weights, shape=4)
+        b = pm.Categorical("cluster_b", p=weights, shape=3)
+        rate = pm.Gamma("rate", 1.5, 0.5, shape=(T, 3))
+        hours = 0.5 + rng.random((4, 1))
+        pm.Poisson("counts", hours * rate[a][:, :2], observed=rng.poisson(2.0, (4, 2)))
+        pm.Exponential("times", rate[b, 1:], observed=rng.exponential(1.0, (3, 2)))
+        chance = pm.Beta("chance", 1.2, 0.8, shape=T)
+        pm.Bernoulli("yes", chance[a], observed=rng.binomial(1, 0.4, 4))
+        pm.Binomial("successes", 4, chance[b], observed=rng.binomial(4, 0.4, 3))
+        # In any order, several of one object.
+        own = np.array([2, 0, 0, 1])
+        pm.Geometric("tries", chance[b][own], observed=rng.geometric(0.4, 4))
     return model

@@ -175,7 +175,7 @@ def test_blocks_of_objects_make_no_difference(holed, monkeypatch):
         )
 
     whole = everything()
-    monkeypatch.setattr("pm_match.features.values._MOST_HELD", 12)
+    monkeypatch.setattr("pm_match.prediction.components._MOST_HELD", 12)
     xr.testing.assert_allclose(whole, everything())
 
 
@@ -214,7 +214,7 @@ def test_edges_alone_carry_to_features():
         pmm.translate(tree, model, row, source="a_0", target="a_1", progressbar=False)
     with pytest.raises(ValueError, match="target 'b_1': expected a domain with feature vectors"):
         pmm.translate(tree, model, source="a_1", target="b_1", progressbar=False)
-    with pytest.raises(ValueError, match="expected features of domain 'a_0'"):
+    with pytest.raises(ValueError, match="expected features or columns of domain 'a_0'"):
         pmm.impute(tree, model, {"a_0": row}, progressbar=False)
 
 

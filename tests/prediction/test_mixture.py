@@ -1,10 +1,11 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from pm_match.prediction.averages import WeightedMean
-from pm_match.prediction.mixture import mixture_mean, mixture_quantiles
+from pm_match.prediction.mixture import CategoryLaw, Law, NormalLaw, mixture_mean, mixture_quantiles
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -13,7 +14,7 @@ def test_quantiles_are_those_of_the_distribution_function(seed, level, apart):
     rng = np.random.default_rng(seed)
     weight = rng.random(6) ** 4
     mean, sd = apart * rng.normal(size=(6, 3)), rng.uniform(0.3, 2.0, (6, 3))
-    found = mixture_quantiles(weight, mean, sd, np.array([level]))[0]
+    found = mixture_quantiles(weight, NormalLaw(mean, sd), np.array([level]))[0]
     for m in range(3):
 
         def excess(y, m=m):
@@ -29,8 +30,37 @@ def test_quantiles_are_those_of_the_distribution_function(seed, level, apart):
 
 def test_one_component_is_a_normal_distribution():
     levels = np.array([0.055, 0.5, 0.945])
-    found = mixture_quantiles(np.ones(1), np.array([[3.0]]), np.array([[2.0]]), levels)
+    law = NormalLaw(np.array([[3.0]]), np.array([[2.0]]))
+    found = mixture_quantiles(np.ones(1), law, levels)
     np.testing.assert_allclose(found[:, 0], stats.norm.ppf(levels, 3.0, 2.0), atol=1e-8)
+
+
+@pytest.mark.parametrize("level", [0.03, 0.5, 0.97])
+def test_quantiles_of_counts_are_the_least_that_reach_the_level(level):
+    rng = np.random.default_rng(0)
+    weight, rate = rng.random(5), rng.gamma(1.0, 20.0, (5, 40))
+    (found,) = mixture_quantiles(weight, Law(stats.poisson, rate), np.array([level]))
+
+    def cdf(y):
+        return weight / weight.sum() @ stats.poisson.cdf(y, rate)
+
+    assert (found == np.floor(found)).all()
+    assert (cdf(found) >= level).all()
+    assert (cdf(found - 1.0) < level).all()
+
+
+def test_quantiles_of_heavy_tails():
+    weight, rate = np.array([0.2, 0.8]), np.array([[0.01], [5.0]])
+    law = Law(stats.expon, 0.0, 1.0 / rate)
+    for level in (0.05, 0.5, 0.95):
+        (found,) = mixture_quantiles(weight, law, np.array([level]))
+        assert weight @ stats.expon.cdf(found, 0.0, 1.0 / rate) == pytest.approx(level, abs=1e-9)
+
+
+def test_the_most_probable_category_of_a_mixture():
+    law = CategoryLaw(np.array([[[0.6, 0.4, 0.0]], [[0.1, 0.4, 0.5]]]))
+    found = law.summaries(np.array([1.0, 1.0]), np.array([]))
+    np.testing.assert_allclose(found[:, 0], [1, 0.4])
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)
