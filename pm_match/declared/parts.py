@@ -57,7 +57,8 @@ class Likelihoods(Evidence):
     truncation : int
     owner : (E,) integer array
         The object of every entry, numbered assignment after assignment; -1 if no label changes it.
-    vectorised, conditions : bool
+    batch : int
+    conditions : bool
         How entries are compiled (see `reading.label_tables`).
     parameters : tuple of str
         Free variables that the factors depend on, or that labels have rows of.
@@ -81,7 +82,7 @@ class Likelihoods(Evidence):
     factors: tuple[str, ...]
     truncation: int
     owner: NDArray[np.int64]
-    vectorised: bool
+    batch: int
     conditions: bool
     parameters: tuple[str, ...]
     climbed: tuple[str, ...]

@@ -20,6 +20,8 @@ _SEVERAL = (
     "depends on the labels of more than one object; expected every entry of its log density to "
     "depend on the label of one object (no sums over objects, no chains of states, no networks)"
 )
+# Tables of log densities have at most so many: half a gigabyte, of which reading holds a few.
+MOST_CELLS = 2**25
 # Points near the start, where what the data allow is likelier than far from it.
 _NEAR = 0.3
 
@@ -83,7 +85,7 @@ class LikelihoodCandidate:
             factors=tuple(rv.name for rv in reading.factors),
             truncation=reading.truncation,
             owner=owner,
-            vectorised=reading.way[0],
+            batch=reading.way[0],
             conditions=reading.way[1],
             parameters=parameters,
             climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
@@ -125,15 +127,16 @@ class _Reading:
         rng = np.random.default_rng(20130205)
         self.points = [_inside(context, rng, p) for p in check.points]
         self.points.append(_inside(context, rng, context.near(rng, _NEAR)))
-        self.labels = each_label(truncation, self.n_objects)
-        self.some_labels = mixed_labels(rng, truncation, self.n_objects)
         densities = LabelDensities(context.model, candidate.factors, self.assignments)
         self.factors = densities.factors
         self._check_labels(densities)
+        nobody = np.zeros(self.n_objects, np.int64)
+        self._shapes = densities.shapes(self.points[0], self.split(nobody))
+        self._check_size()
+        self.labels = each_label(truncation, self.n_objects)
+        self.some_labels = mixed_labels(rng, truncation, self.n_objects)
         self.way = self._best_way(densities)
         self._entries = densities.compiled(*self.way)
-        shapes = densities.shapes(self.points[0], self.split(self.some_labels[0]))
-        self._shapes = shapes
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split labels (..., N) by assignment."""
@@ -149,10 +152,10 @@ class _Reading:
 
     def _check_labels(self, densities: LabelDensities) -> None:
         """Refuse what cannot be evaluated, or not under every label."""
-        plain = densities.compiled(False, False)
+        plain = densities.compiled(1, False)
         for label in range(self.truncation):
             try:
-                plain(self.points[0], self.split(self.labels[label : label + 1]))
+                plain(self.points[0], self.split(np.full((1, self.n_objects), label)))
             except Exception as error:
                 why = str(error).splitlines()[0]
                 if label == 0:
@@ -164,24 +167,42 @@ class _Reading:
                     f"labels of {names(self.assignments)}; found none for label {label} ({why})"
                 ) from error
 
-    def _best_way(self, densities: LabelDensities) -> tuple[bool, bool]:
-        """Choose the fastest way to compile entries that says what the declared graph does."""
-        labels = self.split(self.some_labels[:2])
-        *ways, plain = densities.ways()
-        expected = [densities.compiled(*plain)(p, labels) for p in self.points]
-        for way in ways:
+    def _check_size(self) -> None:
+        """Refuse tables that are too large to be kept."""
+        n_entries = max(sum(int(np.prod(shape)) for shape in self._shapes), self.n_objects)
+        # Objects are told apart by the digits of their numbers.
+        n_rows = max(self.truncation, self.n_objects.bit_length())
+        if n_rows * n_entries > MOST_CELLS:
+            raise Refusal(
+                f"{names(self.factors)}: expected a table of at most {MOST_CELLS:,} log densities, "
+                f"entries times labels; found {n_entries:,} entries and {self.truncation} labels "
+                f"of {names(self.assignments)}"
+            )
+
+    def _best_way(self, densities: LabelDensities) -> tuple[int, bool]:
+        """Choose the fastest way to compile entries that says what the declared graph does.
+
+        Returns
+        -------
+        batch : int
+        conditions : bool
+        """
+        labels = self.split(self.some_labels[[0, -1]])
+        expected = [densities.compiled(1, False)(p, labels) for p in self.points]
+        for conditions in (True, False):
+            batch = densities.batch(conditions, self.points[0], labels)
             try:
-                entries = densities.compiled(*way)
+                entries = densities.compiled(batch, conditions)
                 found = [entries(p, labels) for p in self.points]
             except Exception:
                 continue
             # What conditions rule out is impossible, whatever is declared without them.
             if all(
-                f.shape == e.shape and (close(f, e) | (way[1] & np.isneginf(f))).all()
+                f.shape == e.shape and (close(f, e) | (conditions & np.isneginf(f))).all()
                 for f, e in zip(found, expected, strict=True)
             ):
-                return way
-        return plain
+                return batch, conditions
+        return 1, False
 
     def owners(self) -> NDArray[np.int64]:
         """Find the object that owns every entry, and refuse what more than one does."""

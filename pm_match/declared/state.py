@@ -40,7 +40,7 @@ class LikelihoodAccess:
         assignments = [model[name] for name in evidence.assignments]
         self.keys = [model.rvs_to_values[rv].name for rv in assignments]
         self.entries = LabelDensities(model, factors, assignments).compiled(
-            evidence.vectorised,
+            evidence.batch,
             evidence.conditions,
             fast=evidence.truncation * len(evidence.owner) > _LARGE,
         )

@@ -54,7 +54,7 @@ def test_rows_of_labels(family):
     assert {name: own.axis for own in found.rows for name in own.names} == expected
     assert {name for own in found.redrawn for name in own.names} == redrawn
     assert found.exchangeable is swapped
-    assert found.vectorised
+    assert found.batch > 1
     assert found.conditions
 
 
