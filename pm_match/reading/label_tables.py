@@ -35,7 +35,7 @@ Entries = Callable[[Mapping[str, NDArray], Sequence[NDArray[np.int64]]], NDArray
 
 # Numbers in the largest intermediate result of the rows that are evaluated at once.
 _MOST_CELLS = 2**20
-_AS_IT_IS = Mode(linker="py", optimizer=None)
+_AS_IT_IS = Mode(linker="py", optimizer="None")
 
 
 class LabelDensities:
@@ -101,7 +101,7 @@ class LabelDensities:
         """
         try:
             graphs = self._all_rows(conditions)
-            tensors = [
+            tensors: list[RV] = [
                 v
                 for node in toposort(graphs)
                 for v in node.outputs

@@ -1,14 +1,19 @@
 """What is read of a likelihood, and what is refused."""
 
+import tracemalloc
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match.declared import recognise as declared_reading
 from pm_match.declared.owners import Owned
 from pm_match.declared.parts import Likelihoods
-from pm_match.reading import read
+from pm_match.reading import label_tables, read
+from pm_match.reading.context import Context
+from pm_match.reading.label_tables import LabelDensities
 from tests.declared.any_likelihood import (
     FAMILIES,
     OWNERS,
@@ -17,7 +22,6 @@ from tests.declared.any_likelihood import (
     X,
     beside_features,
     declared,
-    positive,
     rows,
     two_domains,
 )
@@ -126,8 +130,8 @@ def test_kinds_keep_what_they_serve():
     with model:
         pm.Normal(
             "more",
-            rows("other")[model["cluster"]],
-            positive("s")[model["cluster"]][:, None],
+            pt.tanh(rows("other")[model["cluster"]]),
+            0.7,
             observed=X[:5],
         )
     structure = read(model)
@@ -184,6 +188,58 @@ def test_refused_by_name(case):
     factors, message = REFUSED[case]
     with pytest.raises(pmm.UnservedModelError, match=message):
         pmm.steps(declared(factors))
+
+
+def wide(n=40, inside=300):
+    """Declare a table whose intermediate results are far larger than it is."""
+    x = np.random.default_rng(0).normal(size=n)
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.4, K=T - 1)
+        c = pm.Categorical("cluster", p=w, shape=n)
+        units = np.linspace(0.0, 1.0, inside)
+        pm.Laplace("x", pt.tanh(rows(shape=T)[c][:, None] * units).mean(axis=1), 1.0, observed=x)
+    return model
+
+
+@pytest.mark.parametrize(("most", "batch"), [(2**20, 2**20 // 12_000), (30_000, 2), (11_000, 1)])
+def test_rows_are_evaluated_in_batches_that_memory_allows(monkeypatch, most, batch):
+    model = wide()
+    point = model.initial_point(0) | {"mu": np.array([0.3, -1.0, 2.0])}
+    labels = [np.repeat(np.arange(T), 3)[:, None].repeat(40, axis=1)]
+    context = Context.of(model)
+    densities = LabelDensities(model, [model["x"]], [model["cluster"]])
+    expected = densities.compiled(1, True)(point, labels)
+    monkeypatch.setattr(label_tables, "_MOST_CELLS", most)
+    assert densities.batch(True, context.start, [labels[0][:2]]) == batch
+    entries = densities.compiled(batch, True)
+    tracemalloc.start()
+    np.testing.assert_allclose(entries(point, labels), expected, rtol=1e-12)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Two intermediate results at a time, of numbers of eight bytes.
+    assert peak < 2.5 * 8 * 12_000 * min(batch, 9)
+    assert evidence(model).batch == batch
+
+
+def test_intermediate_results_that_outgrow_the_rows_are_made_row_by_row():
+    """All pairs of rows, as if vectorising had mixed them up."""
+    model = wide()
+    densities = LabelDensities(model, [model["x"]], [model["cluster"]])
+    (rows_,) = densities._rows
+    densities._all_rows = lambda conditions: [(rows_[:, None] * rows_[None]).sum(axis=1)]
+    labels = [np.zeros((2, 40), int)]
+    assert densities.batch(True, model.initial_point(0), labels) == 1
+
+
+def test_tables_that_are_too_large_are_refused(monkeypatch):
+    monkeypatch.setattr(declared_reading, "MOST_CELLS", 100)
+    with pytest.raises(
+        pmm.UnservedModelError,
+        match="'x': expected a table of at most 100 log densities, entries times labels; found 40 "
+        "entries and 3 labels of 'cluster'",
+    ):
+        pmm.steps(wide())
+    assert not read(wide(n=20)).refusals
 
 
 def test_two_clusterings_in_one_entry_are_refused():

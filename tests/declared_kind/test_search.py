@@ -9,8 +9,8 @@ import pytest
 import pm_match as pmm
 from pm_match.metrics import adjusted_rand_index
 from pm_match.reading import read
-from pm_match.search.recipe import recipe
-from tests.declared.any_likelihood import FAMILIES, declared
+from pm_match.search.recipe import nothing, recipe
+from tests.declared.any_likelihood import FAMILIES, declared, effects
 
 
 def counts_and_vectors(n=90):
@@ -50,6 +50,14 @@ def test_every_family_has_a_start(family):
     assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(initial))
 
 
+def test_what_is_free_has_no_search():
+    model = declared(effects)
+    (component,) = read(model).components
+    assert recipe(component) is nothing
+    (point,) = pmm.initial_points(model, 1, random_seed=1, progressbar=False)
+    assert len(point["cluster"]) == 6
+
+
 def test_sampled_with_nuts(caplog):
     model, truth = counts_and_vectors(45)
     idata = pmm.sample(
@@ -68,8 +76,12 @@ def test_what_takes_longer_is_said(caplog, monkeypatch):
     monkeypatch.setattr(logger, "propagate", True)
     monkeypatch.setattr(pm, "sample", lambda *args, **kwargs: None)
     with caplog.at_level(logging.INFO, logger="pymc"):
-        pmm.sample(2, model=declared(FAMILIES["normal"]), init="dispersed", progressbar=False)
-    assert "By tables of log densities, which takes longer: cluster: no normal" in caplog.text
+        pmm.sample(
+            2, model=declared(FAMILIES["nonlinear map"]), init="dispersed", progressbar=False
+        )
+    assert (
+        "By tables of log densities, which takes longer: cluster: 'x': its declared" in caplog.text
+    )
 
 
 def test_new_objects_are_refused():
