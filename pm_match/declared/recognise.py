@@ -139,7 +139,7 @@ class _Reading:
         self.n_objects, self._ends = int(sum(sizes)), np.cumsum(sizes)[:-1]
         rng = np.random.default_rng(20130205)
         self.points = [_inside(context, rng, p) for p in check.points]
-        self.points.append(_inside(context, rng, context.near(rng, _NEAR)))
+        self.points.append(point_inside(context, rng))
         densities = LabelDensities(context.model, candidate.factors, self.assignments)
         self.factors = densities.factors
         self._check_labels(densities)
@@ -276,6 +276,11 @@ class _Reading:
                 where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
                 raise Refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
             place -= size
+
+
+def point_inside(context: Context, rng: np.random.Generator) -> dict[str, NDArray]:
+    """Draw a point near the start, but nothing special, where densities are defined."""
+    return _inside(context, rng, context.near(rng, _NEAR))
 
 
 def _inside(context: Context, rng: np.random.Generator, point) -> dict[str, NDArray]:

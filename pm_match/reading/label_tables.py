@@ -47,6 +47,8 @@ class LabelDensities:
     factors : sequence of variables
         Random variables and potentials that depend on labels.
     assignments : sequence of variables
+    replaced : sequence of variables
+        Observed ones whose values are read of points, by their names, rather than as observed.
 
     Attributes
     ----------
@@ -54,15 +56,24 @@ class LabelDensities:
         In the order of the entries: potentials last.
     """
 
-    def __init__(self, model: Model, factors: Sequence[RV], assignments: Sequence[RV]):
+    def __init__(
+        self,
+        model: Model,
+        factors: Sequence[RV],
+        assignments: Sequence[RV],
+        replaced: Sequence[RV] = (),
+    ):
         potentials = [rv for rv in factors if rv in model.potentials]
         self.factors = [*(rv for rv in factors if rv not in potentials), *potentials]
         graphs = model.logp(vars=self.factors, jacobian=True, sum=False)
         labels = [model.rvs_to_values[rv] for rv in assignments]
         self._labels = labels
         self._rows = [pt.tensor(dtype=v.dtype, shape=(None, None)) for v in labels]
-        self._graphs = [pt.as_tensor(graph, dtype="float64") for graph in graphs]
-        values = {*model.value_vars} - {*labels}
+        self._graphs: list[RV] = [pt.as_tensor(graph, dtype="float64") for graph in graphs]
+        stands = {model.rvs_to_values[rv]: model.rvs_to_values[rv].type(rv.name) for rv in replaced}
+        if stands:
+            self._graphs = [*graph_replace(self._graphs, stands, strict=True)]
+        values = {*model.value_vars, *stands.values()} - {*labels}
         self._inputs: list[RV] = [v for v in explicit_graph_inputs(self._graphs) if v in values]
         self._compiled: dict[tuple[int, bool, bool], Entries] = {}
 

@@ -194,3 +194,20 @@ def beside_normal() -> pm.Model:
         pm.MvNormal("y", mean[c], cov=cov[c], observed=X[:5])
         pm.VonMises("x", rows(shape=T)[c], 2.0, observed=ANGLES[:5])
     return model
+
+
+def counts_and_vectors(n=90):
+    """Three clusters that are far apart, seen by vectors and counts."""
+    rng = np.random.default_rng(3)
+    truth = rng.integers(3, size=n)
+    x = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])[truth] + 0.6 * rng.standard_t(5, (n, 2))
+    y = rng.poisson(np.array([1.0, 5.0, 14.0])[truth])
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=5)
+        mu = pm.Normal("mu", 0.0, 5.0, shape=(6, 2))
+        sigma = pm.Gamma("sigma", 2.0, 2.0, shape=6)
+        rate = pm.Gamma("rate", 2.0, 0.5, shape=6)
+        c = pm.Categorical("cluster", p=w, shape=n)
+        pm.StudentT("x", nu=5.0, mu=mu[c], sigma=sigma[c][:, None], observed=x)
+        pm.Poisson("y", rate[c], observed=y)
+    return model, truth
