@@ -63,6 +63,20 @@ class LikelihoodCandidate:
                 f"{names(self.factors)}: expected likelihoods of objects that are all relevant; "
                 f"found {names(flags.values())}"
             )
+        for rv in self.factors:
+            _check_whole(context, rv)
+        try:
+            return self._read(context, clusterings, check)
+        except Refusal:
+            raise
+        except Exception as error:
+            # Anything that somebody declares can go wrong in its own way.
+            raise Refusal(
+                f"the log densities of {names(self.factors)} cannot be evaluated: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+    def _read(self, context: Context, clusterings, check: DensityCheck) -> Likelihoods:
         reading = _Reading(context, self, clusterings[self.clustering].truncation, check)
         owner = reading.owners()
         rows = RowReader(
@@ -127,6 +141,20 @@ def _observed(context: Context, rv: RV) -> bool:
     return any(_observed(context, child) for child in context.ancestry.children(rv))
 
 
+def _check_whole(context: Context, rv: RV) -> None:
+    """Refuse fractions where whole numbers are expected: PyMC has log densities of these too."""
+    if rv not in context.model.observed_RVs or rv.dtype.startswith("float"):
+        return
+    values = context.uncast(rv, context.observed([rv]))
+    wrong = np.argwhere(values != np.round(values))
+    if len(wrong):
+        place = tuple(wrong[0].tolist())
+        raise Refusal(
+            f"{rv.name!r}{list(place) if place else ''}: expected a whole number; found "
+            f"{values[place]}"
+        )
+
+
 class _Reading:
     """Entries of some factors at points with nothing special about them."""
 
@@ -164,20 +192,18 @@ class _Reading:
         return self.entries(point, self.labels)
 
     def _check_labels(self, densities: LabelDensities) -> None:
-        """Refuse what cannot be evaluated, or not under every label."""
+        """Refuse what cannot be evaluated under every label."""
         plain = densities.compiled(1, False)
         for label in range(self.truncation):
             try:
                 plain(self.points[0], self.split(np.full((1, self.n_objects), label)))
             except Exception as error:
-                why = str(error).splitlines()[0]
                 if label == 0:
-                    raise Refusal(
-                        f"the log densities of {names(self.factors)} cannot be evaluated: {why}"
-                    ) from error
+                    raise
                 raise Refusal(
                     f"{names(self.factors)}: expected parameters for each of {self.truncation} "
-                    f"labels of {names(self.assignments)}; found none for label {label} ({why})"
+                    f"labels of {names(self.assignments)}; found none for label {label} "
+                    f"({str(error).splitlines()[0]})"
                 ) from error
 
     def _check_size(self) -> None:

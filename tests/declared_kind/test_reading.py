@@ -15,6 +15,7 @@ from pm_match.reading import label_tables, read
 from pm_match.reading.context import Context
 from pm_match.reading.label_tables import LabelDensities
 from tests.declared.any_likelihood import (
+    COUNTS,
     FAMILIES,
     OWNERS,
     N,
@@ -22,6 +23,7 @@ from tests.declared.any_likelihood import (
     X,
     beside_features,
     declared,
+    positive,
     rows,
     two_domains,
 )
@@ -139,6 +141,12 @@ def test_kinds_keep_what_they_serve():
     assert "'features', 'more' all depend on 'cluster'" in structure.remarks()
 
 
+def test_what_keeps_a_model_from_being_collapsed_is_said():
+    structure = read(declared(FAMILIES["normal"]))
+    assert "'mu' does not depend on 'sigma'; expected the conjugate prior" in structure.remarks()
+    assert read(declared(FAMILIES["student"])).notes == {}
+
+
 def test_two_domains_share_a_table():
     found = evidence(two_domains())
     np.testing.assert_array_equal(found.owner, [0, 0, 1, 1, 2, 2, *np.repeat([3, 4, 5], 4)])
@@ -162,6 +170,15 @@ def too_few(c):
     pm.Normal("x", rows(shape=T - 1)[c], observed=X[:, 0])
 
 
+def too_short(c):
+    pm.StudentT("x", nu=4.0, mu=rows()[c], observed=X[:-1])
+
+
+def fractions(c):
+    data = pm.Data("data", COUNTS[:, 0] + 0.5)
+    pm.NegativeBinomial("x", mu=positive()[c], alpha=2.0, observed=data)
+
+
 def too_long(c):
     pm.StudentT("x", nu=4.0, mu=rows(shape=T)[c], observed=pm.Data("data", X[:-1, 0]))
 
@@ -179,6 +196,8 @@ REFUSED = {
         "expected parameters for each of 3 labels of 'cluster'; found none for label 2",
     ),
     "another length": (too_long, "the log densities of 'x' cannot be evaluated"),
+    "another constant length": (too_short, r"the log densities of 'x' cannot be evaluated: Inc"),
+    "fractions": (fractions, r"'x'\[0\]: expected a whole number; found"),
     "nowhere defined": (improper, r"'x'\[0\] has no density at any of the points"),
 }
 
