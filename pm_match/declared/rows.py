@@ -104,8 +104,11 @@ class RowReader:
         changed = np.zeros(self.n_labels, bool)
         both = zip(self.points[:2], self.points[1:3], self._before[1:], strict=True)
         for here, there, before in both:
-            same = close(before, response({**here, **change(here, there)}))
-            changed |= ~same.reshape(self.n_labels, -1).all(axis=1)
+            after = response({**here, **change(here, there)})
+            for label in np.flatnonzero(~changed):
+                # What does not change at all is seen fastest.
+                old, new = before[label], after[label]
+                changed[label] = not (np.array_equal(old, new) or close(old, new).all())
         return changed
 
     def _by_row(self, response: Response, rows: LabelRows) -> bool:
@@ -164,7 +167,8 @@ class RowReader:
             if (own := self._densities(rows)) is not None and drawn[rows]
         }
         while True:
-            response = self._joined([self.table, *left.values()])
+            # In the factors, rows have been found to be each label's own.
+            response = self._joined([*left.values()])
             inside = {model[name] for rows in left for name in rows.names}
             expected = {*self.factors, *inside}
             kept = {
