@@ -102,9 +102,20 @@ def special(c):
     pm.Normal("x", (rows(shape=T) * np.array([1.0, 1.0, 2.0]))[c], observed=X[:, 0])
 
 
+def next_to_one_another(c):
+    scale = positive()
+    mu = pm.Normal("mu", pt.roll(scale, 1), 1.0, shape=T)
+    pm.Normal("x", mu[c], scale[c], observed=X[:, 0])
+
+
 @pytest.mark.parametrize(
     ("factors", "n_rows", "redrawn", "swapped"),
-    [(ordered, 0, 0, False), (shared_prior, 1, 0, True), (special, 1, 1, False)],
+    [
+        (ordered, 0, 0, False),
+        (shared_prior, 1, 0, True),
+        (special, 1, 1, False),
+        (next_to_one_another, 2, 1, False),
+    ],
 )
 def test_what_cannot_be_swapped_or_redrawn(factors, n_rows, redrawn, swapped):
     found = evidence(declared(factors))
