@@ -170,10 +170,10 @@ class _Reading:
         self.points.append(point_inside(context, rng))
         densities = LabelDensities(context.model, candidate.factors, self.assignments)
         self.factors = densities.factors
-        self._check_labels(densities)
         nobody = np.zeros(self.n_objects, np.int64)
         self._shapes = densities.shapes(self.points[0], self.split(nobody))
         self._check_size()
+        self._check_labels(densities)
         self.labels = each_label(truncation, self.n_objects)
         self.some_labels = mixed_labels(rng, truncation, self.n_objects)
         self.way = self._best_way(densities)

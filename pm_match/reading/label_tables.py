@@ -78,8 +78,12 @@ class LabelDensities:
         self._compiled: dict[tuple[int, bool, bool], Entries] = {}
 
     def shapes(self, point, labels: Sequence[NDArray[np.int64]]) -> list[tuple[int, ...]]:
-        """Return the shapes of all factors' log densities, at one vector of labels (N,) each."""
-        return [np.shape(value) for value in self._plain(*labels, *self._values(point))]
+        """Return the shapes of all factors' log densities, at one vector of labels (N,) each.
+
+        Most often, shapes follow from shapes, and nothing else is evaluated.
+        """
+        read = self._function(self._labels, [graph.shape for graph in self._graphs], PLAIN)
+        return [tuple(map(int, shape)) for shape in read(*labels, *self._values(point))]
 
     @cached_property
     def _plain(self) -> Callable[..., list[NDArray]]:

@@ -272,6 +272,17 @@ def test_tables_that_are_too_large_are_refused(monkeypatch):
     assert not read(wide(n=20)).refusals
 
 
+def test_what_is_too_large_is_not_evaluated(monkeypatch):
+    monkeypatch.setattr(declared_reading, "MOST_CELLS", 100)
+    model = wide(inside=2_000_000)
+    tracemalloc.start()
+    assert "'x': expected a table of at most 100" in read(model).refusals["cluster"]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # A row would be of 640 MB; the numbers that are in the declaration are 16 MB.
+    assert peak < 100e6
+
+
 def test_two_clusterings_in_one_entry_are_refused():
     with pm.Model() as model:
         a = pm.Categorical("a", p=pm.Dirichlet("v", np.ones(T)), shape=N)
