@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 import pm_match as pmm
 from pm_match import testing
 from pm_match.clusters import collapsed
+from pm_match.declared import state as declared_state
 from pm_match.declared.parts import Likelihoods
 from pm_match.reading import read
 from tests.declared.any_likelihood import (
@@ -35,6 +36,11 @@ BESIDE = {"features": beside_features, "networks": beside_networks, "normal": be
 @pytest.mark.parametrize("family", FAMILIES)
 def test_scores_are_the_declared_densities(family):
     testing.check_scores(declared(FAMILIES[family]), n_points=2)
+
+
+def test_scores_of_large_tables(monkeypatch):
+    monkeypatch.setattr(declared_state, "_LARGE", 0)
+    testing.check_scores(declared(FAMILIES["mixture"]), n_points=2)
 
 
 def test_scores_are_the_plain_formulas():
