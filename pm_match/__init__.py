@@ -4,6 +4,7 @@ from pm_match import datasets, metrics, models, plots
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.columns.kind import IndependentColumns
+from pm_match.declared.kind import AnyLikelihood
 from pm_match.features.choose_n_factors import choose_n_factors
 from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.kind import FeatureVectors
@@ -108,8 +109,9 @@ __all__ = [
     "unmatched_probability",
 ]
 
-# The kind that was registered last is asked first.
+# The kind that was registered last is asked first; but `AnyLikelihood` after all others.
 for _kind in (
+    AnyLikelihood(),
     FeatureVectors(),
     Networks(),
     NormalClusters(),

@@ -55,6 +55,21 @@ def test_our_steps_are_chosen_where_there_is_an_assignment():
     assert chosen(model) == {"pm_match"}
 
 
+def test_a_mixture_of_any_likelihood_is_shared_with_pymc():
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", np.ones(3))
+        centre = pm.Normal("centre", shape=3)
+        cluster = pm.Categorical("cluster", p=weights, shape=12)
+        pm.StudentT("x", nu=4.0, mu=centre[cluster], observed=X[:, 0])
+    assert chosen(model) == {"pm_match", "pymc"}
+    (step,) = pmm.steps(model)
+    assert {v.name for v in step.vars} == {"cluster", "weights_simplex__"}
+
+
+def test_categories_of_known_weights_are_ours_where_we_are_asked():
+    assert ["switch"] in [[v.name for v in step.vars] for step in pmm.steps(labels())]
+
+
 def test_what_pymc_is_left_with_is_ours_where_we_are_asked():
     (step,) = pmm.steps(factors())
     assert isinstance(step, pmm.FactorGibbs)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy import stats
@@ -19,7 +18,7 @@ from pm_match.columns.term import NORMAL, add_gains
 from pm_match.prediction.mixture import CATEGORIES, NUMBERS, CategoryLaw, Law
 from pm_match.prediction.predictor import Holes, Place, Predictor, coords
 from pm_match.reading.parts import UnservedModelError
-from pm_match.tables.domains import as_new_objects
+from pm_match.tables.domains import as_new_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,15 +203,8 @@ def _read(model: Model, place: Place, columns: Columns, cells: Cells, table: Any
         )
     wide = rows or len(layout.shape) == 2
     n_columns = columns.n_categories if rows else len(layout.column)
-    if not wide and np.ndim(table) == 1:
-        table = table.to_frame() if isinstance(table, pd.Series) else np.ma.asarray(table)[:, None]
     labels = coords(model, cells.name, 1) if wide else None
-    found = as_new_objects(where, table, None if labels is None else np.asarray(labels), "columns")
-    values = np.asarray(found.values, np.float64)
-    if values.shape[1] != n_columns:
-        raise ValueError(
-            f"new objects of {where!r}: expected {n_columns} columns; found {values.shape[1]}"
-        )
+    values, objects = as_new_columns(where, table, labels, n_columns if wide else None)
     seen = ~np.isnan(values)
     if rows:
         # How many there are shows.
@@ -236,4 +228,4 @@ def _read(model: Model, place: Place, columns: Columns, cells: Cells, table: Any
             f"new objects of {where!r}, row {i}, column {j}: expected {family.expects}; found "
             f"{values[i, j]}"
         )
-    return (x, known), np.asarray(found.objects)
+    return (x, known), objects

@@ -149,6 +149,8 @@ def _look(context: Context, rv: RV) -> Reading:
     if rv in context.model.free_RVs and not context.is_missing(rv):
         raise _Other(f"{rv.name!r} is free")
     assignment, family, theta, noise = _declared(context, rv)
+    if len(context.shapes[assignment.name]) != 1:
+        raise _Other(f"{assignment.name!r} is no vector of labels")
     for own, (_, transforms) in zip(theta, _DECLARED[type(family.prior)], strict=True):
         _check_parameter(context, own, theta, family, transforms)
     read, shape = _cell_reader(context, rv, assignment, family, theta)

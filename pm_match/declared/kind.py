@@ -7,6 +7,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import Site
 from pm_match.declared import search
 from pm_match.declared.parts import Likelihoods
+from pm_match.declared.predictor import LikelihoodPredictor
 from pm_match.declared.recognise import LikelihoodCandidate, likelihood_candidates
 from pm_match.declared.state import LikelihoodAccess, LikelihoodState
 from pm_match.reading.ancestry import RV
@@ -40,6 +41,12 @@ class AnyLikelihood(Kind):
     def state(self, evidence: Likelihoods, site: Site, access: LikelihoodAccess) -> LikelihoodState:
         """Make the state of the evidence for the units of a site."""
         return LikelihoodState(evidence, site, access)
+
+    def predictor(
+        self, model: Model, evidence: Likelihoods, state: LikelihoodState
+    ) -> LikelihoodPredictor:
+        """Predict by the same table."""
+        return LikelihoodPredictor(model, evidence)
 
     def search(self, component: Component):
         """Climb labels and parameters in turn."""

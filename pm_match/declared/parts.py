@@ -57,7 +57,8 @@ class Likelihoods(Evidence):
     truncation : int
     owner : (E,) integer array
         The object of every entry, numbered assignment after assignment; -1 if no label changes it.
-    vectorised, conditions : bool
+    batch : int
+    conditions : bool
         How entries are compiled (see `reading.label_tables`).
     parameters : tuple of str
         Free variables that the factors depend on, or that labels have rows of.
@@ -71,6 +72,8 @@ class Likelihoods(Evidence):
         Whether the joint density stays as it is if labels, and their rows, take others' places.
     numbers : (N, K) array
         What is observed of every object, for a start, NaN where nothing is. K may be 0.
+    all_seen : bool
+        Whether no factor is a free variable, missing values apart.
     """
 
     kind = "declared"
@@ -81,7 +84,7 @@ class Likelihoods(Evidence):
     factors: tuple[str, ...]
     truncation: int
     owner: NDArray[np.int64]
-    vectorised: bool
+    batch: int
     conditions: bool
     parameters: tuple[str, ...]
     climbed: tuple[str, ...]
@@ -89,6 +92,7 @@ class Likelihoods(Evidence):
     redrawn: tuple[LabelRows, ...]
     swappable: bool
     numbers: NDArray[np.float64]
+    all_seen: bool
 
     @property
     def names(self) -> list[str]:
@@ -99,6 +103,11 @@ class Likelihoods(Evidence):
     def clusterings(self) -> tuple[int, ...]:
         """The number of its clustering."""
         return (self.clustering,)
+
+    @property
+    def searchable(self) -> bool:
+        """Not where the scale of what is free could be climbed to nothing."""
+        return self.all_seen
 
     @property
     def exchangeable(self) -> bool:

@@ -20,6 +20,8 @@ _SEVERAL = (
     "depends on the labels of more than one object; expected every entry of its log density to "
     "depend on the label of one object (no sums over objects, no chains of states, no networks)"
 )
+# Tables of log densities have at most so many: half a gigabyte, of which reading holds a few.
+MOST_CELLS = 2**25
 # Points near the start, where what the data allow is likelier than far from it.
 _NEAR = 0.3
 
@@ -61,6 +63,20 @@ class LikelihoodCandidate:
                 f"{names(self.factors)}: expected likelihoods of objects that are all relevant; "
                 f"found {names(flags.values())}"
             )
+        for rv in self.factors:
+            _check_whole(context, rv)
+        try:
+            return self._read(context, clusterings, check)
+        except Refusal:
+            raise
+        except Exception as error:
+            # Anything that somebody declares can go wrong in its own way.
+            raise Refusal(
+                f"the log densities of {names(self.factors)} cannot be evaluated: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+    def _read(self, context: Context, clusterings, check: DensityCheck) -> Likelihoods:
         reading = _Reading(context, self, clusterings[self.clustering].truncation, check)
         owner = reading.owners()
         rows = RowReader(
@@ -83,7 +99,7 @@ class LikelihoodCandidate:
             factors=tuple(rv.name for rv in reading.factors),
             truncation=reading.truncation,
             owner=owner,
-            vectorised=reading.way[0],
+            batch=reading.way[0],
             conditions=reading.way[1],
             parameters=parameters,
             climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
@@ -91,6 +107,7 @@ class LikelihoodCandidate:
             redrawn=tuple(rows.redrawn(found)),
             swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
             numbers=reading.numbers(owner),
+            all_seen=all(context.is_missing(rv) for rv in free),
         )
 
 
@@ -106,10 +123,36 @@ def likelihood_candidates(
             own = [a for n in homes for a in clusterings[n].assignments if a in parents]
             raise Refusal(f"{rv.name!r} depends on {names(own)}: it {_SEVERAL}")
         found.setdefault(homes[0], []).append(rv)
+    for number, factors in found.items():
+        if not any(_observed(context, rv) for rv in factors):
+            own = clusterings[number].assignments
+            raise Refusal(f"no observed variable depends on {names(own)}: {names(factors)} is free")
     return [
         LikelihoodCandidate(number, clusterings[number].assignments, factors)
         for number, factors in sorted(found.items())
     ]
+
+
+def _observed(context: Context, rv: RV) -> bool:
+    """Whether something is observed of a factor, or of what depends on it."""
+    model = context.model
+    if rv in model.observed_RVs or rv in model.potentials:
+        return True
+    return any(_observed(context, child) for child in context.ancestry.children(rv))
+
+
+def _check_whole(context: Context, rv: RV) -> None:
+    """Refuse fractions where whole numbers are expected: PyMC has log densities of these too."""
+    if rv not in context.model.observed_RVs or rv.dtype.startswith("float"):
+        return
+    values = context.uncast(rv, context.observed([rv]))
+    wrong = np.argwhere(values != np.round(values))
+    if len(wrong):
+        place = tuple(wrong[0].tolist())
+        raise Refusal(
+            f"{rv.name!r}{list(place) if place else ''}: expected a whole number; found "
+            f"{values[place]}"
+        )
 
 
 class _Reading:
@@ -124,16 +167,17 @@ class _Reading:
         self.n_objects, self._ends = int(sum(sizes)), np.cumsum(sizes)[:-1]
         rng = np.random.default_rng(20130205)
         self.points = [_inside(context, rng, p) for p in check.points]
-        self.points.append(_inside(context, rng, context.near(rng, _NEAR)))
-        self.labels = each_label(truncation, self.n_objects)
-        self.some_labels = mixed_labels(rng, truncation, self.n_objects)
+        self.points.append(point_inside(context, rng))
         densities = LabelDensities(context.model, candidate.factors, self.assignments)
         self.factors = densities.factors
+        nobody = np.zeros(self.n_objects, np.int64)
+        self._shapes = densities.shapes(self.points[0], self.split(nobody))
+        self._check_size()
         self._check_labels(densities)
+        self.labels = each_label(truncation, self.n_objects)
+        self.some_labels = mixed_labels(rng, truncation, self.n_objects)
         self.way = self._best_way(densities)
         self._entries = densities.compiled(*self.way)
-        shapes = densities.shapes(self.points[0], self.split(self.some_labels[0]))
-        self._shapes = shapes
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split labels (..., N) by assignment."""
@@ -148,40 +192,56 @@ class _Reading:
         return self.entries(point, self.labels)
 
     def _check_labels(self, densities: LabelDensities) -> None:
-        """Refuse what cannot be evaluated, or not under every label."""
-        plain = densities.compiled(False, False)
+        """Refuse what cannot be evaluated under every label."""
+        plain = densities.compiled(1, False)
         for label in range(self.truncation):
             try:
-                plain(self.points[0], self.split(self.labels[label : label + 1]))
+                plain(self.points[0], self.split(np.full((1, self.n_objects), label)))
             except Exception as error:
-                why = str(error).splitlines()[0]
                 if label == 0:
-                    raise Refusal(
-                        f"the log densities of {names(self.factors)} cannot be evaluated: {why}"
-                    ) from error
+                    raise
                 raise Refusal(
                     f"{names(self.factors)}: expected parameters for each of {self.truncation} "
-                    f"labels of {names(self.assignments)}; found none for label {label} ({why})"
+                    f"labels of {names(self.assignments)}; found none for label {label} "
+                    f"({str(error).splitlines()[0]})"
                 ) from error
 
-    def _best_way(self, densities: LabelDensities) -> tuple[bool, bool]:
-        """Choose the fastest way to compile entries that says what the declared graph does."""
-        labels = self.split(self.some_labels[:2])
-        *ways, plain = densities.ways()
-        expected = [densities.compiled(*plain)(p, labels) for p in self.points]
-        for way in ways:
+    def _check_size(self) -> None:
+        """Refuse tables that are too large to be kept."""
+        n_entries = max(sum(int(np.prod(shape)) for shape in self._shapes), self.n_objects)
+        # Objects are told apart by the digits of their numbers.
+        n_rows = max(self.truncation, self.n_objects.bit_length())
+        if n_rows * n_entries > MOST_CELLS:
+            raise Refusal(
+                f"{names(self.factors)}: expected a table of at most {MOST_CELLS:,} log densities, "
+                f"entries times labels; found {n_entries:,} entries and {self.truncation} labels "
+                f"of {names(self.assignments)}"
+            )
+
+    def _best_way(self, densities: LabelDensities) -> tuple[int, bool]:
+        """Choose the fastest way to compile entries that says what the declared graph does.
+
+        Returns
+        -------
+        batch : int
+        conditions : bool
+        """
+        labels = self.split(self.some_labels[[0, -1]])
+        expected = [densities.compiled(1, False)(p, labels) for p in self.points]
+        for conditions in (True, False):
+            batch = densities.batch(conditions, self.points[0], labels)
             try:
-                entries = densities.compiled(*way)
+                entries = densities.compiled(batch, conditions)
                 found = [entries(p, labels) for p in self.points]
             except Exception:
                 continue
             # What conditions rule out is impossible, whatever is declared without them.
             if all(
-                f.shape == e.shape and (close(f, e) | (way[1] & np.isneginf(f))).all()
+                f.shape == e.shape and (close(f, e) | (conditions & np.isneginf(f))).all()
                 for f, e in zip(found, expected, strict=True)
             ):
-                return way
-        return plain
+                return batch, conditions
+        return 1, False
 
     def owners(self) -> NDArray[np.int64]:
         """Find the object that owns every entry, and refuse what more than one does."""
@@ -242,6 +302,11 @@ class _Reading:
                 where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
                 raise Refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
             place -= size
+
+
+def point_inside(context: Context, rng: np.random.Generator) -> dict[str, NDArray]:
+    """Draw a point near the start, but nothing special, where densities are defined."""
+    return _inside(context, rng, context.near(rng, _NEAR))
 
 
 def _inside(context: Context, rng: np.random.Generator, point) -> dict[str, NDArray]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,8 @@ class RowReader:
     table: Response
     n_labels: int
     _known: dict[LabelRows, Response | None] = field(default_factory=dict, repr=False)
+    # A response, and what it is at the first two points.
+    _before: list[Any] = field(default_factory=list, repr=False)
 
     def find(self) -> list[LabelRows]:
         """Find all variables that labels have rows of, and what these depend on in rows too."""
@@ -95,10 +98,17 @@ class RowReader:
 
     def _changed(self, response: Response, change) -> NDArray[np.bool_]:
         """Say of which labels the response changes with what two points `change` into."""
+        if self._before[:1] != [response]:
+            # The last is kept: most often it is the next, too.
+            self._before[:] = response, *[response(here) for here in self.points[:2]]
         changed = np.zeros(self.n_labels, bool)
-        for here, there in zip(self.points[:2], self.points[1:3], strict=True):
-            same = close(response(here), response({**here, **change(here, there)}))
-            changed |= ~same.reshape(self.n_labels, -1).all(axis=1)
+        both = zip(self.points[:2], self.points[1:3], self._before[1:], strict=True)
+        for here, there, before in both:
+            after = response({**here, **change(here, there)})
+            for label in np.flatnonzero(~changed):
+                # What does not change at all is seen fastest.
+                old, new = before[label], after[label]
+                changed[label] = not (np.array_equal(old, new) or close(old, new).all())
         return changed
 
     def _by_row(self, response: Response, rows: LabelRows) -> bool:
@@ -157,7 +167,8 @@ class RowReader:
             if (own := self._densities(rows)) is not None and drawn[rows]
         }
         while True:
-            response = self._joined([self.table, *left.values()])
+            # In the factors, rows have been found to be each label's own.
+            response = self._joined([*left.values()])
             inside = {model[name] for rows in left for name in rows.names}
             expected = {*self.factors, *inside}
             kept = {

@@ -3,7 +3,7 @@
 Labels and parameters in turn, from several starts; the best by the log density of both is kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ from scipy.optimize import minimize
 
 from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.declared.parts import Likelihoods
-from pm_match.numerics.k_means import k_means
+from pm_match.numerics.k_means import cluster_numbers, k_means
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.label_tables import value_gradient
-from pm_match.reading.parts import Clustering, Component
+from pm_match.reading.parts import Component
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import LEAST, climb_objects, coarse_climb
 
@@ -45,10 +45,11 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     component = chain.components[number]
     climb = Parameters.of(chain, component)
     begin, best, highest = chain.point, chain.point, -np.inf
+    numbers = _numbers(chain, number)
     for _ in range(_STARTS):
-        for n in _numbers(component.clusterings):
+        for n in sorted({n for own in numbers for n in own}):
             chain.point = begin
-            chain.place(number, _labels(chain, number, rng, n))
+            chain.place(number, _labels(chain, number, rng, [min(n, own[-1]) for own in numbers]))
             climb(chain)
             for _ in range(_ROUNDS):
                 chain.run(1, number)
@@ -65,32 +66,34 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     chain.settle(number)
 
 
-def _numbers(clusterings: tuple[Clustering, ...]) -> list[int]:
-    if all(clustering.finite for clustering in clusterings):
-        return [max(clustering.truncation for clustering in clusterings)]
-    most = max(clustering.truncation for clustering in clusterings)
-    return sorted({min(n, most) for n in _NUMBERS})
+def _numbers(chain: Chain, number: int) -> list[list[int]]:
+    """Return the numbers of clusters to begin with, of every clustering."""
+    clusterings, state = chain.components[number].clusterings, chain.collapsed(number)
+    return [
+        cluster_numbers(
+            own.truncation, len(units.size), _LEAST_OBJECTS, None if own.finite else _NUMBERS
+        )
+        for own, units in zip(clusterings, state.units, strict=True)
+    ]
 
 
-def _labels(chain: Chain, number: int, rng: np.random.Generator, n: int) -> list[NDArray[np.int64]]:
+def _labels(
+    chain: Chain, number: int, rng: np.random.Generator, numbers: Sequence[int]
+) -> list[NDArray[np.int64]]:
     """Make labels to begin with: k-means of rows of numbers, or at random where there are none."""
     component, state = chain.components[number], chain.collapsed(number)
     found = []
-    for home, (clustering, units) in enumerate(
-        zip(component.clusterings, state.units, strict=True)
-    ):
+    for home, (units, n) in enumerate(zip(state.units, numbers, strict=True)):
         own = [one for one in component.of(Likelihoods, home) if one.numbers.shape[1]]
-        n_units = len(units.size)
-        most = min(n, clustering.truncation, max(n_units // _LEAST_OBJECTS, 1))
         if own:
             values = np.concatenate([one.numbers for one in own], axis=1)
             seen = np.isfinite(values)
             weight = units.total(seen.astype(float))
             sums = units.total(np.where(seen, values, 0.0))
             points = sums / np.maximum(weight, 1.0)
-            labels = k_means(rng, points, most, weight > 0.0)
+            labels = k_means(rng, points, n, weight > 0.0)
         else:
-            labels = random_labels(rng, units, most)[units.first]
+            labels = random_labels(rng, units, n)[units.first]
         found.append(labels[units.of_object])
     return found
 

@@ -22,7 +22,8 @@ from pm_match.reading.label_tables import (
     value_density,
 )
 
-# A table of more cells than this is worth the seconds that it takes to compile it well.
+# A table of more cells than this is worth the seconds that it takes to compile it well: one row of
+# labels after the other, since what is compiled takes single rows several times as fast.
 _LARGE = 20_000
 
 
@@ -39,10 +40,9 @@ class LikelihoodAccess:
         factors = [model[name] for name in evidence.factors]
         assignments = [model[name] for name in evidence.assignments]
         self.keys = [model.rvs_to_values[rv].name for rv in assignments]
+        fast = evidence.truncation * len(evidence.owner) > _LARGE
         self.entries = LabelDensities(model, factors, assignments).compiled(
-            evidence.vectorised,
-            evidence.conditions,
-            fast=evidence.truncation * len(evidence.owner) > _LARGE,
+            1 if fast else evidence.batch, evidence.conditions, fast
         )
         self.draw_rows: Callable[..., dict[str, NDArray]] | None = None
         if evidence.redrawn:

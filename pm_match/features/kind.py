@@ -15,10 +15,11 @@ from pm_match.features.recognise import (
     feature_flags,
     features_candidate,
     is_normal,
+    noise_assignments,
 )
 from pm_match.features.search import plain, tables
 from pm_match.features.state import FeatureState
-from pm_match.reading.ancestry import RV
+from pm_match.reading.ancestry import RV, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.kinds import Kind
@@ -33,8 +34,13 @@ class FeatureVectors(Kind):
     steps = (ProjectionMAP, FeatureGibbs)
 
     def claims(self, context: Context, rv: RV) -> bool:
-        """Whether a variable is normal, which several kinds may be."""
-        return is_normal(rv)
+        """Whether a variable is normal, with the same noise in all clusters."""
+        return is_normal(rv) and self.why_not(context, rv) is None
+
+    def why_not(self, context: Context, rv: RV) -> str | None:
+        """Say whose noise depends on the cluster."""
+        own = noise_assignments(context, rv) if is_normal(rv) else []
+        return f"the noise of {rv.name!r} depends on {names(own)}" if own else None
 
     def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
         """Find the flags that features depend on."""

@@ -211,6 +211,12 @@ def is_normal(rv: RV) -> bool:
     return isinstance(undivided(rv).owner.op, NormalRV | MvNormalRV)
 
 
+def noise_assignments(context: Context, rv: RV) -> list[RV]:
+    """Return the assignments that the noise of a normal variable depends on."""
+    parents = context.ancestry.of([scale(undivided(rv))])
+    return [p for p in parents if isinstance(p.owner.op, CategoricalRV)]
+
+
 def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
     """Find the observed variable over an assignment."""
     free = context.model.free_RVs

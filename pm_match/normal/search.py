@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pm_match.normal.normal_rows import NormalRows
 from pm_match.normal.state import NormalsState
-from pm_match.numerics.k_means import k_means
+from pm_match.numerics.k_means import cluster_numbers, k_means
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import LEAST, ascend, coarse_climb, polish, settled, shake
 
@@ -51,7 +51,8 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
             continue
         spaces = _spaces([e.rows for e in evidence], [e.values for e in evidence])
         n_units = len(state.units[place].size)
-        for n in numbers_of(clustering.finite, clustering.truncation, n_units):
+        numbers = None if clustering.finite else _NUMBERS
+        for n in cluster_numbers(clustering.truncation, n_units, _LEAST_OBJECTS, numbers):
             for points, seen in spaces:
                 for _ in range(_STARTS):
                     labels = state.found()
@@ -73,14 +74,6 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     chain.place(number, best)
     shake(chain, number, rng, _SHAKES)
     polish(chain, number)
-
-
-def numbers_of(finite: bool, truncation: int, n_units: int) -> list[int]:
-    """Return the numbers of clusters to begin with."""
-    most = max(min(truncation, n_units // _LEAST_OBJECTS), 1)
-    if finite:
-        return [most]
-    return sorted({min(n, most) for n in _NUMBERS})
 
 
 def _spaces(

@@ -1,9 +1,11 @@
 """k-means of points that may lack coordinates: where searches and EM start."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["k_means", "settle", "spread"]
+__all__ = ["cluster_numbers", "k_means", "settle", "spread"]
 
 # Centres to begin with are drawn from at least so many points for each.
 _CANDIDATES = 5
@@ -39,6 +41,30 @@ def k_means(
         Labels in 0 ... n_clusters - 1.
     """
     return settle(points, spread(rng, points, n_clusters, weight, tries), weight, n_rounds)
+
+
+def cluster_numbers(
+    most: int, n_points: int, least: int, numbers: Iterable[int] | None = None
+) -> list[int]:
+    """Return the numbers of clusters to begin with.
+
+    Parameters
+    ----------
+    most : int
+        The most clusters that there may be.
+    n_points : int
+    least : int
+        How many points there are to be for each cluster.
+    numbers : iterable of int, optional
+        What to try. Default: as many clusters as there may be.
+
+    Returns
+    -------
+    list of int
+        Increasing, at least 1.
+    """
+    most = max(min(most, n_points // least), 1)
+    return [most] if numbers is None else sorted({min(n, most) for n in numbers})
 
 
 def spread(

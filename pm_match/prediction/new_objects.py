@@ -78,6 +78,8 @@ def read_new_objects(model: Model, predictive: Predictive, place: Place, given: 
                 "predictor."
             )
     names = list(sources)
+    if not names:
+        raise UnservedModelError(f"{where}: nothing is observed of its objects as such.")
     if not isinstance(given, Mapping):
         if len(names) > 1:
             raise ValueError(

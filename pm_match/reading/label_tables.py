@@ -1,10 +1,11 @@
 """Log densities of what depends on labels, entry by entry, at many label vectors at once.
 
 What a declared graph says is asked of the graph itself: labels stand for rows of labels, and the
-rest is PyTensor's to vectorise. Where it cannot, one row is evaluated after the other.
+rest is PyTensor's to vectorise, for as many rows as memory is well spent on. Where it cannot, one
+row is evaluated after the other.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,11 +18,11 @@ from pymc.logprob.utils import CheckParameterValue, local_remove_check_parameter
 from pymc.model.core import Model
 from pymc.pytensorf import compile as compile_random
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
-from pytensor.compile.mode import get_default_mode
+from pytensor.compile.mode import Mode, get_default_mode
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.graph.traversal import explicit_graph_inputs, toposort
 from pytensor.scalar.basic import AND, Cast
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -31,6 +32,10 @@ from pm_match.reading.probe import PLAIN, density_graphs, point_function, stand_
 
 # From a point, and rows of labels for every assignment (B, N), to log densities (B, E).
 Entries = Callable[[Mapping[str, NDArray], Sequence[NDArray[np.int64]]], NDArray[np.float64]]
+
+# Numbers in the largest intermediate result of the rows that are evaluated at once.
+_MOST_CELLS = 2**20
+_AS_IT_IS = Mode(linker="py", optimizer="None")
 
 
 class LabelDensities:
@@ -42,6 +47,8 @@ class LabelDensities:
     factors : sequence of variables
         Random variables and potentials that depend on labels.
     assignments : sequence of variables
+    replaced : sequence of variables
+        Observed ones whose values are read of points, by their names, rather than as observed.
 
     Attributes
     ----------
@@ -49,21 +56,34 @@ class LabelDensities:
         In the order of the entries: potentials last.
     """
 
-    def __init__(self, model: Model, factors: Sequence[RV], assignments: Sequence[RV]):
+    def __init__(
+        self,
+        model: Model,
+        factors: Sequence[RV],
+        assignments: Sequence[RV],
+        replaced: Sequence[RV] = (),
+    ):
         potentials = [rv for rv in factors if rv in model.potentials]
         self.factors = [*(rv for rv in factors if rv not in potentials), *potentials]
         graphs = density_graphs(model, self.factors, sum=False)
         labels = [model.rvs_to_values[rv] for rv in assignments]
         self._labels = labels
         self._rows = [pt.tensor(dtype=v.dtype, shape=(None, None)) for v in labels]
-        self._graphs = [pt.as_tensor(graph, dtype="float64") for graph in graphs]
-        values = {*model.value_vars} - {*labels}
+        self._graphs: list[RV] = [pt.as_tensor(graph, dtype="float64") for graph in graphs]
+        stands = {model.rvs_to_values[rv]: model.rvs_to_values[rv].type(rv.name) for rv in replaced}
+        if stands:
+            self._graphs = [*graph_replace(self._graphs, stands, strict=True)]
+        values = {*model.value_vars, *stands.values()} - {*labels}
         self._inputs: list[RV] = [v for v in explicit_graph_inputs(self._graphs) if v in values]
-        self._compiled: dict[tuple[bool, bool, bool], Entries] = {}
+        self._compiled: dict[tuple[int, bool, bool], Entries] = {}
 
     def shapes(self, point, labels: Sequence[NDArray[np.int64]]) -> list[tuple[int, ...]]:
-        """Return the shapes of all factors' log densities, at one vector of labels (N,) each."""
-        return [np.shape(value) for value in self._plain(*labels, *self._values(point))]
+        """Return the shapes of all factors' log densities, at one vector of labels (N,) each.
+
+        Most often, shapes follow from shapes, and nothing else is evaluated.
+        """
+        read = self._function(self._labels, [graph.shape for graph in self._graphs], PLAIN)
+        return [tuple(map(int, shape)) for shape in read(*labels, *self._values(point))]
 
     @cached_property
     def _plain(self) -> Callable[..., list[NDArray]]:
@@ -80,53 +100,96 @@ class LabelDensities:
     def _values(self, point) -> list[NDArray]:
         return [np.asarray(point[v.name], v.dtype) for v in self._inputs]
 
-    def ways(self) -> Iterator[tuple[bool, bool]]:
-        """List the ways to compile the entries, best first, as arguments of `compiled`."""
-        yield from ((True, True), (True, False), (False, False))
+    def batch(self, conditions: bool, point, labels: Sequence[NDArray[np.int64]]) -> int:
+        """Find how many rows of labels may be evaluated at once: 1 for one after the other.
 
-    def compiled(self, vectorised: bool, conditions: bool, fast: bool = False) -> Entries:
+        As many as keep every intermediate result below a million numbers or so; one if PyTensor
+        cannot make one graph of all rows, or one whose intermediate results outgrow the rows.
+
+        Parameters
+        ----------
+        conditions : bool
+            As of `compiled`.
+        point : mapping
+        labels : sequence of (2, N) integer array
+            Two rows for every assignment.
+        """
+        try:
+            graphs = self._all_rows(conditions)
+            tensors: list[RV] = [
+                v
+                for node in toposort(graphs)
+                for v in node.outputs
+                if isinstance(v.type, pt.TensorType)
+            ]
+            # Nothing is rewritten, so that every result is asked for its size, and let go of.
+            sizes = self._function(
+                self._rows, [pt.prod(v.shape, dtype="int64") for v in tensors], _AS_IT_IS
+            )
+            with np.errstate(all="ignore"):
+                one, two = (
+                    np.array(sizes(*self._cast(self._rows, labels, n), *self._values(point)))
+                    for n in (1, 2)
+                )
+        except Exception:
+            return 1
+        if (two > 2 * one).any():
+            return 1
+        return max(_MOST_CELLS // max(int((two - one).max(initial=0)), 1), 1)
+
+    def compiled(self, batch: int, conditions: bool, fast: bool = False) -> Entries:
         """Compile the entries.
 
         Parameters
         ----------
-        vectorised : bool
-            Whether to let PyTensor make one graph of all rows of labels.
+        batch : int
+            How many rows of labels PyTensor makes one graph of: 1 for one row after the other.
         conditions : bool
             Whether what parameters have to satisfy is asked of each entry by itself; it is not
             asked at all otherwise, where what they give may be no number.
         fast : bool, default False
             Whether to optimise, which takes seconds.
         """
-        given = vectorised, conditions, fast
+        given = batch, conditions, fast
         if given not in self._compiled:
             self._compiled[given] = self._entries(*given)
         return self._compiled[given]
 
-    def _entries(self, vectorised: bool, conditions: bool, fast: bool) -> Entries:
-        mode, labels, function = get_default_mode() if fast else PLAIN, self._labels, None
-        if vectorised or conditions or fast:
+    def _all_rows(self, conditions: bool) -> list[RV]:
+        """Make graphs of all rows of labels at once."""
+        graphs = [_by_entry(graph, conditions) for graph in self._graphs]
+        rows = dict(zip(self._labels, self._rows, strict=True))
+        return [*vectorize_graph(graphs, rows)]
+
+    def _cast(self, like: Sequence[RV], rows: Sequence[NDArray], n: int) -> list[NDArray]:
+        return [np.asarray(r[:n], v.dtype) for r, v in zip(rows, like, strict=True)]
+
+    def _entries(self, batch: int, conditions: bool, fast: bool) -> Entries:
+        mode, single = get_default_mode() if fast else PLAIN, batch == 1
+        labels = self._labels if single else self._rows
+        if not single:
+            call = self._function(labels, self._all_rows(conditions), mode)
+        elif conditions or fast:
             graphs = [_by_entry(graph, conditions) for graph in self._graphs]
-            if vectorised:
-                labels = self._rows
-                graphs = vectorize_graph(graphs, dict(zip(self._labels, labels, strict=True)))
-            function = self._function(labels, graphs, mode)
-        call, dtypes = function or self._plain, [v.dtype for v in labels]
+            call = self._function(labels, graphs, mode)
+        else:
+            call = self._plain
 
         def entries(point, rows) -> NDArray[np.float64]:
-            values = self._values(point)
-            rows = [np.asarray(r, d) for r, d in zip(rows, dtypes, strict=True)]
-            n = len(rows[0])
-            with np.errstate(all="ignore"):
-                if vectorised:
-                    parts = [np.reshape(v, (n, -1)) for v in call(*rows, *values)]
-                else:
-                    each = [call(*row, *values) for row in zip(*rows, strict=True)]
-                    parts = [
-                        np.stack([np.ravel(v) for v in own]) for own in zip(*each, strict=True)
-                    ]
-            out = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-            # What has no density at a label is impossible there.
-            return np.where(np.isnan(out), -np.inf, out)
+            values, n, found = self._values(point), len(rows[0]), np.empty((0, 0))
+            rows = self._cast(labels, rows, n)
+            for start in range(0, n, batch):
+                some = slice(start, start + batch)
+                with np.errstate(all="ignore"):
+                    parts = call(*[row[start] if single else row[some] for row in rows], *values)
+                own = min(batch, n - start)
+                parts = [np.reshape(part, (own, -1)) for part in parts]
+                out = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+                if start == 0:
+                    found = np.empty((n, out.shape[1]))
+                # What has no density at a label is impossible there.
+                found[some] = np.where(np.isnan(out), -np.inf, out)
+            return found
 
         return entries
 

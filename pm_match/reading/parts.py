@@ -1,7 +1,7 @@
 """What is read from a model: its clusterings, what they are seen by, and what is refused."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -139,6 +139,15 @@ class Component:
         names = [name for clustering in self.clusterings for name in clustering.names]
         return names + [name for evidence in self.evidence for name in evidence.names]
 
+    @property
+    def recognised(self) -> bool:
+        """Whether it is a matching model for certain, rather than any model with categories.
+
+        Its weights are drawn, or a kind knows the data well enough to integrate something out.
+        """
+        known = not any(clustering.weights for clustering in self.clusterings)
+        return not (known and all(own.anchored for own in self.evidence))
+
     def about(self, clustering: int) -> list[Evidence]:
         """Return the evidence, of any kind, that is about one clustering."""
         return [evidence for evidence in self.evidence if clustering in evidence.clusterings]
@@ -206,6 +215,11 @@ class Structure:
         """Return all clusterings, those of other parts too."""
         others = [getattr(part, "clustering", None) for part in self.parts]
         return [*self.clusterings, *(own for own in others if own is not None)]
+
+    @property
+    def recognised(self) -> "Structure":
+        """What is left without the components that are not matching models for certain."""
+        return replace(self, components=tuple(c for c in self.components if c.recognised))
 
     def of(self, record: type[E]) -> list[E]:
         """Return the evidence of one kind, of all components."""

@@ -85,7 +85,8 @@ class Reader:
         while True:
             self.asked, self.claimed = None, {}
             try:
-                return self._component(groups), "; ".join(reasons)
+                component = self._component(groups)
+                return component, "; ".join(dict.fromkeys([*reasons, *self._nearly()]))
             except Refusal as refusal:
                 if str(refusal) not in reasons:
                     reasons.append(str(refusal))
@@ -93,6 +94,16 @@ class Reader:
                 if not left:
                     raise Refusal("; ".join(reasons)) from refusal
                 self.passed |= left
+
+    def _nearly(self) -> list[str]:
+        """Say what keeps another kind from claiming what kinds that are asked last serve."""
+        refused, found = {rv for _, rv in self.passed}, []
+        for own, values in self.claimed.items():
+            for rv in values:
+                if own.last and rv not in refused and rv not in self.model.potentials:
+                    others = (k.why_not(self.context, rv) for k in self.kinds if not k.last)
+                    found += [why for why in others if why][:1]
+        return found
 
     def _left(self) -> set[tuple[Kind, RV]]:
         """Find what another kind may take, after a refusal: by the kind that claims it, variables.

@@ -21,6 +21,7 @@ from pm_match.checks import LARGEST, check_given_by_name, check_identifier, plai
 __all__ = [
     "Domain",
     "as_domains",
+    "as_new_columns",
     "as_new_objects",
     "check_names",
     "read_table",
@@ -232,6 +233,39 @@ def as_new_objects(
             )
         values = values[:, order]
     return Domain(name, values, objects, expected, labelled)
+
+
+def as_new_columns(
+    where: str, table: Any, labels: Any, n_columns: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check a table of new objects that is columns, or a single one.
+
+    Parameters
+    ----------
+    where : str
+    table : table
+    labels : (K,) array or None
+        Of the columns, as `as_new_objects` takes them.
+    n_columns : int or None
+        None for one column that may come as a vector.
+
+    Returns
+    -------
+    values : (N, K) array
+        NaN for missing ones.
+    objects : (N,) array
+        Labels of the rows.
+    """
+    if n_columns is None and np.ndim(table) == 1:
+        table = table.to_frame() if isinstance(table, pd.Series) else np.ma.asarray(table)[:, None]
+    labels = None if labels is None else np.asarray(labels)
+    found = as_new_objects(where, table, labels, "columns")
+    expected = 1 if n_columns is None else n_columns
+    if found.n_features != expected:
+        raise ValueError(
+            f"new objects of {where!r}: expected {expected} columns; found {found.n_features}"
+        )
+    return np.asarray(found.values, np.float64), np.asarray(found.objects)
 
 
 def _as_domain(name: str, table: Any, unseen: bool, kind: str) -> Domain:

@@ -180,7 +180,10 @@ REFUSED = {
     ),
     "other children": (two_of_them, "'y' depends on 'rate' too, which could then not be"),
     "priors that differ": (differing, "the prior of 'rate' differs between clusters"),
-    "independent mean and precision": (free_means, "is shared by the means of 'x'"),
+    "independent mean and precision": (
+        free_means,
+        "'mean' does not depend on 'precision'; expected the conjugate prior",
+    ),
     "not a multiple of the precision": (not_a_multiple, "is not that of Normal(m, tau=kappa * pre"),
     "labels without parameters": (
         poisson(lambda rate, c: rate[:2][c]),
@@ -227,6 +230,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.usefixtures("only_collapsed")
 @pytest.mark.parametrize("why", REFUSED)
 def test_refused(why):
     declare, message = REFUSED[why]

@@ -52,6 +52,12 @@ def regression(c):
     pm.Normal("x", (X * beta[c]).sum(-1), positive()[c], observed=X[:, 0] ** 2)
 
 
+def effects(c):
+    """Objects have effects of their own, which are seen through counts."""
+    effect = pm.Normal("effect", rows(shape=T)[c], positive()[c], shape=N)
+    pm.Poisson("x", pt.exp(effect), observed=COUNTS[:, 0])
+
+
 FAMILIES = {
     "normal": lambda c: pm.Normal("x", rows()[c], positive()[c][:, None], observed=X),
     "full": full,
@@ -75,7 +81,7 @@ FAMILIES = {
         "x", logit_p=(X * rows("beta")[c]).sum(-1), observed=ZEROS_AND_ONES[:, 0]
     ),
     "latent class": lambda c: pm.Bernoulli(
-        "x", pm.Beta("p", 1.0, 1.0, shape=(T, 4))[c], observed=ZEROS_AND_ONES
+        "x", logit_p=rows("logit", shape=(T, 4))[c], observed=ZEROS_AND_ONES
     ),
     "item response": lambda c: pm.Bernoulli(
         "x",
@@ -111,7 +117,7 @@ FAMILIES = {
         sigma=1.0,
         observed=X[:, 0],
     ),
-    "long": lambda c: pm.Normal("x", rows(shape=T)[c[OWNERS]], 0.8, observed=LONG),
+    "long": lambda c: pm.Laplace("x", rows(shape=T)[c[OWNERS]], 0.8, observed=LONG),
     "transposed": lambda c: pm.StudentT("x", nu=4.0, mu=rows(shape=(D, T))[:, c].T, observed=X),
     "potential": lambda c: pm.Potential(
         "x", pm.logp(pm.Normal.dist(rows(shape=T)[c], 1.0), X[:, 0])
@@ -188,3 +194,20 @@ def beside_normal() -> pm.Model:
         pm.MvNormal("y", mean[c], cov=cov[c], observed=X[:5])
         pm.VonMises("x", rows(shape=T)[c], 2.0, observed=ANGLES[:5])
     return model
+
+
+def counts_and_vectors(n=90):
+    """Three clusters that are far apart, seen by vectors and counts."""
+    rng = np.random.default_rng(3)
+    truth = rng.integers(3, size=n)
+    x = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])[truth] + 0.6 * rng.standard_t(5, (n, 2))
+    y = rng.poisson(np.array([1.0, 5.0, 14.0])[truth])
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=5)
+        mu = pm.Normal("mu", 0.0, 5.0, shape=(6, 2))
+        sigma = pm.Gamma("sigma", 2.0, 2.0, shape=6)
+        rate = pm.Gamma("rate", 2.0, 0.5, shape=6)
+        c = pm.Categorical("cluster", p=w, shape=n)
+        pm.StudentT("x", nu=5.0, mu=mu[c], sigma=sigma[c][:, None], observed=x)
+        pm.Poisson("y", rate[c], observed=y)
+    return model, truth

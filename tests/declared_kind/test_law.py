@@ -12,9 +12,11 @@ from scipy.special import logsumexp
 import pm_match as pmm
 from pm_match import testing
 from pm_match.clusters import collapsed
+from pm_match.declared import state as declared_state
 from pm_match.declared.parts import Likelihoods
 from pm_match.reading import read
 from tests.declared.any_likelihood import (
+    COUNTS,
     FAMILIES,
     LONG,
     OWNERS,
@@ -23,6 +25,7 @@ from tests.declared.any_likelihood import (
     beside_networks,
     beside_normal,
     declared,
+    effects,
     two_domains,
 )
 from tests.declared.plain import plain_log_prior, sampling_noise, total_variation
@@ -35,12 +38,17 @@ def test_scores_are_the_declared_densities(family):
     testing.check_scores(declared(FAMILIES[family]), n_points=2)
 
 
+def test_scores_of_large_tables(monkeypatch):
+    monkeypatch.setattr(declared_state, "_LARGE", 0)
+    testing.check_scores(declared(FAMILIES["mixture"]), n_points=2)
+
+
 def test_scores_are_the_plain_formulas():
     model = declared(FAMILIES["long"])
     state, rng = testing.collapsed_of(model), np.random.default_rng(0)
     point = testing.random_point(model, rng, state)
     state.load(point, state.labels(point))
-    logs = stats.norm.logpdf(LONG[:, None], point["mu"], 0.8)
+    logs = stats.laplace.logpdf(LONG[:, None], point["mu"], 0.8)
     for unit in range(6):
         expected = logs[unit == OWNERS].sum(axis=0)
         np.testing.assert_allclose(state.scores(0, unit)[:-1], expected, rtol=1e-10)
@@ -51,6 +59,8 @@ ALONE = {
     "linked": two_domains,
     "domains": lambda: two_domains(linked=False),
     "masked": lambda: declared(FAMILIES["masked"]),
+    "effects": lambda: declared(effects),
+    "known parameters": lambda: declared(lambda c: pm.Poisson("x", 1.0 + c, observed=COUNTS[:, 0])),
 }
 
 

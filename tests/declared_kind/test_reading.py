@@ -1,15 +1,21 @@
 """What is read of a likelihood, and what is refused."""
 
+import tracemalloc
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match.declared import recognise as declared_reading
 from pm_match.declared.owners import Owned
 from pm_match.declared.parts import Likelihoods
-from pm_match.reading import read
+from pm_match.reading import label_tables, read
+from pm_match.reading.context import Context
+from pm_match.reading.label_tables import LabelDensities
 from tests.declared.any_likelihood import (
+    COUNTS,
     FAMILIES,
     OWNERS,
     N,
@@ -54,7 +60,7 @@ def test_rows_of_labels(family):
     assert {name: own.axis for own in found.rows for name in own.names} == expected
     assert {name for own in found.redrawn for name in own.names} == redrawn
     assert found.exchangeable is swapped
-    assert found.vectorised
+    assert found.batch > 1
     assert found.conditions
 
 
@@ -96,9 +102,20 @@ def special(c):
     pm.Normal("x", (rows(shape=T) * np.array([1.0, 1.0, 2.0]))[c], observed=X[:, 0])
 
 
+def next_to_one_another(c):
+    scale = positive()
+    mu = pm.Normal("mu", pt.roll(scale, 1), 1.0, shape=T)
+    pm.Normal("x", mu[c], scale[c], observed=X[:, 0])
+
+
 @pytest.mark.parametrize(
     ("factors", "n_rows", "redrawn", "swapped"),
-    [(ordered, 0, 0, False), (shared_prior, 1, 0, True), (special, 1, 1, False)],
+    [
+        (ordered, 0, 0, False),
+        (shared_prior, 1, 0, True),
+        (special, 1, 1, False),
+        (next_to_one_another, 2, 1, False),
+    ],
 )
 def test_what_cannot_be_swapped_or_redrawn(factors, n_rows, redrawn, swapped):
     found = evidence(declared(factors))
@@ -126,13 +143,19 @@ def test_kinds_keep_what_they_serve():
     with model:
         pm.Normal(
             "more",
-            rows("other")[model["cluster"]],
-            positive("s")[model["cluster"]][:, None],
+            pt.tanh(rows("other")[model["cluster"]]),
+            0.7,
             observed=X[:5],
         )
     structure = read(model)
     assert {own.kind for own in structure.components[0].evidence} == {"declared", "features"}
     assert "'features', 'more' all depend on 'cluster'" in structure.remarks()
+
+
+def test_what_keeps_a_model_from_being_collapsed_is_said():
+    structure = read(declared(FAMILIES["normal"]))
+    assert "'mu' does not depend on 'sigma'; expected the conjugate prior" in structure.remarks()
+    assert read(declared(FAMILIES["student"])).notes == {}
 
 
 def test_two_domains_share_a_table():
@@ -158,6 +181,15 @@ def too_few(c):
     pm.Normal("x", rows(shape=T - 1)[c], observed=X[:, 0])
 
 
+def too_short(c):
+    pm.StudentT("x", nu=4.0, mu=rows()[c], observed=X[:-1])
+
+
+def fractions(c):
+    data = pm.Data("data", COUNTS[:, 0] + 0.5)
+    pm.NegativeBinomial("x", mu=positive()[c], alpha=2.0, observed=data)
+
+
 def too_long(c):
     pm.StudentT("x", nu=4.0, mu=rows(shape=T)[c], observed=pm.Data("data", X[:-1, 0]))
 
@@ -175,6 +207,8 @@ REFUSED = {
         "expected parameters for each of 3 labels of 'cluster'; found none for label 2",
     ),
     "another length": (too_long, "the log densities of 'x' cannot be evaluated"),
+    "another constant length": (too_short, r"the log densities of 'x' cannot be evaluated: Inc"),
+    "fractions": (fractions, r"'x'\[0\]: expected a whole number; found"),
     "nowhere defined": (improper, r"'x'\[0\] has no density at any of the points"),
 }
 
@@ -184,6 +218,69 @@ def test_refused_by_name(case):
     factors, message = REFUSED[case]
     with pytest.raises(pmm.UnservedModelError, match=message):
         pmm.steps(declared(factors))
+
+
+def wide(n=40, inside=300):
+    """Declare a table whose intermediate results are far larger than it is."""
+    x = np.random.default_rng(0).normal(size=n)
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.4, K=T - 1)
+        c = pm.Categorical("cluster", p=w, shape=n)
+        units = np.linspace(0.0, 1.0, inside)
+        pm.Laplace("x", pt.tanh(rows(shape=T)[c][:, None] * units).mean(axis=1), 1.0, observed=x)
+    return model
+
+
+@pytest.mark.parametrize(("most", "batch"), [(2**20, 2**20 // 12_000), (30_000, 2), (11_000, 1)])
+def test_rows_are_evaluated_in_batches_that_memory_allows(monkeypatch, most, batch):
+    model = wide()
+    point = model.initial_point(0) | {"mu": np.array([0.3, -1.0, 2.0])}
+    labels = [np.repeat(np.arange(T), 3)[:, None].repeat(40, axis=1)]
+    context = Context.of(model)
+    densities = LabelDensities(model, [model["x"]], [model["cluster"]])
+    expected = densities.compiled(1, True)(point, labels)
+    monkeypatch.setattr(label_tables, "_MOST_CELLS", most)
+    assert densities.batch(True, context.start, [labels[0][:2]]) == batch
+    entries = densities.compiled(batch, True)
+    tracemalloc.start()
+    np.testing.assert_allclose(entries(point, labels), expected, rtol=1e-12)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Two intermediate results at a time, of numbers of eight bytes.
+    assert peak < 2.5 * 8 * 12_000 * min(batch, 9)
+    assert evidence(model).batch == batch
+
+
+def test_intermediate_results_that_outgrow_the_rows_are_made_row_by_row():
+    """All pairs of rows, as if vectorising had mixed them up."""
+    model = wide()
+    densities = LabelDensities(model, [model["x"]], [model["cluster"]])
+    (rows_,) = densities._rows
+    densities._all_rows = lambda conditions: [(rows_[:, None] * rows_[None]).sum(axis=1)]
+    labels = [np.zeros((2, 40), int)]
+    assert densities.batch(True, model.initial_point(0), labels) == 1
+
+
+def test_tables_that_are_too_large_are_refused(monkeypatch):
+    monkeypatch.setattr(declared_reading, "MOST_CELLS", 100)
+    with pytest.raises(
+        pmm.UnservedModelError,
+        match="'x': expected a table of at most 100 log densities, entries times labels; found 40 "
+        "entries and 3 labels of 'cluster'",
+    ):
+        pmm.steps(wide())
+    assert not read(wide(n=20)).refusals
+
+
+def test_what_is_too_large_is_not_evaluated(monkeypatch):
+    monkeypatch.setattr(declared_reading, "MOST_CELLS", 100)
+    model = wide(inside=2_000_000)
+    tracemalloc.start()
+    assert "'x': expected a table of at most 100" in read(model).refusals["cluster"]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # A row would be of 640 MB; the numbers that are in the declaration are 16 MB.
+    assert peak < 100e6
 
 
 def test_two_clusterings_in_one_entry_are_refused():

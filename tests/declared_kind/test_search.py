@@ -9,25 +9,8 @@ import pytest
 import pm_match as pmm
 from pm_match.metrics import adjusted_rand_index
 from pm_match.reading import read
-from pm_match.search.recipe import recipe
-from tests.declared.any_likelihood import FAMILIES, declared
-
-
-def counts_and_vectors(n=90):
-    """Three clusters that are far apart, seen by vectors and counts."""
-    rng = np.random.default_rng(3)
-    truth = rng.integers(3, size=n)
-    x = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])[truth] + 0.6 * rng.standard_t(5, (n, 2))
-    y = rng.poisson(np.array([1.0, 5.0, 14.0])[truth])
-    with pm.Model() as model:
-        w = pm.StickBreakingWeights("weights", alpha=1.0, K=5)
-        mu = pm.Normal("mu", 0.0, 5.0, shape=(6, 2))
-        sigma = pm.Gamma("sigma", 2.0, 2.0, shape=6)
-        rate = pm.Gamma("rate", 2.0, 0.5, shape=6)
-        c = pm.Categorical("cluster", p=w, shape=n)
-        pm.StudentT("x", nu=5.0, mu=mu[c], sigma=sigma[c][:, None], observed=x)
-        pm.Poisson("y", rate[c], observed=y)
-    return model, truth
+from pm_match.search.recipe import nothing, recipe
+from tests.declared.any_likelihood import FAMILIES, counts_and_vectors, declared, effects
 
 
 def test_search_finds_the_clusters():
@@ -50,6 +33,14 @@ def test_every_family_has_a_start(family):
     assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(initial))
 
 
+def test_what_is_free_has_no_search():
+    model = declared(effects)
+    (component,) = read(model).components
+    assert recipe(component) is nothing
+    (point,) = pmm.initial_points(model, 1, random_seed=1, progressbar=False)
+    assert len(point["cluster"]) == 6
+
+
 def test_sampled_with_nuts(caplog):
     model, truth = counts_and_vectors(45)
     idata = pmm.sample(
@@ -68,12 +59,9 @@ def test_what_takes_longer_is_said(caplog, monkeypatch):
     monkeypatch.setattr(logger, "propagate", True)
     monkeypatch.setattr(pm, "sample", lambda *args, **kwargs: None)
     with caplog.at_level(logging.INFO, logger="pymc"):
-        pmm.sample(2, model=declared(FAMILIES["normal"]), init="dispersed", progressbar=False)
-    assert "By tables of log densities, which takes longer: cluster: no normal" in caplog.text
-
-
-def test_new_objects_are_refused():
-    model = declared(FAMILIES["student"])
-    best = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
-    with pytest.raises(pmm.UnservedModelError, match="'mu', 'sigma' of their own"):
-        pmm.assign(best, model, {"cluster": np.zeros((1, 2))}, progressbar=False)
+        pmm.sample(
+            2, model=declared(FAMILIES["nonlinear map"]), init="dispersed", progressbar=False
+        )
+    assert (
+        "By tables of log densities, which takes longer: cluster: 'x': its declared" in caplog.text
+    )

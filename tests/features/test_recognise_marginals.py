@@ -341,7 +341,7 @@ REFUSED = {
                 observed=x,
             ),
         },
-        r"'a': its declared log density is not that of a normal",
+        r"the noise of 'a' depends on 'cluster_a'",
     ),
     "means that see the object": (
         {"mean": lambda z, s, w, a: z[s] @ w.T + a + pt.arange(s.shape[0])[:, None]},

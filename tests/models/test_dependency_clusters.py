@@ -7,7 +7,6 @@ import pytest
 import pm_match as pmm
 from pm_match.metrics import adjusted_rand_index
 from pm_match.normal.parts import Normals
-from pm_match.normal.search import numbers_of
 from pm_match.reading import read
 
 pytestmark = pytest.mark.usefixtures("only_collapsed")
@@ -141,13 +140,6 @@ def test_clusters_show_what_the_views_share():
         own = {"a": found[name]}
         ours = adjusted_rand_index({"a": right}, own)
         assert ours > adjusted_rand_index({"a": other}, own) + 0.5
-
-
-def test_numbers_of_clusters_to_begin_with():
-    assert numbers_of(True, 6, 100) == [6]
-    assert numbers_of(True, 6, 9) == [3]
-    assert numbers_of(False, 10, 100) == [2, 4, 8, 10]
-    assert numbers_of(False, 10, 2) == [1]
 
 
 BAD = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_match.numerics.k_means import k_means, settle, spread
+from pm_match.numerics.k_means import cluster_numbers, k_means, settle, spread
 
 
 def two_clusters(rng):
@@ -39,3 +39,11 @@ def test_equal_points_are_one_cluster():
     points = np.repeat([[1.0, 2.0], [3.0, 4.0]], 5, axis=0)
     assert len(set(spread(np.random.default_rng(0), points, 6))) == 2
     assert len(set(k_means(np.random.default_rng(0), points, 6))) == 2
+
+
+def test_numbers_of_clusters_to_begin_with():
+    assert cluster_numbers(10, 100, 5) == [10]
+    assert cluster_numbers(10, 30, 5) == [6]
+    assert cluster_numbers(10, 100, 5, (2, 4, 8, 16)) == [2, 4, 8, 10]
+    assert cluster_numbers(10, 12, 5, (2, 4, 8)) == [2]
+    assert cluster_numbers(10, 3, 5, (2, 4, 8)) == [1]

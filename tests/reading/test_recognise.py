@@ -1,6 +1,7 @@
 """What is recognised, however it is written, and what is refused, by name."""
 
 import gc
+import warnings
 import weakref
 from importlib import import_module
 
@@ -284,7 +285,9 @@ def test_models_of_other_shapes_are_left_alone():
         mu = pm.Normal("mu", 0.0, tau=tau, shape=2)
         c = pm.Categorical("c", p=w)
         pm.Normal("x", mu[c], tau=tau, observed=[0.3, 0.4])
-        _, chosen = pm.sampling.mcmc.assign_step_methods(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert not set(chosen) & {pmm.ClusterGibbs, pmm.ProjectionMAP, pmm.FeatureGibbs}
 
 

@@ -1,0 +1,119 @@
+"""The steps that `pmm.sample` uses, NUTS among them, leave the joint of all and the data alone.
+
+J. Geweke (2004), "Getting it right", JASA 99(467).
+"""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.sampling import mcmc
+from pymc.step_methods.compound import CompoundStep
+
+import pm_match as pmm
+from pm_match.clusters import collapsed
+from pm_match.declared.parts import Likelihoods
+from pm_match.declared.state import LikelihoodState
+from pm_match.reading import read
+from tests.exactness.simulate import ModelSimulator
+
+T = 3
+
+
+def student(n=4) -> pm.Model:
+    """Declare a mixture of Student-t distributions, with centres and scales of their own."""
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.4, K=T - 1)
+        centre = pm.Normal("centre", 0.0, 2.0, shape=T)
+        scale = pm.Gamma("scale", 3.0, 3.0, shape=T)
+        c = pm.Categorical("cluster", p=w, shape=n)
+        data = pm.Data("data", np.zeros(n))
+        pm.StudentT("x", nu=4.0, mu=centre[c], sigma=scale[c], observed=data)
+    return model
+
+
+def counts(n=3, d=2) -> pm.Model:
+    """Declare counts of two domains whose log rates are projections of shared vectors."""
+    with pm.Model() as model:
+        w = pm.Dirichlet("weights", np.array([1.0, 0.7, 2.0]))
+        z = pm.Normal("latent", 0.0, 1.0, shape=(T, d))
+        for name in "ab":
+            c = pm.Categorical(f"cluster_{name}", p=w, shape=n)
+            projection = pm.Normal(f"projection_{name}", 0.0, 0.6, shape=(2, d))
+            data = pm.Data(f"data_{name}", np.zeros((n, 2), int))
+            pm.Poisson(name, pt.exp(z[c] @ projection.T), observed=data)
+    return model
+
+
+class Simulator(ModelSimulator):
+    """All steps of a model whose parameters are not integrated out, and its data."""
+
+    missing = ()
+
+    def __init__(self, model: pm.Model, seed: int):
+        (self.evidence,) = read(model).of(Likelihoods)
+        super().__init__(model, seed, self.evidence.parameters)
+        ours = pmm.steps(model)
+        given, chosen = mcmc.assign_step_methods(model, ours)
+        with model:
+            found = mcmc.instantiate_steppers(model, given, chosen)
+        self.steps = CompoundStep(found).methods
+        assert {type(step) for step in self.steps} == {pmm.ClusterGibbs, pm.NUTS}
+        for step in self.steps:
+            step.setup_chain(self.rng, 0, 0)
+            step.stop_tuning()
+            step.started = True
+
+    @property
+    def observed(self) -> list[str]:
+        """The observed variables."""
+        return list(self.evidence.factors)
+
+    def new_data(self, draw) -> None:
+        """Replace the data by a draw given everything else."""
+        self.x = dict(zip(self.observed, self.data(draw), strict=True))
+        for name, x in self.x.items():
+            held = self.model[{"x": "data"}.get(name, f"data_{name}")]
+            held.set_value(np.asarray(x, held.dtype))
+
+    def own_quantities(self, draw, first, last) -> dict[str, float]:
+        """What clusters have, seen from objects."""
+        found = {}
+        for name in self.evidence.relabelled:
+            row = draw[name][first[0]]
+            found[f"own {name}"] = np.arcsinh(row).sum()
+            found[f"next {name}"] = np.arcsinh(draw[name][(first[0] + 1) % T]).sum()
+            found[f"other {name}"] = np.arcsinh(np.sum(row * draw[name][last[-1]]))
+            for own, x in self.x.items():
+                found[f"{own} by {name}"] = np.log1p(np.abs(x[0])).sum() * np.arcsinh(row).sum()
+        return found
+
+
+MODELS = {"student": student, "counts": counts}
+
+
+@pytest.mark.parametrize("case", ["student", pytest.param("counts", marks=pytest.mark.slow)])
+def test_updates_leave_the_joint_alone(case, monkeypatch):
+    # As often as can be: a swap hardly ever happens by itself here.
+    monkeypatch.setattr(collapsed, "ANCHORED_SWAPS", 1.0)
+    found = Simulator(MODELS[case](), seed=3).scores(3000)
+    assert len(found) > 12
+    assert max(map(abs, found.values())) < 4.0, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ["rows stay behind", "rows of another prior"])
+def test_a_wrong_update_is_caught(wrong, monkeypatch):
+    monkeypatch.setattr(collapsed, "ANCHORED_SWAPS", 1.0)
+    if wrong == "rows stay behind":
+        monkeypatch.setattr(LikelihoodState, "draw", lambda self, rng, point, new: None)
+    else:
+        right = LikelihoodState.refreshed
+
+        def refreshed(self, rng, point, labels):
+            new = right(self, rng, point, labels)
+            return {key: 1.2 * v if key == "centre" else v for key, v in new.items()}
+
+        monkeypatch.setattr(LikelihoodState, "refreshed", refreshed)
+    found = Simulator(student(), seed=4).scores(3000)
+    assert max(map(abs, found.values())) > 6.0, found

@@ -1,0 +1,136 @@
+"""Clusters of new objects, by the same table."""
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+
+import pm_match as pmm
+from pm_match import testing
+from pm_match.metrics import adjusted_rand_index
+from pm_match.prediction.new_objects import find_place, read_new_objects
+from pm_match.prediction.predictive import Predictive
+from pm_match.reading import read
+from tests.declared.any_likelihood import (
+    FAMILIES,
+    N,
+    T,
+    X,
+    counts_and_vectors,
+    declared,
+    effects,
+    rows,
+    two_domains,
+)
+
+
+def predicted(model, given, point, domain="cluster"):
+    """Log predictives (M, T) of new objects at a point."""
+    place = find_place(read(model), domain)
+    predictive = Predictive(model, place.component)
+    new = read_new_objects(model, predictive, place, given)
+    predictive.load(point)
+    found = sum(
+        predictive.predictors[n].log_predictive(place, seen) for n, seen in new.seen.items()
+    )
+    assert not found[:, -1].any()
+    return found[:, :-1]
+
+
+def at_random(model, seed=0):
+    state = testing.collapsed_of(model)
+    point = testing.random_point(model, np.random.default_rng(seed), state)
+    state.load(point, state.labels(point))
+    return state, point
+
+
+REFUSED = {
+    "regression": "what is known of each object besides",
+    "logistic regression": "what is known of each object besides",
+    "long": "expected a whole row for each of 6 objects; found values of shape",
+    "missing": "found values of shape .10,., of which some are missing",
+    "potential": "nothing is observed of its objects as such",
+    "masked": "nothing is observed of its objects as such",
+}
+SERVED = [family for family in FAMILIES if family not in REFUSED]
+
+
+@pytest.mark.parametrize("family", SERVED)
+def test_known_rows_are_worth_what_they_are_in_their_own_places(family):
+    """In any order, and more than there are objects."""
+    model = declared(FAMILIES[family])
+    state, point = at_random(model)
+    known = model.rvs_to_values[model["x"]].data
+    order = np.random.default_rng(1).integers(N, size=2 * N + 1)
+    found = predicted(model, known[order], point)
+    worth = state.evidence[0].term.worth[:, 1 : T + 1]
+    np.testing.assert_allclose(found, worth[order], rtol=1e-9)
+    assert np.ptp(found, axis=0).min() > 0.0
+
+
+@pytest.mark.parametrize("family", [*REFUSED, "effects"])
+def test_what_cannot_be_replaced_is_refused(family):
+    model = declared(FAMILIES.get(family, effects))
+    _, point = at_random(model)
+    message = REFUSED.get(family, REFUSED["potential"])
+    with pytest.raises(pmm.UnservedModelError, match=f"new objects of .*{message}"):
+        predicted(model, X, point)
+
+
+def test_cells_may_be_missing():
+    model = declared(FAMILIES["normal"])
+    _, point = at_random(model)
+    found = predicted(model, np.array([[0.5, np.nan], [np.nan, np.nan]]), point)
+    mu, sigma = point["mu"], np.exp(point["sigma_log__"])
+    expected = stats.norm.logpdf(0.5, mu[:, 0], sigma)
+    np.testing.assert_allclose(found, [expected, np.zeros(T)], rtol=1e-9)
+
+
+def beside_one_another(c):
+    """Log densities of rows that the rows before them enter."""
+
+    def logp(x, mu):
+        before = pt.concatenate([x[:1], x[:-1]])
+        return pm.logp(pm.Normal.dist(mu + before), x)
+
+    pm.CustomDist("x", rows(shape=T)[c], logp=logp, observed=X[:, 0])
+
+
+def test_rows_that_others_change_are_refused():
+    model = declared(beside_one_another)
+    with pytest.raises(pmm.UnservedModelError, match="of an object's row depends on other rows"):
+        predicted(model, X[:, 0], at_random(model)[1])
+
+
+def test_domains_and_kinds_of_numbers():
+    model = two_domains()
+    _, point = at_random(model)
+    counts = np.array([[1, 2], [0, 3], [4, 0], [1, 1]])
+    found = predicted(model, {"a": counts}, point, "a")
+    rate = np.exp(point["latent"] @ point["w_a"].T)
+    expected = stats.poisson.logpmf(counts[:, None], rate)
+    np.testing.assert_allclose(found, expected.sum(axis=2), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"'b: b', row 0: expected a whole number; found 0.5"):
+        predicted(model, np.array([[0.5, 1.0, 0.0, 1.0]]), point, "b")
+    with pytest.raises(ValueError, match="expected 4 columns; found 2"):
+        predicted(model, np.array([[0.0, 1.0]]), point, "b")
+    with pytest.raises(ValueError, match="'b', row 1: expected values that have a density in some"):
+        predicted(model, np.array([[0, 1, 0, 1], [0, 2, 0, 1]]), point, "b")
+    model = declared(FAMILIES["full"])
+    with pytest.raises(ValueError, match="row 1: expected a whole row; found nan"):
+        predicted(model, np.array([[0.5, 1.0], [0.5, np.nan]]), at_random(model)[1])
+
+
+def test_assigned_by_what_was_sampled():
+    model, truth = counts_and_vectors(45)
+    idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    new = {"x": np.array([[-4.0, 0.0], [4.0, 0.5], [0.0, 5.0]]), "y": pd.Series([1, 5, 14])}
+    found = pmm.assign(idata, model, {"cluster": new}, progressbar=False)["prediction/cluster"]
+    total = found["probability"].sum("cluster") + found["unseen"]
+    np.testing.assert_allclose(total, 1.0)
+    nearest = found["match_cluster"].to_numpy().argmax(axis=1)
+    np.testing.assert_array_equal(truth[nearest], [0, 1, 2])
+    labels = idata["posterior"]["cluster"].values[0, 0]
+    assert adjusted_rand_index({"c": labels}, {"c": truth}) > 0.9
