@@ -255,7 +255,7 @@ def compare(kind: str, n: int, options: argparse.Namespace, known: dict[str, flo
     for name, make in samplers(kind, data).items():
         steps = make()
         if name == OURS:
-            first = drive(steps, starts, *lengths[name], options.seconds).chains[0]
+            first = drive(steps, starts, 200, options.draws // 2, options.seconds).chains[0]
             starts = [
                 first[i] for i in np.linspace(len(first) // 4, len(first) - 1, CHAINS, dtype=int)
             ]
