@@ -29,6 +29,7 @@ def blocks(page: str) -> list[str]:
         "family.md",
         "dependency.md",
         "max_margin.md",
+        "mixtures.md",
     ],
 )
 def test_a_page_runs(page, tmp_path):
