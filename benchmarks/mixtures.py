@@ -16,10 +16,10 @@ Compared are quantities that no relabelling changes, and that all three have: th
 weights and parameters with labels summed out, the entropy of the weights, and the number of
 occupied clusters (without labels: of labels drawn given the rest). For each sampler the worst of
 them counts, of those that it changed at all. Effective sample sizes are arviz's (bulk), capped at
-the number of draws. A sampler stops after `--seconds`. Chains that hardly move still
-seem to have an effective draw or two each, which flatters a sampler that has made few draws. If it has made too few draws for
-an effective sample size, each is taken to be as effective as with fewer objects. The ratio if all
-of its draws were effective, a lower bound, is printed too.
+the number of draws. A sampler stops after `--seconds`. Chains that hardly move still seem to have
+an effective draw or two each, which flatters a sampler that has made few draws. If it has made too
+few for an effective sample size, each is taken to be as effective as with fewer objects. The ratio
+if all of its draws were effective, a lower bound, is printed too.
 
 Time is CPU time of the draws after warm-up. Before that: the cost of a sweep by itself, and that of
 the table of log densities beside the bare compiled log density, one call for each label.
@@ -399,7 +399,7 @@ def main() -> None:
     parser.add_argument("--nuts-draws", type=int, default=300)
     parser.add_argument("--nuts-tune", type=int, default=300)
     parser.add_argument("--pymc-draws", type=int, default=300)
-    parser.add_argument("--seconds", type=float, default=120.0, help="of draws; warm-up: four times")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of drawing")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
