@@ -237,7 +237,9 @@ def samplers(kind: str, data: dict[str, np.ndarray]) -> dict[str, Callable[[], l
     return {OURS: ours, THEIRS: theirs, NUTS: nuts}
 
 
-def compare(kind: str, n: int, options: argparse.Namespace, known: dict[str, float]) -> None:
+def compare(
+    kind: str, n: int, options: argparse.Namespace, known: dict[str, dict[str, float]]
+) -> None:
     """Run the three samplers on a mixture of `n` objects, and print what they do.
 
     Keeps in `known` how effective a draw of each is.
@@ -248,11 +250,11 @@ def compare(kind: str, n: int, options: argparse.Namespace, known: dict[str, flo
     without = [value.name for value in marginal.value_vars]
     lengths = {
         OURS: (200, options.draws),
-        THEIRS: (40, options.pymc_draws),
+        THEIRS: (5, options.pymc_draws),
         NUTS: (options.nuts_tune, options.nuts_draws),
     }
     starts = [truth(kind, model, label)]
-    rows, rates, seconds, found = [], {}, {}, {}
+    rows, seconds, found = [], {}, {}
     for name, make in samplers(kind, data).items():
         steps = make()
         if name == OURS:
@@ -275,26 +277,33 @@ def compare(kind: str, n: int, options: argparse.Namespace, known: dict[str, flo
                 ]
             )
         found[name] = len(run.chains[0]) >= FEW
-        if found[name]:
-            known[name] = float(np.nanmin(list(each.values())))
+        if found[name] or name not in known:
+            known[name] = each if found[name] else dict.fromkeys(each, 1.0)
         seconds[name] = run.seconds
-        rates[name] = known.get(name, 1.0) / run.seconds
     title = f"{kind}, {n} objects"
     common.print_table(title, ["", "mean ± sd", "draws", "ESS/draw", "ESS/s"], rows)
 
     goals = dict(zip((THEIRS, NUTS), TARGETS[kind], strict=True))
+    rates = {
+        name: {quantity: e / seconds[name] for quantity, e in own.items()}
+        for name, own in known.items()
+    }
+    worst = {name: float(np.nanmin(list(own.values()))) for name, own in rates.items()}
     rows = [
         [
             name,
             f"{1e3 * seconds[name]:.2f} ms",
-            f"{rates[name]:.4g}{'' if found[name] else ' (ESS/draw with fewer objects)'}",
-            "" if name == OURS else f"{rates[OURS] / rates[name]:.1f}",
-            "" if name == OURS else f"{rates[OURS] * seconds[name]:.1f}",
+            f"{worst[name]:.3g}",
+            *(f"{rates[OURS][q] / rate:.1f}" for q, rate in rates[name].items()),
+            f"{worst[OURS] / worst[name]:.1f}",
+            f"{worst[OURS] * seconds[name]:.1f}",
             f">= {goals[name]}" if name in goals else "",
+            "" if found[name] else "too few draws",
         ]
         for name in rates
     ]
-    header = ["the worst of each", "a draw", "ESS/s", "ratio", "if all draws count", "goal"]
+    header = ["pm_match's ESS/s over theirs", "a draw", "worst ESS/s", *rates[OURS]]
+    header += ["worst", "if all draws count", "goal", ""]
     common.print_table(title, header, rows)
 
 
@@ -406,7 +415,7 @@ def main() -> None:
     sweeps()
     tables(options.sizes)
     for kind in options.kinds:
-        known: dict[str, float] = {}
+        known: dict[str, dict[str, float]] = {}
         for n in sorted(options.sizes):
             compare(kind, n, options, known)
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
