@@ -28,8 +28,10 @@ class ClusterGibbs(PartitionStep):
     vars : sequence of variables
         Any of the assignments (or other variables that go with them); the step serves all that
         belong together: both sides of a network, for one.
-    n_sweeps : int, default 1
-        Sweeps a step.
+    n_sweeps : int, optional
+        Sweeps a step. Default: 1, or 10 where clusters have parameters that are not integrated out.
+        Those of empty clusters are drawn from their prior before every sweep, and sweeps cost
+        little beside the step that draws the others.
     n_split_merge : float, default 0.3
         Splits or merges of clusters that are proposed a step, for every set of clusters (see
         `partition.split_merge`). Of a number that is not whole, the rest is the probability of one
@@ -75,12 +77,12 @@ class ClusterGibbs(PartitionStep):
     def __init__(
         self,
         vars,
-        n_sweeps: int = 1,
+        n_sweeps: int | None = None,
         n_split_merge: float = 0.3,
         n_exchanges: float = 0.5,
         **kwargs,
     ):
-        if n_sweeps < 1:
+        if n_sweeps is not None and n_sweeps < 1:
             raise ValueError(f"ClusterGibbs: n_sweeps must be at least 1, found {n_sweeps}.")
         for name, value in (("n_split_merge", n_split_merge), ("n_exchanges", n_exchanges)):
             if not 0 <= value < np.inf:
@@ -105,9 +107,15 @@ class ClusterGibbs(PartitionStep):
         """Perform one update of a point; the point given is left as it is."""
         rng, collapsed = self.rng, self._collapsed
         labels = self._start(collapsed.labels(point))
-        point = collapsed.refreshed(rng, point, labels)
-        collapsed.load(point, labels)
-        moved = sum(collapsed.sweep(rng) for _ in range(self.n_sweeps))
+        n_sweeps = self.n_sweeps or (ANCHORED_SWEEPS if collapsed.anchored else 1)
+        moved = 0
+        for number in range(n_sweeps):
+            refreshed = collapsed.refreshed(rng, point, labels)
+            if number == 0 or refreshed is not point:
+                point = refreshed
+                collapsed.load(point, labels)
+            moved += collapsed.sweep(rng)
+            labels = collapsed.found()
         fractions = {
             name: accepted / max(proposed, 1)
             for name, (accepted, proposed) in {
@@ -130,7 +138,7 @@ class ClusterGibbs(PartitionStep):
             "log_joint": collapsed.log_joint() + collapsed.log_prior(point),
             "n_occupied": int(occupied.sum()),
             "filled": max(truncated, default=0.0),
-            "moved": moved / (self.n_sweeps * collapsed.n_objects),
+            "moved": moved / (n_sweeps * collapsed.n_objects),
             **fractions,
         }
         return new, [stats]
@@ -177,5 +185,8 @@ def random_labels(rng: np.random.Generator, grouped, truncation: int):
     return rng.integers(n_labels, size=len(grouped.size))[grouped.of_object]
 
 
+# Sweeps a step where each has new parameters of empty clusters to try. What mixes slowly there is
+# which clusters are in use; NUTS on the parameters takes as long as dozens of sweeps.
+ANCHORED_SWEEPS = 10
 # Enough clusters that one is born for each real one, few enough that each holds some objects.
 START_CLUSTERS = 10

@@ -124,6 +124,11 @@ class Collapsed:
         return [own for own in self.evidence if isinstance(own, state)]
 
     @property
+    def anchored(self) -> bool:
+        """Whether labels of some clustering have parameters that are not integrated out."""
+        return any(partition.anchored[0] for partition in self.partitions)
+
+    @property
     def n_objects(self) -> int:
         """Objects of all clusterings."""
         return sum(c.n_objects for c in self.component.clusterings)

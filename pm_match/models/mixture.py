@@ -343,7 +343,7 @@ def _cells(name: str, values: pd.Series, kind: str) -> np.ma.MaskedArray:
     """Read a column that is no category (N,), and check it."""
     missing = values.isna().to_numpy(bool)
     try:
-        cells: NDArray = values.fillna(0).to_numpy(np.float64)
+        cells: NDArray = values.to_numpy(np.float64, na_value=0.0)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name!r}, column {values.name!r}: expected a {kind}; found {values.dtype} data that "

@@ -101,14 +101,15 @@ def discrete() -> pm.Model:
     return model
 
 
-def test_labels_and_parameters_together(monkeypatch):
+@pytest.mark.parametrize("n_sweeps", [1, None])
+def test_labels_and_parameters_together(n_sweeps, monkeypatch):
     """Sweeps, refreshed rows and swaps leave the joint of labels and rows alone."""
     monkeypatch.setattr(collapsed, "ANCHORED_SWAPS", 1.0)
     model = discrete()
     (evidence,) = read(model).of(Likelihoods)
     assert [rows.names for rows in evidence.redrawn] == [("kind",)]
     assert evidence.exchangeable
-    step = pmm.ClusterGibbs([model["cluster"]], model=model, rng=0)
+    step = pmm.ClusterGibbs([model["cluster"]], n_sweeps=n_sweeps, model=model, rng=0)
     step.setup_chain(np.random.default_rng(1), 0, 0)
     rng = np.random.default_rng(2)
     logs = stats.poisson.logpmf(Y[:, None], RATES)  # (N, K)

@@ -72,6 +72,21 @@ def test_a_column_is_what_it_is_said_to_be():
     assert model.coords["category_member"] == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values", "name"),
+    [
+        ("boolean", [True, None, False, True], "table_boolean"),
+        ("Int64", [3, None, 0, 5], "table_count"),
+        ("Float64", [0.5, None, 2.0, 1.0], "table_number"),
+    ],
+)
+def test_missing_values_of_nullable_dtypes(dtype, values, name):
+    model = pmm.models.mixture(pd.DataFrame({"x": pd.array(values, dtype=dtype)}), n_clusters=3)
+    observed, _ = (model[f"{name}_{part}"] for part in ("observed", "unobserved"))
+    seen = [float(v) for v in values if v is not None]
+    np.testing.assert_array_equal(model.rvs_to_values[observed].eval(), seen)
+
+
 def test_integers_with_missing_values_are_what_the_other_table_has():
     frames = two_tables()
     frames["spring"]["visits"] = frames["spring"]["visits"].astype(float)
