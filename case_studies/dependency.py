@@ -106,7 +106,9 @@ def canonical_variates(x: Array, y: Array) -> tuple[Array, Array, Array]:
 
 def shared_correlation(views: Sequence[Array], parameters: em.SharedFactors) -> float:
     """Sum the squared canonical correlations between E[z | x] and E[z | y] over all objects."""
-    means = [latent_means(views, parameters, given=[number]) for number in range(2)]
+    x, y = views
+    seen = [(x, np.full_like(y, np.nan)), (np.full_like(x, np.nan), y)]
+    means = [latent_means(own, parameters)[0] for own in seen]
     return float(np.sum(canonical_variates(*means)[2] ** 2))
 
 

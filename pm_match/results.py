@@ -16,7 +16,7 @@ from pymc.stats.convergence import (
 
 from pm_match.matching.advice import FEW_DRAWS
 from pm_match.matching.diagnose import diagnose
-from pm_match.matching.draws import PREFIX, RELEVANCE
+from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS
 from pm_match.reading import read
 from pm_match.reading.parts import Structure
 
@@ -118,10 +118,11 @@ def warn_if_full(idata: xr.DataTree, model: Model) -> None:
     if "filled" not in idata["sample_stats"]:
         return
     filled = idata["sample_stats"]["filled"]
-    full = float((filled >= 1.0).mean())
+    full = filled >= 1.0
+    # With several components, the statistic has one entry for each.
+    full = full.any([dim for dim in full.dims if dim not in SAMPLE_DIMS])
     truncated = [c for c in read(model).all_clusterings if not c.finite]
-    if full > 0 and truncated:
-        # With several components, the statistic has one entry for each.
+    if full.any() and truncated:
         one = truncated[0] if len(truncated) == 1 else None
         which = (
             f"all {one.truncation} clusters of {one.weights!r} are"
@@ -129,8 +130,9 @@ def warn_if_full(idata: xr.DataTree, model: Model) -> None:
             else f"all clusters of one of {', '.join(repr(c.weights) for c in truncated)} are"
         )
         warnings.warn(
-            f"the draws fill the truncation: {which} occupied in {full:.0%} of the draws. Declare "
-            "more clusters; if they fill too, the model may be too simple for these data.",
+            f"the draws fill the truncation: {which} occupied in {int(full.sum())} of "
+            f"{full.size} draws. Declare more clusters; if they fill too, the model may be too "
+            "simple for these data.",
             UserWarning,
             stacklevel=3,
         )

@@ -30,7 +30,6 @@ class FeatureVectors(Kind):
     """Feature vectors that are normal around the latent vectors of their clusters."""
 
     name = "features"
-    expects = ("Normal", "MvNormal")
     steps = (ProjectionMAP, FeatureGibbs)
 
     def claims(self, context: Context, rv: RV) -> bool:

@@ -24,7 +24,6 @@ class Networks(Kind):
     """Networks whose objects are in clusters, declared with `BlockNetwork`."""
 
     name = "networks"
-    expects = ("BlockNetwork",)
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether a variable is a `BlockNetwork`."""

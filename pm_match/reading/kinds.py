@@ -60,8 +60,6 @@ class Kind:
     """
 
     name: ClassVar[str]
-    # The distributions of its observed variables, for messages.
-    expects: ClassVar[tuple[str, ...]] = ()
     # Whether it is asked after all others, and of what they refuse: of potentials too.
     last: ClassVar[bool] = False
     # Whether its search is for components with evidence of other kinds too.

@@ -257,12 +257,10 @@ class Reader:
             for rv in children:
                 own = self._kind_of(rv)
                 if own is None:
-                    known = [name for k in reversed(self.kinds) for name in k.expects]
                     reasons = [k.why_not(self.context, rv) for k in self.kinds]
                     raise Refusal(
-                        f"{rv.name!r} is a {'free ' if rv in self.model.free_RVs else ''}"
-                        f"{kind(rv)}; expected an observed {' or '.join(known) or 'variable'}"
-                        + "".join(f" ({reason})" for reason in reasons if reason)
+                        "; ".join(reason for reason in reasons if reason)
+                        or f"{rv.name!r}, a {kind(rv)}: expected evidence that a kind claims"
                     )
                 if rv not in found.setdefault(own, []):
                     found[own].append(rv)

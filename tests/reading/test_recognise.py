@@ -138,7 +138,10 @@ def student(name, mu, tau, x):
 
 
 REFUSED = {
-    "student noise": ({"observe": student}, r"'a' is a StudentT; expected an observed Normal"),
+    "student noise": (
+        {"observe": student},
+        "'a', a StudentT: expected evidence that a kind claims",
+    ),
     "latent prior of another family": (
         {"latent": lambda tau: pm.Laplace("latent", 0.0, tau**-0.5, shape=(T, K))},
         r"no normal variable with one row for each of 4 clusters is shared by .*'a', 'b'",
