@@ -1,6 +1,6 @@
 """Holds a model's declared log densities against the ones that the steps assume."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from pymc.distributions.transforms import CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
-from pm_match.reading.ancestry import RV, Refusal, names
+from pm_match.reading.ancestry import RV, Refusal, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.operations import not_analytic
 from pm_match.reading.probe import log_densities
@@ -38,6 +38,9 @@ class DensityCheck:
         Those whose densities are asked for.
     labels : mapping of variables to int
         How many values the discrete variables have, labels or flags.
+    analytic : callable, optional
+        Which parameters of a variable's distribution have to be analytic. Default: all; those that
+        are read anew at every point, and of which nothing else is assumed, may be left out.
 
     Attributes
     ----------
@@ -50,9 +53,16 @@ class DensityCheck:
         If an operation that is not analytic enters a density, or one is not defined everywhere.
     """
 
-    def __init__(self, context: Context, variables: Sequence[RV], labels: Mapping[RV, int]):
+    def __init__(
+        self,
+        context: Context,
+        variables: Sequence[RV],
+        labels: Mapping[RV, int],
+        analytic: Callable[[RV], Sequence[RV]] = parameters,
+    ):
         self._context = context
-        _must_be_analytic(context, [*variables, *labels])
+        for rv in (*variables, *labels):
+            _must_be_analytic(context, rv, analytic)
         declared = log_densities(context.model, variables)
         rng = np.random.default_rng(20160401)
         values = _values_of_labels(rng, context, labels, variables)
@@ -102,16 +112,15 @@ class DensityCheck:
         return self.agrees(rv, [log_normal(point[key], *own) for point, own in both])
 
 
-def _must_be_analytic(context: Context, variables: Sequence[RV]) -> None:
-    """Refuse variables whose distributions random points do not tell."""
-    for rv in variables:
-        whole = rv.owner.inputs[0] if isinstance(rv.owner.op, PartialObservedRV) else rv
-        name = not_analytic(context.model, whole.owner.inputs)
-        if name is not None:
-            raise Refusal(
-                f"{rv.name!r} depends on free variables by way of {name!r}, which is not analytic; "
-                "expected sums, products, powers, exponentials and the like"
-            )
+def _must_be_analytic(context: Context, rv: RV, analytic: Callable[[RV], Sequence[RV]]) -> None:
+    """Refuse a variable whose distribution random points do not tell."""
+    whole = rv.owner.inputs[0] if isinstance(rv.owner.op, PartialObservedRV) else rv
+    name = not_analytic(context.model, analytic(whole))
+    if name is not None:
+        raise Refusal(
+            f"{rv.name!r} depends on free variables by way of {name!r}, which is not analytic; "
+            "expected sums, products, powers, exponentials and the like"
+        )
 
 
 def _values_of_labels(

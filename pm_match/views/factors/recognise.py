@@ -24,6 +24,7 @@ from pytensor.tensor.random.basic import (
 from pm_match.reading.ancestry import RV, Refusal, connected, kind, mean, names, read_each, scale
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import DensityCheck, log_normal, same
+from pm_match.reading.operations import not_analytic
 from pm_match.reading.parts import Part, Point
 from pm_match.views.factors.linear_factors import Array, MaskedTable
 from pm_match.views.factors.starts import factor_start
@@ -440,7 +441,8 @@ def _model(context: Context, candidates: list[_Candidate]) -> FactorModel:
     checked += [c.intercept for c in candidates if c.intercept is not None]
     own = {rv for rv, _ in latents if _ours(context, rv, views)}
     checked += [rv for rv, _ in latents if rv in own]
-    check = DensityCheck(context, checked, {})
+    # Scales are read at every point, whatever they depend on.
+    check = DensityCheck(context, checked, {}, lambda rv: [mean(rv)])
     factors = [_factor(context, rv, flip, rv not in own) for rv, flip in latents]
     found = []
     for candidate in candidates:
@@ -562,8 +564,9 @@ def _precisions(
         means = context.ancestry.of([mean(readers[key][0]) for key in keys])
         if taken & set(keys) or len({key[1] >= 0 for key in keys}) > 1 or rv in means:
             continue
-        # A label or a flag may switch it off.
-        if context.discrete([scale(readers[key][0]) for key in keys]):
+        scales = [scale(readers[key][0]) for key in keys]
+        # A label or a flag may switch it off, or something cut it off.
+        if context.discrete(scales) or not_analytic(context.model, scales):
             continue
         for aligned in (context.shapes[rv.name], (*context.shapes[rv.name], 1)):
             if all(_proportional(context, check, rv, aligned, *readers[key][1:]) for key in keys):
