@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
@@ -13,13 +14,15 @@ from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite
 
 from pm_match.checks import check_count
 from pm_match.matching.draws import SAMPLE_DIMS
-from pm_match.matching.pair_counts import apart, best_partners, counts_together
+from pm_match.matching.pair_counts import apart, best_partners, chance_together, counts_together
 from pm_match.matching.set_draws import SetDraws, read_one_set
 from pm_match.matching.unmatched_probability import probability_alone
 
 __all__ = ["decide"]
 
 _RULES = ("one-to-one", "many-to-many")
+# Where two objects taken at random are together more often than not, clusters tell little.
+_IDLE = 0.5
 
 
 class _Pairs(NamedTuple):
@@ -99,8 +102,8 @@ def decide(
         (see `unmatched_probability`), and whose decision is "unmatched" or "abstain". Under
         "one-to-one" an object may be left over that surely has counterparts: its probability is
         then near 0.
-        ``attrs``: `rule`, `threshold`, ``utility`` (U of all links, those left open included) and
-        ``exact``.
+        ``attrs``: `rule`, `threshold`, ``utility`` (U of all links, those left open included),
+        ``exact``, and ``chance``, the probability that two objects taken at random share a cluster.
 
     Raises
     ------
@@ -109,6 +112,12 @@ def decide(
     ValueError
         If a variable is not an assignment; clusters of a and b are of different sets; or a
         parameter is not as described.
+
+    Warns
+    -----
+    UserWarning
+        If two objects taken at random share a cluster with a probability above the threshold, and
+        above 1/2, so that links say little; or if there is one draw only, which is no probability.
     """
     if rule not in _RULES:
         raise ValueError(f"rule: expected 'one-to-one' or 'many-to-many'; found {rule!r}")
@@ -124,7 +133,10 @@ def decide(
             "rule='many-to-many'"
         )
     draws = read_one_set(idata, [a, b], group, sample_dims)
-    pairs, exact = _worth_it(draws, threshold, top)
+    labels = apart([draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]])
+    chance = chance_together(*labels, same=a == b)
+    _warn_if_idle(draws.n_draws, chance, threshold)
+    pairs, exact = _worth_it(draws, labels, threshold, top)
     if rule == "one-to-one":
         pairs = _assigned(pairs, draws, threshold)
     names = [v[v.dims[-1]].to_numpy() for v in draws.variables]
@@ -144,16 +156,36 @@ def decide(
         "threshold": threshold,
         "utility": float((probability - threshold).sum()),
         "exact": exact,
+        "chance": chance,
     }
     return table
 
 
-def _worth_it(draws: SetDraws, threshold: float, top: int | None) -> tuple[_Pairs, bool]:
+def _warn_if_idle(n_draws: int, chance: float, threshold: float) -> None:
+    """Warn of probabilities that decide nothing."""
+    if n_draws == 1:
+        warnings.warn(
+            "one draw: its probabilities are 0 and 1, and say nothing of how sure a link is. "
+            "Sample (pm_match.sample) to know.",
+            UserWarning,
+            stacklevel=3,
+        )
+    elif chance > max(threshold, _IDLE):
+        warnings.warn(
+            f"any two objects share a cluster with probability {chance:.2f}, above the threshold "
+            f"of {threshold:g}: the clusters hardly tell objects apart, and a link says little of "
+            "the objects linked.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _worth_it(
+    draws: SetDraws, labels: Sequence[np.ndarray], threshold: float, top: int | None
+) -> tuple[_Pairs, bool]:
     """Pairs with a probability above the threshold, and whether all of them were found."""
     twice = len(draws.labels) == 1
-    first, second = apart(
-        [draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]]
-    )
+    first, second = labels
     if top is None:
         blocks = []
         for rows, counts in counts_together(first, second):

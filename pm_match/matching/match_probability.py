@@ -10,7 +10,7 @@ import xarray as xr
 
 from pm_match.checks import check_count
 from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relevance_of
-from pm_match.matching.pair_counts import apart, best_partners, together
+from pm_match.matching.pair_counts import apart, best_partners, chance_together, together
 from pm_match.matching.set_draws import read_one_set
 
 __all__ = ["match_probability"]
@@ -89,6 +89,9 @@ def match_probability(
         objects, then from the most to the least likely partner; of equally likely ones the first
         come first. Partners of probability 0 are left out, and an object is no partner of itself.
 
+    In the ``attrs`` of either, ``chance`` is the probability that two objects taken at random share
+    a cluster: what is no larger says nothing of the two.
+
     Raises
     ------
     KeyError
@@ -117,16 +120,19 @@ def match_probability(
         ]
     labels = apart([draws.labels[0], draws.labels[-1]], relevant)
     rows, columns = first.dims[-1], second.dims[-1]
+    chance = chance_together(labels[0], labels[1], same=a == b)
     if top is not None:
         check_count("top", top)
         object_, partner, count = best_partners(labels[0], labels[1], top, same=a == b)
-        return pd.DataFrame(
+        table = pd.DataFrame(
             {
                 "object": first[rows].to_numpy()[object_],
                 "partner": second[columns].to_numpy()[partner],
                 "probability": count / len(labels[0]),
             }
         )
+        table.attrs["chance"] = chance
+        return table
     if rows == columns:
         second = second.rename({columns: f"{columns}_other"})
         columns = f"{columns}_other"
@@ -135,4 +141,5 @@ def match_probability(
         coords={**coords_along(first, rows), **coords_along(second, columns)},
         dims=(rows, columns),
         name="match_probability",
+        attrs={"chance": chance},
     )

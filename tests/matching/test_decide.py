@@ -15,6 +15,7 @@ from tests.matching.relabelled import posteriors, relabelled, shuffled
 
 few = settings(max_examples=25, deadline=None, derandomize=True)
 PAIR = ("cluster_a", "cluster_b")
+pytestmark = pytest.mark.filterwarnings("ignore:(any two objects|one draw)")
 
 
 def small(seed, relevant=True):
@@ -220,3 +221,33 @@ def test_wrong_parameters_are_refused():
         pmm.decide(idata, "cluster_a", "cluster_a")
     with pytest.raises(ValueError, match="expected clusters of one set"):
         pmm.decide(typed(), "cluster_A_document", "cluster_A_word")
+
+
+@few
+@given(st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_chance_is_the_mean_over_all_pairs(seed, relevant, twice):
+    idata, pair = small(seed, relevant), ("cluster_a", "cluster_a") if twice else PAIR
+    match = pmm.match_probability(idata, *pair)
+    values = match.to_numpy()
+    pairs = values[~np.eye(len(values), dtype=bool)] if twice else values
+    assert match.attrs["chance"] == pytest.approx(pairs.mean())
+    found = pmm.decide(idata, *pair, rule="many-to-many")
+    assert found.attrs["chance"] == pytest.approx(pairs.mean())
+    table = pmm.match_probability(idata, *pair, top=2)
+    assert table.attrs["chance"] == pytest.approx(pairs.mean())
+
+
+def test_one_cluster_tells_nothing_apart():
+    idata = small(0, relevant=False)
+    posterior = idata["posterior"].to_dataset()
+    one = posterior.assign({name: xr.zeros_like(posterior[name]) for name in PAIR})
+    with pytest.warns(
+        UserWarning, match=r"any two objects share .* probability 1\.00.*hardly tell"
+    ):
+        pmm.decide(one, *PAIR, rule="many-to-many")
+
+
+def test_one_draw_is_no_probability():
+    posterior = small(0, relevant=False)["posterior"].to_dataset()
+    with pytest.warns(UserWarning, match="one draw: its probabilities are 0 and 1"):
+        pmm.decide(posterior.isel(chain=[0], draw=[0]), *PAIR)
