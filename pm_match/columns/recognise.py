@@ -32,7 +32,7 @@ from pm_match.columns.conjugate import (
 from pm_match.columns.families import FAMILIES, Family
 from pm_match.columns.parts import Cells, Columns, Layout, Missing
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, parameters, scale
+from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
@@ -145,7 +145,7 @@ def _look(context: Context, rv: RV) -> Reading:
     if isinstance(rv.owner.op, PartialObservedRV):
         raise _Other(f"rows of {context.whole_name(rv)!r} are missing in part")
     if not is_family(rv):
-        raise _Other(f"{rv.name!r} is a {kind(rv)}")
+        raise _Other(f"{rv.name!r} is {a_kind(rv)}")
     if rv in context.model.free_RVs and not context.is_missing(rv):
         raise _Other(f"{rv.name!r} is free")
     assignment, family, theta, noise = _declared(context, rv)

@@ -16,7 +16,7 @@ from pm_match.features.emission_reader import (
     undivided,
 )
 from pm_match.features.parts import FeatureDomain, Features, Parameter, Setting
-from pm_match.reading.ancestry import RV, Refusal, kind, names, scale
+from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
@@ -222,7 +222,7 @@ def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
     free = context.model.free_RVs
     for rv in rvs:
         if not is_normal(rv):
-            raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal or MvNormal")
+            raise Refusal(f"{rv.name!r} is {a_kind(rv)}; expected a Normal or MvNormal")
     stems = {rv.name.removesuffix("_observed").removesuffix("_unobserved") for rv in rvs}
     split = len(rvs) == 2 and len(stems) == 1
     if len(rvs) > 1 and not split:

@@ -11,7 +11,7 @@ from pm_match.networks import BlockNetworkParts
 from pm_match.networks.block_evidence import NetworkCells
 from pm_match.networks.data import as_network, cell_numbers
 from pm_match.networks.parts import Relation
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, parameters, scale
+from pm_match.reading.ancestry import RV, Refusal, a_kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
@@ -20,9 +20,9 @@ from pm_match.reading.probe import rate
 
 # What the parameters of each family are declared with.
 _DECLARED: dict[str, tuple[tuple[type, str, tuple[type, ...]], ...]] = {
-    "bernoulli": ((BetaRV, "Beta", (LogOddsTransform,)),),
-    "poisson": ((GammaRV, "Gamma", (LogTransform,)),),
-    "normal": ((NormalRV, "Normal", ()), (GammaRV, "Gamma", (LogTransform,))),
+    "bernoulli": ((BetaRV, "a Beta", (LogOddsTransform,)),),
+    "poisson": ((GammaRV, "a Gamma", (LogTransform,)),),
+    "normal": ((NormalRV, "a Normal", ()), (GammaRV, "a Gamma", (LogTransform,))),
 }
 
 
@@ -131,10 +131,13 @@ def check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -
     for declared in (parts.density, *noises):
         for rv, (op, expected, transforms) in zip(declared, _DECLARED[parts.family], strict=True):
             if rv not in context.model.basic_RVs or not isinstance(rv.owner.op, op):
-                found = f"a {kind(rv)}" if rv in context.model.basic_RVs else "no random variable"
+                own = rv in context.model.basic_RVs
+                parents = context.ancestry.of([rv])
+                found = f"an expression of {names(parents)}" if parents else "a constant"
                 raise Refusal(
-                    f"{rv.name or str(rv)!r}, a parameter of {names(networks)}, is {found}; "
-                    f"expected a {expected}, the {parts.family} family's conjugate prior"
+                    (f"{rv.name!r}, " if rv.name else "")
+                    + f"a parameter of {names(networks)}, is {a_kind(rv) if own else found}; "
+                    f"expected {expected}, the {parts.family} family's conjugate prior"
                 )
             context.must_be_free(rv)
             context.must_be_plain(rv, transforms)

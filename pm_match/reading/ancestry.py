@@ -75,6 +75,12 @@ def scale(rv: RV) -> RV:
     return parameters(rv)[1]
 
 
+def a_kind(rv: RV) -> str:
+    """Return what `kind` does, with its article."""
+    found = kind(rv)
+    return f"{'an' if found[0] in 'AEIOaeio' else 'a'} {found}"
+
+
 def kind(rv: RV) -> str:
     """Return the name of a variable's distribution, as a user knows it."""
     if rv.owner is None:

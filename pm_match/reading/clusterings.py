@@ -11,7 +11,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, DirichletRV
 
 from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
-from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
+from pm_match.reading.ancestry import RV, Refusal, a_kind, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.links import read_links
@@ -77,7 +77,7 @@ def clustering_candidate(
         (weights,) = weights_from
         if not isinstance(weights.owner.op, _WEIGHTS):
             raise Refusal(
-                f"{weights.name!r} is a {kind(weights)}; expected StickBreakingWeights, Dirichlet, "
+                f"{weights.name!r} is {a_kind(weights)}; expected StickBreakingWeights, Dirichlet, "
                 "or the Beta sticks of a stick-breaking"
             )
         context.must_be_free(weights)
@@ -141,7 +141,7 @@ def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | Non
     for assignment, flag in flags.items():
         if flag not in context.model.free_RVs or not isinstance(flag.owner.op, BernoulliRV):
             raise Refusal(
-                f"the relevance of {assignment.name!r} is {names([flag])}, a {kind(flag)}; "
+                f"the relevance of {assignment.name!r} is {names([flag])}, {a_kind(flag)}; "
                 "expected a free Bernoulli"
             )
         if context.shapes[flag.name] != context.shapes[assignment.name]:
@@ -162,8 +162,8 @@ def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | Non
             continue
         if not isinstance(probability.owner.op, BetaRV):
             raise Refusal(
-                f"the probability {probability.name!r} of {names(members)} is a "
-                f"{kind(probability)}; expected a Beta"
+                f"the probability {probability.name!r} of {names(members)} is "
+                f"{a_kind(probability)}; expected a Beta"
             )
         context.must_be_free(probability)
         context.must_be_plain(probability, (LogOddsTransform,))

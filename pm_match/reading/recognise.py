@@ -8,7 +8,7 @@ import numpy as np
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.reading.ancestry import RV, Refusal, connected, kind, names
+from pm_match.reading.ancestry import RV, Refusal, a_kind, connected, names
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
     clustering_candidate,
@@ -260,7 +260,7 @@ class Reader:
                     reasons = [k.why_not(self.context, rv) for k in self.kinds]
                     raise Refusal(
                         "; ".join(reason for reason in reasons if reason)
-                        or f"{rv.name!r}, a {kind(rv)}: expected evidence that a kind claims"
+                        or f"{rv.name!r}, {a_kind(rv)}: expected evidence that a kind claims"
                     )
                 if rv not in found.setdefault(own, []):
                     found[own].append(rv)

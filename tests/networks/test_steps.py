@@ -136,7 +136,11 @@ REFUSED = {
     ),
     "density not random": (
         {"density": lambda: np.full((4, 4), 0.3)},
-        r"a parameter of 'a'.* is no random variable; expected a Beta",
+        r"a parameter of 'a'.* is a constant; expected a Beta",
+    ),
+    "density of an expression": (
+        {"density": lambda: 0.5 * pm.Beta("density", 1.0, 1.0, shape=(4, 4))},
+        r"a parameter of 'a', 'b', is an expression of 'density'; expected a Beta",
     ),
     "densities unlike each other": (
         {"density": lambda: pm.Beta("density", np.eye(4) + 1.0, 1.0, shape=(4, 4))},

@@ -21,7 +21,7 @@ from pytensor.tensor.random.basic import (
     StudentTRV,
 )
 
-from pm_match.reading.ancestry import RV, Refusal, connected, kind, mean, names, read_each, scale
+from pm_match.reading.ancestry import RV, Refusal, a_kind, connected, mean, names, read_each, scale
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import DensityCheck, log_normal, same
 from pm_match.reading.operations import not_analytic
@@ -378,7 +378,7 @@ def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
         raise Refusal(f"the noise of {name!r} depends on {names(discrete)}, which is discrete")
     for rv in [*(pair[2] for pair in pairs), *intercepts]:
         if not isinstance(rv.owner.op, NormalRV):
-            raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal")
+            raise Refusal(f"{rv.name!r} is {a_kind(rv)}; expected a Normal")
         context.must_be_untransformed(rv)
         context.ancestry.only_children(rv, rvs, drawn=True)
     return _Candidate(name, rvs, table, pairs, intercepts[0] if intercepts else None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pytensor.tensor.random.basic import NormalRV
 
-from pm_match.reading.ancestry import Refusal, kind, names, read_each, scale
+from pm_match.reading.ancestry import Refusal, a_kind, names, read_each, scale
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.parts import Part
 from pm_match.views.factors.recognise import Factor, FactorModel
@@ -69,7 +69,7 @@ def _labelled(
 ) -> LabelledLatent:
     rv = context.model[latent.name]
     if not isinstance(rv.owner.op, NormalRV):
-        raise Refusal(f"{rv.name!r} is a {kind(rv)}; expected a Normal")
+        raise Refusal(f"{rv.name!r} is {a_kind(rv)}; expected a Normal")
     context.must_be_plain(rv, ())
     if latent.transposed:
         raise Refusal(f"{rv.name!r} has one column for each object; expected one row")
