@@ -6,15 +6,13 @@ calibration".
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from tests.declared.plain import tiny_data, tiny_model
-from tests.exactness.simulate import Simulator, quantities
+from tests.exactness.simulate import Simulator, quantities, uniformity
 
 N_SIMULATIONS = 240
 N_DRAWS = 63
 THIN = 8
-N_BINS = 8
 # Label-invariant ones, and two that are not.
 QUANTITIES = (
     "precision",
@@ -59,9 +57,6 @@ def test_ranks_are_uniform(case):
     arguments = {"linked": case.get("linked", False), "data": data, "n_clusters": 4}
     simulator = Simulator(tiny_model(**arguments), seed=21)
     found = ranks(simulator, np.random.default_rng(22))
-    p_values = {}
-    for name, values in found.items():
-        counts = np.bincount(np.array(values) * N_BINS // (N_DRAWS + 1), minlength=N_BINS)
-        p_values[name] = float(chisquare(counts).pvalue)
+    p_values = uniformity(found, N_DRAWS)
     # Nine quantities, three cases: a right sampler falls below this once in about 40 such suites.
     assert min(p_values.values()) > 0.001, p_values

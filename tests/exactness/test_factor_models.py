@@ -7,12 +7,11 @@ Gandy & J. Scott (2020), "Unit testing for MCMC and other Monte Carlo methods"; 
 
 import dataclasses
 
-import numpy as np
 import pytest
-from scipy import stats
 
 from pm_match.views.factors import factor_gibbs
 from tests.declared.factors import FactorKind, factor_kind_model
+from tests.exactness.simulate import uniformity
 from tests.exactness.simulate_factors import FactorSimulator
 
 KINDS = {
@@ -61,7 +60,7 @@ def test_wrong_draws_are_caught(monkeypatch):
 
 # Thinned by as much as loadings and latent vectors take to trade their scale: by less, ranks pile
 # up at both ends.
-N_SIMULATIONS, N_DRAWS, THIN, N_BINS = 80, 31, 40, 8
+N_SIMULATIONS, N_DRAWS, THIN = 80, 31, 40
 
 
 @pytest.mark.slow
@@ -70,13 +69,6 @@ def test_ranks_are_uniform(name):
     kind = dataclasses.replace(KINDS[name], n_objects=8, sizes=((4, 1), (3, 1)))
     simulator = FactorSimulator(factor_kind_model(kind), seed=21)
     found = simulator.ranks(N_SIMULATIONS, N_DRAWS, THIN)
-    p_values = {
-        name: float(
-            stats.chisquare(
-                np.bincount(np.array(values) * N_BINS // (N_DRAWS + 1), minlength=N_BINS)
-            ).pvalue
-        )
-        for name, values in found.items()
-    }
+    p_values = uniformity(found, N_DRAWS)
     # A hundred and fifty quantities: a right sampler falls below this once in some 60 such suites.
     assert min(p_values.values()) > 0.0001, p_values

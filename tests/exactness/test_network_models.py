@@ -9,7 +9,6 @@ import dataclasses
 import numpy as np
 import pytest
 from arviz_stats import ess
-from scipy import stats
 from scipy.special import expit
 
 import pm_match as pmm
@@ -17,6 +16,7 @@ from pm_match.clusters.collapsed import Collapsed
 from pm_match.networks.parts import Relation
 from tests.declared.networks import network_model
 from tests.exactness.hyperparameters import law_distances
+from tests.exactness.simulate import uniformity
 
 CASES = {
     "bipartite": {},
@@ -272,7 +272,6 @@ def test_hyperparameters_against_numerical_integration():
 N_SIMULATIONS = 120
 N_DRAWS = 31
 THIN = 5
-N_BINS = 8
 
 
 @pytest.mark.slow
@@ -297,13 +296,6 @@ def test_ranks_are_uniform(case):
             # Ties are broken at random, or ranks of integers would pile up.
             below, ties = (values < reference).sum(), (values == reference).sum()
             found.setdefault(name, []).append(int(below + rng.integers(ties + 1)))
-    p_values = {
-        name: float(
-            stats.chisquare(
-                np.bincount(np.array(values) * N_BINS // (N_DRAWS + 1), minlength=N_BINS)
-            ).pvalue
-        )
-        for name, values in found.items()
-    }
+    p_values = uniformity(found, N_DRAWS)
     # Sixteen quantities, three cases: a right sampler falls below this once in 40 such suites.
     assert min(p_values.values()) > 0.0005, p_values
