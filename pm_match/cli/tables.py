@@ -136,6 +136,13 @@ def _read_table(file: Path) -> pd.DataFrame:
             raise InputError(f"{file}: row {row}: the object has no label")
     else:
         index = pd.RangeIndex(1, len(body) + 1)
+    names = pd.Series(header[int(labelled) :], dtype=str)
+    if len(names) and numbers(names).notna().all():
+        raise InputError(
+            f"{file}: expected names of columns in the first line; found numbers "
+            f"({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): add a line with names, or "
+            "let names begin with a letter"
+        )
     columns = {}
     for i in range(int(labelled), len(header)):
         if header[i] == "":

@@ -103,6 +103,10 @@ BAD_FILES = {
     "duplicate rows": (",u\np,1\np,3\n", "row label 'p' appears more than once"),
     "duplicate columns": ("u,v,u\n1,2,3\n3,1,2\n", "column label 'u' appears more than once"),
     "no label": (",u\np,1\n,3\n", "row 2: the object has no label"),
+    "no header line": (
+        "p,0.5,1\nq,2,3\nr,1,7\n",
+        "expected names of columns in the first line; found numbers (0.5, 1)",
+    ),
     "no header": ("u,,w\n1,2,3\n3,1,2\n", "column number 2 has no header"),
     "constant": ("u,v\n1,2\n3,2\n", "column 'v' has one constant value (2)"),
     "infinite": ("u,v\n1,2\n3,inf\n", "1 infinite value, the first (inf) in row 2, column 'v'"),
