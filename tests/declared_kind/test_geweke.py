@@ -15,7 +15,7 @@ from pm_match.clusters import collapsed
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.state import LikelihoodState
 from pm_match.reading import read
-from tests.exactness.simulate import ModelSimulator
+from tests.exactness.simulate import ModelSimulator, uniformity
 
 T = 3
 
@@ -117,3 +117,15 @@ def test_a_wrong_update_is_caught(wrong, monkeypatch):
         monkeypatch.setattr(LikelihoodState, "refreshed", refreshed)
     found = Simulator(student(), seed=4).scores(3000)
     assert max(map(abs, found.values())) > 6.0, found
+
+
+N_SIMULATIONS, N_DRAWS, THIN = 120, 31, 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MODELS)
+def test_ranks_are_uniform(case):
+    found = Simulator(MODELS[case](), seed=5).ranks(N_SIMULATIONS, N_DRAWS, THIN)
+    p_values = uniformity(found, N_DRAWS)
+    # Some forty quantities: a right sampler falls below this once in a hundred such suites.
+    assert min(p_values.values()) > 0.0003, p_values
