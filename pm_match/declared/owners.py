@@ -11,6 +11,8 @@ from pm_match.reading.ancestry import Refusal
 Entries = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 _CLOSE = 1e-8
+# Entries of a unit that are added up one after the other, all units at once.
+_FEW = 16
 
 
 def close(a: NDArray, b: NDArray) -> NDArray[np.bool_]:
@@ -81,6 +83,13 @@ def check_owners(
     return fine & ((owner >= 0) | close(table, table[0]).all(axis=0))
 
 
+def _as_slice(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """Return the slice that takes what an increasing index (N,) does, if there is one."""
+    step = int(index[1] - index[0]) if len(index) > 1 else 1
+    whole = slice(int(index[0]), int(index[-1]) + 1, max(step, 1))
+    return whole if np.array_equal(index, np.arange(whole.start, whole.stop, whole.step)) else index
+
+
 class Owned:
     """Sums of entries over the units that own them.
 
@@ -95,17 +104,24 @@ class Owned:
         order = np.argsort(owner, kind="stable")
         n_free = int((owner < 0).sum())
         self.n_units = n_units
-        self._free, kept = np.sort(order[:n_free]), order[n_free:]
-        # Most often, entries come in the order of their objects.
-        self._order = None if np.array_equal(kept, np.arange(len(owner))) else kept
-        self._units, self._starts = np.unique(owner[kept], return_index=True)
+        self._free, self._order = np.sort(order[:n_free]), order[n_free:]
+        self._units, self._starts = np.unique(owner[self._order], return_index=True)
+        counts = np.diff(self._starts, append=len(self._order))
+        # Most often, all units have as many entries, in the order of the units.
+        self._layers: list[slice | NDArray[np.int64]] = []
+        if len(counts) and counts.max() == counts.min() <= _FEW:
+            self._layers = [_as_slice(own) for own in self._order.reshape(-1, counts[0]).T]
 
     def total(self, entries: NDArray) -> NDArray[np.float64]:
         """Sum entries (B, E) over those of every unit: (U, B)."""
         found = np.zeros((self.n_units, len(entries)))
-        if len(self._units):
-            own = entries if self._order is None else entries[:, self._order]
-            found[self._units] = np.add.reduceat(own, self._starts, axis=1).T
+        if self._layers:
+            total = entries[:, self._layers[0]]
+            for layer in self._layers[1:]:
+                total = total + entries[:, layer]
+            found[self._units] = total.T
+        elif len(self._units):
+            found[self._units] = np.add.reduceat(entries[:, self._order], self._starts, axis=1).T
         return found
 
     def constant(self, entries: NDArray) -> float:

@@ -184,11 +184,14 @@ class LabelDensities:
                     parts = call(*[row[start] if single else row[some] for row in rows], *values)
                 own = min(batch, n - start)
                 parts = [np.reshape(part, (own, -1)) for part in parts]
-                out = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
                 if start == 0:
-                    found = np.empty((n, out.shape[1]))
-                # What has no density at a label is impossible there.
-                found[some] = np.where(np.isnan(out), -np.inf, out)
+                    found = np.empty((n, sum(part.shape[1] for part in parts)))
+                place = 0
+                for part in parts:
+                    found[some, place : place + part.shape[1]] = part
+                    place += part.shape[1]
+            # What has no density at a label is impossible there.
+            found[np.isnan(found)] = -np.inf
             return found
 
         return entries

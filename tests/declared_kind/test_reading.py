@@ -77,13 +77,19 @@ def test_owners_of_entries():
 
 
 def test_sums_over_owners():
-    entries = np.arange(10.0).reshape(2, 5)
-    for owner in ([0, 0, 1, 3, 3], [3, 0, -1, 1, 0], [-1, -1, -1, -1, -1], [-1, 0, 1, 2, 3]):
+    owners = [
+        *([0, 0, 1, 3, 3], [3, 0, -1, 1, 0], [-1, -1, -1, -1, -1], [-1, 0, 1, 2, 3]),
+        # As many of each: side by side, one factor after another, and in any order.
+        *([0, 0, 1, 1, 2, 2, 3, 3], [0, 1, 2, 3, 0, 1, 2, 3], [3, 1, 0, 2, 2, 1, 3, 0]),
+        *([2, 2, -1, 0, 0], [3, -1, 1, 0], [2, -1, -1]),
+    ]
+    for owner in owners:
         owned, owner = Owned(np.array(owner), 4), np.array(owner)
+        entries = np.arange(2.0 * len(owner)).reshape(2, -1) ** 2
         expected = [[row[owner == u].sum() for row in entries] for u in range(4)]
         np.testing.assert_array_equal(owned.total(entries), expected)
     with pytest.raises(Exception, match="labels change an entry"):
-        Owned(np.full(5, -1), 4).constant(entries)
+        Owned(np.full(3, -1), 4).constant(entries)
 
 
 def ordered(c):
