@@ -10,7 +10,7 @@ from pymc.distributions.transforms import CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
-from pm_match.reading.ancestry import RV, Refusal, names, parameters
+from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.operations import not_analytic
 from pm_match.reading.probe import log_densities
@@ -131,25 +131,26 @@ def _values_of_labels(
 ) -> list[dict[str, NDArray]]:
     """Draw values of discrete variables for every point.
 
-    Every object has every value once, or if that were too much to look at, every variable has.
+    Every object has every label once, relevant and irrelevant; or if that were too much to look at,
+    every assignment has.
     """
     shapes = {rv: context.shapes[rv.name] for rv in labels}
-    n_numbers = sum(_size(context, rv) for rv in variables)
-    whole = int(np.prod([*{n for n in labels.values()}, 1]))
-    least = max((-(-n // max(int(np.prod(shapes[rv])), 1)) for rv, n in labels.items()), default=1)
-    n_points = max(least, min(whole, _MOST_NUMBERS // max(n_numbers, 1)))
-    n_points = max(n_points, _TEST_POINTS + len(_OTHER_WIDTHS))
-    # Of several numbers of values, each goes round once while the one before it stays.
-    stays = 1
-    found: list[dict[str, NDArray]] = [{} for _ in range(n_points)]
-    for n in sorted({*labels.values()}, reverse=True):
-        for rv in (rv for rv, own in labels.items() if own == n):
-            start = rng.permutation(int(np.prod(shapes[rv]))).reshape(shapes[rv])
-            key = context.key(rv)
-            for place, values in enumerate(found):
-                drawn = (start + place // stays) % n
-                values[key] = np.asarray(drawn, context.start[key].dtype)
-        stays *= n
+    sizes = {rv: max(int(np.prod(shape)), 1) for rv, shape in shapes.items()}
+    flags = [rv for rv in labels if kind(rv) == "Bernoulli"]
+    n_labels = max((n for rv, n in labels.items() if rv not in flags), default=1)
+    n_numbers = max(sum(_size(context, rv) for rv in variables), 1)
+    least = max((-(-n // sizes[rv]) for rv, n in labels.items()), default=1)
+    whole = n_labels * (2 if flags else 1)
+    n_points = max(least, min(whole, _MOST_NUMBERS // n_numbers))
+    found: list[dict[str, NDArray]] = [
+        {} for _ in range(max(n_points, _TEST_POINTS + len(_OTHER_WIDTHS)))
+    ]
+    for rv, n in labels.items():
+        start, key = rng.permutation(sizes[rv]).reshape(shapes[rv]), context.key(rv)
+        for place, values in enumerate(found):
+            # Flags stay while labels go round.
+            turn = place // n_labels if rv in flags else place
+            values[key] = np.asarray((start + turn) % n, context.start[key].dtype)
     return found
 
 

@@ -7,6 +7,8 @@ import pytest
 
 import pm_match as pmm
 from pm_match.reading import read
+from pm_match.reading.context import Context
+from pm_match.reading.densities import DensityCheck
 
 pytestmark = pytest.mark.usefixtures("only_collapsed")
 
@@ -144,3 +146,15 @@ def test_known_weights_sum_to_one():
         w = pm.Normal("w", 0.0, 1.0, shape=(2, 1))
         pm.Normal("x", z[c] @ w.T, 1.0, observed=np.zeros((4, 2)))
     assert "'cluster' sum to 1.6; expected 1" in read(model).refusals["cluster"]
+
+
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_every_object_has_every_label_with_either_flag(n_labels):
+    with pm.Model() as model:
+        weights = np.full(n_labels, 1.0 / n_labels)
+        assignment = pm.Categorical("cluster", p=weights, shape=5)
+        flag = pm.Bernoulli("flag", 0.5, shape=5)
+    check = DensityCheck(Context.of(model), [], {assignment: n_labels, flag: 2})
+    pairs = [(point["cluster"], point["flag"]) for point in check.points]
+    for i in range(5):
+        assert {(int(c[i]), int(f[i])) for c, f in pairs} == set(np.ndindex(n_labels, 2))
