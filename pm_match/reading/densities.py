@@ -66,10 +66,10 @@ class DensityCheck:
         declared = log_densities(context.model, variables)
         rng = np.random.default_rng(20160401)
         values = _values_of_labels(rng, context, labels, variables)
-        widths = [_WIDTH] * _TEST_POINTS
-        widths += [_WIDTH] * (len(values) - len(widths) - len(_OTHER_WIDTHS))
+        planned = [(_WIDTH, own) for own in values]
+        planned += zip(_OTHER_WIDTHS, values, strict=False)
         self.points, self._declared = [], []
-        for width, own in zip([*widths, *_OTHER_WIDTHS], values, strict=True):
+        for width, own in planned:
             point = _random_point(rng, context, width) | own
             try:
                 found = declared(point)
@@ -142,9 +142,7 @@ def _values_of_labels(
     least = max((-(-n // sizes[rv]) for rv, n in labels.items()), default=1)
     whole = n_labels * (2 if flags else 1)
     n_points = max(least, min(whole, _MOST_NUMBERS // n_numbers))
-    found: list[dict[str, NDArray]] = [
-        {} for _ in range(max(n_points, _TEST_POINTS + len(_OTHER_WIDTHS)))
-    ]
+    found: list[dict[str, NDArray]] = [{} for _ in range(max(n_points, _TEST_POINTS))]
     for rv, n in labels.items():
         start, key = rng.permutation(sizes[rv]).reshape(shapes[rv]), context.key(rv)
         for place, values in enumerate(found):
