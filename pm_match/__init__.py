@@ -4,6 +4,7 @@ from pm_match import datasets, metrics, models, plots
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.columns.kind import IndependentColumns
+from pm_match.declared.cluster_slice import ClusterSlice
 from pm_match.declared.kind import AnyLikelihood
 from pm_match.features.choose_n_factors import choose_n_factors
 from pm_match.features.feature_gibbs import FeatureGibbs
@@ -59,6 +60,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BlockNetwork",
     "ClusterGibbs",
+    "ClusterSlice",
     "Evidence",
     "FactorGibbs",
     "FeatureGibbs",

@@ -32,10 +32,10 @@ class ClusterGibbs(PartitionStep):
         Sweeps a step. Default: 1, or 10 where clusters have parameters that are not integrated out.
         Those of empty clusters are drawn from their prior before every sweep, and sweeps cost
         little beside the step that draws the others.
-    n_split_merge : float, default 0.3
+    n_split_merge : float, default 2
         Splits or merges of clusters that are proposed a step, for every set of clusters (see
-        `partition.split_merge`). Of a number that is not whole, the rest is the probability of one
-        more: in a settled chain, a proposal costs as much as a sweep or two.
+        `clusters.split_merge`). Of a number that is not whole, the rest is the probability of one
+        more. A proposal scores the objects of one or two clusters twice at most.
     n_exchanges : float, default 0.5
         Assignments, drawn at random, whose clusters may exchange their labels in a step (see
         `clusters.exchange`); likewise.
@@ -78,7 +78,7 @@ class ClusterGibbs(PartitionStep):
         self,
         vars,
         n_sweeps: int | None = None,
-        n_split_merge: float = 0.3,
+        n_split_merge: float = 2.0,
         n_exchanges: float = 0.5,
         **kwargs,
     ):
@@ -186,7 +186,7 @@ def random_labels(rng: np.random.Generator, grouped, truncation: int):
 
 
 # Sweeps a step where each has new parameters of empty clusters to try. What mixes slowly there is
-# which clusters are in use; NUTS on the parameters takes as long as dozens of sweeps.
+# which clusters are in use; the steps that draw the parameters take as long as several sweeps.
 ANCHORED_SWEEPS = 10
 # Enough clusters that one is born for each real one, few enough that each holds some objects.
 START_CLUSTERS = 10

@@ -24,8 +24,6 @@ from pm_match.clusters.units import Units, units
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
 
-# Restricted scans before a split or its reverse is proposed.
-N_SCANS = 2
 # How often two labels are proposed to swap where parameters go with them. Steps that adapt to every
 # parameter's scale, NUTS for one, lose by each swap of a full cluster with an empty one.
 ANCHORED_SWAPS = 0.2
@@ -221,7 +219,7 @@ class Collapsed:
         for partition, terms, prior, scratch in zip(
             self.partitions, self.terms, self.priors, self._members, strict=True
         ):
-            found = split_or_merge(rng, *prior, partition, terms, scratch, n, N_SCANS)
+            found = split_or_merge(rng, *prior, partition, terms, scratch, n)
             accepted, proposed = accepted + found[0], proposed + found[1]
         return accepted, proposed
 

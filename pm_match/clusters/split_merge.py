@@ -1,26 +1,32 @@
 r"""Split and merge: many units change their cluster at once, accepted by Metropolis and Hastings.
 
-Jain & Neal (2004), "A split-merge Markov chain Monte Carlo procedure for the Dirichlet process
-mixture model", JCGS 13(1), for clusters that have labels, and for any evidence. Two distinct
-relevant units :math:`u, v` are drawn, and the other units of their clusters are the *members*.
+For clusters that have labels, and for any evidence: splits like Jain & Neal's (2004, JCGS 13(1)),
+by sequential allocation (Dahl 2005, "Sequentially-allocated merge-split sampler for conjugate and
+nonconjugate Dirichlet process mixture models"), of clusters chosen by what their data are worth.
 
-- Both in cluster :math:`j`: a *split*. An empty label :math:`k` is drawn for `v` with probability
-  :math:`p_k`, in proportion to the prior weights of the empty labels for one object more; `u` stays
-  in `j`. The launch state puts every member into `j` or `k` by the toss of a coin, and a few
-  restricted Gibbs scans (`j` and `k` being the only candidates) follow. One last scan proposes
-  :math:`s'`, with the probability :math:`q(s')` that it chooses what it does.
-- In `j` and `k`: a *merge*, all of `k` joins `j`. The reverse split would draw `k` among the labels
-  that are empty then, and the members' present places :math:`s` by a last scan from a launch state,
-  which is made in the same way: it depends on nothing but who the members are.
+A relevant unit :math:`u` is drawn, and with probability 1/2 either is proposed; the *members* are
+the other units of the clusters of :math:`u` and of a second unit :math:`v`.
+
+- A *split* of the cluster :math:`j` of `u`: `v` is another of its :math:`n_j` units. An empty label
+  :math:`k` is drawn for it with probability :math:`p_k`, in proportion to the prior weights of the
+  empty labels for one object more; `u` stays in `j`. In a random order, each member chooses between
+  `j`, where all that have not chosen yet still are, and `k`: by the evidence, and by the numbers of
+  objects that have chosen either. :math:`q(s')` is the probability of all their choices.
+- A *merge*: another cluster :math:`k` is drawn with probability :math:`g_k`, half by the evidence
+  of `u` (softmax of scores), half uniformly; `v` is one of its :math:`n_k` units. All of `k`
+  joins `j`. The reverse split would draw `k` among the labels that are empty then, and the members'
+  present places :math:`s` in a random order.
 
 .. math::
-    \text{split: } \frac{p(X, s')}{p(X, s)}\,\frac{1}{p_k\, q(s')}, \qquad
-    \text{merge: } \frac{p(X, s')}{p(X, s)}\; p_k\, q(s)
+    \text{split: } \frac{p(X, s')}{p(X, s)}\,
+    \frac{(n_j - 1)\, g'_k / n'_k}{p_k\, q(s')}, \qquad
+    \text{merge: } \frac{p(X, s')}{p(X, s)}\, \frac{p_k\, q(s)}{(n'_j - 1)\, g_k / n_k}
 
-The ordered pair is drawn with the same probability either way, since relevance does not change. A
-merge is refused before its scans if already :math:`q \le 1` does not save it, which decides nothing
-else than they would. The ratio of the collapsed joints is the sum of the log odds of the single
-moves that lead from one state to the other: all that is asked of a term is `score` and `move`.
+with primes after the move. The order is drawn alike either way, and so is `u`, since relevance does
+not change. A merge is refused before the members' choices if already :math:`q \le 1` does not save
+it, which decides nothing else than they would. The ratio of the collapsed joints is the sum of the
+log odds of the single moves that lead from one state to the other: all that is asked of a term is
+`score` and `move`.
 """
 
 from math import exp, log, log1p
@@ -28,7 +34,7 @@ from math import exp, log, log1p
 import numpy as np
 
 from pm_match.clusters.protocol import score
-from pm_match.clusters.sweep import draw_empty_label, reassign
+from pm_match.clusters.sweep import draw_empty_label, reassign, score_unit
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.stick_breaking import predictive
 
@@ -55,26 +61,79 @@ def log_chosen(odds):
 
 
 @part
-def draw_pair(rng, partition):
-    """Draw two distinct relevant units, in order; -1 and -1 if there are none."""
-    n_relevant = 0
-    for unit in range(partition.label.shape[0]):
-        n_relevant += int(partition.label[unit] >= 0)
-    if n_relevant < 2:
-        return -1, -1
-    first = int(rng.random() * n_relevant)
-    second = int(rng.random() * (n_relevant - 1))
-    second += int(second >= first)
-    u, v = -1, -1
+def draw_unit(rng, partition, cluster, but):
+    """Draw a unit of a cluster (any, if -1) that is not `but`; -1 if there is none."""
     n = 0
     for unit in range(partition.label.shape[0]):
-        if partition.label[unit] >= 0:
-            if n == first:
-                u = unit
-            elif n == second:
-                v = unit
+        n += int(belongs(partition, unit, cluster) and unit != but)
+    left = int(rng.random() * n)
+    for unit in range(partition.label.shape[0]):
+        if belongs(partition, unit, cluster) and unit != but:
+            if left == 0:
+                return unit
+            left -= 1
+    return -1
+
+
+@part
+def belongs(partition, unit, cluster):
+    """Whether a unit is relevant, and of the cluster if that is not -1."""
+    label = partition.label[unit]
+    return label >= 0 and (cluster < 0 or label == cluster)
+
+
+@part
+def weigh_others(partition, terms, unit):
+    """Fill `partition.weights` with the probabilities of all slots for a merge with a unit's own.
+
+    Half by the unit's evidence, half uniform, over the other slots that hold something.
+
+    Returns
+    -------
+    int
+        How many there are.
+    """
+    scores, weights, own = partition.scores, partition.weights, partition.slot[unit]
+    score_unit(partition, terms, unit, scores)
+    n, top, total = 0, -np.inf, 0.0
+    for slot in range(1, partition.n_slots[0]):
+        if partition.held[slot] > 0 and slot != own:
             n += 1
-    return u, v
+            top = max(top, scores[slot])
+    for slot in range(partition.n_slots[0]):
+        other = slot > 0 and partition.held[slot] > 0 and slot != own
+        weights[slot] = exp(scores[slot] - top) if other else 0.0
+        total += weights[slot]
+    for slot in range(1, partition.n_slots[0]):
+        if partition.held[slot] > 0 and slot != own:
+            weights[slot] = 0.5 * weights[slot] / total + 0.5 / n
+    return n
+
+
+@part
+def draw_other(rng, partition, terms, unit):
+    """Draw another cluster than that of a unit, by `weigh_others`; -1 if there is none."""
+    weigh_others(partition, terms, unit)
+    threshold = rng.random()
+    chosen = -1
+    for slot in range(1, partition.n_slots[0]):
+        if partition.weights[slot] > 0.0:
+            chosen = partition.label_of[slot]
+            threshold -= partition.weights[slot]
+            if threshold < 0.0:
+                break
+    return chosen
+
+
+@part
+def log_choice(partition, terms, u, k, n_merged):
+    """Log probability that a merge draws `v` for `u`, over that a split of `n_merged` units does.
+
+    Given that `u` is in another cluster than `k`.
+    """
+    weigh_others(partition, terms, u)
+    slot = partition.slot_of[k]
+    return log(partition.weights[slot] * (n_merged - 1) / partition.held[slot])
 
 
 @part
@@ -91,45 +150,50 @@ def list_members(partition, u, v, members):
 
 
 @part
-def scan(rng, a, b, partition, terms, members, j, k, wanted):
-    """One restricted Gibbs scan, or one that is made to choose what is `wanted` (if not empty).
+def shuffle(rng, members):
+    """Put the members into a random order."""
+    for i in range(members.shape[0] - 1, 0, -1):
+        other = int(rng.random() * (i + 1))
+        members[i], members[other] = members[other], members[i]
+
+
+@part
+def allocate(rng, a, b, partition, terms, members, u, v, wanted):
+    """Let the members, all in the cluster of `u`, choose between that and the cluster of `v`.
+
+    Parameters
+    ----------
+    members : (M,) integer array
+        Is put into a random order, in which they choose.
+    wanted : (U,) integer array
+        The labels that they are made to choose, by unit, or empty.
 
     Returns
     -------
     change, log_q : float
         Of the log joint; log probability of what was chosen.
     """
-    change = 0.0
-    log_q = 0.0
+    j, k = partition.label[u], partition.label[v]
+    n_j, n_k = partition.size[u], partition.size[v]
+    weights = partition.prior_by_label
     forced = wanted.shape[0] > 0
+    change, log_q = 0.0, 0.0
+    shuffle(rng, members)
     for i in range(members.shape[0]):
         unit = members[i]
         odds = log_odds(a, b, partition, terms, unit, j, k)
-        chosen = wanted[i] if forced else -1
-        if not forced:
-            chosen = k if rng.random() < 1.0 / (1.0 + exp(-odds)) else j
-        log_q += log_chosen(odds) if chosen == k else log_chosen(-odds)
-        if chosen != partition.label[unit]:
-            change += odds if chosen == k else -odds
-            reassign(partition, terms, unit, chosen)
+        # Those who have not chosen yet count as evidence, but not as numbers.
+        preferred = odds + log(weights[j] / weights[k]) + log(n_k / n_j)
+        joins = wanted[unit] == k if forced else rng.random() < 1.0 / (1.0 + exp(-preferred))
+        if joins:
+            change += odds
+            log_q += log_chosen(preferred)
+            n_k += partition.size[unit]
+            reassign(partition, terms, unit, k)
+        else:
+            log_q += log_chosen(-preferred)
+            n_j += partition.size[unit]
     return change, log_q
-
-
-@part
-def launch(rng, a, b, partition, terms, members, j, k, n_scans, counted):
-    """Put the members, all in `j`, anywhere in `j` or `k`, and scan; return the change.
-
-    Unless `counted`, the change of the log joint is not needed, and not what is returned.
-    """
-    change = 0.0
-    for i in range(members.shape[0]):
-        if rng.random() < 0.5:
-            if counted:
-                change += log_odds(a, b, partition, terms, members[i], j, k)
-            reassign(partition, terms, members[i], k)
-    for _ in range(n_scans):
-        change += scan(rng, a, b, partition, terms, members, j, k, members[:0])[0]
-    return change
 
 
 @part
@@ -155,7 +219,7 @@ def empty_share(a, b, partition, label):
 
 
 @part
-def split(rng, a, b, partition, terms, members, u, v, n_scans):
+def split(rng, a, b, partition, terms, members, u, v):
     """Propose to part `v` and some of the members from `u`; return whether it was accepted."""
     j = partition.label[u]
     predictive(a, b, partition.counts, -1, 1, partition.prior_by_label)
@@ -165,24 +229,28 @@ def split(rng, a, b, partition, terms, members, u, v, n_scans):
     log_label = log(empty_share(a, b, partition, k))
     change = log_odds(a, b, partition, terms, v, j, k)
     reassign(partition, terms, v, k)
-    change += launch(rng, a, b, partition, terms, members, j, k, n_scans, True)
-    last, log_q = scan(rng, a, b, partition, terms, members, j, k, members[:0])
-    if log(rng.random()) < change + last - log_label - log_q:
+    allocated, log_q = allocate(rng, a, b, partition, terms, members, u, v, members[:0])
+    change += allocated + log_choice(partition, terms, u, k, members.shape[0] + 2)
+    if log(rng.random()) < change - log_label - log_q:
         return True
     gather_in(partition, terms, members, v, j)
     return False
 
 
 @part
-def merge(rng, a, b, partition, terms, members, wanted, u, v, n_scans):
-    """Propose to put the cluster of `v` into that of `u`; return whether it was accepted."""
+def merge(rng, a, b, partition, terms, members, before, u, v):
+    """Propose to put the cluster of `v` into that of `u`; return whether it was accepted.
+
+    `before` (U,) is scratch for labels.
+    """
     j, k = partition.label[u], partition.label[v]
-    change = 0.0
+    change = -log_choice(partition, terms, u, k, members.shape[0] + 2)
     for i in range(members.shape[0]):
-        wanted[i] = partition.label[members[i]]
-        if wanted[i] == k:
-            change += log_odds(a, b, partition, terms, members[i], k, j)
-            reassign(partition, terms, members[i], j)
+        unit = members[i]
+        before[unit] = partition.label[unit]
+        if before[unit] == k:
+            change += log_odds(a, b, partition, terms, unit, k, j)
+            reassign(partition, terms, unit, j)
     change += log_odds(a, b, partition, terms, v, k, j)
     reassign(partition, terms, v, j)
     change += log(empty_share(a, b, partition, k))
@@ -191,11 +259,10 @@ def merge(rng, a, b, partition, terms, members, wanted, u, v, n_scans):
     if height >= change:
         # No log_q, which is negative, can help any more.
         for i in range(members.shape[0]):
-            if wanted[i] == k:
+            if before[members[i]] == k:
                 reassign(partition, terms, members[i], k)
         return False
-    launch(rng, a, b, partition, terms, members, j, k, n_scans, False)
-    _, log_q = scan(rng, a, b, partition, terms, members, j, k, wanted)
+    _, log_q = allocate(rng, a, b, partition, terms, members, u, v, before)
     if height >= change + log_q:
         return False
     gather_in(partition, terms, members, v, j)
@@ -203,7 +270,7 @@ def merge(rng, a, b, partition, terms, members, wanted, u, v, n_scans):
 
 
 @entry
-def split_or_merge(rng, a, b, partition, terms, scratch, n_proposals, n_scans):
+def split_or_merge(rng, a, b, partition, terms, scratch, n_proposals):
     """Propose `n_proposals` splits or merges.
 
     Parameters
@@ -215,27 +282,30 @@ def split_or_merge(rng, a, b, partition, terms, scratch, n_proposals, n_scans):
     terms : (n_terms, 8) integer array
         The terms of evidence (see `protocol.collect`), in the partition's present state.
     scratch : (2, U) integer array
-    n_proposals, n_scans : int
-        Restricted scans that lead to the launch state, for each proposal.
+    n_proposals : int
 
     Returns
     -------
     accepted, proposed : int
-        Nothing is proposed where there are not two relevant units.
+        Nothing is proposed where no unit is relevant.
     """
     accepted = 0
     proposed = 0
     for _ in range(n_proposals):
-        u, v = draw_pair(rng, partition)
+        u = draw_unit(rng, partition, -1, -1)
         if u < 0:
             break
         proposed += 1
-        n = list_members(partition, u, v, scratch[0])
-        members, wanted = scratch[0, :n], scratch[1, :n]
-        if partition.label[u] == partition.label[v]:
-            accepted += split(rng, a, b, partition, terms, members, u, v, n_scans)
+        splits = rng.random() < 0.5
+        cluster = partition.label[u] if splits else draw_other(rng, partition, terms, u)
+        v = draw_unit(rng, partition, cluster, u) if cluster >= 0 else -1
+        if v < 0:
+            continue
+        members = scratch[0, : list_members(partition, u, v, scratch[0])]
+        if splits:
+            accepted += split(rng, a, b, partition, terms, members, u, v)
         else:
-            accepted += merge(rng, a, b, partition, terms, members, wanted, u, v, n_scans)
+            accepted += merge(rng, a, b, partition, terms, members, scratch[1], u, v)
     return accepted, proposed
 
 

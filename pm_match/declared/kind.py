@@ -6,6 +6,7 @@ from pymc.model.core import Model
 
 from pm_match.clusters.evidence import Site
 from pm_match.declared import search
+from pm_match.declared.cluster_slice import ClusterSlice
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.predictor import LikelihoodPredictor
 from pm_match.declared.recognise import LikelihoodCandidate, likelihood_candidates
@@ -23,6 +24,7 @@ class AnyLikelihood(Kind):
     name = "declared"
     last = True
     searches_all = True
+    steps = (ClusterSlice,)
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether anybody does: it is asked last."""

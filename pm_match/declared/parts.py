@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from pm_match.reading.evidence import Evidence
 
+# Numbers a label whose parameters are drawn one number at a time.
+MOST_SLICED = 32
+
 
 @dataclass(frozen=True, eq=False)
 class LabelRows:
@@ -24,6 +27,22 @@ class LabelRows:
     names: tuple[str, ...]
     keys: tuple[str, ...]
     axis: int | None
+
+    def table(self, point: Mapping[str, NDArray]) -> NDArray:
+        """Return the rows at a point (T, K), a copy."""
+        if self.axis is None:
+            whole = np.stack([point[key] for key in self.keys])
+        else:
+            whole = np.moveaxis(point[self.keys[0]], self.axis, 0)
+        return np.array(whole.reshape(len(whole), -1))
+
+    def written(self, point: Mapping[str, NDArray], table: NDArray) -> dict[str, NDArray]:
+        """Return the values of a point whose rows are those of a table (T, K)."""
+        like = point[self.keys[0]]
+        if self.axis is None:
+            return {k: row.reshape(like.shape) for k, row in zip(self.keys, table, strict=True)}
+        shape = np.moveaxis(like, self.axis, 0).shape
+        return {self.keys[0]: np.moveaxis(table.reshape(shape), 0, self.axis)}
 
     def taken(self, point: Mapping[str, NDArray], source: NDArray) -> dict[str, NDArray]:
         """Give every label the row that label `source` (T,) has at a point."""
@@ -68,6 +87,8 @@ class Likelihoods(Evidence):
         What labels have of them.
     redrawn : tuple of LabelRows
         Of these, what is independent between labels, and can be drawn from its prior.
+    sliced : tuple of LabelRows
+        Of these, what is drawn by slices: few numbers, none of them whole.
     swappable : bool
         Whether the joint density stays as it is if labels, and their rows, take others' places.
     numbers : (N, K) array
@@ -90,6 +111,7 @@ class Likelihoods(Evidence):
     climbed: tuple[str, ...]
     rows: tuple[LabelRows, ...]
     redrawn: tuple[LabelRows, ...]
+    sliced: tuple[LabelRows, ...]
     swappable: bool
     numbers: NDArray[np.float64]
     all_seen: bool

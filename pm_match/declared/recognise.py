@@ -1,6 +1,6 @@
 """Reads likelihoods of any kind over an assignment: what they say of which object, by numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.declared.owners import check_owners, close, each_label, find_owners, mixed_labels
-from pm_match.declared.parts import Likelihoods
+from pm_match.declared.parts import MOST_SLICED, LabelRows, Likelihoods
 from pm_match.declared.rows import RowReader, given
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -93,6 +93,7 @@ class LikelihoodCandidate:
         free = [rv for rv in self.factors if rv in context.model.free_RVs]
         climbed = [rv for rv in context.model.free_RVs if rv.name in parameters or rv in free]
         keys = [context.key(rv) for rv in self.assignments]
+        redrawn = rows.redrawn(found)
         return Likelihoods(
             clustering=self.clustering,
             assignments=tuple(rv.name for rv in self.assignments),
@@ -104,11 +105,20 @@ class LikelihoodCandidate:
             parameters=parameters,
             climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
             rows=tuple(found),
-            redrawn=tuple(rows.redrawn(found)),
+            redrawn=tuple(redrawn),
+            sliced=_sliced(redrawn, reading.points[0]),
             swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
             numbers=reading.numbers(owner),
             all_seen=all(context.is_missing(rv) for rv in free),
         )
+
+
+def _sliced(found: Sequence[LabelRows], point: Mapping[str, NDArray]) -> tuple[LabelRows, ...]:
+    """Choose rows that are drawn one number at a time: all real ones, or none if they are many."""
+    tables = {rows: rows.table(point) for rows in found}
+    real = {rows: own for rows, own in tables.items() if own.dtype.kind == "f"}
+    few = sum(own.shape[1] for own in real.values()) <= MOST_SLICED
+    return tuple(real) if few else ()
 
 
 def likelihood_candidates(

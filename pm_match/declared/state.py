@@ -99,6 +99,13 @@ class LikelihoodState(EvidenceState):
         self.term.worth[:, 1 : len(entries) + 1] = self._owned.total(entries)
         self.term.constant[0] = self._owned.constant(entries)
 
+    def by_label(self, point: Point, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sum the log densities of the objects of each label (T,), at the labels (N,) given."""
+        owner = self.evidence.owner
+        (entries,) = self.access.entries(point, np.split(labels[None], self._ends, axis=1))
+        owned = owner >= 0
+        return np.bincount(labels[owner[owned]], entries[owned], self.evidence.truncation)
+
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
         """Let rows go with the labels that have been swapped since the table was loaded."""
         source = self.site.slot_of(self.evidence.clustering) - 1

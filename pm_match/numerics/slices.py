@@ -1,4 +1,4 @@
-"""Slice sampling (Neal 2003) of a number, and of a vector with a normal prior (Murray 2010)."""
+"""Slice sampling (Neal 2003) of numbers, and of a vector with a normal prior (Murray 2010)."""
 
 from collections.abc import Callable
 
@@ -41,6 +41,47 @@ def draw_slice(
         if right - left <= 1e-14 * (1.0 + abs(start)):
             log_density(start)
             return start
+
+
+def draw_slices(
+    rng: np.random.Generator,
+    start: NDArray[np.float64],
+    width: NDArray[np.float64],
+    log_density: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    """Draw independent numbers (n,) by one slice each, stepping out and shrinking side by side.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    start, width : (n,) array
+        Where they are, and their first intervals.
+    log_density : callable
+        From all numbers to the log density of each.
+    """
+    n = len(start)
+    level = log_density(start) - rng.standard_exponential(n)
+    left = start - width * rng.random(n)
+    right = left + width
+    n_left = rng.integers(_MOST_STEPS, size=n)
+    for end, step, n_steps in ((left, -width, n_left), (right, width, _MOST_STEPS - 1 - n_left)):
+        inside = n_steps > 0
+        while inside.any():
+            inside &= log_density(end) > level
+            end += np.where(inside, step, 0.0)
+            n_steps = n_steps - inside
+            inside &= n_steps > 0
+    found, left_over = start.copy(), np.ones(n, bool)
+    while left_over.any():
+        trial = np.where(left_over, left + (right - left) * rng.random(n), found)
+        accepted = left_over & (log_density(trial) > level)
+        found[accepted] = trial[accepted]
+        left_over &= ~accepted
+        np.copyto(left, trial, where=left_over & (trial < start))
+        np.copyto(right, trial, where=left_over & (trial >= start))
+        # Only a density that is not a number rejects everything.
+        left_over &= right - left > 1e-14 * (1.0 + abs(start))
+    return found
 
 
 def draw_elliptical_slice(

@@ -1,0 +1,165 @@
+"""Parameters of clusters that are not integrated out, drawn by slices, all clusters at once."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.blocking import PointType, StatsType
+from pymc.step_methods.state import dataclass_state
+
+from pm_match.clusters.collapsed import Collapsed
+from pm_match.clusters.step import PartitionStep, PartitionStepState
+from pm_match.declared.parts import LabelRows, Likelihoods
+from pm_match.declared.state import LikelihoodState
+from pm_match.numerics.slices import draw_slices
+from pm_match.reading.ancestry import Ancestry
+from pm_match.reading.label_tables import value_densities
+from pm_match.reading.parts import Component
+
+# First intervals, in what one update moves a number by.
+_WIDTH = 2.0
+
+
+@dataclass_state
+class ClusterSliceState(PartitionStepState):
+    """What a chain changes in a step, besides its generator."""
+
+    tune: bool
+    scale: np.ndarray
+    n_updates: int
+
+
+class ClusterSlice(PartitionStep):
+    r"""Draw what clusters have of the parameters, given the labels: each number by a slice.
+
+    Given the labels and all else, the rows :math:`\theta_t` of the labels are independent, with
+
+    .. math::
+        p(\theta_t \mid \ldots) \propto p(\theta_t) \prod_{i: s_i = t} p(x_i \mid \theta_t)
+
+    One evaluation of all objects' log densities, summed by cluster, therefore serves a step of
+    slice sampling (Neal 2003) for all clusters at once, however much more is known of one than of
+    another. The first interval of a number is of the width that its updates have had during the
+    warm-up, over the root of one more than the number of objects in the cluster.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        Free variables that labels have rows of, which are independent between labels.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not such rows, or have more than a few numbers a label
+        (`parts.MOST_SLICED`): a step that moves all of them together, NUTS, is better then.
+    """
+
+    name = "cluster_slice"
+    order = 110
+    one_by_one = True
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
+    _state_class = ClusterSliceState
+
+    def __init__(self, vars, **kwargs):
+        super().__init__(vars, **kwargs)
+        self._forget()
+
+    @classmethod
+    def served(cls, part: Component) -> list[str]:
+        """Names of the variables that labels have few numbers of."""
+        return [n for own in part.of(Likelihoods) for rows in own.sliced for n in rows.names]
+
+    def _together(self, wanted: list[str]) -> list[str]:
+        """Variables may have different steps, but for those that belong to one label each."""
+        return [
+            name
+            for own in self.part.of(Likelihoods)
+            for rows in own.sliced
+            for name in rows.names
+            if set(rows.names) & set(wanted)
+        ]
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        model, collapsed = self.model, Collapsed.of(self.model, self.part)
+        self._collapsed = collapsed
+        drawn = {model.values_to_rvs[value].name for value in self.vars}
+        self._blocks: list[tuple[LikelihoodState, LabelRows, Callable]] = []
+        for state in collapsed.of_kind(LikelihoodState):
+            for rows in state.evidence.sliced:
+                if drawn & set(rows.names):
+                    self._blocks.append((state, rows, self._priors(state.evidence, rows)))
+
+    def _priors(self, evidence: Likelihoods, rows: LabelRows) -> Callable[[Any], NDArray]:
+        """Compile the log densities (T,) of some rows, and of rows that depend on them."""
+        model, ancestry = self.model, Ancestry(self.model)
+        variables = [model[name] for name in rows.names]
+        below = {child for rv in variables for child in ancestry.children(rv)}
+        parts = [rows, *(o for o in evidence.redrawn if below & {model[name] for name in o.names})]
+        read = [
+            (part.axis, value_densities(model, [model[name] for name in part.names]))
+            for part in parts
+        ]
+
+        def densities(point) -> NDArray:
+            total = np.zeros(evidence.truncation)
+            for axis, own in read:
+                found = own(point)
+                whole = np.stack(found) if axis is None else np.moveaxis(found[0], axis, 0)
+                total += whole.reshape(evidence.truncation, -1).sum(axis=1)
+            return total
+
+        return densities
+
+    def _forget(self) -> None:
+        """Forget what was learnt of scales."""
+        start = self.model.initial_point(0)
+        self.scale = np.ones(sum(rows.table(start).shape[1] for _, rows, _ in self._blocks))
+        self.n_updates, self.tune = 0, True
+
+    def setup_chain(self, rng, tune: int, draws: int) -> None:
+        """Start a chain."""
+        super().setup_chain(rng, tune, draws)
+        self._forget()
+
+    def stop_tuning(self) -> None:
+        """Keep the widths of intervals."""
+        self.tune = False
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        new, labels = dict(point), self._collapsed.labels(point)
+        self.n_updates += 1
+        for number, (state, rows, priors, column) in enumerate(self._numbers(new)):
+            own = labels[state.evidence.clustering]
+            counts = np.bincount(own, minlength=state.evidence.truncation)
+            table = rows.table(new)
+
+            def log_density(
+                values, state=state, rows=rows, priors=priors, own=own, table=table, column=column
+            ) -> NDArray[np.float64]:
+                table[:, column] = values
+                new.update(rows.written(new, table))
+                with np.errstate(invalid="ignore"):
+                    found = priors(new) + state.by_label(new, own)
+                return np.where(np.isnan(found), -np.inf, found)
+
+            start, narrower = table[:, column].copy(), np.sqrt(1.0 + counts)
+            found = draw_slices(self.rng, start, self.scale[number] / narrower, log_density)
+            table[:, column] = found
+            new.update(rows.written(new, table))
+            if self.tune:
+                moved = _WIDTH * np.mean(abs(found - start) * narrower)
+                self.scale[number] += (moved - self.scale[number]) / min(self.n_updates, 50)
+        return new, [{}]
+
+    def _numbers(self, point) -> Iterator[tuple[LikelihoodState, LabelRows, Callable, int]]:
+        """Yield what labels have one number of each."""
+        for state, rows, priors in self._blocks:
+            for column in range(rows.table(point).shape[1]):
+                yield state, rows, priors, column

@@ -1,0 +1,99 @@
+"""Slices of clusters' parameters: whose they are, and from which density."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_match as pmm
+
+T = 3
+
+
+def rows_model(width: int) -> pm.Model:
+    """Declare Student-t data in several columns, each cluster with centres of its own."""
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        c = pm.Categorical("c", p=pm.Dirichlet("w", np.ones(T)), shape=6)
+        centre = pm.Normal("centre", 0.0, 2.0, shape=(width, T))
+        scale = pm.HalfNormal("scale", 1.0, shape=T)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        noise = scale[c][:, None] + sigma
+        pm.StudentT("x", nu=4.0, mu=centre.T[c], sigma=noise, observed=rng.normal(size=(6, width)))
+    return model
+
+
+def stacked_model() -> pm.Model:
+    """Declare a centre for each label one by one, and scales whose priors depend on them."""
+    with pm.Model() as model:
+        c = pm.Categorical("c", p=pm.Dirichlet("w", np.ones(2)), shape=5)
+        centres = pt.stack([pm.Normal(f"centre_{t}", 0.0, 2.0) for t in range(2)])
+        scale = pm.LogNormal("scale", 0.3 * centres, 0.5, shape=2)
+        pm.StudentT("x", nu=4.0, mu=centres[c], sigma=scale[c], observed=np.arange(5.0))
+    return model
+
+
+def slice_of(model: pm.Model) -> pmm.ClusterSlice:
+    (step,) = [step for step in pmm.steps(model) if isinstance(step, pmm.ClusterSlice)]
+    return step
+
+
+@pytest.mark.parametrize("declare", [lambda: rows_model(2), stacked_model], ids=["rows", "stacked"])
+def test_density_is_the_declared_one(declare):
+    """Of every number: what it changes of the log joint, label by label."""
+    model = declare()
+    step, rng = slice_of(model), np.random.default_rng(1)
+    point = model.initial_point(0)
+    for name in {value.name for value in step.vars}:
+        point[name] = point[name] + 0.3 * rng.normal(size=np.shape(point[name]))
+
+    point["c"] = rng.integers(step.part.clusterings[0].truncation, size=point["c"].shape)
+    labels = [point["c"]]
+    joint = model.compile_logp()
+    for state, rows, priors, column in step._numbers(point):
+
+        def density(values, state=state, rows=rows, priors=priors, column=column):
+            table = rows.table(point)
+            table[:, column] = values
+            there = {**point, **rows.written(point, table)}
+            return priors(there) + state.by_label(there, labels[0]), joint(there)
+
+        here = rows.table(point)[:, column]
+        before, joint_before = density(here)
+        for label in range(len(here)):
+            moved = here.copy()
+            moved[label] += 0.7
+            after, joint_after = density(moved)
+            changed = after - before
+            np.testing.assert_allclose(changed[label], joint_after - joint_before, atol=1e-8)
+            np.testing.assert_allclose(np.delete(changed, label), 0.0, atol=1e-9)
+
+
+def test_which_variables_are_drawn_by_slices():
+    model = rows_model(2)
+    assert {v.name for v in slice_of(model).vars} == {"centre", "scale_log__"}
+    stacked = slice_of(stacked_model())
+    assert {v.name for v in stacked.vars} == {"centre_0", "centre_1", "scale_log__"}
+    # A step that moves all at once is better for many numbers.
+    assert not [s for s in pmm.steps(rows_model(32)) if isinstance(s, pmm.ClusterSlice)]
+    with model:
+        given = pm.NUTS([model["centre"]])
+    (step,) = [s for s in pmm.steps(model, given=[given]) if isinstance(s, pmm.ClusterSlice)]
+    assert {v.name for v in step.vars} == {"scale_log__"}
+    with pytest.raises(pmm.UnservedModelError, match="sigma"):
+        pmm.ClusterSlice([model["sigma"]], model=model)
+
+
+def test_widths_are_kept_after_the_warm_up():
+    model = rows_model(2)
+    step, point = slice_of(model), model.initial_point(0)
+    step.setup_chain(np.random.default_rng(0), 10, 10)
+    for _ in range(10):
+        point, _ = step.step(point)
+    learnt = step.scale.copy()
+    assert (learnt != 1.0).all()
+    step.stop_tuning()
+    step.step(point)
+    np.testing.assert_array_equal(step.scale, learnt)
+    step.setup_chain(np.random.default_rng(0), 10, 10)
+    np.testing.assert_array_equal(step.scale, 1.0)
