@@ -52,7 +52,8 @@ class Simulator(ModelSimulator):
 
     def __init__(self, model: pm.Model, seed: int):
         (self.evidence,) = read(model).of(Likelihoods)
-        super().__init__(model, seed, self.evidence.parameters)
+        sliced = {name for rows in self.evidence.sliced for name in rows.names}
+        super().__init__(model, seed, {*self.evidence.parameters} - sliced)
         ours = pmm.steps(model)
         given, chosen = mcmc.assign_step_methods(model, ours)
         with model:
