@@ -1,7 +1,5 @@
 """One chain: all steps of an iteration as one step, which can be stopped, saved and restored."""
 
-import multiprocessing
-import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,9 +46,7 @@ class ChainSteps(CompoundStep):
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain."""
         rng = get_random_generator(rng, copy=False)
-        if multiprocessing.parent_process() is not None:
-            # Ctrl-C goes to all processes: the one that started this one stops the chains.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._interrupt.leave_to_parent()
         if self._checkpoint is not None:
             self._record = self._checkpoint.record(rng, tune + draws)
         if len(self.methods) == 1:

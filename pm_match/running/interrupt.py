@@ -1,6 +1,7 @@
 """Ctrl-C while chains run: all of them stop, and what they have is kept."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -37,6 +38,11 @@ class Interrupt:
         self._callback = callback
         self._traces: dict[int, Any] = {}
         self._before: Any = None
+        self._process = os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give a worker what it needs: whether to stop."""
+        return {"asked": self.asked, "_process": self._process}
 
     def __enter__(self) -> "Interrupt":
         # Only there can signals be handled; and one that is ignored (`nohup`) stays so.
@@ -50,6 +56,11 @@ class Interrupt:
     def __exit__(self, *error: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
+
+    def leave_to_parent(self) -> None:
+        """Ignore Ctrl-C if this is a worker: the process that started it stops the chains."""
+        if os.getpid() != self._process:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _ask(self, number: int, frame: Any) -> None:
         self.asked += 1
