@@ -296,7 +296,9 @@ def _sample(
         try:
             found = initial_points(model, run.chains, run.seed, init=run.init, progressbar=shown)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("chains' starts were searched for: no draws yet") from None
+            raise KeyboardInterrupt(
+                "there are no draws yet: starts were being searched for"
+            ) from None
         if run.checkpoint is not None:
             run.checkpoint.keep_starts(found)
         run = replace(run, initvals=found)
@@ -326,6 +328,7 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
     compiling = {name: kwargs[name] for name in ("backend", "compile_kwargs") if name in kwargs}
     with Interrupt(kwargs.pop("callback", None)) as interrupt:
         chain = ChainSteps(all_steps(model, methods, told, **compiling), interrupt, run.checkpoint)
+        interrupt.before_stop = chain.save
         try:
             found = pm.sample(
                 run.draws,

@@ -69,9 +69,14 @@ class ChainSteps(CompoundStep):
                 self._restore(state, again[1])
             return again
         point, stats = super().step(point)
-        if record.add(point, stats) or self._interrupt.asked:
-            record.save(self.sampling_state)
+        if record.add(point, stats):
+            self.save()
         return point, stats
+
+    def save(self) -> None:
+        """Write the draws that are not on disk yet, if there is a checkpoint."""
+        if self._record is not None and self._record.unsaved:
+            self._record.save(self.sampling_state)
 
     def _restore(self, state: tuple[Any, list[NDArray]], stats: StatsType) -> None:
         """Bring the steps into the state that they were in after a draw."""

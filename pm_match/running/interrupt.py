@@ -4,12 +4,16 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from pymc.backends import NDArray as Trace
 
 _log = logging.getLogger("pymc")
+
+# Seconds between a worker's looks at whether the process that started it is there.
+_LOOKS = 1.0
 
 
 class Interrupt:
@@ -27,12 +31,15 @@ class Interrupt:
     ----------
     asked : int
         How often Ctrl-C was pressed.
+    before_stop : callable
+        Called before chains are stopped.
     made, drawn : dict of int
         How many draws every chain has that has begun, by its number: all, and those after tuning.
     """
 
     def __init__(self, callback: Callable[..., Any] | None = None):
         self.asked = 0
+        self.before_stop: Callable[[], None] = lambda: None
         self.made: dict[int, int] = {}
         self.drawn: dict[int, int] = {}
         self._callback = callback
@@ -58,14 +65,20 @@ class Interrupt:
             signal.signal(signal.SIGINT, self._before)
 
     def leave_to_parent(self) -> None:
-        """Ignore Ctrl-C if this is a worker: the process that started it stops the chains."""
+        """Leave Ctrl-C, if this is a worker, to the process that started it; end soon after that.
+
+        PyMC's workers would wait forever for one that was killed: they hold each other's pipes.
+        """
         if os.getpid() != self._process:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
 
     def _ask(self, number: int, frame: Any) -> None:
         self.asked += 1
-        if self.asked > 1 or not self.drawn:
-            raise KeyboardInterrupt
+        if self.asked > 1:
+            raise KeyboardInterrupt("twice")
+        if not self.made:
+            raise KeyboardInterrupt("there are no draws yet")
         _log.warning("Stopping after the current draws; Ctrl-C once more stops at once.")
 
     def __call__(self, trace: Any, draw: Any) -> None:
@@ -79,6 +92,7 @@ class Interrupt:
             except KeyboardInterrupt:
                 self.asked = max(self.asked, 1)
         if self.asked:
+            self.before_stop()
             self._level()
             raise KeyboardInterrupt
 
@@ -93,3 +107,9 @@ class Interrupt:
             if isinstance(trace, Trace):
                 own = self.drawn[chain]
                 trace.draw_idx = len(trace) - own + self.n_draws if own else 0
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOKS)
+    os._exit(1)

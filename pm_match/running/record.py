@@ -73,6 +73,11 @@ class Record:
         self.n += 1
         return self.n == self._total or time.monotonic() - self._last >= self._every
 
+    @property
+    def unsaved(self) -> int:
+        """How many draws were added and are not on disk."""
+        return len(self._new)
+
     def save(self, state: Any) -> None:
         """Write the draws that were added, and the state after the last of them.
 
@@ -101,6 +106,8 @@ class Record:
         ValueError
             If a file holds what no checkpoint holds, such as pickled objects.
         """
+        for unfinished in self._folder.glob("*.part"):
+            unfinished.unlink(missing_ok=True)
         try:
             while self._read():
                 self.n += len(self._old)

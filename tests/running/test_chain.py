@@ -1,7 +1,6 @@
 """A chain that is broken off and restored from disk, step by step: every step that we have."""
 
 import numpy as np
-import pymc as pm
 import pytest
 from pymc.initial_point import make_initial_point_fns_per_chain
 
