@@ -260,6 +260,10 @@ class _Run:
 
 def _kept(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that a checkpoint keeps; refuse others that draws depend on."""
+    if kwargs.get("keep_warning_stat"):
+        raise TypeError(
+            "checkpoint: warnings are no plain values: keep_warning_stat must be False."
+        )
     kept = {}
     for name, value in kwargs.items():
         try:

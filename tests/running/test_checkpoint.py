@@ -132,6 +132,8 @@ def test_arguments_that_are_kept(model, folder, tmp_path):
         resumed(folder, model, tune=3, random_seed=2)
     with pytest.raises(TypeError, match="expected plain values of compile_kwargs"):
         sampled(model, checkpoint=tmp_path / "c", compile_kwargs={"mode": object()})
+    with pytest.raises(TypeError, match="keep_warning_stat must be False"):
+        sampled(model, checkpoint=tmp_path / "c", keep_warning_stat=True)
 
 
 @pytest.mark.parametrize("every", [0.0, -1.0, np.inf, "1"])
