@@ -44,13 +44,16 @@ def interrupted(model, after, times=1, pause=PAUSE, draws=DRAWS, **kwargs):
     return process.found()
 
 
-def test_the_chain_that_is_being_drawn_and_none_after_it(model, whole):
-    found, (message,) = interrupted(model, TUNE + 8)
+@pytest.mark.parametrize("tune", [TUNE, 0])
+def test_the_chain_that_is_being_drawn_and_none_after_it(model, whole, tune):
+    found, (message,) = interrupted(model, tune + 8, tune=tune)
     assert found["posterior"].chain.values.tolist() == [0]
     n = found["posterior"].sizes["draw"]
     assert 8 <= n < DRAWS
     assert message.startswith(f"interrupted: chains have {n} and 0 of {DRAWS} draws")
     assert "Without any, and left out: chain 1." in message
+    if tune != TUNE:
+        return
     for name in whole["posterior"].data_vars:
         own = whole["posterior"][name].isel(chain=[0], draw=slice(n))
         np.testing.assert_array_equal(found["posterior"][name], own)
