@@ -109,7 +109,10 @@ def all_steps(
     -------
     list of steps
     """
-    # PyMC looks at the log density of the model, and will again.
+    served = {value for step in steps for value in step.vars}
+    if not step_kwargs and served >= set(model.value_vars):
+        return list(steps)
+    # PyMC makes the graph of the whole log density, and will again.
     with model, untraced(model):
         provided, selected = assign_step_methods(model, list(steps))
         made = instantiate_steppers(
