@@ -1,6 +1,7 @@
 """A chain that is broken off and restored from disk, step by step: every step that we have."""
 
 import numpy as np
+import pymc as pm
 import pytest
 from pymc.initial_point import make_initial_point_fns_per_chain
 
@@ -15,6 +16,7 @@ from tests.declared.features import Kind, feature_model
 from tests.declared.plain import tiny_model
 
 TUNE, DRAWS = 4, 6
+ASKED = {"chains": 1, "every": 1e-9, "seed": seed_state(5)}
 
 # Models, the steps of ours that they get, and whether reading them takes seconds.
 MODELS = {
@@ -60,9 +62,10 @@ def chain_of(model, checkpoint=None) -> ChainSteps:
     return ChainSteps(all_steps(model, steps(model), {}), Interrupt(), checkpoint)
 
 
-def run(model, chain, n):
+def run(model, chain, n, start=None):
     """Draw as PyMC's drivers do: points and statistics of the first `n` iterations."""
-    (start,) = initial_points(model, 1, 5, init="dispersed", progressbar=False)
+    if start is None:
+        (start,) = initial_points(model, 1, 5, init="dispersed", progressbar=False)
     (point,) = make_initial_point_fns_per_chain(
         model=model, overrides=[start], jitter_rvs=set(), chains=1
     )
@@ -97,8 +100,7 @@ def test_a_chain_goes_on_as_if_nothing_had_happened(name, tmp_path):
     model = declare()
     assert {type(step).__name__ for step in steps(model)} == expected
     whole = run(model, chain_of(model), TUNE + DRAWS)
-    asked = {"chains": 1, "every": 1e-9, "seed": seed_state(5)}
-    checkpoint = Checkpoint.create(tmp_path, asked)
+    checkpoint = Checkpoint.create(tmp_path, ASKED)
     # Broken off in tuning, just after it, and among the draws.
     for n in (1, TUNE, TUNE + 2):
         run(model, chain_of(model, checkpoint), n)
@@ -110,3 +112,34 @@ def test_a_chain_goes_on_as_if_nothing_had_happened(name, tmp_path):
 def test_all_our_steps_are_in_these_models():
     expected = {name for _, names in MODELS.values() for name in names}
     assert {step.__name__ for step in step_classes()} == expected
+
+
+def test_a_step_that_is_alone_and_its_divergences(tmp_path):
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+
+    def step():
+        # So little may be lost of the energy that many moves diverge.
+        return pm.NUTS(step_scale=1.0, adapt_step_size=False, Emax=0.2, model=model)
+
+    whole = run(model, ChainSteps([step()], Interrupt()), TUNE + DRAWS, {})
+    checkpoint = Checkpoint.create(tmp_path, ASKED)
+    run(model, ChainSteps([step()], Interrupt(), checkpoint), TUNE + 3, {})
+    counted = [stats["divergences"] for _, (stats,) in whole]
+    assert 0 < counted[TUNE + 2] < counted[-1]
+    resumed = run(model, ChainSteps([step()], Interrupt(), checkpoint), TUNE + DRAWS, {})
+    assert_same(whole, resumed)
+    of_pymc = pm.sample(
+        DRAWS,
+        tune=TUNE,
+        chains=1,
+        cores=1,
+        step=step(),
+        random_seed=5,
+        model=model,
+        compute_convergence_checks=False,
+        progressbar=False,
+    )
+    x = np.stack([point["x"] for point, _ in whole[TUNE:]])
+    np.testing.assert_array_equal(of_pymc["posterior"]["x"].values[0], x)
+    assert len(np.unique(x)) > 4

@@ -67,6 +67,15 @@ def test_draws_are_those_of_a_run_without(model, whole, ended):
     assert same(whole, resumed(ended, model))
 
 
+def test_starts_are_kept(model, whole, folder, monkeypatch):
+    def search(*args, **kwargs):
+        raise AssertionError("again")
+
+    cut(folder, 1, 0)
+    monkeypatch.setattr("pm_match.sampling.initial_points", search)
+    assert same(whole, resumed(folder, model))
+
+
 def test_more_draws(model, folder):
     longer = sampled(model, 14)
     assert same(longer, resumed(folder, model, draws=14))
