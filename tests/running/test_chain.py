@@ -69,8 +69,9 @@ def run(model, chain, n, start=None):
     (point,) = make_initial_point_fns_per_chain(
         model=model, overrides=[start], jitter_rvs=set(), chains=1
     )
-    point = point(7)
-    chain.setup_chain(np.random.default_rng(5).spawn(1)[0], TUNE, DRAWS)
+    rng = np.random.default_rng(5).spawn(1)[0]
+    point = point(rng.integers(2**30))
+    chain.setup_chain(rng, TUNE, DRAWS)
     chain.reset_tuning()
     found = []
     for i in range(n):
