@@ -119,6 +119,8 @@ def sample(
         If `init` is neither.
     KeyboardInterrupt
         If it is interrupted before any chain has a draw after tuning, or twice.
+    TypeError
+        If a run with a `checkpoint` is given what cannot be kept, and draws depend on.
     FileExistsError
         If there is anything in the folder `checkpoint`.
     OSError
