@@ -42,7 +42,7 @@ from pm_match.reading.links import must_link
 from pm_match.reading.parts import UnservedModelError
 from pm_match.report.html_report import report
 from pm_match.results import invariants
-from pm_match.sampling import sample
+from pm_match.sampling import resume, sample
 from pm_match.serving import steps
 from pm_match.starts import initial_points
 from pm_match.tables.standardise import standardise
@@ -102,6 +102,7 @@ __all__ = [
     "relabel",
     "relevance_probability",
     "report",
+    "resume",
     "sample",
     "semi_orthogonal",
     "span_probability",

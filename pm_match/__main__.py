@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit status: 0. Bad input exits with status 2 and a message.
+        Exit status: 0, also if sampling is interrupted: what there is of draws is reported. Without
+        any, it exits with status 130, and for bad input with status 2, each with a message.
     """
     parser = make_parser()
     options = parser.parse_args(argv)
@@ -52,22 +53,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     mpl.use("Agg")
     start = time.perf_counter()
-    idata = sample(
-        draws=options.draws,
-        tune=options.tune,
-        chains=options.chains,
-        cores=options.cores,
-        random_seed=options.seed,
-        progressbar=sys.stderr.isatty(),
-        compute_convergence_checks=False,  # the summary below tells
-        model=model,
-    )
+    try:
+        idata = sample(
+            draws=options.draws,
+            tune=options.tune,
+            chains=options.chains,
+            cores=options.cores,
+            random_seed=options.seed,
+            progressbar=sys.stderr.isatty(),
+            compute_convergence_checks=False,  # the summary below tells
+            model=model,
+        )
+    except KeyboardInterrupt as error:
+        parser.exit(130, f"pm_match: interrupted: {error}\n")
     seconds = time.perf_counter() - start
+    write_draws(idata, out / "draws.nc")
 
     rhat, found = log_joint_rhat(idata), diagnose(idata)
     kept = best_chain(idata) if options.best_chain else idata
     summary, figures = work.report(kept, out, found)
-    write_draws(idata, out / "draws.nc")
     figures |= {"trace": plot_trace(idata), "log_joint": plot_log_joint(idata)}
     for name, figure in figures.items():
         figure.savefig(out / f"{name}.png", dpi=150)

@@ -134,5 +134,5 @@ def warn_if_full(idata: xr.DataTree, model: Model) -> None:
             f"{full.size} draws. Declare more clusters; if they fill too, the model may be too "
             "simple for these data.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -1,25 +1,50 @@
 """`pm.sample` with a matching model's steps, starts that differ, and checks that mean something."""
 
+import inspect
+import json
 import logging
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.model.core import Model, modelcontext
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
+from pm_match.checks import check_positive
 from pm_match.reading import read
 from pm_match.results import annotate, convergence_warnings, warn_if_full
+from pm_match.running.chain import ChainSteps, all_steps
+from pm_match.running.checkpoint import Checkpoint, fingerprint, seed_state, settings
+from pm_match.running.interrupt import Interrupt
 from pm_match.serving import steps
 from pm_match.starts import check_init, initial_points
 
-__all__ = ["sample"]
+__all__ = ["resume", "sample"]
 
 # PyMC's: what it says of its steps is said there.
 _log = logging.getLogger("pymc")
+
+# What PyMC takes that no draw depends on: `resume` may be given others.
+_NOT_OF_DRAWS = {
+    "callback",
+    "cores",
+    "discard_tuned_samples",
+    "idata_kwargs",
+    "mp_ctx",
+    "progressbar",
+    "progressbar_theme",
+    "quiet",
+    "return_inferencedata",
+    "trace",
+    "var_names",
+}
+_OF_PYMC = set(inspect.signature(pm.sample).parameters) - {"kwargs"}
 
 
 def sample(
@@ -32,6 +57,8 @@ def sample(
     initvals: Any = None,
     init: str = "search",
     compute_convergence_checks: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: float = 60.0,
     **kwargs: Any,
 ) -> xr.DataTree:
     """Sample a matching model.
@@ -46,7 +73,11 @@ def sample(
     - labels mean nothing across draws and chains, so convergence is judged as `diagnose` does, on
       quantities that do not depend on them, and on every variable that our steps do not draw; its
       advice is logged;
-    - there are four chains by default, as these checks need.
+    - there are four chains by default, as these checks need;
+    - Ctrl-C stops all chains after the draws that they are at, and what they have is returned. The
+      second raises KeyboardInterrupt at once; so does the first before there is any draw, while
+      starts are searched for say;
+    - with `checkpoint`, a run that is killed can be resumed (see `resume`).
 
     Parameters
     ----------
@@ -64,6 +95,11 @@ def sample(
         What chains start from without `initvals`: see `initial_points`. (PyMC's own `init` is of
         models that NUTS samples whole.)
     compute_convergence_checks : bool, default True
+    checkpoint : str or path, optional
+        A new or empty folder to keep the run in: draws, and all that the steps change. Draws are
+        the same, bit for bit, as without.
+    every : float, default 60.0
+        Seconds after which every chain writes its new draws there.
     **kwargs
         Passed to `pm.sample`.
 
@@ -81,42 +117,266 @@ def sample(
         If no part of the model is one that the steps can serve.
     ValueError
         If `init` is neither.
+    KeyboardInterrupt
+        If it is interrupted before any chain has a draw after tuning, or twice.
+    TypeError
+        If a run with a `checkpoint` is given what cannot be kept, and draws depend on.
+    FileExistsError
+        If there is anything in the folder `checkpoint`.
+    OSError
+        If that folder cannot be written at the start. If it cannot later on, because the disk is
+        full say, sampling goes on, tries again, and warns.
 
     Warns
     -----
     UserWarning
-        If a part of the model is left to PyMC, or if the draws fill the truncation.
+        If a part of the model is left to PyMC, if the draws fill the truncation, or if the run was
+        interrupted: then chains are cut to the shortest that has draws after tuning, and those that
+        have none are left out.
     """
     model = modelcontext(model)
+    check_init(init)
+    chains = 4 if chains is None else chains
+    given, ours = _steps(model, step, kwargs)
+    if checkpoint is None:
+        run = _Run(draws, chains, random_seed, init, initvals, kwargs)
+    else:
+        check_positive("every", every)
+        asked = {
+            "draws": draws,
+            "chains": chains,
+            "init": init,
+            "every": float(every),
+            "seed": seed_state(random_seed),
+            "kwargs": _kept(kwargs),
+            "model": fingerprint(model),
+            "steps": settings(given),
+        }
+        run = _Run.of(Checkpoint.create(checkpoint, asked, initvals), kwargs)
+    return _sample(model, run, [*given, *ours], compute_convergence_checks)
+
+
+def resume(
+    checkpoint: str | os.PathLike[str],
+    *,
+    model: Model | None = None,
+    draws: int | None = None,
+    step: Any = None,
+    compute_convergence_checks: bool = True,
+    **kwargs: Any,
+) -> xr.DataTree:
+    """Go on with a run of `sample` that was given a `checkpoint`, and was killed or interrupted.
+
+    The draws are those of a run that was not, bit for bit, on the same machine and with the same
+    versions of all packages; so are sampler statistics, but for times. A run that had ended is
+    returned as it was, or gets more draws.
+
+    Parameters
+    ----------
+    checkpoint : str or path
+        The folder.
+    model : pymc.Model, optional
+        The model, which is not in the folder. Default: that of the context.
+    draws : int, optional
+        Default: as many as were asked for.
+    step : step or list of steps, optional
+        Steps that the run was given, made anew. (They must keep all that they change in a draw in
+        their `sampling_state`.)
+    compute_convergence_checks : bool, default True
+    **kwargs
+        Other values for what no draw depends on: `cores`, `progressbar`, `quiet`, `callback`,
+        `idata_kwargs` and the like. The rest is as it was.
+
+    Returns
+    -------
+    DataTree
+        As from `sample`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no run in the folder.
+    ValueError
+        If the model, the steps or the versions are others, or if a file was not written by
+        `sample`. Nothing is unpickled, and no code run that is in the folder.
+    TypeError
+        For an argument that draws depend on.
+
+    Warns
+    -----
+    UserWarning
+        If a file is damaged: draws from there on are made anew. Otherwise as `sample`.
+    """
+    model = modelcontext(model)
+    others = sorted(kwargs.keys() - _NOT_OF_DRAWS)
+    if others:
+        raise TypeError(f"resume: {', '.join(others)} cannot be given: the run has its own.")
+    folder = Checkpoint.open(checkpoint)
+    kwargs = folder.run["kwargs"] | kwargs
+    given, ours = _steps(model, step, kwargs)
+    folder.check(fingerprint(model), settings(given))
+    saved = folder.check_draws()
+    if draws is None:
+        draws = folder.run["draws"]
+    if draws != folder.run["draws"] or not folder.ended:
+        folder.check_versions()
+    folder.extend(draws)
+    if not kwargs.get("quiet"):
+        _log.info(f"On disk, tuning included: {_enumerated(saved)} draws of the chains.")
+    return _sample(model, _Run.of(folder, kwargs), [*given, *ours], compute_convergence_checks)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What was asked for."""
+
+    draws: int
+    chains: int
+    seed: Any
+    init: str
+    initvals: Any
+    # What else PyMC is told.
+    kwargs: dict[str, Any]
+    checkpoint: Checkpoint | None = None
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, kwargs: dict[str, Any]) -> "_Run":
+        asked = checkpoint.run
+        seed = np.random.SeedSequence(**asked["seed"])
+        return cls(
+            asked["draws"],
+            asked["chains"],
+            seed,
+            asked["init"],
+            checkpoint.starts(),
+            kwargs,
+            checkpoint,
+        )
+
+    @property
+    def again(self) -> str:
+        """How to go on."""
+        own = self.checkpoint
+        return f" pmm.resume({str(own.folder)!r}) goes on." if own is not None else ""
+
+
+def _kept(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a checkpoint keeps; refuse others that draws depend on."""
+    if kwargs.get("keep_warning_stat"):
+        raise TypeError(
+            "checkpoint: warnings are no plain values: keep_warning_stat must be False."
+        )
+    kept = {}
+    for name, value in kwargs.items():
+        try:
+            kept[name] = json.loads(json.dumps(value))
+        except (TypeError, ValueError):
+            if name not in _NOT_OF_DRAWS:
+                raise TypeError(
+                    f"checkpoint: expected plain values of {name}, which can be kept; found "
+                    f"{value!r}."
+                ) from None
+    return kept
+
+
+def _steps(model: Model, step: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Return the steps given, and ours; say what is left to PyMC."""
     structure = read(model)
     given = [] if step is None else list(step) if isinstance(step, Sequence) else [step]
     ours = steps(model, given=given)
     if structure.refusals:
         warnings.warn(
-            f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=2
+            f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=3
         )
     if structure.notes and not kwargs.get("quiet"):
         _log.info(f"By tables of log densities, which takes longer: {structure.remarks()}.")
-    chains = 4 if chains is None else chains
-    check_init(init)
-    if initvals is None:
-        shown = bool(kwargs.get("progressbar", True)) and not kwargs.get("quiet")
-        initvals = initial_points(model, chains, random_seed, init=init, progressbar=shown)
+    return given, ours
+
+
+def _sample(
+    model: Model, run: _Run, methods: list[Any], compute_convergence_checks: bool
+) -> xr.DataTree:
+    quiet = bool(run.kwargs.get("quiet"))
+    if run.initvals is None:
+        shown = bool(run.kwargs.get("progressbar", True)) and not quiet
+        try:
+            found = initial_points(model, run.chains, run.seed, init=run.init, progressbar=shown)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                "there are no draws yet: starts were being searched for"
+            ) from None
+        if run.checkpoint is not None:
+            run.checkpoint.keep_starts(found)
+        run = replace(run, initvals=found)
     # The steps' matrices are small: threads of BLAS would only get in each other's way.
     with model, threadpool_limits(1, user_api="blas"):
-        idata = pm.sample(
-            draws,
-            step=[*given, *ours],
-            chains=chains,
-            random_seed=random_seed,
-            initvals=initvals,
-            compute_convergence_checks=False,
-            **kwargs,
-        )
+        idata = _draw(model, run, methods)
     if not isinstance(idata, xr.DataTree):
         return idata
-    annotate(idata, structure, [*given, *ours])
+    annotate(idata, read(model), methods)
     warn_if_full(idata, model)
-    if compute_convergence_checks and not kwargs.get("quiet"):
-        log_warnings(convergence_warnings(idata, model))
+    if compute_convergence_checks and not quiet:
+        try:
+            log_warnings(convergence_warnings(idata, model))
+        except KeyboardInterrupt:
+            warnings.warn(
+                "interrupted: convergence was not checked (pmm.diagnose does).",
+                UserWarning,
+                stacklevel=3,
+            )
     return idata
+
+
+def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
+    """Run the chains until they end, or are interrupted."""
+    kwargs = dict(run.kwargs)
+    told = {name: kwargs.pop(name) for name in run.kwargs.keys() - _OF_PYMC}
+    compiling = {name: kwargs[name] for name in ("backend", "compile_kwargs") if name in kwargs}
+    with Interrupt(kwargs.pop("callback", None)) as interrupt:
+        chain = ChainSteps(all_steps(model, methods, told, **compiling), interrupt, run.checkpoint)
+        interrupt.before_stop = chain.save
+        try:
+            found = pm.sample(
+                run.draws,
+                step=chain,
+                chains=run.chains,
+                random_seed=run.seed,
+                initvals=run.initvals,
+                compute_convergence_checks=False,
+                callback=interrupt,
+                **kwargs,
+            )
+        except ValueError:
+            # PyMC's, of traces without draws.
+            if not interrupt.asked or interrupt.n_draws:
+                raise
+            raise KeyboardInterrupt(f"no chain has a draw after tuning.{run.again}") from None
+        if interrupt.asked > 1:
+            raise KeyboardInterrupt(f"twice: nothing is returned.{run.again}")
+    drawn = [interrupt.drawn.get(number, 0) for number in range(run.chains)]
+    if interrupt.asked and min(drawn) < run.draws:
+        left_out = [str(number) for number, n in enumerate(drawn) if not n]
+        warnings.warn(
+            f"interrupted: chains have {_enumerated(drawn)} of {run.draws} draws, and are cut to "
+            f"{interrupt.n_draws}."
+            + (f" Without any, and left out: chain {_enumerated(left_out)}." if left_out else "")
+            + run.again,
+            UserWarning,
+            stacklevel=4,
+        )
+    elif run.checkpoint is not None:
+        short = [str(k) for k, n in interrupt.made.items() if run.checkpoint.written(k)[0] < n]
+        if short:
+            warnings.warn(
+                f"the checkpoint folder {str(run.checkpoint.folder)!r} could not be written: it "
+                f"lacks the last draws of chain {_enumerated(short)}. What is returned is whole.",
+                UserWarning,
+                stacklevel=4,
+            )
+    return found
+
+
+def _enumerated(values: Sequence[Any]) -> str:
+    """Join values as a list in words."""
+    *most, last = map(str, values)
+    return f"{', '.join(most)} and {last}" if most else last

@@ -415,6 +415,8 @@ class Exchanges:
         relevant = labels >= 0
         objects = np.bincount(labels[relevant], minlength=len(self._held))
         groups = np.flatnonzero(objects)
+        if not len(groups):
+            return None
         own = Regressions.of(sums, counts, mean, precision, latent, groups)
         n_proposals = _PROPOSALS * len(groups)
         accepted, proposed = permute_labels(

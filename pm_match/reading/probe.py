@@ -4,7 +4,8 @@ All access to graphs that readers need is here: what they ask for is what a grap
 its variables replaced, so that every way of writing the same model says the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -228,7 +229,14 @@ def sampled_function(model: Model, name: str) -> Callable[[Any, Any], NDArray]:
 def density_graphs(
     model: Model, variables: Sequence[RV], jacobian: bool = True, sum: bool = True
 ) -> Any:
-    """Make the graphs of declared log densities, as `model.logp` does, any number of times.
+    """Make the graphs of declared log densities, as `model.logp` does, any number of times."""
+    with untraced(model):
+        return model.logp(vars=list(variables), jacobian=jacobian, sum=sum)
+
+
+@contextmanager
+def untraced(model: Model) -> Iterator[None]:
+    """Let the log density of a model be asked for any number of times meanwhile.
 
     PyTensor notes with the constants of a model where what replaces them comes from, and copies the
     notes with every call, up to ninefold: gigabytes after nine calls. So there are none meanwhile.
@@ -238,7 +246,7 @@ def density_graphs(
     for tag, _ in traces:
         tag.trace = []
     try:
-        return model.logp(vars=list(variables), jacobian=jacobian, sum=sum)
+        yield
     finally:
         for tag, trace in traces:
             tag.trace = trace

@@ -1,7 +1,9 @@
 import gzip
+import signal
 import subprocess
 import sys
 from argparse import Namespace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -578,3 +580,30 @@ def test_tables_may_be_written_in_long_form(tmp_path):
     )
     write_matches(xr.DataTree.from_dict({"posterior": posterior}), tmp_path, top=1)
     assert len(pd.read_csv(tmp_path / "match_a_b.csv")) == 3
+
+
+@pytest.mark.parametrize("after", [12, 3])
+def test_interrupted_it_reports_what_it_has(tmp_path, files, monkeypatch, capsys, after):
+    if netcdf_engine() is None:
+        pytest.skip("nothing to write netCDF with")
+    pytest.importorskip("matplotlib")
+
+    def press(trace, draw):
+        if draw.draw_idx == after:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(cli, "sample", partial(cli.sample, callback=press))
+    out = tmp_path / "result"
+    argv = [*map(str, files), "--out", str(out), "--seed", "1", "--draws", "20", "--tune", "6"]
+    argv += ["--chains", "2", "--cores", "1", "--clusters", "3", "--factors", "1"]
+    if after < 6:
+        with pytest.raises(SystemExit, match="130"):
+            cli.main(argv)
+        assert "interrupted: no chain has a draw after tuning" in capsys.readouterr().err
+        return
+    with pytest.warns(UserWarning, match="interrupted: chains have 7 and 0 of 20 draws"):
+        assert cli.main(argv) == 0
+    assert "Mean log joint of each chain" in capsys.readouterr().out
+    draws = xr.open_datatree(out / "draws.nc")
+    assert draws["posterior"].sizes["draw"] == 7
+    assert {"match_left_right.csv", "report.html"} <= {file.name for file in out.iterdir()}

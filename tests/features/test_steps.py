@@ -11,6 +11,7 @@ from pymc.step_methods import STEP_METHODS
 
 import pm_match as pmm
 from pm_match.serving import register
+from tests.declared.features import Kind, feature_model
 from tests.declared.plain import random_point, tiny_model
 
 KINDS = {
@@ -229,3 +230,14 @@ def test_outside_a_context_ours_decline_and_say_so():
     with model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert set(chosen) == {pmm.FeatureGibbs, pmm.ClusterGibbs}
+
+
+def test_features_of_which_no_object_is_relevant():
+    model = feature_model(Kind(relevance="first"))
+    step = next(s for s in pmm.steps(model) if isinstance(s, pmm.FeatureGibbs))
+    step.setup_chain(np.random.default_rng(5), 0, 0)
+    point = model.initial_point(0)
+    point["relevance_a"] = np.zeros_like(point["relevance_a"])
+    for _ in range(8):
+        new, _ = step.step(point)
+        assert all(np.isfinite(value).all() for value in new.values())

@@ -1,0 +1,125 @@
+"""One chain: all steps of an iteration as one step, which can be stopped, saved and restored."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+from pymc.blocking import PointType, StatsType
+from pymc.model.core import Model
+from pymc.pytensorf import resolve_backend_compile_kwargs
+from pymc.sampling.mcmc import assign_step_methods, instantiate_steppers
+from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
+from pymc.util import get_random_generator
+
+from pm_match.reading.probe import untraced
+from pm_match.running.checkpoint import Checkpoint
+from pm_match.running.interrupt import Interrupt
+from pm_match.running.plain_values import unpacked
+from pm_match.running.record import Record
+
+type Step = BlockedStep | CompoundStep
+
+
+class ChainSteps(CompoundStep):
+    """All steps of an iteration, for one chain after another.
+
+    Whatever runs chains takes it for a step: `setup_chain`, then `step` for every draw, in any
+    process. It draws what PyMC draws with these steps, bit for bit. Draws that are on disk it gives
+    once more; then it goes on as if it had just made the last of them.
+
+    Parameters
+    ----------
+    methods : sequence of steps
+    interrupt : Interrupt
+        Once it was asked to stop, no chain goes on.
+    checkpoint : Checkpoint, optional
+        Where draws are kept, with all that the steps change.
+    """
+
+    def __init__(
+        self, methods: Sequence[Step], interrupt: Interrupt, checkpoint: Checkpoint | None = None
+    ):
+        super().__init__(methods)
+        self._interrupt, self._checkpoint = interrupt, checkpoint
+        self._record: Record | None = None
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Start a chain."""
+        rng = get_random_generator(rng, copy=False)
+        self._interrupt.leave_to_parent()
+        if self._checkpoint is not None:
+            self._record = self._checkpoint.record(rng, tune + draws)
+        if len(self.methods) == 1:
+            # PyMC gives a step that is alone the chain's generator itself.
+            self.methods[0].setup_chain(rng, tune, draws)
+        else:
+            super().setup_chain(rng, tune, draws)
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform all steps, or give the next draw on disk."""
+        if self._interrupt.asked:
+            raise KeyboardInterrupt
+        record = self._record
+        if record is None:
+            return super().step(point)
+        again = record.next()
+        if again is not None:
+            state = record.state_at_end()
+            if state is not None:
+                self._restore(state, again[1])
+            return again
+        point, stats = super().step(point)
+        if record.add(point, stats):
+            self.save()
+        return point, stats
+
+    def save(self) -> None:
+        """Write the draws that are not on disk yet, if there is a checkpoint."""
+        if self._record is not None and self._record.unsaved:
+            self._record.save(self.sampling_state)
+
+    def _restore(self, state: tuple[Any, list[NDArray]], stats: StatsType) -> None:
+        """Bring the steps into the state that they were in after a draw."""
+        steps: Any = self
+        steps.sampling_state = unpacked(*state, steps.sampling_state)
+        for method, own in zip(flatten_steps(self), stats, strict=True):
+            if hasattr(method, "divergences"):
+                # PyMC counts them for its statistics, and leaves them out of its state.
+                method.divergences = int(own["divergences"])
+
+
+def all_steps(
+    model: Model,
+    steps: Sequence[Step],
+    step_kwargs: Mapping[str, Any],
+    *,
+    backend: str | None = None,
+    compile_kwargs: dict[str, Any] | None = None,
+) -> list[Step]:
+    """Add to some steps those that PyMC chooses for the variables that they leave.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    steps : sequence of steps
+    step_kwargs, backend, compile_kwargs
+        What `pm.sample` was given for the steps that it makes.
+
+    Returns
+    -------
+    list of steps
+    """
+    served = {value for step in steps for value in step.vars}
+    if not step_kwargs and served >= set(model.value_vars):
+        return list(steps)
+    # PyMC makes the graph of the whole log density, and will again.
+    with model, untraced(model):
+        provided, selected = assign_step_methods(model, list(steps))
+        made = instantiate_steppers(
+            model,
+            provided,
+            selected,
+            step_kwargs=dict(step_kwargs),
+            compile_kwargs=resolve_backend_compile_kwargs(backend, compile_kwargs),
+        )
+    return made if isinstance(made, list) else [made]
