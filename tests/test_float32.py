@@ -25,7 +25,7 @@ def single():
 @pytest.mark.parametrize("kind", MODELS)
 def test_variables_of_32_bits_are_refused(kind):
     model = MODELS[kind]()
-    with pytest.raises(pmm.UnservedModelError, match="is float32; expected float64 .PyTensor's fl"):
+    with pytest.raises(pmm.UnservedModelError, match=r"is float32; expected float64 .PyTensor's"):
         pmm.steps(model)
 
 

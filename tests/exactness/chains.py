@@ -120,7 +120,7 @@ def scores(model, points):
     rng = np.random.default_rng(0)
     ways = rng.standard_normal((len(places), N_DIRECTIONS))
     along = np.tanh(z @ ways / np.sqrt(len(places)))
-    found = {}
+    found, together = {}, {}
     for k, (name, place) in enumerate(places):
         ends = []
         for sign in (1.0, -1.0):
@@ -133,10 +133,17 @@ def scores(model, points):
         residuals = functions * slope[:, None]
         residuals[:, 1 + k] += 1.0 - bounded[:, k] ** 2
         residuals[:, 1 + len(places) :] += (1.0 - along**2) * ways[k] / np.sqrt(len(places))
+        # All entries of a variable moved, and all multiplied, at once.
+        around = np.tanh(x[:, k] / spread[k])
+        own = np.column_stack([slope / spread[k], around * slope + 1.0 - around**2])
+        together[name] = together.get(name, 0.0) + own
         of = ["1", *places, *range(N_DIRECTIONS)]
         found |= {
             (name, place, f): score for f, score in zip(of, _standardised(residuals), strict=True)
         }
+    for name, residuals in together.items():
+        moved, multiplied = _standardised(residuals)
+        found |= {(name, "moved"): moved, (name, "multiplied"): multiplied}
     for name in set(points).difference(names):
         n = int(points[name].max()) + 1
         for place in np.ndindex(points[name].shape[1:]):

@@ -8,7 +8,7 @@ import pm_match as pmm
 from tests.declared.features import Kind, feature_model
 from tests.declared.networks import network_model
 from tests.declared.views import tiny_views
-from tests.exactness.chains import check_chain, run, scores
+from tests.exactness.chains import check_chain, run
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(4, 2)), RNG.normal(size=(4, 1))
@@ -68,7 +68,28 @@ def made(name):
     return model, steps
 
 
-@pytest.mark.parametrize("name", MODELS)
+QUICK = ("hierarchy", "semi-orthogonal")
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_draws_are_of_the_declared_density(name):
     model, steps = made(name)
     check_chain(model, run(steps, model.initial_point(0), 1000, n_tune=200))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_many_draws_are_of_the_declared_density(name):
+    model, steps = made(name)
+    check_chain(model, run(steps, model.initial_point(0), 6000, seed=2, n_tune=200))
+
+
+def test_a_variance_a_third_too_large_is_seen():
+    model, steps = made("ratio")
+    points = run(steps, model.initial_point(0), 1500, n_tune=200)
+    check_chain(model, points)
+    for name in ("latent", "factor_log__", "projection_a"):
+        middle = np.mean([point[name] for point in points], axis=0)
+        wrong = [p | {name: middle + 1.3**0.5 * (p[name] - middle)} for p in points]
+        with pytest.raises(AssertionError, match="standard errors"):
+            check_chain(model, wrong)

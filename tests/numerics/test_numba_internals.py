@@ -14,8 +14,8 @@ import pytest
 from numba import njit, typeof
 from numba.core.registry import cpu_target
 
-from pm_match.numerics.kernels import _OPTIONS, PART, entry, part
 from pm_match.numerics import numba_internals
+from pm_match.numerics.kernels import _OPTIONS, PART, entry, part
 from pm_match.numerics.numba_internals import RELIED_ON, Record, check, missing, record, stored
 
 PACKAGE = Path(numba_internals.__file__).parents[1]

@@ -151,9 +151,9 @@ class FrequencyMetropolis(HMCStep):
             if not part.precision:
                 n, p = len(self._points.labels), part.shape[0]
                 raise FloatingPointError(
-                    f"{part.coefficients!r}: expected a prior precision with which {p} coefficients "
-                    f"of {n} labels can be integrated out; found {error}. Declare a larger one, or "
-                    "less than half as many frequencies as there are labels."
+                    f"{part.coefficients!r}: expected a prior precision with which {p} "
+                    f"coefficients of {n} labels can be integrated out; found {error}. Declare a "
+                    "larger one, or less than half as many frequencies as there are labels."
                 ) from error
             new, stats = dict(point), dict.fromkeys(stats, np.nan)
         latent, frequencies = self.part.fourier(new)
