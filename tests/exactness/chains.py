@@ -20,11 +20,13 @@ from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import out2in
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.tensor.random.basic import BernoulliRV
 from scipy import stats
 from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
-from pm_match.reading.probe import PLAIN, density_graphs
+from pm_match.reading.ancestry import parameters
+from pm_match.reading.probe import PLAIN, density_graphs, point_function
 
 # Parts of a chain whose means are taken for independent.
 N_BATCHES = 50
@@ -108,7 +110,8 @@ def scores(model, points):
     dict of str to float
         By what was looked at.
     """
-    points = {name: np.stack([point[name] for point in points]) for name in points[0]}
+    first = points[0]
+    points = {name: np.stack([point[name] for point in points]) for name in first}
     log_density = log_densities(model)
     names = [name for name in points if points[name].dtype.kind == "f"]
     places = [(name, place) for name in names for place in np.ndindex(points[name].shape[1:])]
@@ -145,7 +148,7 @@ def scores(model, points):
         moved, multiplied = _standardised(residuals)
         found |= {(name, "moved"): moved, (name, "multiplied"): multiplied}
     for name in set(points).difference(names):
-        n = int(points[name].max()) + 1
+        n = _n_values(model, name, first)
         for place in np.ndindex(points[name].shape[1:]):
             logs = []
             for label in range(n):
@@ -161,6 +164,14 @@ def scores(model, points):
                 for f, score in zip(of, _standardised(residuals), strict=True)
             }
     return found
+
+
+def _n_values(model, name, point):
+    """Count the values of the labels or flags of a variable, whether the chain was there or not."""
+    if isinstance(model[name].owner.op, BernoulliRV):
+        return 2
+    (probabilities,) = point_function(model, parameters(model[name]))(point)
+    return probabilities.shape[-1]
 
 
 def _standardised(residuals):
