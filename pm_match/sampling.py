@@ -86,7 +86,8 @@ def sample(
         Default: the model of the context.
     chains : int, default 4
     random_seed : int, sequence of int, Generator or SeedSequence, optional
-        The same seed gives the same draws, bit for bit, whatever `cores` is.
+        The same seed gives the same draws, bit for bit, whatever `cores` is. What NUTS draws may
+        differ by rounding if the same model object is sampled again, as PyTensor compiles it anew.
     step : step or list of steps, optional
         Steps of your own; ours take what these leave.
     initvals : dict or list of dict, optional

@@ -9,6 +9,7 @@ from pymc.step_methods.compound import BlockedStep
 
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.clusters.step import PartitionStep
 from pm_match.reading import read
 from pm_match.reading.kinds import on_registration, registered
 from pm_match.reading.parts import UnservedModelError
@@ -50,7 +51,8 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     model : pymc.Model, optional
         Default: the model of the context.
     given : sequence of steps, optional
-        Steps that exist already: the variables they hold are left out.
+        Steps that exist already: the variables they hold are left out. What a step of another class
+        than ours holds is its own to write: ours leave it alone.
 
     Returns
     -------
@@ -60,7 +62,8 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     Raises
     ------
     UnservedModelError
-        If no part of the model is one that the steps can serve.
+        If no part of the model is one that the steps can serve, or a step would have to write what
+        a given one holds.
     """
     model = modelcontext(model)
     structure = read(model)
@@ -69,7 +72,10 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
             f"pm_match has no step for this model: {structure.explain()}. "
             "pm.sample() samples it with PyMC's own steps."
         )
-    taken = {model.values_to_rvs[value].name for step in given for value in step.vars}
+    held = [(step, {model.values_to_rvs[v].name for v in step.vars}) for step in given]
+    taken = set().union(*(own for _, own in held))
+    # Ours draw from conditionals, before and after whatever others of ours do.
+    kept = set().union(*(own for step, own in held if not _ours(step)))
     made: list[BlockedStep] = []
     for kind in step_classes():
         for part in kind.parts(structure):
@@ -81,8 +87,13 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
                     f"{sorted(set(names) - set(left))}: give a step for all of them or for none."
                 )
             if left:
-                made.append(kind([model[name] for name in left], model=model))
+                settings = kind.keeping(structure, part, kept)
+                made.append(kind([model[name] for name in left], model=model, **settings))
     return made
+
+
+def _ours(step: Any) -> bool:
+    return all(isinstance(own, PartitionStep) for own in getattr(step, "methods", [step]))
 
 
 on_registration(register)

@@ -58,6 +58,11 @@ class HyperparameterGibbs(PartitionStep):
         return list(part.hyperparameters)
 
     @classmethod
+    def writes(cls, structure: Structure, part: Component) -> list[str]:
+        """Names of what it integrates out, and then draws."""
+        return part.collapsed
+
+    @classmethod
     def why_not(cls, structure: Structure, name: str) -> str:
         """Say why the step does not serve the variable `name`."""
         if structure.refusals:

@@ -22,7 +22,7 @@ these against, and a `draw` of the parameters that it integrates out from their 
 
 **How a kernel calls a term.** The kernels are compiled once, whatever the terms are. `collect`
 makes a table of a partition's terms: a row holds the address of the term (see
-`numerics.records`) and those of its functions, each compiled by itself and kept on disk. In
+`numerics.numba_internals`) and those of its functions, each compiled by itself and kept on disk. In
 compiled code `score` and the others take such a row as `term` and call through the address, which
 costs some 4 ns; they also take a term itself, so that a term's own functions can call one another.
 
@@ -41,18 +41,23 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba.core import cgutils, types
-from numba.core.errors import NumbaError
-from numba.core.typing import signature as typed
-from numba.extending import lower_builtin, overload, type_callable
 from numpy.typing import NDArray
 
 from pm_match.numerics.kernels import PART, addressed
-from pm_match.numerics.records import Record, record, stored
+from pm_match.numerics.numba_internals import (
+    NumbaError,
+    Record,
+    address,
+    called_by_address,
+    overload,
+    record,
+    stored,
+    typed,
+    types,
+)
 
 # A table of terms, as `collect` makes it.
 Terms = NDArray[np.int64]
-_ROW = types.Array(types.int64, 1, "C")
 _INT, _NUMBER, _NUMBERS = types.int64, types.float64, types.Array(types.float64, 1, "C")
 _SLOTS, _TABLE = types.Array(types.int16, 1, "C"), types.Array(types.float64, 2, "C")
 # Places outside of numba in what it says of an error, the innermost first.
@@ -86,28 +91,7 @@ def _asked(*takes: types.Type, returns: types.Type = types.none, optional=False)
         column = 1 + len(_ASKED)
         _ASKED[function] = _Asked(column, returns, takes, optional)
 
-        @type_callable(function)
-        def resolve(context):
-            def answer(term, *args):
-                return typed(returns, _ROW, *takes) if term == _ROW else None
-
-            answer.__signature__ = signature(function)  # type: ignore[attr-defined]
-            return answer
-
-        @lower_builtin(function, _ROW, *takes)
-        def call(context, builder, sig, args):
-            row = context.make_array(_ROW)(context, builder, args[0]).data
-            term = builder.inttoptr(builder.load(row), cgutils.voidptr_t)
-            taken = (types.voidptr, *takes)
-            kind = context.call_conv.get_function_type(returns, taken).as_pointer()
-            address = builder.load(cgutils.gep_inbounds(builder, row, column))
-            status, value = context.call_conv.call_function(
-                builder, builder.inttoptr(address, kind), returns, taken, [term, *args[1:]]
-            )
-            with cgutils.if_unlikely(builder, status.is_error):
-                context.call_conv.return_status_propagate(builder, status)
-            return value
-
+        called_by_address(function, column, returns, takes)
         return function
 
     return declare
@@ -200,8 +184,7 @@ def _addresses(kind: Record) -> list[int]:
     found = []
     for function, asked in _ASKED.items():
         if (function, named) in _IMPLEMENTED:
-            (code,) = _compiled(function, kind).overloads.values()
-            found.append(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))
+            found.append(address(_compiled(function, kind)))
         elif asked.optional and not served:
             found.append(0)
         else:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.records import record
+from pm_match.numerics.numba_internals import record
 
 
 @record

@@ -110,6 +110,28 @@ class PartitionStep(BlockedStep):
         return part.names
 
     @classmethod
+    def writes(cls, structure: Structure, part: Any) -> list[str]:
+        """Names of the variables that the step must write besides those that it serves."""
+        return []
+
+    @classmethod
+    def keeping(cls, structure: Structure, part: Any, kept: set[str]) -> dict[str, Any]:
+        """Return arguments with which the step leaves the variables `kept` as they are.
+
+        Raises
+        ------
+        UnservedModelError
+            If it has to write some of them.
+        """
+        written = sorted(kept.intersection(cls.writes(structure, part)))
+        if written:
+            raise UnservedModelError(
+                f"{cls.__name__}, which draws {cls.served(part)}, writes {written} too, and a "
+                "given step holds these: give a step for both or for neither."
+            )
+        return {}
+
+    @classmethod
     def why_not(cls, structure: Structure, name: str) -> str:
         """Say why the step does not serve the variable `name`."""
         if structure.refusals:

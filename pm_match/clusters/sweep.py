@@ -25,7 +25,7 @@ from pm_match.clusters.label_swap import swap_labels
 from pm_match.clusters.protocol import clear, log_evidence, move, relocate, score
 from pm_match.clusters.relevance import Relevance, flag_weight, log_flags, new_relevance
 from pm_match.numerics.kernels import entry, part, reducing
-from pm_match.numerics.records import record
+from pm_match.numerics.numba_internals import record
 from pm_match.numerics.stick_breaking import log_prior, predictive
 
 # A label whose weight is below exp(-45) = 3e-20 of the best one's is below the resolution of the

@@ -106,6 +106,11 @@ class FeatureGibbs(PartitionStep):
         return [parameter.name for parameter in part.parameters if parameter.update != "flat"]
 
     @classmethod
+    def writes(cls, structure: Structure, part: Features) -> list[str]:
+        """Names of what it integrates out, and then draws."""
+        return part.names
+
+    @classmethod
     def why_not(cls, structure: Structure, name: str) -> str:
         """Say why the step does not serve the variable `name`."""
         for features in structure.of(Features):

@@ -28,7 +28,7 @@ from pm_match.clusters.protocol import implements
 from pm_match.networks.families import TABLE, gain, log_blocks, looked_up_log_rising
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import near_log_rising
-from pm_match.numerics.records import record
+from pm_match.numerics.numba_internals import record
 
 
 @record

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from pm_match.numerics.numba_internals import keep
 
 _ROOT = Path(__file__).parents[1]
 # What every room may have compiled into its kernels.
@@ -28,17 +29,6 @@ _SHARED = ("numerics", "clusters")
 # same machine runs them; multiply and add may fuse.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
 PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-class _CacheFile(IndexDataCacheFile):
-    """Numba's cache files of one function."""
-
-    def _load_index(self):
-        try:
-            return super()._load_index()
-        except (AttributeError, ImportError, EOFError):
-            # Written for something that is no longer there.
-            return {}
 
 
 def entry(function: Callable) -> Any:
@@ -114,14 +104,8 @@ def _cached(function: Callable, options: dict[str, Any], *modules: str) -> Any:
     dispatcher = njit(**options)(function)
     try:
         present = stamp(function.__module__, *modules)
-        if present:
-            cached = FunctionCache(function)
-            old = cached._cache_file
-            name = old._index_name.removesuffix(".nbi")
-            cached._cache_file = _CacheFile(old._cache_path, name, present)
-            dispatcher._cache = cached
-    except (AttributeError, OSError, RuntimeError):
-        # A numba whose cache is built otherwise, or nowhere to keep it: rather none than one that
-        # can go stale.
-        pass
+    except OSError:
+        present = ()
+    if present:
+        keep(dispatcher, function, present)
     return dispatcher

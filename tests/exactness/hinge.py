@@ -7,22 +7,10 @@ from arviz_stats import ess
 from scipy import stats
 
 import pm_match as pmm
+from tests.exactness.chains import run
 
 FIXED = np.array([[0.8]])
 X = np.array([[0.4, -1.0], [1.2, 0.3], [-0.7, 0.9], [0.1, 1.5]])
-
-
-def run(steps, point, n, seed=1, n_tune=0):
-    for number, step in enumerate(steps):
-        step.setup_chain(np.random.default_rng([seed, number]), n_tune, n)
-    for i in range(n_tune + n):
-        if i == n_tune:
-            for step in steps:
-                step.stop_tuning()
-        for step in steps:
-            point, _ = step.step(point)
-        if i >= n_tune:
-            yield point
 
 
 def z_score(found, expected):

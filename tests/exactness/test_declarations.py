@@ -7,21 +7,14 @@ over a grid of what is integrated out. It knows nothing of what pm_match has rea
 from itertools import product
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 import pytest
-from pymc.logprob.utils import local_remove_check_parameter
-from pytensor.compile.mode import Mode
-from pytensor.graph.replace import clone_replace, vectorize_graph
-from pytensor.graph.rewriting.basic import out2in
-from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import explicit_graph_inputs
 from scipy.special import logsumexp
 
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.reading import read
 from pm_match.testing import plain_log_joint
 from tests.declared.grammar import EDITS, N, choices, declared
+from tests.exactness.chains import batched
 
 # Half of the width of a grid on the scale that is sampled, and its points by the number of axes.
 REACH = 8.0
@@ -29,7 +22,6 @@ POINTS = {1: 201, 2: 81, 3: 31, 4: 21, 5: 13}
 # What is counted and missing is summed up to this.
 MOST = 25
 FEW, MANY = 60, 500
-MODE = Mode(linker="py", optimizer="fast_compile")
 
 
 def grids_of(model, point, integrated, fine):
@@ -63,22 +55,8 @@ def law(model, points, grids):
 
     By the model's own log density.
     """
-    logp = model.logp()
-    inputs = [v for v in explicit_graph_inputs([logp]) if v in set(model.value_vars)]
-    (copy,) = clone_replace([logp])
-    bare = out2in(local_remove_check_parameter)
-    logp = rewrite_graph(copy, include=(), custom_rewrite=bare, clone=False)
-    batched = {
-        v: pt.tensor(dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs if v.name in grids
-    }
-    graph = vectorize_graph(logp, batched) if batched else logp
-    function = pytensor.function([batched.get(v, v) for v in inputs], graph, mode=MODE)
-    found = []
-    for point in points:
-        values = {**point, **grids}
-        with np.errstate(all="ignore"):
-            logs = function(*[np.asarray(values[v.name], v.dtype) for v in inputs])
-        found.append(logsumexp(np.where(np.isnan(logs), -np.inf, logs)))
+    log_density = batched(model, model.logp(), grids)
+    found = [logsumexp(log_density({**point, **grids})) for point in points]
     return normalised(found)
 
 

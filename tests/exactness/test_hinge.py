@@ -15,7 +15,8 @@ from scipy import stats
 import pm_match as pmm
 from pm_match.reading.probe import natural_function
 from pm_match.views.hinge import fourier_values
-from tests.exactness.hinge import FIXED, X, frequency_scores, kernel_model, run, z_score
+from tests.exactness.chains import run
+from tests.exactness.hinge import FIXED, X, frequency_scores, kernel_model, z_score
 
 
 @pytest.mark.parametrize("classes", [False, True])

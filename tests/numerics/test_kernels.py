@@ -12,6 +12,7 @@ import pytest
 from pm_match.clusters.sweep import sweep
 from pm_match.features.projected_normal import rebuild
 from pm_match.numerics import kernels
+from pm_match.numerics.numba_internals import CacheFile
 
 ROOT = Path(kernels.__file__).parents[1]
 COMPILED = [
@@ -48,10 +49,10 @@ def test_other_rooms_have_other_stamps():
 
 
 def test_what_is_compiled_for_another_stamp_is_not_loaded(tmp_path):
-    cache = kernels._CacheFile(str(tmp_path), "kernel", ("1", "1"))
+    cache = CacheFile(str(tmp_path), "kernel", ("1", "1"))
     cache.save(("signature", "cpu"), b"code")
     assert cache.load(("signature", "cpu")) is not None
-    edited = kernels._CacheFile(str(tmp_path), "kernel", ("2", "1"))
+    edited = CacheFile(str(tmp_path), "kernel", ("2", "1"))
     assert edited.load(("signature", "cpu")) is None
 
 

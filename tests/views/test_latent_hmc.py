@@ -6,12 +6,14 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz_stats import ess
+from pymc.step_methods.compound import BlockedStep
 from scipy import stats
 
 import pm_match as pmm
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import PLAIN
+from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from tests.declared.views import tiny_views
 
@@ -323,3 +325,50 @@ def test_scale_stays_where_frequencies_are_to_stay(scaled_model):
     assert cloudpickle.loads(cloudpickle.dumps(kept)).exchange is False
     with pytest.raises(TypeError, match="exchange: expected True or False; found 1"):
         pmm.LatentHMC([model["latent"]], model=model, exchange=1)
+
+
+# -- beside steps of a user's own ------------------------------------------------------------------
+
+
+class Kept(BlockedStep):
+    """A step that leaves its variables as they are."""
+
+    def __init__(self, vars, model, **kwargs):
+        self.vars = vars
+
+    def step(self, point):
+        return point, []
+
+
+def kept(model, names):
+    return Kept([model.rvs_to_values[model[name]] for name in names], model=model)
+
+
+@pytest.mark.parametrize(
+    "held", [["frequencies"], ["frequencies", "coefficients", "coefficient_precision"]]
+)
+def test_what_a_given_step_holds_is_left_alone(model, held):
+    ours = pmm.steps(model, given=[kept(model, held)])
+    point = some = {name: value + 0.3 for name, value in start(model).items()}
+    some["component"] = point["component"] = start(model)["component"]
+    for step in ours:
+        step.setup_chain(np.random.default_rng(0), 0, 0)
+        point, _ = step.step(point)
+    keys = [model.rvs_to_values[model[name]].name for name in held]
+    for name in keys:
+        np.testing.assert_array_equal(point[name], some[name])
+    assert not np.array_equal(point["latent"], some["latent"])
+
+
+def test_what_frequencies_move_with_cannot_be_held_alone(model):
+    given = kept(model, ["coefficients", "coefficient_precision"])
+    with pytest.raises(UnservedModelError, match=r"FrequencyMetropolis.*writes \['coefficient_pr"):
+        pmm.steps(model, given=[given])
+    ours = pmm.HingeGibbs([model["coefficients"]], model=model)
+    assert pmm.FrequencyMetropolis in map(type, pmm.steps(model, given=[ours]))
+
+
+def test_private_vectors_cannot_be_held_alone(model):
+    (names,) = (part.names for part in read(model).parts if isinstance(part, FactorModel))
+    with pytest.raises(UnservedModelError, match=r"LatentHMC.*writes \['private_latent_x', 'y_un"):
+        pmm.steps(model, given=[kept(model, names)])

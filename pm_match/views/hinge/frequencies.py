@@ -36,7 +36,7 @@ from scipy.linalg.lapack import dpotri
 
 from pm_match.numerics.kernels import entry, reducing
 from pm_match.views.hinge import fill_waves, fourier_values
-from pm_match.views.hinge.scales import factorise, log_marginal
+from pm_match.views.hinge.scales import LostPrecision, factorise, log_marginal
 
 
 class FrequencyEvidence:
@@ -173,8 +173,14 @@ class FrequencyEvidence:
         return other
 
     def try_precision(self, precision: float):
-        """Return the log evidence at another v, and the Cholesky factors there."""
-        factors = [factorise(own, precision) for own in self._products_now]
+        """Return the log evidence at another v, and the Cholesky factors there.
+
+        Where numbers end, there is nothing to go to.
+        """
+        try:
+            factors = [factorise(own, precision) for own in self._products_now]
+        except LostPrecision:
+            return -np.inf, []
         return self._log_evidence(factors, self._pulls_now, precision), factors
 
     def set_precision(self, precision: float, log_evidence: float, factors: list[NDArray]) -> None:

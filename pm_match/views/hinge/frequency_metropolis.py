@@ -21,7 +21,7 @@ from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import EvidenceTerm, FrequencyEvidence, FrequencyPrior
 from pm_match.views.hinge.hinge_gibbs import HingePoints
 from pm_match.views.hinge.recognise import HingeModel
-from pm_match.views.hinge.scales import draw_coefficients, observe
+from pm_match.views.hinge.scales import LostPrecision, draw_coefficients, observe
 from pm_match.views.hinge.split_hmc import HMCStep, move_together
 
 # Steps of proposals (1 is a draw from the prior), and what statistics call them.
@@ -53,6 +53,9 @@ class FrequencyMetropolis(HMCStep):
     - the precision of the coefficients' prior moves, by Metropolis on its log, where it is ours;
     - the coefficients are drawn, and leave a complete point.
 
+    Where v is so small that the coefficients cannot be integrated out to working precision, nothing
+    moves, until `HingeGibbs` has drawn a larger v; if v is not ours to draw, this is an error.
+
     Given coefficients, frequencies do not move: these know all about the features that they belong
     to. Classes that have scores of their own add what they say.
 
@@ -75,6 +78,8 @@ class FrequencyMetropolis(HMCStep):
     ------
     UnservedModelError
         If the variables are not frequencies that the step can serve.
+    FloatingPointError
+        In a step, if v is too small, and not drawn by our steps.
     ValueError
         If `n_sweeps` is no whole number of at least 1, or `n_leapfrog` none of at least 0.
 
@@ -118,6 +123,15 @@ class FrequencyMetropolis(HMCStep):
         """Names of the variables that the step serves."""
         return [part.frequencies]
 
+    @classmethod
+    def writes(cls, structure: Structure, part: HingeModel) -> list[str]:
+        """Names of what it integrates out, or moves with the frequencies, and then draws."""
+        found = [name for name in part.names if name != part.frequencies]
+        mixture = _mixture(structure, str(part.frequencies))
+        if mixture:
+            found += [*mixture.names, *(str(values.assignment) for values in mixture.values)]
+        return found
+
     def _prepare(self) -> None:
         self._points = HingePoints(self.model, self.part)
         self._writer = Writer(self.model, [self.part.frequencies])
@@ -130,7 +144,18 @@ class FrequencyMetropolis(HMCStep):
         """Perform one update of a point; the point given is left as it is."""
         new = dict(point)
         stats = dict.fromkeys(self.stats_dtypes_shapes, np.nan)
-        self._move(new, stats)
+        try:
+            self._move(new, stats)
+        except LostPrecision as error:
+            part = self.part
+            if not part.precision:
+                n, p = len(self._points.labels), part.shape[0]
+                raise FloatingPointError(
+                    f"{part.coefficients!r}: expected a prior precision with which {p} "
+                    f"coefficients of {n} labels can be integrated out; found {error}. Declare a "
+                    "larger one, or less than half as many frequencies as there are labels."
+                ) from error
+            new, stats = dict(point), dict.fromkeys(stats, np.nan)
         latent, frequencies = self.part.fourier(new)
         angles = latent @ frequencies.T
         stats["spread"] = np.sqrt(np.vdot(angles, angles) / angles.size)

@@ -12,8 +12,18 @@ from pm_match.clusters.step import PartitionStep
 from pm_match.numerics.slices import draw_slice
 from pm_match.reading.parts import Point
 from pm_match.views.hinge.recognise import HingeModel
-from pm_match.views.hinge.scales import draw_coefficients, draw_precision, factorise, gram, observe
+from pm_match.views.hinge.scales import (
+    LostPrecision,
+    draw_by_directions,
+    draw_coefficients,
+    draw_precision,
+    factorise,
+    gram,
+    observe,
+)
 
+# The least v: coefficients of the size that it allows leave four digits of the scores.
+_LEAST_PRECISION = 1e-24
 # The least shape of the prior of v for draws of the coefficients' scale.
 _LEAST_SHAPE = 0.5
 
@@ -84,6 +94,8 @@ class HingeGibbs(PartitionStep):
     ------
     UnservedModelError
         If the variables are not of a hinge that the steps can serve.
+    FloatingPointError
+        In a step, if v is below 1e-24.
     """
 
     name = "hinge_gibbs"
@@ -105,6 +117,12 @@ class HingeGibbs(PartitionStep):
         design, offset = part.design(point)
         design = design[self._points.rows]
         C, precision = part.C(point), part.prior_precision(point)
+        if precision < _LEAST_PRECISION:
+            raise FloatingPointError(
+                f"{part.precision or part.coefficients!r}: expected a prior precision of at least "
+                f"{_LEAST_PRECISION:g}; found {precision:.2g}, with which scores have no digits. "
+                "Give it a prior that holds it away from 0."
+            )
         scores = design @ self._points.coefficients(point)
         if offset is not None:
             offset = offset[self._points.rows]
@@ -114,8 +132,12 @@ class HingeGibbs(PartitionStep):
             pulls -= weights * offset
         drawn = np.empty(part.shape)
         for k in range(part.shape[1]):
-            lower = factorise(gram(design, weights[:, k]), precision)
-            drawn[:, k] = draw_coefficients(rng, lower, design.T @ pulls[:, k])
+            try:
+                lower = factorise(gram(design, weights[:, k]), precision)
+            except LostPrecision:
+                drawn[:, k] = draw_by_directions(rng, design, weights[:, k], pulls[:, k], precision)
+            else:
+                drawn[:, k] = draw_coefficients(rng, lower, design.T @ pulls[:, k])
         if part.precision:
             a, b = part.precision_prior(point)
             v = draw_precision(rng, (a, b), drawn)

@@ -11,6 +11,7 @@ from pm_match.checks import check_count, check_flag
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import statistics
 from pm_match.numerics.rescale import rescale_axes
+from pm_match.reading.parts import Structure
 from pm_match.views.factors.linear_factors import Array
 from pm_match.views.factors.points import FactorPoints
 from pm_match.views.hinge import turn_coefficients
@@ -48,8 +49,8 @@ class LatentHMC(HMCStep):
     vars : sequence of variables
         The latent vectors.
     exchange : bool, default True
-        Whether they do so. To be False where a step of your own keeps any of these variables where
-        it is: projections, their precisions, intercepts, frequencies, coefficients.
+        Whether they do so. `steps` sets it to False where a step of your own holds any of these
+        variables: projections, their precisions, intercepts, frequencies, coefficients.
     target_accept : float, default 0.8
         The mean probability of accepting, over labelled objects, that the size of steps is adapted
         to while tuning.
@@ -102,6 +103,22 @@ class LatentHMC(HMCStep):
         self.exchange = bool(exchange)
         self.reset_tuning()
         super().__init__(vars, **kwargs)
+
+    @classmethod
+    def writes(cls, structure: Structure, part: LabelledLatent) -> list[str]:
+        """Names of private latent vectors and missing values, which it integrates out."""
+        factors = part.factors
+        private = [factors.latents[n].name for n in factors.own if factors.private(n)]
+        return private + [view.missing for view in factors.views if view.missing]
+
+    @classmethod
+    def keeping(cls, structure: Structure, part: LabelledLatent, kept: set[str]) -> dict[str, Any]:
+        """Exchange nothing if some of what is exchanged is to be kept."""
+        settings = super().keeping(structure, part, kept)
+        exchanged = {name for own in part.hinges for name in (own.coefficients, own.frequencies)}
+        exchanged |= {p.name for p in part.factors.precisions}
+        exchanged |= {f.name for view in part.factors.views for f in view.factors}
+        return settings if kept.isdisjoint(exchanged) else settings | {"exchange": False}
 
     def _prepare(self) -> None:
         part = self.part

@@ -16,6 +16,10 @@ from scipy.linalg.blas import dsyrk, dtrsv
 from scipy.linalg.lapack import dpotrf
 
 
+class LostPrecision(np.linalg.LinAlgError):
+    """The coefficients' prior precision is lost, to working precision, beside what labels say."""
+
+
 def draw_scales(rng: np.random.Generator, distances: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Draw scales :math:`\lambda` given the scores: 1/λ is inverse Gaussian(1/d, 1).
 
@@ -84,15 +88,18 @@ def factorise(gram: NDArray[np.float64], precision: float) -> NDArray[np.float64
 
     Raises
     ------
-    numpy.linalg.LinAlgError
-        If it is not positive definite, to working precision.
+    LostPrecision
+        If it is singular to working precision, as with a tiny v and more features than labels.
     """
     matrix = np.array(gram, order="F")
     matrix.flat[:: len(matrix) + 1] += precision
+    largest = matrix.diagonal().max()
     lower, info = dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
-    if info != 0:
-        raise np.linalg.LinAlgError(
-            "the precision of the coefficients is not positive definite to working precision"
+    # Of smaller pivots, which are v at the least, rounding has left less than two digits.
+    rounding = 100.0 * len(lower) * np.finfo(np.float64).eps * largest
+    if info != 0 or np.square(lower.diagonal()).min() <= rounding:
+        raise LostPrecision(
+            f"v = {precision:.2g} is lost beside inner products of features of {largest:.2g}"
         )
     return lower
 
@@ -114,6 +121,35 @@ def draw_coefficients(
     solved = dtrsv(lower, pull, lower=1)
     solved += rng.standard_normal(len(pull))
     return dtrsv(lower, solved, lower=1, trans=1)
+
+
+def draw_by_directions(
+    rng: np.random.Generator,
+    design: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    pulls: NDArray[np.float64],
+    precision: float,
+) -> NDArray[np.float64]:
+    """Draw coefficients (P,) given scales, however small their prior precision v is.
+
+    Singular vectors of the weighted features take apart what the labels tell, and what the prior
+    alone does: slower than `draw_coefficients`, and without a matrix that could be singular.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    design : (N, P) array
+    weights, pulls : (N,) array
+        Of the observations, as `observe` has them.
+    precision : float
+    """
+    roots = np.sqrt(weights)
+    values = np.divide(pulls, roots, out=np.zeros(len(roots)), where=roots > 0.0)
+    left, sizes, right = np.linalg.svd(design * roots[:, None], full_matrices=False)
+    z = rng.standard_normal(design.shape[1])
+    told, within = np.square(sizes) + precision, right @ z
+    means = sizes * (left.T @ values) / told
+    return right.T @ (means + within / np.sqrt(told)) + (z - right.T @ within) / np.sqrt(precision)
 
 
 def draw_precision(

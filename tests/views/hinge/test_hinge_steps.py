@@ -11,6 +11,8 @@ import pytest
 import pm_match as pmm
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence
+from pm_match.views.hinge.scales import draw_by_directions
+from tests.exactness.dense import moments
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
@@ -267,3 +269,71 @@ def test_a_weak_prior_keeps_coefficients_where_numbers_are():
     for _ in range(300):
         point, _ = step.step(point)
     assert np.isfinite(point["beta"]).all()
+
+
+# -- a precision that is lost beside what labels say -----------------------------------------------
+
+
+def few_labels(v):
+    """Declare more features than labels."""
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(6, 2))
+        v = v()
+        beta = pm.Normal("beta", 0.0, tau=v, shape=13)
+        pmm.Hinge("label", pmm.fourier_features(X[:8], frequencies) @ beta, observed=Y[5:13])
+    return model
+
+
+def test_a_tiny_precision_stops_no_chain():
+    model = few_labels(lambda: pm.Gamma("v", 0.5, 0.5))
+    point = start(model) | {"v_log__": np.array(np.log(1e-14))}
+    for kind, make in KINDS.items():
+        step = make(model)
+        step.setup_chain(np.random.default_rng(3), 0, 0)
+        new, stats = step.step(point)
+        assert all(np.isfinite(value).all() for value in new.values())
+        if kind == "gibbs":
+            # What no label sees is as large as the prior has it.
+            assert 0.05 < np.square(new["beta"]).mean() * 1e-14 < 5.0
+        else:
+            assert all(np.array_equal(new[name], point[name]) for name in point)
+            assert np.isnan(stats[0]["accepted_scale"])
+
+
+def test_a_precision_that_leaves_no_digits_is_named():
+    model = few_labels(lambda: pm.Gamma("v", 0.5, 0.5))
+    step = KINDS["gibbs"](model)
+    with pytest.raises(FloatingPointError, match=r"'v': expected.*at least 1e-24; found 1e"):
+        step.step(start(model) | {"v_log__": np.array(np.log(1e-30))})
+
+
+def test_a_tiny_constant_precision_is_named():
+    model = few_labels(lambda: 1e-14)
+    step = KINDS["metropolis"](model)
+    step.setup_chain(np.random.default_rng(3), 0, 0)
+    message = r"'beta': expected a prior precision with which 13 .* 8 labels .*found v = 1e-14 is"
+    with pytest.raises(FloatingPointError, match=message):
+        step.step(start(model))
+
+
+@pytest.mark.parametrize("precision", [0.7, 1e-14])
+@pytest.mark.parametrize("p", [3, 9])
+def test_draws_by_directions_have_the_moments_of_coefficients(p, precision):
+    rng = np.random.default_rng(6)
+    design, weights, pulls = rng.normal(size=(5, p)), rng.gamma(2.0, size=5), rng.normal(size=5)
+    weights[1] = pulls[1] = 0.0
+    # Of the scores: of coefficients of 1e7, no moments would keep any digits.
+    mean, covariance = moments(
+        lambda rng: design @ draw_by_directions(rng, design, weights, pulls, precision), p
+    )
+    if p < len(design) or precision > 0.1:
+        spread = design @ np.linalg.inv(design.T * weights @ design + precision * np.eye(p))
+        expected = spread @ design.T, spread @ design.T @ pulls
+    else:
+        # By the inverse in the smaller dimension.
+        design, weights, pulls = (own[weights > 0.0] for own in (design, weights, pulls))
+        mean, covariance = mean[[0, 2, 3, 4]], covariance[np.ix_([0, 2, 3, 4], [0, 2, 3, 4])]
+        spread = np.linalg.inv(precision * np.linalg.inv(design @ design.T) + np.diag(weights))
+        expected = spread, spread @ pulls
+    np.testing.assert_allclose(covariance, expected[0], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(mean, expected[1], rtol=1e-6, atol=1e-7)

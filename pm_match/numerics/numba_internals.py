@@ -1,0 +1,308 @@
+"""All that the package needs of numba beyond its documented interface.
+
+Another numba may lack any of it. What is used is listed in `RELIED_ON`, and looked at when this
+module is imported.
+
+**Records**: named tuples of arrays, which compiled code gets by their address. Numba passes a
+`NamedTuple` by value: each array is seven or more arguments, so that one of thirty arrays is some
+two hundred and fifty arguments of every function that it is handed to, which LLVM works through
+again and again. A record is one pointer instead, to what numba knows of its arrays: where they are,
+and their shapes and strides. All that compiled code can do with a record is to read its fields by
+their names. The arrays of a `NamedTuple` are given once, and only their contents change. So what is
+read through the pointer is marked as invariant: LLVM need not read it again after something has
+been written to an array, and can keep an inner loop as tight as if the arrays had been handed over.
+
+**Calls by address**: compiled functions that others reach through a table of addresses.
+
+**Caches on disk** that are thrown away with a stamp of our own, not with the time of one file.
+"""
+
+import hashlib
+from collections.abc import Callable
+from functools import reduce
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+# Attributes of modules of numba; of the options, that they are there.
+RELIED_ON = (
+    "numba.core.caching:FunctionCache",
+    "numba.core.caching:IndexDataCacheFile._load_index",
+    "numba.core.callconv:CPUCallConv.call_function",
+    "numba.core.callconv:CPUCallConv.get_function_type",
+    "numba.core.callconv:CPUCallConv.return_status_propagate",
+    "numba.core.cgutils:alloca_once_value",
+    "numba.core.cgutils:gep_inbounds",
+    "numba.core.cgutils:if_unlikely",
+    "numba.core.cgutils:voidptr_t",
+    "numba.core.codegen:JITCodeLibrary.get_pointer_to_function",
+    "numba.core.cpu:CPUContext.get_abi_sizeof",
+    "numba.core.cpu:CPUContext.get_constant",
+    "numba.core.cpu:CPUContext.get_data_type",
+    "numba.core.cpu:CPUContext.make_array",
+    "numba.core.cpu:CPUTargetOptions._nrt",
+    "numba.core.cpu:CPUTargetOptions.forceinline",
+    "numba.core.cpu:CPUTargetOptions.no_cfunc_wrapper",
+    "numba.core.cpu:CPUTargetOptions.no_cpython_wrapper",
+    "numba.core.datamodel:default_manager",
+    "numba.core.datamodel.models:PointerModel",
+    "numba.core.errors:NumbaError",
+    "numba.core.typing:signature",
+    "numba.core.typing.templates:AttributeTemplate",
+    "numba.core.typing.templates:infer_getattr",
+    "numba.extending:NativeValue",
+    "numba.extending:lower_builtin",
+    "numba.extending:lower_getattr_generic",
+    "numba.extending:overload",
+    "numba.extending:register_model",
+    "numba.extending:type_callable",
+    "numba.extending:typeof_impl",
+    "numba.extending:unbox",
+)
+# How numba lays out an array.
+_LAYOUT = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
+
+
+def missing() -> list[str]:
+    """List what the installed numba lacks, or has otherwise, of what the package relies on."""
+    found = []
+    for name in RELIED_ON:
+        module, _, inside = name.partition(":")
+        try:
+            reduce(getattr, inside.split("."), import_module(module))
+        except (ImportError, AttributeError):
+            found.append(name.replace(":", "."))
+    if not found:
+        from numba.core.datamodel import default_manager
+
+        fields = default_manager[numba.types.Array(numba.types.float64, 1, "C")]._fields
+        if fields != _LAYOUT:
+            found.append(f"arrays laid out as {', '.join(_LAYOUT)}")
+    return found
+
+
+def check() -> None:
+    """Raise an ImportError, in words, if the installed numba is one that does not serve."""
+    lacking = missing()
+    if lacking:
+        raise ImportError(
+            "pm_match uses internals of numba, which numba 0.61 to 0.68 have. Expected "
+            f"{'; '.join(lacking)}; found none in numba {numba.__version__}: install one of these."
+        )
+
+
+check()
+
+from llvmlite import ir  # noqa: E402
+from numba.core import cgutils, types  # noqa: E402
+from numba.core.caching import FunctionCache, IndexDataCacheFile  # noqa: E402
+from numba.core.datamodel.models import PointerModel  # noqa: E402
+from numba.core.errors import NumbaError  # noqa: E402
+from numba.core.typing import signature as typed  # noqa: E402
+from numba.core.typing.templates import AttributeTemplate, infer_getattr  # noqa: E402
+from numba.extending import (  # noqa: E402
+    NativeValue,
+    lower_builtin,
+    lower_getattr_generic,
+    overload,
+    register_model,
+    type_callable,
+    typeof_impl,
+    unbox,
+)
+
+__all__ = [
+    "NumbaError",
+    "Record",
+    "address",
+    "called_by_address",
+    "check",
+    "keep",
+    "missing",
+    "overload",
+    "record",
+    "stored",
+    "typed",
+    "types",
+]
+
+# -- records ---------------------------------------------------------------------------------------
+
+_RECORDS: set[type] = set()
+
+
+class Record(types.Type):
+    """Numba's type of a pointer to the fields of a named tuple, whose type is `dtype`."""
+
+    def __init__(self, dtype: types.NamedTuple):
+        kind = dtype.instance_class
+        self.dtype = dtype
+        # The types of all fields would make symbols of kilobytes.
+        fields = hashlib.sha256(str(dtype).encode()).hexdigest()[:12]
+        super().__init__(f"{kind.__module__}.{kind.__qualname__}[{fields}]")
+
+    @property
+    def key(self) -> types.NamedTuple:
+        """What makes two records of one type."""
+        return self.dtype
+
+
+register_model(Record)(PointerModel)
+
+
+def record[T](kind: type[T]) -> type[T]:
+    """Let compiled code get named tuples of a `kind` by their address (a decorator, too)."""
+    if kind not in _RECORDS:
+        _RECORDS.add(kind)
+        typeof_impl.register(kind)(_typeof_record)
+    return kind
+
+
+def _typeof_record(value, context) -> Record:
+    fields = [typeof_impl(field, context) for field in value]
+    inside = [field.dtype if isinstance(field, Record) else field for field in fields]
+    for name, field in zip(value._fields, inside, strict=True):
+        if not isinstance(field, (types.Array, types.NamedTuple)):
+            raise TypeError(
+                f"{type(value).__name__}.{name}: expected an array or a named tuple of arrays; "
+                f"found {field}"
+            )
+    return Record(types.NamedTuple(inside, type(value)))
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = Record
+
+    def generic_resolve(self, record, name):  # type: ignore[override]
+        if name not in record.dtype.fields:
+            return None
+        field = record.dtype.types[record.dtype.fields.index(name)]
+        return Record(field) if isinstance(field, types.NamedTuple) else field
+
+
+@lower_getattr_generic(Record)
+def _read_field(context, builder, record, pointer, name):
+    place = record.dtype.fields.index(name)
+    field, at = record.dtype.types[place], cgutils.gep_inbounds(builder, pointer, 0, place)
+    if isinstance(field, types.NamedTuple):
+        return at
+    array = context.make_array(field)(context, builder)
+    array.meminfo = array.meminfo.type(None)
+    array.parent = array.parent.type(None)
+    array.itemsize = context.get_constant(
+        types.intp, context.get_abi_sizeof(context.get_data_type(field.dtype))
+    )
+    for number, member in ((2, "nitems"), (4, "data"), (5, "shape"), (6, "strides")):
+        setattr(array, member, _read(builder, cgutils.gep_inbounds(builder, at, 0, number)))
+    return array._getvalue()
+
+
+def _read(builder, pointer):
+    """Read what does not change: a number, an address, or several."""
+    kind = pointer.type.pointee
+    if isinstance(kind, ir.ArrayType):
+        value = ir.Constant(kind, ir.Undefined)
+        for number in range(kind.count):
+            one = _read(builder, cgutils.gep_inbounds(builder, pointer, 0, number))
+            value = builder.insert_value(value, one, number)
+        return value
+    value = builder.load(pointer)
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
+
+
+@unbox(Record)
+def _unbox_record(record, value, c):
+    # On the stack of the wrapper, which numba never merges with the function that it calls.
+    fields = c.unbox(record.dtype, value)
+    at = cgutils.alloca_once_value(c.builder, fields.value)
+    return NativeValue(at, cleanup=fields.cleanup, is_error=fields.is_error)
+
+
+def words(value: Any) -> list[int]:
+    """List what numba knows of an array, or of those in a named tuple, word by word."""
+    if isinstance(value, np.ndarray):
+        shape_and_strides = *value.shape, *value.strides
+        return [0, 0, value.size, value.itemsize, value.ctypes.data, *shape_and_strides]
+    return [word for field in value for word in words(field)]
+
+
+def stored(value: Any) -> NDArray[np.int64]:
+    """Write a record: the array that is returned is what compiled code may point to."""
+    return np.array(words(value), np.int64)
+
+
+# -- calls by address ------------------------------------------------------------------------------
+
+# A row of a table: the address of a record, then those of functions.
+ROW = types.Array(types.int64, 1, "C")
+
+
+def called_by_address(
+    function: Callable, column: int, returns: types.Type, takes: tuple[types.Type, ...]
+) -> None:
+    """Let compiled code call `function` with a row, by the address in one of its `column`s.
+
+    What is called takes the record whose address is the first of the row, and what `takes` says.
+    """
+
+    @type_callable(function)
+    def resolve(context):
+        def answer(term, *args):
+            return typed(returns, ROW, *takes) if term == ROW else None
+
+        answer.__signature__ = signature(function)  # type: ignore[attr-defined]
+        return answer
+
+    @lower_builtin(function, ROW, *takes)
+    def call(context, builder, sig, args):
+        row = context.make_array(ROW)(context, builder, args[0]).data
+        term = builder.inttoptr(builder.load(row), cgutils.voidptr_t)
+        taken = (types.voidptr, *takes)
+        kind = context.call_conv.get_function_type(returns, taken).as_pointer()
+        place = builder.load(cgutils.gep_inbounds(builder, row, column))
+        status, value = context.call_conv.call_function(
+            builder, builder.inttoptr(place, kind), returns, taken, [term, *args[1:]]
+        )
+        with cgutils.if_unlikely(builder, status.is_error):
+            context.call_conv.return_status_propagate(builder, status)
+        return value
+
+
+def address(dispatcher: Any) -> int:
+    """Find the address of a function that is compiled for one signature."""
+    (code,) = dispatcher.overloads.values()
+    return code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+
+
+# -- caches ----------------------------------------------------------------------------------------
+
+
+class CacheFile(IndexDataCacheFile):
+    """Numba's cache files of one function."""
+
+    def _load_index(self):
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError, EOFError):
+            # Written for something that is no longer there.
+            return {}
+
+
+def keep(dispatcher: Any, function: Callable, stamp: tuple[str, ...]) -> None:
+    """Keep on disk what is compiled of a function, until it has another `stamp`."""
+    try:
+        cached = FunctionCache(function)
+        old = cached._cache_file
+        name = old._index_name.removesuffix(".nbi")
+        cached._cache_file = CacheFile(old._cache_path, name, stamp)
+        dispatcher._cache = cached
+    except (AttributeError, OSError, RuntimeError):
+        # A numba whose cache is built otherwise, or nowhere to keep it: rather none than one that
+        # can go stale.
+        pass
