@@ -21,6 +21,7 @@ from pm_match.clusters.sweep import (
     sweep,
 )
 from pm_match.clusters.units import Units, units
+from pm_match.reading import as_read
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
 
@@ -71,6 +72,7 @@ class Collapsed:
                 self.board.slots_of(number),
                 self.board.n_slots[number : number + 1],
                 any(own.anchored for own in component.about(number)),
+                own.fixed(clustering.known),
             )
             for number, (clustering, own) in enumerate(zip(clusterings, self.units, strict=True))
         ]
@@ -289,7 +291,8 @@ class _Access:
     def __init__(self, model: Model | None, component: Component):
         assert model is not None
         self.clusterings = [ClusteringPoints(model, c) for c in component.clusterings]
-        self.evidence = [kind_of(own).access(own, model) for own in component.evidence]
+        seen = as_read(model)
+        self.evidence = [kind_of(own).access(own, seen) for own in component.evidence]
 
 
 def _check_links(own: Units, labels: NDArray[np.int64]) -> None:

@@ -17,7 +17,9 @@ relevant units :math:`u, v` are drawn, and the other units of their clusters are
     \text{split: } \frac{p(X, s')}{p(X, s)}\,\frac{1}{p_k\, q(s')}, \qquad
     \text{merge: } \frac{p(X, s')}{p(X, s)}\; p_k\, q(s)
 
-The ordered pair is drawn with the same probability either way, since relevance does not change. A
+The ordered pair is drawn with the same probability either way, since relevance does not change.
+Units whose label is known are neither drawn nor members, and stay where they are; a cluster that
+holds one is never emptied, as no split would draw its label. A
 merge is refused before its scans if already :math:`q \le 1` does not save it, which decides nothing
 else than they would. The ratio of the collapsed joints is the sum of the log odds of the single
 moves that lead from one state to the other: all that is asked of a term is `score` and `move`.
@@ -56,10 +58,10 @@ def log_chosen(odds):
 
 @part
 def draw_pair(rng, partition):
-    """Draw two distinct relevant units, in order; -1 and -1 if there are none."""
+    """Draw two distinct relevant units that may move, in order; -1 and -1 if there are none."""
     n_relevant = 0
     for unit in range(partition.label.shape[0]):
-        n_relevant += int(partition.label[unit] >= 0)
+        n_relevant += int(partition.label[unit] >= 0 and partition.fixed[unit] == 0)
     if n_relevant < 2:
         return -1, -1
     first = int(rng.random() * n_relevant)
@@ -68,7 +70,7 @@ def draw_pair(rng, partition):
     u, v = -1, -1
     n = 0
     for unit in range(partition.label.shape[0]):
-        if partition.label[unit] >= 0:
+        if partition.label[unit] >= 0 and partition.fixed[unit] == 0:
             if n == first:
                 u = unit
             elif n == second:
@@ -79,12 +81,12 @@ def draw_pair(rng, partition):
 
 @part
 def list_members(partition, u, v, members):
-    """List the units of the clusters of `u` and `v`, without those two; return their number."""
+    """List the units that may move of the clusters of `u` and `v`, but for those two; count them."""
     j, k = partition.label[u], partition.label[v]
     n = 0
     for unit in range(partition.label.shape[0]):
         label = partition.label[unit]
-        if label in (j, k) and unit != u and unit != v:
+        if label in (j, k) and unit != u and unit != v and partition.fixed[unit] == 0:
             members[n] = unit
             n += 1
     return n
@@ -177,6 +179,8 @@ def split(rng, a, b, partition, terms, members, u, v, n_scans):
 def merge(rng, a, b, partition, terms, members, wanted, u, v, n_scans):
     """Propose to put the cluster of `v` into that of `u`; return whether it was accepted."""
     j, k = partition.label[u], partition.label[v]
+    if partition.named[k] > 0:
+        return False
     change = 0.0
     for i in range(members.shape[0]):
         wanted[i] = partition.label[members[i]]

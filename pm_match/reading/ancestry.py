@@ -60,6 +60,13 @@ class Ancestry:
             )
 
 
+def missing_part(model: Model, rv: RV) -> RV | None:
+    """Return the free variable with the missing values of an observed one, if there are any."""
+    name = rv.name.removesuffix("_observed")
+    found = model.named_vars.get(f"{name}_unobserved") if name != rv.name else None
+    return found if found in model.free_RVs else None
+
+
 def parameters(rv: RV) -> list[RV]:
     """Return the parameters of a variable's distribution, as PyTensor has them."""
     return list(rv.owner.op.dist_params(rv.owner))

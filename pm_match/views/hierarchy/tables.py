@@ -186,7 +186,13 @@ def sweep(rng, state, n_swaps):
     for t in range(n_clusters):
         state.renamed[t] = t
     accepted, proposed = swap_labels(
-        rng, state.sticks_a, state.sticks_b, state.counts, state.renamed, n_swaps
+        rng,
+        state.sticks_a,
+        state.sticks_b,
+        state.counts,
+        np.zeros(n_clusters, np.int64),
+        state.renamed,
+        n_swaps,
     )
     if accepted:
         for n in range(state.z.shape[0]):
