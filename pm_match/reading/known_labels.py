@@ -8,10 +8,12 @@ observation; the clustering keeps what they are (`parts.Assignment.known`), and 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.distributions.discrete import Categorical
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.model.core import Model
-from pytensor.graph.replace import graph_replace
-from pytensor.tensor.random.basic import BetaRV, CategoricalRV, DirichletRV, categorical
+from pymc.pytensorf import toposort_replace
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.random.basic import BetaRV, CategoricalRV, DirichletRV
 
 from pm_match.reading.ancestry import RV, Ancestry, missing_part, parameters
 from pm_match.reading.probe import compiled, evaluate
@@ -79,7 +81,7 @@ def _joined(name: str, labels: NDArray[np.int64], observed: RV, rest: RV) -> RV:
         for rv, n in ((observed, (~missing).sum()), (rest, missing.sum()))
     ]
     order = np.argsort(np.concatenate([np.flatnonzero(~missing), np.flatnonzero(missing)]))
-    found = categorical(pt.concatenate(rows)[order], size=(len(labels),))
+    found = Categorical.dist(p=pt.concatenate(rows)[order], shape=(len(labels),))
     found.name = name
     return found
 
@@ -89,13 +91,19 @@ def _freed(model: Model, whole: dict[str, RV]) -> Model:
     parts = {f"{name}{end}" for name in whole for end in ("_observed", "_unobserved")}
     named = [*model.basic_RVs, *model.potentials, *model.deterministics]
     kept = [v for v in named if v.name not in parts and v.name not in whole]
-    own = [(model[name], rv) for name, rv in whole.items() if model[name] is not rv]
-    found = dict(zip(kept, graph_replace(kept, own, strict=False) if own else kept, strict=True))
+    rvs, n = [*whole.values()], len(kept)
+    joined = [model[name] for name in whole]
+    graph = FunctionGraph(
+        outputs=[*kept, *rvs, *joined], clone=True, copy_inputs=False, copy_orphans=False
+    )
+    copies = graph.outputs[n : n + len(rvs)]
+    pairs = zip(graph.outputs[n + len(rvs) :], copies, strict=True)
+    toposort_replace(graph, [(old, own) for old, own in pairs if old is not own])
     new = Model(coords={}, model=None)
     new._coords, new._dim_lengths = model._coords, model._dim_lengths
-    for v in kept:
-        _register(model, new, v, found[v])
-    for name, rv in whole.items():
+    for v, own in zip(kept, graph.outputs, strict=False):
+        _register(model, new, v, own)
+    for name, rv in zip(whole, graph.outputs[n:], strict=False):
         new.free_RVs.append(rv)
         new.create_value_var(rv, transform=None, default_transform=None)
         new.set_initval(rv, None)
