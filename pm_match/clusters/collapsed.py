@@ -21,7 +21,6 @@ from pm_match.clusters.sweep import (
     sweep,
 )
 from pm_match.clusters.units import Units, units
-from pm_match.reading import as_read
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
 
@@ -291,8 +290,7 @@ class _Access:
     def __init__(self, model: Model | None, component: Component):
         assert model is not None
         self.clusterings = [ClusteringPoints(model, c) for c in component.clusterings]
-        seen = as_read(model)
-        self.evidence = [kind_of(own).access(own, seen) for own in component.evidence]
+        self.evidence = [kind_of(own).access(own, model) for own in component.evidence]
 
 
 def _check_links(own: Units, labels: NDArray[np.int64]) -> None:

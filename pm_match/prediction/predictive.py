@@ -7,7 +7,6 @@ from pymc.model.core import Model
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.prediction.predictor import NewObjects, Place, Predictor
 from pm_match.prediction.prior import log_prior, log_relevance
-from pm_match.reading import as_read
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component
 
@@ -34,7 +33,7 @@ class Predictive:
         self.component = component
         self._collapsed = Collapsed.of(model, component)
         self.predictors: list[Predictor | None] = [
-            kind_of(evidence).predictor(as_read(model), evidence, state)
+            kind_of(evidence).predictor(model, evidence, state)
             for evidence, state in zip(component.evidence, self._collapsed.evidence, strict=True)
         ]
 

@@ -260,6 +260,13 @@ class Structure:
         """What is left without the components that are not matching models for certain."""
         return replace(self, components=tuple(c for c in self.components if c.recognised))
 
+    def clustering_of(self, evidence: Evidence) -> Clustering:
+        """Return the first clustering that evidence of a component is about."""
+        for component in self.components:
+            if any(own is evidence for own in component.evidence):
+                return component.clusterings[evidence.clusterings[0]]
+        raise ValueError("the evidence is not of the structure")
+
     def of(self, record: type[E]) -> list[E]:
         """Return the evidence of one kind, of all components."""
         return [evidence for c in self.components for evidence in c.of(record)]
