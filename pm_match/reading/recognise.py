@@ -200,7 +200,7 @@ class Reader:
         for child in self._seen(assignment):
             own = self._kind_of(child)
             axes = None if own is None else own.axes(self.context, child, assignment)
-            if axes is None:
+            if not axes:
                 shared = ancestry.parents[child] - {assignment}
                 axes = {(rv, None) for rv in shared if len(ancestry.children(rv)) > 1}
                 axes |= {(child, None)}

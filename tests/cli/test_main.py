@@ -18,6 +18,7 @@ from pm_match.cli.networks import Networks
 from pm_match.cli.output import netcdf_engine, write_draws, write_matches
 from pm_match.cli.tables import Tables, read_domains
 from pm_match.matching import best_chain, match_probability
+from tests.declared.draws import tree
 
 
 def write(path, text):
@@ -578,3 +579,31 @@ def test_tables_may_be_written_in_long_form(tmp_path):
     )
     write_matches(xr.DataTree.from_dict({"posterior": posterior}), tmp_path, top=1)
     assert len(pd.read_csv(tmp_path / "match_a_b.csv")) == 3
+
+
+def test_pickled_objects_are_refused(tmp_path, capsys):
+    made = []
+
+    class Payload:
+        def __reduce__(self):
+            return made.append, (1,)
+
+    table = tmp_path / "objects.npz"
+    np.savez(table, format=np.array([b"csr"]), data=np.array([Payload()], dtype=object))
+    made.clear()
+    message = refused(capsys, table)
+    assert f"{table}: not a sparse matrix" in message and "allow_pickle" in message
+    assert not made
+
+
+def test_csv_files_hold_no_formulas(tmp_path):
+    idata = tree()
+    labels = ["=HYPERLINK(1)", "+1+1", "@SUM(A1)", "d", "e", "f", "g"]
+    posterior = idata["posterior"].to_dataset().assign_coords(a_object=labels)
+    idata["posterior"] = xr.DataTree(posterior)
+    for top in (None, 2):
+        write_matches(idata, tmp_path, top)
+        text = (tmp_path / "match_a_b.csv").read_text(encoding="utf-8")
+        starts = {row.split(",")[0] for row in text.splitlines()}
+        assert {"'=HYPERLINK(1)", "'+1+1", "'@SUM(A1)", "d"} <= starts
+        assert not starts & set(labels[:3])
