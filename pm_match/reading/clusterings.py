@@ -188,9 +188,10 @@ def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | Non
     groups: dict[RV, list[RV]] = {}
     for assignment, flag in flags.items():
         if flag not in context.model.free_RVs or not isinstance(flag.owner.op, BernoulliRV):
+            seen = flag in context.model.observed_RVs
             raise Refusal(
-                f"the relevance of {assignment.name!r} is {names([flag])}, {a_kind(flag)}; "
-                "expected a free Bernoulli"
+                f"the relevance of {assignment.name!r} is {names([flag])}, "
+                f"{'which is observed' if seen else a_kind(flag)}; expected a free Bernoulli"
             )
         if context.shapes[flag.name] != context.shapes[assignment.name]:
             raise Refusal(

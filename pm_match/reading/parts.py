@@ -274,7 +274,7 @@ class Structure:
     def explain(self) -> str:
         """Say why nothing, or not everything, is served."""
         if not self.refusals:
-            return "it has no assignment (a pm.Categorical over random weights)"
+            return "it has no assignment (a pm.Categorical over random weights; a pm.Mixture sums over it)"
         return _grouped(self.refusals)
 
     def remarks(self) -> str:

