@@ -81,7 +81,7 @@ def draw_pair(rng, partition):
 
 @part
 def list_members(partition, u, v, members):
-    """List the units that may move of the clusters of `u` and `v`, but for those two; count them."""
+    """List the units of the clusters of `u` and `v` that may move, but for these; count them."""
     j, k = partition.label[u], partition.label[v]
     n = 0
     for unit in range(partition.label.shape[0]):

@@ -249,7 +249,9 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
             "`determination=True`"
         )
     if clustering.named:
-        raise ValueError("model_factory: expected no observed labels; compare such models otherwise")
+        raise ValueError(
+            "model_factory: expected no observed labels; compare such models otherwise"
+        )
     if features.n_factors != n_factors:
         raise ValueError(
             f"model_factory: expected a model with {n_factors} factors, as it was asked for; found "

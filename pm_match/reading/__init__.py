@@ -88,7 +88,7 @@ def as_read(model: Model) -> Model:
 
 
 def _with_known_labels(model: Model) -> tuple[Structure, Model]:
-    """Read a model with observed labels as clusters' labels; if that fails, as data where it can."""
+    """Read observed labels as labels of clusters; where that fails, as data, if that does not."""
     seen, known = with_free_labels(model)
     structure = Reader(seen, known).read()
     if structure.refusals and known:

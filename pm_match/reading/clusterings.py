@@ -20,6 +20,7 @@ from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
 from pm_match.reading.links import read_links
 from pm_match.reading.parts import Assignment, Clustering
 
+
 @dataclass(frozen=True, eq=False)
 class ClusteringCandidate:
     """What looks like a clustering, by ancestry.
@@ -125,7 +126,9 @@ def clustering_candidate(
         links,
         constraints,
         own,
-        _spread(np.concatenate([own[rv] if rv in own else np.full(n, -1) for rv, n in sizes]), links),
+        _spread(
+            np.concatenate([own[rv] if rv in own else np.full(n, -1) for rv, n in sizes]), links
+        ),
     )
 
 

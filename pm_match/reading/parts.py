@@ -274,7 +274,9 @@ class Structure:
     def explain(self) -> str:
         """Say why nothing, or not everything, is served."""
         if not self.refusals:
-            return "it has no assignment (a pm.Categorical over random weights; a pm.Mixture sums over it)"
+            return (
+                "it has no assignment (a pm.Categorical over random weights; pm.Mixture has none)"
+            )
         return _grouped(self.refusals)
 
     def remarks(self) -> str:

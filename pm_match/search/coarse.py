@@ -99,9 +99,7 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
     for _ in range(n):
         labels = [own.copy() for own in best]
         c = int(rng.integers(len(labels)))
-        if not _take_apart(
-            rng, labels[c], kinds[c], state.units[c], state.partitions[c]
-        ):
+        if not _take_apart(rng, labels[c], kinds[c], state.units[c], state.partitions[c]):
             continue
         state.load(chain.point, labels)
         found = settled(state, rng, _SETTLING)

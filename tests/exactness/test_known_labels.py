@@ -98,7 +98,7 @@ def known_means():
 
 
 def test_draws_of_sample_have_the_law_of_the_declared_model():
-    # Written apart from all that the package reads: Dirichlet and multinomial, and normal densities.
+    # Written apart from all that the package reads: Dirichlet-multinomial, and normal densities.
     alpha, free = np.array([0.5, 1.0, 2.0]), [n for n, k in enumerate(LABELS) if k is None]
     states = [*product(range(3), repeat=len(free))]
     logs = []
@@ -115,11 +115,15 @@ def test_draws_of_sample_have_the_law_of_the_declared_model():
             4_000, tune=100, chains=2, cores=1, random_seed=3, progressbar=False, quiet=True
         )
     draws = idata["posterior"]["cluster_a"].to_numpy().reshape(-1, 5)
-    assert (draws[:, 0] == 2).all() and (draws[:, 3] == 0).all()
+    assert (draws[:, 0] == 2).all()
+    assert (draws[:, 3] == 0).all()
     place = draws[:, free] @ [9, 3, 1]
     visits = np.bincount(place, minlength=27)
     assert total_variation(visits, law) < 2.0 * sampling_noise(law, len(draws))
     # It would be noticed if known labels were forgotten.
-    assert pmm.match_probability(idata, "cluster_a", "cluster_a").sel(
-        cluster_a_dim_0=0, cluster_a_dim_0_other=3
-    ).item() == 0.0
+    assert (
+        pmm.match_probability(idata, "cluster_a", "cluster_a")
+        .sel(cluster_a_dim_0=0, cluster_a_dim_0_other=3)
+        .item()
+        == 0.0
+    )

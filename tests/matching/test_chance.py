@@ -43,9 +43,7 @@ def test_noise_is_called_noise(signal):
     if signal:
         centres = rng.normal(size=(4, 4)) * 6.0
         tables = {name: own + centres[np.arange(40) % 4] for name, own in tables.items()}
-    model = pmm.models.projected_clusters(
-        tables, n_factors=2, n_clusters=8, projection="normal"
-    )
+    model = pmm.models.projected_clusters(tables, n_factors=2, n_clusters=8, projection="normal")
     idata = pmm.sample(
         150, tune=100, chains=2, cores=1, model=model, random_seed=0, progressbar=False, quiet=True
     )

@@ -57,9 +57,15 @@ def flags(p):
 
 
 SERVED = {
-    "constant intercepts": ("features", lambda: features(lambda z, c, w: z[c] @ w.T + np.arange(M))),
+    "constant intercepts": (
+        "features",
+        lambda: features(lambda z, c, w: z[c] @ w.T + np.arange(M)),
+    ),
     "a number times the vectors": ("features", lambda: features(lambda z, c, w: 2 * z[c] @ w.T)),
-    "exponential of the projection": ("features", lambda: features(lambda z, c, w: z[c] @ pt.exp(w).T)),
+    "exponential of the projection": (
+        "features",
+        lambda: features(lambda z, c, w: z[c] @ pt.exp(w).T),
+    ),
     "known scales": ("features", lambda: features(sigma=lambda: np.arange(1.0, M + 1.0))),
     "exponential noise": ("features", lambda: features(sigma=lambda: pm.Exponential("s", 1.0))),
     "inverse gamma noise": (
@@ -76,12 +82,18 @@ SERVED = {
         lambda: features(lambda z, c, w: z[c] @ w, shape=2, x=X[:, 0]),
     ),
     "one array of projections": ("features", one_array_of_projections),
-    "uniform probabilities": ("declared", lambda: column(lambda: pm.Uniform("p", shape=(T, M)), flags)),
+    "uniform probabilities": (
+        "declared",
+        lambda: column(lambda: pm.Uniform("p", shape=(T, M)), flags),
+    ),
     "known noise of a network": ("networks", lambda: network(flags=True, noise=0.1)),
-    "density by another name": ("networks", lambda: network(lambda d: pm.Deterministic("named", d))),
+    "density by another name": (
+        "networks",
+        lambda: network(lambda d: pm.Deterministic("named", d)),
+    ),
     "labels given by pm.observe": ("features", lambda: pm.observe(features(), {"c": [0, 2, 1, 1]})),
     "vectors given by pm.observe": ("declared", lambda: pm.observe(features(), {"z": X[:T, :2]})),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", SERVED)
@@ -123,7 +135,8 @@ def test_columns_far_from_zero_are_drawn_near_their_data(offset):
         50, tune=20, chains=1, cores=1, model=model, random_seed=0, progressbar=False, quiet=True
     )
     labels = idata["posterior"]["cluster_x"].to_numpy()[0, -1]
-    assert len(set(labels[:10])) == len(set(labels[10:])) == 1 and labels[0] != labels[-1]
+    assert len(set(labels[:10])) == len(set(labels[10:])) == 1
+    assert labels[0] != labels[-1]
     means = idata["posterior"]["mu"].to_numpy()[0, :, labels[-1], 0]
     np.testing.assert_allclose(means.mean() - offset, 8.0, atol=1.0)
 

@@ -143,7 +143,9 @@ def hierarchies(context: Context) -> tuple[list[Part], dict[str, str]]:
 
 
 def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
-    candidate = clustering_candidate(context, frozenset(context.ancestry.parents[top]), [top], {}, {})
+    candidate = clustering_candidate(
+        context, frozenset(context.ancestry.parents[top]), [top], {}, {}
+    )
     if len(candidate.links):
         raise Refusal(
             f"{names(candidate.constraints)} links objects of {top.name!r}, whose views have "
