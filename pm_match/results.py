@@ -53,10 +53,9 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
 
 def _constant(idata: xr.DataTree, assignment: Assignment) -> xr.DataArray:
     """Return observed labels as draws that are all the same."""
-    observed, draws = idata["observed_data"][assignment.name], idata["posterior"]["draw"]
-    chains = idata["posterior"]["chain"]
-    labels = observed.copy(data=assignment.known)
-    return labels.expand_dims({"chain": chains.to_numpy(), "draw": draws.to_numpy()}).copy()
+    observed = idata["observed_data"].to_dataset()[assignment.name]
+    draws = {dim: idata["posterior"][dim].to_numpy() for dim in SAMPLE_DIMS}
+    return observed.copy(data=assignment.known).expand_dims(draws).copy()
 
 
 def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:

@@ -45,7 +45,7 @@ def write_matches(
             first, second = (name.removeprefix(_PREFIX) for name in (a, b))
             file = out / f"match_{names[a, b] if names else f'{first}_{second}'}.csv"
             if top is None:
-                table = match_probability(idata, a, b).to_pandas()
+                table = pd.DataFrame(match_probability(idata, a, b).to_pandas())
                 write_csv(table, file, index_label="", float_format="%.6g")
             else:
                 best = match_probability(idata, a, b, top=top)

@@ -31,7 +31,7 @@ def write_csv(table: pd.DataFrame, file: Path | None = None, **options: Any) -> 
     for place in range(safe.shape[1]):
         column = safe.iloc[:, place]
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-            safe.isetitem(place, column.map(as_text))
+            safe.isetitem(place, column.map(as_text).to_numpy())
     safe.index, safe.columns = _index(safe.index), _index(safe.columns)
     return safe.to_csv(file, **options)
 

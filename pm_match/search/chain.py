@@ -121,7 +121,8 @@ class Chain:
         new = dict(self.point)
         state = self.collapsed(number)
         for points, label in zip(state.points, labels, strict=True):
-            points.write_labels(new, points.clustering.respected(np.asarray(label)))
+            own = points.clustering
+            points.write_labels(new, own.respected(label) if own.named else np.asarray(label))
         self.point = new
 
     def settle(self, number: int | None = None) -> None:
