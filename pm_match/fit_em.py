@@ -201,6 +201,9 @@ def _clusters(model: Model, component: Component, options: Ascent) -> _Fitted:
     (clustering,) = component.clusterings
     if len(clustering.links):
         raise Refusal(f"objects of {clustering.assignments[0].name!r} are linked")
+    if clustering.named:
+        known = [own.name for own in clustering.assignments if own.known is not None]
+        raise Refusal(f"labels of {', '.join(map(repr, known))} are observed")
     _must_have_free_weights(clustering)
     features, normals = component.of(Features), component.of(Normals)
     if len(features) == 1 == len(component.evidence):

@@ -18,7 +18,7 @@ from pm_match.matching.advice import FEW_DRAWS
 from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS
 from pm_match.reading import read
-from pm_match.reading.parts import Structure
+from pm_match.reading.parts import Assignment, Structure
 
 __all__ = ["annotate", "convergence_warnings", "invariants", "warn_if_full"]
 
@@ -29,7 +29,8 @@ _TOLD = ("log_joint", "n_occupied", "log_likelihood", "spread")
 def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> None:
     """Say in a DataTree's attributes what its variables are, and how they were found.
 
-    Labels and flags are stored in 32 bits, which is half of what sampling took.
+    Labels and flags are stored in 32 bits, which is half of what sampling took. Labels that are all
+    observed are in every draw what they are.
     """
     by_map = any(getattr(step, "maximises", False) for step in used)
     posterior = idata["posterior"]
@@ -37,8 +38,10 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
     posterior.attrs["projections"] = "map" if by_map else "drawn"
     for clustering in structure.all_clusterings:
         for assignment in clustering.assignments:
-            for name in (assignment.name, assignment.relevance):
-                if name and name in posterior:
+            if assignment.variable is None:
+                posterior[assignment.name] = _constant(idata, assignment)
+            for name in (assignment.name, *assignment.variables):
+                if name in posterior:
                     posterior[name] = posterior[name].astype(np.int32)
             if assignment.name in posterior:
                 # Labels of different sets, documents' and words', are not to be compared.
@@ -46,6 +49,13 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
     for component in structure.components:
         for evidence in component.evidence:
             evidence.annotate(posterior)
+
+
+def _constant(idata: xr.DataTree, assignment: Assignment) -> xr.DataArray:
+    """Return observed labels as draws that are all the same."""
+    observed = idata["observed_data"].to_dataset()[assignment.name]
+    draws = {dim: idata["posterior"][dim].to_numpy() for dim in SAMPLE_DIMS}
+    return observed.copy(data=assignment.known).expand_dims(draws).copy()
 
 
 def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:

@@ -115,11 +115,11 @@ def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[st
     point: dict[str, NDArray] = {}
     for clustering in structure.clusterings:
         grouped = units(clustering.n_objects, clustering.links)
-        labels = random_labels(rng, grouped, clustering.truncation)
+        labels = clustering.respected(random_labels(rng, grouped, clustering.truncation))
         for assignment, label in zip(
             clustering.assignments, np.split(labels, clustering.ends), strict=True
         ):
-            point[assignment.name] = label
+            point |= assignment.values(label)
             if assignment.relevance:
                 point[assignment.relevance] = np.ones(len(label), np.int64)
     for component in structure.components:
@@ -149,7 +149,7 @@ def _searched(
     names = [name for c in structure.components for name in c.hyperparameters]
     for clustering in structure.clusterings:
         for assignment in clustering.assignments:
-            names += [assignment.name, *([assignment.relevance] if assignment.relevance else [])]
+            names += assignment.variables
     names += [name for c in structure.components for own in c.evidence for name in own.handed_on]
     natural = natural_function(model, names)
     # Steps of their own: those that sample have their state to themselves.

@@ -78,7 +78,10 @@ def collapsed_of(model: Model) -> Collapsed:
 def random_point(
     model: Model, rng: np.random.Generator, state: Collapsed | None = None
 ) -> dict[str, NDArray]:
-    """Draw a point of the value variables, in which linked objects share their label."""
+    """Draw a point of the value variables.
+
+    Linked objects share their label in it, and observed labels are what they are.
+    """
     state = collapsed_of(model) if state is None else state
     point = {
         name: rng.normal(0.0, 0.8, np.shape(value)).astype(np.asarray(value).dtype)
@@ -96,8 +99,12 @@ def random_point(
         )
     ]
     labels = [
-        np.where((label < 0) & (partition.relevance.group < 0), 0, label)[own.of_object]
-        for label, partition, own in zip(labels, state.partitions, state.units, strict=True)
+        clustering.respected(
+            np.where((label < 0) & (partition.relevance.group < 0), 0, label)[own.of_object]
+        )
+        for clustering, label, partition, own in zip(
+            state.component.clusterings, labels, state.partitions, state.units, strict=True
+        )
     ]
     return at_labels(state, point, labels)
 
@@ -208,9 +215,11 @@ def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
     point = random_point(model, rng, state)
     state.load(point, state.labels(point))
     choices = [
-        range(-1 if group >= 0 else 0, len(partition.counts))
+        [label] if fixed else range(-1 if group >= 0 else 0, len(partition.counts))
         for partition in state.partitions
-        for group in partition.relevance.group
+        for group, fixed, label in zip(
+            partition.relevance.group, partition.fixed, partition.label.copy(), strict=True
+        )
     ]
     ends = np.cumsum([len(own.size) for own in state.units])[:-1]
     states = [np.array(units) for units in product(*choices)]
@@ -249,7 +258,10 @@ def check_declared_density(model: Model, *, seed: int = 0, n_points: int = 5) ->
     """
     state, rng = collapsed_of(model), np.random.default_rng(seed)
     names = [name for evidence in state.component.evidence for name in evidence.names]
-    observed = [rv for rv in model.observed_RVs]
+    assignments = [own.name for c in state.component.clusterings for own in c.assignments]
+    observed = [
+        rv for rv in model.observed_RVs if rv.name.removesuffix("_observed") not in assignments
+    ]
     variables = [*(model[name] for name in names), *observed]
     declared = log_densities(model, variables)
     for _ in range(n_points):

@@ -30,8 +30,10 @@ from pm_match.cli.cells import (
 )
 from pm_match.cli.output import number_of_clusters, write_matches
 from pm_match.matching import Diagnosis, cluster_sizes, partition_estimate
+from pm_match.matching.chance import beside_chance
 from pm_match.models import relational_clusters
 from pm_match.networks.data import Network, as_network
+from pm_match.report.csv import write_csv
 from pm_match.report.html_report import report as write_page
 
 __all__ = ["Networks", "is_matrix"]
@@ -180,13 +182,14 @@ class Networks:
             for b in self.networks
         }
         write_matches(idata, out, self.options.top or _TOP, files)
-        self._objects(idata, labels).to_csv(out / "clusters.csv", index=False, float_format="%.6g")
+        objects = self._objects(idata, labels)
+        write_csv(objects, out / "clusters.csv", index=False, float_format="%.6g")
         sizes = self._sizes(labels)
-        sizes.to_csv(out / "cluster_sizes.csv")
+        write_csv(sizes, out / "cluster_sizes.csv")
         counts = [f"{number_of_clusters(sizes.loc[t].index)} of type {t}" for t in self.types]
         summary = (
             f"clusters: {', '.join(counts)}; objects of each network in them:\n\n"
-            f"{sizes.to_string()}"
+            f"{sizes.to_string()}\n\n" + "\n".join(beside_chance(idata))
         )
         figures = {"alluvial": plots.plot_alluvial(labels)}
         matrices = None

@@ -13,6 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from pm_match.matching import assignment_sets, match_probability
+from pm_match.report.csv import write_csv
 
 __all__ = ["netcdf_engine", "number_of_clusters", "write_draws", "write_matches"]
 
@@ -44,13 +45,13 @@ def write_matches(
             first, second = (name.removeprefix(_PREFIX) for name in (a, b))
             file = out / f"match_{names[a, b] if names else f'{first}_{second}'}.csv"
             if top is None:
-                table = match_probability(idata, a, b).to_pandas()
-                table.to_csv(file, index_label="", float_format="%.6g")
+                table = pd.DataFrame(match_probability(idata, a, b).to_pandas())
+                write_csv(table, file, index_label="", float_format="%.6g")
             else:
                 best = match_probability(idata, a, b, top=top)
                 # Labels of objects are names: they are not rounded.
                 best = best.astype({"object": str, "partner": str})
-                best.to_csv(file, index=False, float_format="%.6g")
+                write_csv(best, file, index=False, float_format="%.6g")
 
 
 def number_of_clusters(rows: pd.Index) -> int:

@@ -17,7 +17,9 @@ from pm_match import plots
 from pm_match.cli.cells import MISSING, InputError, named, numbers, read_cells, read_links
 from pm_match.cli.output import number_of_clusters, write_matches
 from pm_match.matching import Diagnosis, cluster_sizes, partition_estimate
+from pm_match.matching.chance import beside_chance
 from pm_match.models import projected_clusters
+from pm_match.report.csv import write_csv
 from pm_match.report.html_report import report as write_page
 from pm_match.tables.domains import Domain, as_domains
 from pm_match.tables.standardise import standardise
@@ -79,11 +81,12 @@ class Tables:
             )
             for name, label in labels.items()
         ]
-        pd.concat(rows).to_csv(out / "clusters.csv", index=False)
-        sizes.to_csv(out / "cluster_sizes.csv")
+        write_csv(pd.concat(rows), out / "clusters.csv", index=False)
+        write_csv(sizes, out / "cluster_sizes.csv")
         write_page(idata, out / "report.html", data=self.tables, labels=labels, diagnosis=diagnosis)
         found = f"{number_of_clusters(sizes.index)} clusters; objects of each domain in them:"
-        return f"{found}\n\n{sizes.to_string()}", {
+        worth = "\n".join(beside_chance(idata))
+        return f"{found}\n\n{sizes.to_string()}\n\n{worth}", {
             "match_probability": plots.plot_match_matrix(idata, labels=labels),
             "clusters": plots.plot_clusters(labels, self.tables),
             "alluvial": plots.plot_alluvial(labels),

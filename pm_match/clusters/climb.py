@@ -3,7 +3,8 @@
 Each move is scored exactly, by the same functions as a Gibbs sweep's: the difference of the log
 joint with everything else integrated out. Units may be objects (the sweep that takes the best label
 where Gibbs draws one, iterated conditional modes), or whole clusters of one data set, which then
-change their label, exchange labels, join, or become irrelevant as one.
+change their label, exchange labels, join, or become irrelevant as one. Those whose label is known
+stay where they are.
 """
 
 from math import log
@@ -127,6 +128,8 @@ def climb(a, b, partition, terms, least):
     """
     total = 0.0
     for unit in range(partition.label.shape[0]):
+        if partition.fixed[unit] > 0:
+            continue
         label, gain = best_label(a, b, partition, terms, unit)
         if gain > least:
             reassign(partition, terms, unit, label)
@@ -140,6 +143,8 @@ def climb_pairs(a, b, partition, terms, pairs, least):
     total = 0.0
     for i in range(pairs.shape[0]):
         first, second = pairs[i, 0], pairs[i, 1]
+        if partition.fixed[first] > 0 or partition.fixed[second] > 0:
+            continue
         one, other = partition.label[first], partition.label[second]
         relevance = partition.relevance
         if one == other or (one < 0 and relevance.group[second] < 0):
@@ -163,6 +168,8 @@ def climb_merges(a, b, partition, terms, moved, least):
     for source in range(partition.counts.shape[0]):
         for target in range(source):
             if partition.counts[source] == 0 or partition.counts[target] == 0:
+                continue
+            if partition.named[source] > 0:
                 continue
             gain = 0.0
             n = 0

@@ -149,8 +149,8 @@ class ClusterGibbs(PartitionStep):
             return labels
         self.started = True
         return [
-            random_labels(self.rng, own, clustering.truncation)
-            if np.all(label == label[0])
+            clustering.respected(random_labels(self.rng, own, clustering.truncation))
+            if len(np.unique(label[clustering.known < 0])) == 1
             else label
             for clustering, own, label in zip(
                 self.part.clusterings, self._collapsed.units, labels, strict=True

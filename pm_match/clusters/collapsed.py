@@ -69,6 +69,7 @@ class Collapsed:
                 self.board.slots_of(number),
                 self.board.n_slots[number : number + 1],
                 any(own.anchored for own in component.about(number)),
+                own.fixed(clustering.known),
             )
             for number, (clustering, own) in enumerate(zip(clusterings, self.units, strict=True))
         ]

@@ -18,7 +18,8 @@ So `exchange_by_table` computes :math:`w` and :math:`c` once, and can then affor
 units move at the end. Where a term has no such table (one-mode networks), `exchange_by_moves` moves
 the units of each proposal.
 
-An assignment must not share units with another one (see `links`): those would have to move too.
+An assignment must not share units with another one (see `links`): those would have to move too. Nor
+must it have objects whose label is known.
 """
 
 from math import exp, log
@@ -243,7 +244,7 @@ class Exchange:
     def __init__(self, partition: Partition, terms: Terms, units: Units, ends: NDArray[np.int64]):
         self._partition, self._terms = partition, terms
         truncation = len(partition.counts)
-        self.free = free_assignments(units, ends)
+        self.free = free_assignments(units, ends, partition.fixed > 0)
         self._scratch = np.zeros((4, truncation), np.int64)
         self._tables = np.zeros((2, capacity(truncation), capacity(truncation)))
         self._tabulated = all(implemented(tabulate, term) for term in collected(terms))
@@ -256,10 +257,13 @@ class Exchange:
         return exchange_by_moves(*given)
 
 
-def free_assignments(units: Units, ends: NDArray[np.int64]) -> list[tuple[int, int]]:
+def free_assignments(
+    units: Units, ends: NDArray[np.int64], fixed: NDArray[np.bool_]
+) -> list[tuple[int, int]]:
     """First and last unit (excluded) of the assignments that share no unit with another one.
 
-    Of a single assignment, exchanges would be label swaps.
+    Nor have they units that are `fixed` (U,). Of a single assignment, exchanges would be label
+    swaps.
     """
     parts = np.split(units.of_object, ends)
     if len(parts) < 2:
@@ -267,7 +271,7 @@ def free_assignments(units: Units, ends: NDArray[np.int64]) -> list[tuple[int, i
     found = []
     for number, own in enumerate(parts):
         others = np.concatenate(parts[:number] + parts[number + 1 :])
-        if len(own) and not np.isin(own, others).any():
+        if len(own) and not fixed[own].any() and not np.isin(own, others).any():
             # Units are numbered by their first objects, and so side by side.
             found.append((int(own.min()), int(own.max()) + 1))
     return found

@@ -37,8 +37,10 @@ def log_shift_ratio(a, b, counts, first, second, shift):
 
 
 @part
-def swap_labels(rng, a, b, counts, renamed, n_proposals):
+def swap_labels(rng, a, b, counts, named, renamed, n_proposals):
     """Propose `n_proposals` swaps; update `counts` and `renamed` (old label -> new) in place.
+
+    Labels that are `named` (T,), by objects whose label is known, are not swapped.
 
     Returns
     -------
@@ -58,6 +60,8 @@ def swap_labels(rng, a, b, counts, renamed, n_proposals):
         else:
             first, second = second, first
         if counts[first] == 0 and counts[second] == 0:
+            continue
+        if named[first] > 0 or named[second] > 0:
             continue
         proposed += 1
         shift = counts[first] - counts[second]

@@ -111,12 +111,16 @@ class ClusteringPoints(Writer):
     def labels(self, point: Mapping[str, NDArray]) -> NDArray[np.int64]:
         """Read the labels (N,) of all objects, -1 for irrelevant ones."""
         n_labels = self.clustering.truncation
-        return np.concatenate(
-            [
-                self.read_labels(point, own.name, own.relevance, own.n_objects, n_labels)
-                for own in self.clustering.assignments
-            ]
-        )
+        found = []
+        for own in self.clustering.assignments:
+            labels = np.full(own.n_objects, -1) if own.known is None else own.known.copy()
+            if own.variable:
+                free = own.free
+                labels[free] = self.read_labels(
+                    point, own.variable, own.relevance, int(free.sum()), n_labels
+                )
+            found.append(labels)
+        return np.concatenate(found)
 
     def write_labels(self, point: dict[str, NDArray], labels: NDArray[np.int64]) -> None:
         """Write the labels (N,) of all objects, -1 for irrelevant ones, into a new `point`.
@@ -124,8 +128,8 @@ class ClusteringPoints(Writer):
         Raises
         ------
         ValueError
-            If there are not as many as objects, one is not a cluster's, or an object is irrelevant
-            that cannot be.
+            If there are not as many as objects, one is not a cluster's or not the one that is
+            observed, or an object is irrelevant that cannot be.
         """
         clustering = self.clustering
         if labels.shape != (clustering.n_objects,):
@@ -138,6 +142,8 @@ class ClusteringPoints(Writer):
                 f"labels of {clustering.title!r}: expected numbers in -1 ... "
                 f"{clustering.truncation - 1}; found {labels.min()} to {labels.max()}"
             )
+        if not np.array_equal(labels, clustering.respected(labels)):
+            raise ValueError(f"labels of {clustering.title!r}: some are not those observed")
         for assignment, own in zip(
             clustering.assignments, np.split(labels, clustering.ends), strict=True
         ):
@@ -148,7 +154,7 @@ class ClusteringPoints(Writer):
                     f"{assignment.name!r}: all its objects are relevant, found a label of -1."
                 )
             # An irrelevant object has a cluster, which says nothing.
-            self.write(point, {assignment.name: np.maximum(own, 0)})
+            self.write(point, assignment.values(np.maximum(own, 0)))
 
     def draw(self, rng: np.random.Generator, point, new, labels, counts, flag_counts) -> None:
         """Draw what was integrated out from its exact conditional, and write the clustering.
@@ -188,7 +194,7 @@ class ClusteringPoints(Writer):
             clustering.assignments, np.split(drawn, ends), np.split(labels, ends), strict=True
         )
         for assignment, own, with_flags in parts:
-            self.write(new, {assignment.name: own})
+            self.write(new, assignment.values(own))
             if assignment.relevance:
                 self.write(new, {assignment.relevance: with_flags >= 0})
         prior = clustering.relevance_prior(point)

@@ -27,6 +27,9 @@ not change. A merge is refused before the members' choices if already :math:`q \
 it, which decides nothing else than they would. The ratio of the collapsed joints is the sum of the
 log odds of the single moves that lead from one state to the other: all that is asked of a term is
 `score` and `move`.
+
+Units whose label is known are neither drawn nor members, and no count of units has them. Clusters
+that hold one are merged with others, which take their label, and never given up.
 """
 
 from math import exp, log, log1p
@@ -77,16 +80,24 @@ def draw_unit(rng, partition, cluster, but):
 
 @part
 def belongs(partition, unit, cluster):
-    """Whether a unit is relevant, and of the cluster if that is not -1."""
+    """Whether a unit is relevant, may move, and is of the cluster if that is not -1."""
     label = partition.label[unit]
-    return label >= 0 and (cluster < 0 or label == cluster)
+    return label >= 0 and (cluster < 0 or label == cluster) and partition.fixed[unit] == 0
+
+
+@part
+def may_join(partition, slot, own):
+    """Whether the cluster of a slot may be given up for that of the slot `own`."""
+    if slot == 0 or slot == own or partition.held[slot] == 0:
+        return False
+    return partition.named[partition.label_of[slot]] == 0
 
 
 @part
 def weigh_others(partition, terms, unit):
     """Fill `partition.weights` with the probabilities of all slots for a merge with a unit's own.
 
-    Half by the unit's evidence, half uniform, over the other slots that hold something.
+    Half by the unit's evidence, half uniform, over the clusters that may be given up.
 
     Returns
     -------
@@ -97,15 +108,14 @@ def weigh_others(partition, terms, unit):
     score_unit(partition, terms, unit, scores)
     n, top, total = 0, -np.inf, 0.0
     for slot in range(1, partition.n_slots[0]):
-        if partition.held[slot] > 0 and slot != own:
+        if may_join(partition, slot, own):
             n += 1
             top = max(top, scores[slot])
     for slot in range(partition.n_slots[0]):
-        other = slot > 0 and partition.held[slot] > 0 and slot != own
-        weights[slot] = exp(scores[slot] - top) if other else 0.0
+        weights[slot] = exp(scores[slot] - top) if may_join(partition, slot, own) else 0.0
         total += weights[slot]
     for slot in range(1, partition.n_slots[0]):
-        if partition.held[slot] > 0 and slot != own:
+        if may_join(partition, slot, own):
             weights[slot] = 0.5 * weights[slot] / total + 0.5 / n
     return n
 
@@ -138,12 +148,12 @@ def log_choice(partition, terms, u, k, n_merged):
 
 @part
 def list_members(partition, u, v, members):
-    """List the units of the clusters of `u` and `v`, without those two; return their number."""
+    """List the units of the clusters of `u` and `v` that may move, but for these; count them."""
     j, k = partition.label[u], partition.label[v]
     n = 0
     for unit in range(partition.label.shape[0]):
         label = partition.label[unit]
-        if label in (j, k) and unit != u and unit != v:
+        if label in (j, k) and unit != u and unit != v and partition.fixed[unit] == 0:
             members[n] = unit
             n += 1
     return n

@@ -69,6 +69,10 @@ class Partition(NamedTuple):
         Scratch: log predictives and unnormalised probabilities.
     candidates : (S,) integer array
         Scratch: the slots that are not negligible.
+    fixed : (U,) integer array
+        1 for units whose label is known, which stay where they are, 0 for all others.
+    named : (T,) integer array
+        Units in each cluster whose label is known: their clusters keep their labels.
     relevance : Relevance
         Which units may be irrelevant, and how many are.
     """
@@ -89,6 +93,8 @@ class Partition(NamedTuple):
     scores: NDArray[np.float64]
     weights: NDArray[np.float64]
     candidates: NDArray[np.int64]
+    fixed: NDArray[np.int64]
+    named: NDArray[np.int64]
     relevance: Relevance
 
 
@@ -107,12 +113,13 @@ def new_partition(
     slot: NDArray[np.int16] | None = None,
     n_slots: NDArray[np.int64] | None = None,
     anchored: bool = False,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> Partition:
     """Allocate a partition of units of the given `size`, all of them yet to be placed.
 
     By default all units are relevant. Evidence that looks at several partitions shares the arrays
     `slot` (U,) and `n_slots` (1,). Where it depends on parameters that labels have, the partition
-    is `anchored`.
+    is `anchored`. Units that are `fixed` (U,) have a known label.
     """
     if relevance is None:
         relevance = new_relevance(np.full(len(size), -1))
@@ -136,6 +143,8 @@ def new_partition(
         scores=np.zeros(slots),
         weights=np.zeros(slots),
         candidates=np.zeros(slots, np.int64),
+        fixed=np.zeros(len(size), np.int64) if fixed is None else fixed.astype(np.int64),
+        named=np.zeros(truncation, np.int64),
         relevance=relevance,
     )
 
@@ -146,6 +155,7 @@ def place(partition, labels):
     relevance = partition.relevance
     relevance.counts[:] = 0.0
     partition.counts[:] = 0
+    partition.named[:] = 0
     partition.held[:] = 0
     partition.slot_of[:] = 0
     partition.n_slots[0] = 1
@@ -165,6 +175,7 @@ def place(partition, labels):
             partition.slot[unit] = 0
             continue
         partition.counts[label] += partition.size[unit]
+        partition.named[label] += partition.fixed[unit]
         if partition.slot_of[label] == 0:
             partition.slot_of[label] = partition.n_slots[0]
             partition.label_of[partition.n_slots[0]] = label
@@ -349,6 +360,8 @@ def sweep(rng, a, b, partition, terms):
     scores = partition.scores
     relevance = partition.relevance
     for unit in range(partition.label.shape[0]):
+        if partition.fixed[unit] > 0:
+            continue
         size = partition.size[unit]
         old = partition.label[unit]
         own = partition.slot[unit]
@@ -394,7 +407,9 @@ def rename(rng, a, b, partition, renamed, n_proposals):
     """Label-swap moves (see `label_swap`), applied to the partition; `renamed` (T,) is scratch."""
     for label in range(partition.counts.shape[0]):
         renamed[label] = label
-    accepted, proposed = swap_labels(rng, a, b, partition.counts, renamed, n_proposals)
+    accepted, proposed = swap_labels(
+        rng, a, b, partition.counts, partition.named, renamed, n_proposals
+    )
     if accepted > 0:
         partition.version[0] += 1
         partition.slot_of[:] = 0

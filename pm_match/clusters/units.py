@@ -45,6 +45,10 @@ class Units:
         )
         return members @ values
 
+    def fixed(self, known: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which units (U,) hold an object whose label is `known` (N,), rather than -1."""
+        return np.bincount(self.of_object, known >= 0, minlength=len(self.size)) > 0
+
     def members(self) -> list[NDArray[np.int64]]:
         """Return the objects of each unit."""
         order = np.argsort(self.of_object, kind="stable")

@@ -14,6 +14,7 @@ from pm_match.declared.owners import close, each_label
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.recognise import point_inside
 from pm_match.prediction.predictor import Place, Predictor, coords
+from pm_match.reading import as_read
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.context import Context
 from pm_match.reading.label_tables import LabelDensities
@@ -46,6 +47,7 @@ class LikelihoodPredictor(Predictor):
     """
 
     def __init__(self, model: Model, evidence: Likelihoods):
+        model = as_read(model)
         self._evidence = evidence
         observed, parents = {rv.name for rv in model.observed_RVs}, Ancestry(model).parents
         self._assignments = {
@@ -66,6 +68,7 @@ class LikelihoodPredictor(Predictor):
         self, model: Model, place: Place, given: Mapping[str, Any]
     ) -> tuple[NewRows, list[tuple[str, NDArray]]]:
         """Check tables of new objects: columns with labels are matched by these."""
+        model = as_read(model)
         found, labels = {}, []
         for name, table in given.items():
             where = f"{place.domain}: {name}"

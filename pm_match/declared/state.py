@@ -15,6 +15,7 @@ from pm_match.declared.owners import Owned, each_label
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.rows import given
 from pm_match.declared.term import LabelTable
+from pm_match.reading import as_read
 from pm_match.reading.context import Context
 from pm_match.reading.label_tables import (
     LabelDensities,
@@ -37,6 +38,7 @@ class LikelihoodAccess:
     """
 
     def __init__(self, model: Model, evidence: Likelihoods):
+        model = as_read(model)
         factors = [model[name] for name in evidence.factors]
         assignments = [model[name] for name in evidence.assignments]
         self.keys = [model.rvs_to_values[rv].name for rv in assignments]

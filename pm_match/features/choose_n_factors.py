@@ -248,6 +248,10 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
             "by what `find_matching` reaches, or declare their factors with "
             "`determination=True`"
         )
+    if clustering.named:
+        raise ValueError(
+            "model_factory: expected no observed labels; compare such models otherwise"
+        )
     if features.n_factors != n_factors:
         raise ValueError(
             f"model_factory: expected a model with {n_factors} factors, as it was asked for; found "

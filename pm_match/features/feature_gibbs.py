@@ -458,7 +458,8 @@ def _free(structure: Structure, features: Features) -> tuple[Clustering, list[st
             of_object = units(clustering.n_objects, clustering.links).of_object
             for name, where in clustering.slices.items():
                 others = np.delete(of_object, where)
-                if name in served and not np.isin(of_object[where], others).any():
+                known = (clustering.known[where] >= 0).any()
+                if name in served and not known and not np.isin(of_object[where], others).any():
                     found.append(name)
         return clustering, found
     raise ValueError("the features are not of the structure")

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.clusters.points import Writer
+from pm_match.clusters.points import ClusteringPoints, Writer
 from pm_match.features.emission import Emission, draw_missing, split_deviations
 from pm_match.features.parts import Features, Parameter, Setting
+from pm_match.reading import read
 from pm_match.reading.priors import log_densities_function
 from pm_match.reading.probe import natural_function
 
@@ -18,11 +19,12 @@ class FeaturesPoints(Writer):
 
     def __init__(self, model: Model, features: Features):
         domains = features.domains
-        own = [domain.flag for domain in domains if domain.flag]
-        own += [domain.assignment for domain in domains]
         super().__init__(
-            model, [*features.names, *own, *(parameter.name for parameter in features.parameters)]
+            model, [*features.names, *(parameter.name for parameter in features.parameters)]
         )
+        clustering = read(model).clustering_of(features)
+        self._clustering = ClusteringPoints(model, clustering)
+        self._where = [clustering.slices[domain.assignment] for domain in domains]
         self.features = features
         proper = [p.name for p in features.parameters if p.update != "flat"]
         self.log_parameters = log_densities_function(model, proper)
@@ -32,11 +34,8 @@ class FeaturesPoints(Writer):
 
     def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
         """Read the labels of every domain's objects from a point, -1 for irrelevant ones."""
-        n_labels = self.features.truncation
-        return [
-            self.read_labels(point, own.assignment, own.flag, len(own.data.values), n_labels)
-            for own in self.features.domains
-        ]
+        labels = self._clustering.labels(point)
+        return [labels[where] for where in self._where]
 
     def precision(self, point: Mapping[str, NDArray]) -> float:
         """Read the precision that is shared, 1 if there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,11 +39,21 @@ def assignment_names(
     -------
     list of str
     """
+    variables = read_draws(idata, group).data_vars
     return [
         str(name)
-        for name, variable in read_draws(idata, group).data_vars.items()
-        if str(name).startswith(PREFIX) and variable.dtype.kind in "iu"
+        for name, variable in variables.items()
+        if str(name).startswith(PREFIX)
+        and variable.dtype.kind in "iu"
+        # Where labels are observed in part, PyMC has a variable for those that are not, and one
+        # for all.
+        and not _is_part(str(name), variables)
     ]
+
+
+def _is_part(name: str, variables: Collection[Hashable]) -> bool:
+    whole = name.removesuffix("_unobserved")
+    return whole != name and whole in variables
 
 
 def assignment_sets(

@@ -14,6 +14,9 @@ conjugate prior (four numbers, as far as a family needs them),
   :math:`-\tfrac C2 \log 2\pi + \tfrac12 \log\frac{\kappa}{\kappa'} + a \log b - \log\Gamma(a) +
   \log\Gamma(a') - a' \log b'`.
 
+Parameters that are known have priors with an infinite second number: (p, inf) for Bernoulli's,
+(rate, inf) for Poisson's and (m, inf, tau) for the normal's.
+
 The kernels ask only for gains, the difference that some cells make. Differences of large log
 gammas are taken without cancellation.
 """
@@ -60,6 +63,18 @@ def fill_tables(family, prior, tables):
 
 
 @part
+def known_gain(family, prior, dt, dc, dq):
+    """Log likelihood of cells with the sums (dt, dc, dq) under known parameters."""
+    if family == BERNOULLI:
+        return dt * log(prior[0]) + (dc - dt) * log1p(-prior[0])
+    if family == POISSON:
+        return dt * log(prior[0]) - dc * prior[0]
+    mean, precision = prior[0], prior[2]
+    squares = dq - 2.0 * mean * dt + mean * mean * dc
+    return 0.5 * (dc * (log(precision) - _LOG_2PI) - precision * squares)
+
+
+@part
 def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
     """Log marginal of a block with (dt, dc, dq) added to its sums, less that without.
 
@@ -74,6 +89,8 @@ def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
     dt, dc, dq : float
         What is added to them.
     """
+    if prior[1] == np.inf:
+        return known_gain(family, prior, dt, dc, dq)
     if family == BERNOULLI:
         return (
             looked_up_log_rising(tables[0], prior[0], total, dt)
@@ -157,6 +174,8 @@ def log_block(
     family: int, prior: Sequence[float], total: float, cells: float, squares: float = 0.0
 ) -> float:
     """Log marginal of one block, by the plain formula: slow and obvious (see the module)."""
+    if prior[1] == np.inf:
+        return _log_known(family, prior, total, cells, squares)
     if family == BERNOULLI:
         c, d = prior[:2]
         return _log_beta(c + total, d + cells - total) - _log_beta(c, d)
@@ -172,6 +191,18 @@ def log_block(
         + (a * log(b) - lgamma(a))
         - (new_a * log(new_b) - lgamma(new_a))
     )
+
+
+def _log_known(
+    family: int, prior: Sequence[float], total: float, cells: float, squares: float
+) -> float:
+    if family == BERNOULLI:
+        return total * log(prior[0]) + (cells - total) * log(1.0 - prior[0])
+    if family == POISSON:
+        return total * log(prior[0]) - cells * prior[0]
+    m, _, tau = prior[:3]
+    deviations = squares - 2.0 * m * total + m**2 * cells
+    return cells / 2 * log(tau / (2 * pi)) - tau / 2 * deviations
 
 
 def _log_beta(a: float, b: float) -> float:

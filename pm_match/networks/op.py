@@ -20,6 +20,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
 from pm_match.networks.draws import Inputs, draw_table
+from pm_match.reading.ancestry import itself
 
 
 class BlockNetworkRV(RandomVariable):
@@ -219,10 +220,10 @@ def read_block_network(rv: Variable) -> BlockNetworkParts | None:
         return None
     cells = parts.cells.data
     return BlockNetworkParts(
-        density=parts.density,
-        noise=parts.noise,
-        axes=parts.axes,
-        relevance=parts.relevance,
+        density=tuple(map(itself, parts.density)),
+        noise=tuple(map(itself, parts.noise)),
+        axes=tuple(map(itself, parts.axes)),
+        relevance=tuple(flag if flag is None else itself(flag) for flag in parts.relevance),
         exposure=tuple(None if e is None else e.data for e in parts.exposure),
         unknown=cells if op.absent == "zero" else cells[:0],
         family=op.family,

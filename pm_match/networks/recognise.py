@@ -11,7 +11,7 @@ from pm_match.networks import BlockNetworkParts
 from pm_match.networks.block_evidence import NetworkCells
 from pm_match.networks.data import as_network, cell_numbers
 from pm_match.networks.parts import Relation
-from pm_match.reading.ancestry import RV, Refusal, a_kind, mean, names, parameters, scale
+from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
@@ -96,7 +96,9 @@ def relation_candidates(
 
 
 def _is_mean(rv: RV, relation: Mapping[RV, BlockNetworkParts]) -> bool:
-    return any(rv in (*p.density[:1], *p.noise[:1]) for p in relation.values())
+    return kind(rv) == "Normal" and any(
+        rv in (*p.density[:1], *p.noise[:1]) for p in relation.values()
+    )
 
 
 def relation_groups(
@@ -124,11 +126,15 @@ def check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -
         if len({getattr(p, what) for p in networks.values()}) > 1:
             raise Refusal(f"{names(networks)} share their density and differ in {what}")
     noises = {p.noise for p in networks.values() if p.noise}
-    if len(noises) > 1:
+    known = [_known(context, noise) for noise in noises]
+    if len(noises) > 1 and (None in known or len({*known}) > 1):
         raise Refusal(
             f"{names(networks)} share their density and not their noise; expected both or neither"
         )
-    for declared in (parts.density, *noises):
+    for values in known:
+        _check_known(networks, parts.family, values)
+    free = [noise for noise, values in zip(noises, known, strict=True) if values is None]
+    for declared in (parts.density, *free):
         for rv, (op, expected, transforms) in zip(declared, _DECLARED[parts.family], strict=True):
             if rv not in context.model.basic_RVs or not isinstance(rv.owner.op, op):
                 own = rv in context.model.basic_RVs
@@ -145,6 +151,26 @@ def check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -
         for rv in declared:
             others = [*networks, *companions] if rv is declared[-1] else list(networks)
             context.ancestry.only_children(rv, others)
+
+
+def _known(context: Context, noise: tuple[RV, ...]) -> tuple[float, ...] | None:
+    """Return the parameters of noise that depends on no random variable, None of any other."""
+    if context.ancestry.of(noise):
+        return None
+    return tuple(float(value) for value in context.at(noise)({}))
+
+
+def _check_known(
+    networks: Mapping[RV, BlockNetworkParts], family: str, values: tuple[float, ...] | None
+) -> None:
+    """Refuse known noise under which some cells are impossible."""
+    most = 1.0 if family == "bernoulli" else np.inf
+    if values is not None and not 0.0 < values[-1] < most:
+        what = "precision of the noise" if family == "normal" else "noise"
+        raise Refusal(
+            f"the {what} of {names(networks)} is {values[-1]}; expected a number above 0"
+            + (" and below 1" if family == "bernoulli" else "")
+        )
 
 
 def verified_relation(
@@ -167,7 +193,12 @@ def verified_relation(
     _check_no_link_across(clusterings, networks, home)
     noise = next((p.noise for p in networks.values() if p.noise), ())
     priors = [_prior_function(context, parts.family, parts.density, check)]
-    if noise:
+    known = _known(context, noise) if noise else None
+    if known is not None:
+        first_number, *others = known
+        constant = (first_number, np.inf, *others, 1.0, 1.0)[:4]
+        priors.append(lambda point: constant)
+    elif noise:
         priors.append(_prior_function(context, parts.family, noise, check))
     first = {
         rv: number
@@ -185,7 +216,7 @@ def verified_relation(
     return Relation(
         family=parts.family,
         density=tuple(str(rv.name) for rv in parts.density),
-        noise=tuple(str(rv.name) for rv in noise),
+        noise=() if known is not None else tuple(str(rv.name) for rv in noise),
         axes=axes,
         networks={rv.name: _cells(context, rv, p, first) for rv, p in networks.items()},
         one_mode=parts.one_mode,

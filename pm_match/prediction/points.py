@@ -151,6 +151,6 @@ def _integrated_out(structure: Structure) -> set[str]:
         found |= set(component.collapsed)
         for clustering in component.clusterings:
             for assignment in clustering.assignments:
-                found -= {assignment.name, assignment.relevance or ""}
+                found -= {*assignment.variables}
         found -= {name for own in component.evidence for name in own.conditioned_on}
     return found

@@ -16,10 +16,11 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_match.reading.kinds import on_registration
+from pm_match.reading.known_labels import with_free_labels
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.recognise import Reader
 
-__all__ = ["Structure", "UnservedModelError", "read"]
+__all__ = ["Structure", "UnservedModelError", "as_read", "read"]
 
 
 class _Reading(NamedTuple):
@@ -29,6 +30,7 @@ class _Reading(NamedTuple):
     shared: list
     contents: list
     structure: Structure
+    model: Model | None
 
 
 _CACHE: WeakKeyDictionary[Model, _Reading] = WeakKeyDictionary()
@@ -72,8 +74,29 @@ def read(model: Model) -> Structure:
         if isinstance(v, SharedVariable) and not isinstance(v.type, RandomGeneratorType)
     ]
     contents = [variable.get_value(borrow=True) for variable in shared]
-    _CACHE[model] = _Reading(variables, shared, contents, Reader(model).read())
-    return _CACHE[model].structure
+    structure, seen = _with_known_labels(model)
+    # Of the model itself, nothing is kept that would keep it.
+    own = None if seen is model else seen
+    _CACHE[model] = _Reading(variables, shared, contents, structure, own)
+    return structure
+
+
+def as_read(model: Model) -> Model:
+    """Return the model that was read: with labels free that are observed in the one given."""
+    read(model)
+    return _CACHE[model].model or model
+
+
+def _with_known_labels(model: Model) -> tuple[Structure, Model]:
+    """Read observed labels as labels of clusters; where that fails, as data, if that does not."""
+    seen, known = with_free_labels(model)
+    structure = Reader(seen, known).read()
+    if structure.refusals and known:
+        other, less = with_free_labels(model, complete=False)
+        found = Reader(other, less).read()
+        if not found.refusals and not found.empty:
+            return found, other
+    return structure, seen
 
 
 def _same(old: list, new: list) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.model.core import Model
+from pytensor.compile.ops import ViewOp
 from pytensor.graph.traversal import walk
 from pytensor.tensor.random.op import RandomVariable
 
@@ -58,6 +59,20 @@ class Ancestry:
                 f"{names(others)} depends on {rv.name!r} too"
                 + ("" if drawn else ", which could then not be integrated out")
             )
+
+
+def itself(variable: RV) -> RV:
+    """Return the variable that a `pm.Deterministic` gives another name, or itself."""
+    while variable.owner is not None and isinstance(variable.owner.op, ViewOp):
+        (variable,) = variable.owner.inputs
+    return variable
+
+
+def missing_part(model: Model, rv: RV) -> RV | None:
+    """Return the free variable with the missing values of an observed one, if there are any."""
+    name = rv.name.removesuffix("_observed")
+    found = model.named_vars.get(f"{name}_unobserved") if name != rv.name else None
+    return found if found in model.free_RVs else None
 
 
 def parameters(rv: RV) -> list[RV]:

@@ -9,16 +9,16 @@ from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.logprob.transforms import LogOddsTransform, SimplexTransform
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, DirichletRV
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
 from pm_match.reading.ancestry import RV, Refusal, a_kind, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
 from pm_match.reading.links import read_links
 from pm_match.reading.parts import Assignment, Clustering
-
-# What the prior on weights may be declared with.
-_WEIGHTS = (StickBreakingWeightsRV, DirichletRV, BetaRV)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,10 @@ class ClusteringCandidate:
         Groups of relevance flags that share a probability of being relevant; None if constant.
     links : (L, 2) array
     constraints : list of potentials
+    observed : dict of variables to (N,) integer array
+        Labels that are observed, -1 where they are not, of the assignments that have some.
+    fixed : (N,) array
+        Those of all objects, and those that links make of them.
     """
 
     weights: RV | None
@@ -49,6 +53,8 @@ class ClusteringCandidate:
     probabilities: list[tuple[RV | None, list[RV]]]
     links: NDArray[np.int64]
     constraints: list[RV]
+    observed: dict[RV, NDArray[np.int64]]
+    fixed: NDArray[np.int64]
 
     @property
     def sticks(self) -> bool:
@@ -64,7 +70,11 @@ class ClusteringCandidate:
 
 
 def clustering_candidate(
-    context: Context, weights_from: frozenset, assignments: list[RV], flags: dict[RV, RV]
+    context: Context,
+    weights_from: frozenset,
+    assignments: list[RV],
+    flags: dict[RV, RV],
+    observed: Known,
 ) -> ClusteringCandidate:
     """Find what belongs to a clustering, and refuse what is not one."""
     if len(weights_from) > 1:
@@ -75,7 +85,7 @@ def clustering_candidate(
     weights, known = None, None
     if weights_from:
         (weights,) = weights_from
-        if not isinstance(weights.owner.op, _WEIGHTS):
+        if not isinstance(weights.owner.op, WEIGHTS):
             raise Refusal(
                 f"{weights.name!r} is {a_kind(weights)}; expected StickBreakingWeights, Dirichlet, "
                 "or the Beta sticks of a stick-breaking"
@@ -94,6 +104,12 @@ def clustering_candidate(
         labels = context.shapes[assignment.name]
         if len(labels) != 1:
             raise Refusal(f"{assignment.name!r} has shape {labels}; expected one vector of labels")
+    own = {
+        rv: _observed_labels(rv, observed[rv.name], truncation, flags.get(rv))
+        for rv in assignments
+        if rv.name in observed
+    }
+    sizes = [(rv, context.shapes[rv.name][0]) for rv in assignments]
     links, constraints = _links(context, assignments)
     if constraints and flags:
         raise Refusal(
@@ -109,7 +125,42 @@ def clustering_candidate(
         _probabilities(context, flags),
         links,
         constraints,
+        own,
+        _spread(
+            np.concatenate([own[rv] if rv in own else np.full(n, -1) for rv, n in sizes]), links
+        ),
     )
+
+
+def _observed_labels(
+    rv: RV, labels: NDArray[np.int64], truncation: int, flag: RV | None
+) -> NDArray[np.int64]:
+    """Check the labels that are observed of an assignment; return -1 where they are not."""
+    seen = labels[labels != UNKNOWN]
+    bad = seen[(seen < 0) | (seen >= truncation)]
+    if len(bad):
+        raise Refusal(
+            f"the observed labels of {rv.name!r} hold {bad[0]}; expected 0 to {truncation - 1}, "
+            "and NaN or a mask (np.ma.masked_array) where they are not known"
+        )
+    if flag is not None and len(seen):
+        raise Refusal(
+            f"labels of {rv.name!r} are observed, and {flag.name!r} says whether its objects are "
+            "relevant; expected objects of known clusters to be relevant"
+        )
+    return np.where(labels == UNKNOWN, -1, labels)
+
+
+def _spread(known: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give the objects that are linked to one whose label is known its label."""
+    graph = coo_array((np.ones(len(links)), links.T), shape=(len(known), len(known)))
+    n, part = connected_components(graph, directed=False)
+    label = np.full(n, -1)
+    seen = known >= 0
+    label[part[seen]] = known[seen]
+    if (label[part[seen]] != known[seen]).any():
+        raise Refusal("objects are linked whose observed labels differ: no labels are possible")
+    return label[part]
 
 
 def _known_weights(context: Context, assignments) -> NDArray[np.float64]:
@@ -140,9 +191,10 @@ def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | Non
     groups: dict[RV, list[RV]] = {}
     for assignment, flag in flags.items():
         if flag not in context.model.free_RVs or not isinstance(flag.owner.op, BernoulliRV):
+            seen = flag in context.model.observed_RVs
             raise Refusal(
-                f"the relevance of {assignment.name!r} is {names([flag])}, {a_kind(flag)}; "
-                "expected a free Bernoulli"
+                f"the relevance of {assignment.name!r} is {names([flag])}, "
+                f"{'which is observed' if seen else a_kind(flag)}; expected a free Bernoulli"
             )
         if context.shapes[flag.name] != context.shapes[assignment.name]:
             raise Refusal(
@@ -220,6 +272,7 @@ def verified_clustering(
                 context.shapes[rv.name][0],
                 None if flag is None else flag.name,
                 -1 if flag is None else group_of[flag],
+                candidate.observed.get(rv),
             )
         )
     weights = candidate.weights
@@ -232,6 +285,7 @@ def verified_clustering(
         assignments=tuple(assignments),
         probabilities=tuple(None if rv is None else rv.name for rv, _ in candidate.probabilities),
         links=candidate.links,
+        known=candidate.fixed,
         _sticks=_sticks_function(context, candidate),
         _relevance_prior=_relevance_function(context, candidate.probabilities),
     )
@@ -319,6 +373,6 @@ def over_weights(variable) -> bool:
     if node is None or not isinstance(node.op, CategoricalRV):
         return False
     return any(
-        v.owner is not None and isinstance(v.owner.op, _WEIGHTS)
+        v.owner is not None and isinstance(v.owner.op, WEIGHTS)
         for v in ancestors([node.inputs[-1]])
     )

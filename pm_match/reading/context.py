@@ -11,7 +11,16 @@ from pymc.model.core import Model
 from pytensor.tensor.random.basic import GammaRV
 
 from pm_match.checks import LARGEST
-from pm_match.reading.ancestry import RV, Ancestry, Refusal, mean, names, parameters, scale
+from pm_match.reading.ancestry import (
+    RV,
+    Ancestry,
+    Refusal,
+    mean,
+    missing_part,
+    names,
+    parameters,
+    scale,
+)
 from pm_match.reading.probe import (
     Reader,
     compiled,
@@ -171,10 +180,7 @@ class Context:
 
     def missing_part(self, rv: RV) -> RV | None:
         """Return the free variable with the missing values of an observed one, if there are any."""
-        if not rv.name.endswith("_observed"):
-            return None
-        found = self.model.named_vars.get(f"{rv.name.removesuffix('_observed')}_unobserved")
-        return found if found in self.model.free_RVs else None
+        return missing_part(self.model, rv)
 
     def order(self, rv: RV, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Say where in the whole the cells of an observed variable are, by number.

@@ -62,10 +62,12 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
             f"found {linked if not isinstance(linked, Mapping) else list(linked)!r}"
         )
     assignments = [model[key] if isinstance(key, str) else key for key in linked]
-    strangers = [variable for variable in assignments if variable not in model.free_RVs]
+    # PyMC makes a Deterministic of labels that are observed in part.
+    whole = [*model.basic_RVs, *model.deterministics]
+    strangers = [variable for variable in assignments if variable not in whole]
     if strangers:
         raise TypeError(
-            f"must_link {name!r}: expected whole assignments, free variables of the model; found "
+            f"must_link {name!r}: expected whole assignments, variables of the model; found "
             f"{strangers[0]}"
         )
     positions = [

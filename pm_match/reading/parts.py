@@ -28,12 +28,36 @@ class Assignment:
         The variable that says which objects are relevant; None if all are.
     group : int
         Which probability of being relevant they share, -1 if all are relevant.
+    known : (N,) integer array or None
+        Labels that are observed, -1 where they are not; None if none is.
     """
 
     name: str
     n_objects: int
     relevance: str | None = None
     group: int = -1
+    known: NDArray[np.int64] | None = None
+
+    @property
+    def free(self) -> NDArray[np.bool_]:
+        """Which labels (N,) are drawn."""
+        return np.ones(self.n_objects, bool) if self.known is None else self.known < 0
+
+    @property
+    def variable(self) -> str | None:
+        """The free variable that holds the labels that are drawn; None if all are observed."""
+        if self.known is None:
+            return self.name
+        return f"{self.name}_unobserved" if self.free.any() else None
+
+    @property
+    def variables(self) -> list[str]:
+        """The free variables of the labels and of the relevance of its objects."""
+        return [name for name in (self.relevance, self.variable) if name]
+
+    def values(self, labels: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Return what the free variable of the labels holds when these are `labels` (N,)."""
+        return {} if self.variable is None else {self.variable: labels[self.free]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +83,9 @@ class Clustering:
         relevant; None if it is constant.
     links : (L, 2) array
         Pairs of objects that share a cluster, numbered assignment after assignment.
+    known : (N,) integer array
+        The labels that are observed, of all objects, and those that links make of them; -1 where
+        they are not known.
     """
 
     weights: str
@@ -69,6 +96,7 @@ class Clustering:
     assignments: tuple[Assignment, ...]
     probabilities: tuple[str | None, ...]
     links: NDArray[np.int64]
+    known: NDArray[np.int64]
     _sticks: Callable[[Point], tuple[NDArray, NDArray]] = field(repr=False)
     _relevance_prior: Callable[[Point], NDArray] = field(repr=False)
 
@@ -99,11 +127,20 @@ class Clustering:
     @property
     def names(self) -> list[str]:
         """The variables that are drawn with the clusters."""
-        assignments = [assignment.name for assignment in self.assignments]
+        assignments = [own.variable for own in self.assignments if own.variable]
         flags = [assignment.relevance for assignment in self.assignments if assignment.relevance]
         probabilities = [name for name in self.probabilities if name]
         weights = [self.weights] if self.weights else []
         return [*weights, *probabilities, *flags, *assignments]
+
+    @property
+    def named(self) -> bool:
+        """Whether some labels are observed, so that clusters have names."""
+        return bool((self.known >= 0).any())
+
+    def respected(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return labels (N,) with those that are known as they are."""
+        return np.where(self.known >= 0, self.known, labels)
 
     def prior(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Beta parameters (T - 1,) of the sticks at a `point` of value variables."""
@@ -143,10 +180,12 @@ class Component:
     def recognised(self) -> bool:
         """Whether it is a matching model for certain, rather than any model with categories.
 
-        Its weights are drawn, or a kind knows the data well enough to integrate something out.
+        Not all labels are observed; and weights are drawn, or a kind knows the data well enough to
+        integrate something out.
         """
         known = not any(clustering.weights for clustering in self.clusterings)
-        return not (known and all(own.anchored for own in self.evidence))
+        drawn = any(own.variable for c in self.clusterings for own in c.assignments)
+        return drawn and not (known and all(own.anchored for own in self.evidence))
 
     def about(self, clustering: int) -> list[Evidence]:
         """Return the evidence, of any kind, that is about one clustering."""
@@ -221,6 +260,13 @@ class Structure:
         """What is left without the components that are not matching models for certain."""
         return replace(self, components=tuple(c for c in self.components if c.recognised))
 
+    def clustering_of(self, evidence: Evidence) -> Clustering:
+        """Return the first clustering that evidence of a component is about."""
+        for component in self.components:
+            if any(own is evidence for own in component.evidence):
+                return component.clusterings[evidence.clusterings[0]]
+        raise ValueError("the evidence is not of the structure")
+
     def of(self, record: type[E]) -> list[E]:
         """Return the evidence of one kind, of all components."""
         return [evidence for c in self.components for evidence in c.of(record)]
@@ -228,7 +274,9 @@ class Structure:
     def explain(self) -> str:
         """Say why nothing, or not everything, is served."""
         if not self.refusals:
-            return "it has no assignment (a pm.Categorical over random weights)"
+            return (
+                "it has no assignment (a pm.Categorical over random weights; pm.Mixture has none)"
+            )
         return _grouped(self.refusals)
 
     def remarks(self) -> str:

@@ -17,9 +17,11 @@ from pm_match.reading.clusterings import (
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
 from pm_match.reading.kinds import Candidate, Kind, kinds
+from pm_match.reading.known_labels import Known
 from pm_match.reading.links import read_links
 from pm_match.reading.parts import Component, Part, Structure
 
+_NO_KNOWN = "its labels are observed, some or all; expected free ones in a model of this kind"
 # How many numbers a hyperparameter may be.
 _MOST_NUMBERS = 32
 
@@ -28,10 +30,18 @@ Group = tuple[frozenset, list[RV]]
 
 
 class Reader:
-    """One reading of one model."""
+    """One reading of one model.
 
-    def __init__(self, model: Model):
+    Parameters
+    ----------
+    model : pymc.Model
+    known : dict of str to (N,) integer array
+        Labels of its assignments that are observed (see `known_labels`).
+    """
+
+    def __init__(self, model: Model, known: Known):
         self.model = model
+        self.known = known
         self.context = Context.of(model)
         self.kinds = kinds()
         # The assignments that parts draw, or refuse, are none of a component's.
@@ -51,7 +61,10 @@ class Reader:
         refusals: dict[str, str] = {}
         for own in self.kinds:
             found, refused = own.parts(self.context)
-            parts += found
+            for part in found:
+                named = [name for name in part.names if name in self.known]
+                refusals |= dict.fromkeys(named, _NO_KNOWN)
+                parts += [] if named else [part]
             refusals |= refused
         self.taken = {name for part in parts for name in part.names} | set(refusals)
         try:
@@ -187,7 +200,7 @@ class Reader:
         for child in self._seen(assignment):
             own = self._kind_of(child)
             axes = None if own is None else own.axes(self.context, child, assignment)
-            if axes is None:
+            if not axes:
                 shared = ancestry.parents[child] - {assignment}
                 axes = {(rv, None) for rv in shared if len(ancestry.children(rv)) > 1}
                 axes |= {(child, None)}
@@ -218,7 +231,11 @@ class Reader:
                 flags = own.relevance(context, values) | flags
         clusterings = [
             clustering_candidate(
-                context, weights, members, {rv: flags[rv] for rv in members if rv in flags}
+                context,
+                weights,
+                members,
+                {rv: flags[rv] for rv in members if rv in flags},
+                self.known,
             )
             for weights, members in groups
         ]

@@ -24,10 +24,12 @@ from pm_match.matching import (
     match_summary,
     partition_estimate,
 )
+from pm_match.matching.chance import beside_chance
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import read_sets
 from pm_match.plots.canvas import pyplot
+from pm_match.report.csv import write_csv
 
 __all__ = ["report"]
 
@@ -133,8 +135,9 @@ def _sections(idata, posterior, labels, data, diagnosis, options) -> Iterator[st
     found = diagnose(idata, labels, **options) if diagnosis is None else diagnosis
     spans = cluster_spans(idata, **options)
     sizes = [posterior.sizes[dim] for dim in options["sample_dims"]]
+    worth = beside_chance(idata, **options)
 
-    yield _section("In short", _list(_in_short(posterior, objects, found, sizes)))
+    yield _section("In short", _list(_in_short(posterior, objects, found, sizes, worth)))
     yield _section(
         "Which clusters go together",
         _image(plots.plot_alluvial(labels), "Bars of clusters for every domain, with ribbons"),
@@ -163,7 +166,9 @@ def _sections(idata, posterior, labels, data, diagnosis, options) -> Iterator[st
     yield _section("Whether the chains agree", *_convergence(idata, found, options))
 
 
-def _in_short(posterior, objects: pd.DataFrame, found, sizes: Sequence[int]) -> Iterator[str]:
+def _in_short(
+    posterior, objects: pd.DataFrame, found, sizes: Sequence[int], worth: Sequence[str]
+) -> Iterator[str]:
     """Say in a few sentences what was found."""
     inside = objects[objects["cluster"] >= 0]
     number = objects.groupby("domain", sort=False).size()
@@ -174,6 +179,7 @@ def _in_short(posterior, objects: pd.DataFrame, found, sizes: Sequence[int]) -> 
         f"{len(inside):,} of {len(objects):,} objects are in clusters; for {int(sure.sum()):,} of "
         f"them the mean probability of sharing it with its other members is above {_SURE:g}."
     )
+    yield from map(escape, worth)
     alone = int((inside["unmatched"] > 0.5).sum())
     if alone:
         yield f"{alone:,} of them probably have no counterpart in another domain."
@@ -328,7 +334,8 @@ def _image(figure, words: str) -> str:
 
 def _saved(name: str, table: pd.DataFrame) -> str:
     """Give a link that saves a table, which is in the page itself."""
-    text = _named(table).to_csv(index=False, float_format="%.4g")
+    text = write_csv(_named(table), index=False, float_format="%.4g")
+    assert text is not None
     code = base64.b64encode(text.encode()).decode()
     return (
         f'<p><a download="{escape(name)}" href="data:text/csv;charset=utf-8;base64,{code}">'

@@ -110,7 +110,8 @@ class Chain:
     def place(self, number: int, labels: Sequence[NDArray]) -> None:
         """Put labels (N,), -1 for irrelevant objects, of every clustering into the point.
 
-        What is integrated out given the labels stays as it is until the next step draws it.
+        Labels that are known stay as they are; so does what is integrated out given the labels,
+        until the next step draws it.
 
         Raises
         ------
@@ -120,7 +121,8 @@ class Chain:
         new = dict(self.point)
         state = self.collapsed(number)
         for points, label in zip(state.points, labels, strict=True):
-            points.write_labels(new, np.asarray(label))
+            own = points.clustering
+            points.write_labels(new, own.respected(label) if own.named else np.asarray(label))
         self.point = new
 
     def settle(self, number: int | None = None) -> None:

@@ -58,8 +58,8 @@ def coarse_climb(chain: Chain, number: int) -> float:
             break
     labels = state.found()
     for n, prior in enumerate(state.priors):
-        if state.partitions[n].anchored[0]:
-            continue  # parameters would have to be renamed too
+        if state.partitions[n].anchored[0] or state.partitions[n].fixed.any():
+            continue  # parameters would have to be renamed too, or what is known
         labels[n], gain = renamed(prior, labels[n], len(state.partitions[n].counts))
         total += gain
     chain.place(number, labels)
@@ -99,9 +99,7 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
     for _ in range(n):
         labels = [own.copy() for own in best]
         c = int(rng.integers(len(labels)))
-        if not _take_apart(
-            rng, labels[c], kinds[c], state.units[c], len(state.partitions[c].counts)
-        ):
+        if not _take_apart(rng, labels[c], kinds[c], state.units[c], state.partitions[c]):
             continue
         state.load(chain.point, labels)
         found = settled(state, rng, _SETTLING)
@@ -111,13 +109,14 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
     return highest - before
 
 
-def _take_apart(rng: np.random.Generator, labels, kinds, linked, truncation: int) -> bool:
+def _take_apart(rng: np.random.Generator, labels, kinds, linked, partition) -> bool:
     """Move a part of a cluster to a free label; return whether there are both."""
-    used = np.unique(labels[labels >= 0])
-    free = np.setdiff1d(np.arange(truncation), used)
+    movable = (labels >= 0) & (partition.fixed == 0)[linked.of_object]
+    used = np.unique(labels[movable])
+    free = np.setdiff1d(np.arange(len(partition.counts)), labels)
     if not len(used) or not len(free):
         return False
-    inside = labels == rng.choice(used)
+    inside = movable & (labels == rng.choice(used))
     present = np.unique(kinds[inside])
     if len(present) > 1 and rng.random() < 0.5:
         leaving = inside & (kinds == rng.choice(present))

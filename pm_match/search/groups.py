@@ -14,7 +14,8 @@ class ObjectGroups:
     """The groups of a clustering's objects, at some labels.
 
     Objects that are linked across assignments are in groups of their own, one a cluster, so that
-    no move of a group breaks a link, and the clusters' other objects are free to move.
+    no move of a group breaks a link, and the clusters' other objects are free to move. So are those
+    whose label is known.
 
     Attributes
     ----------
@@ -51,7 +52,8 @@ def kinds_of_objects(clustering: Clustering, linked: Units) -> NDArray[np.int64]
     if several.any():
         sets = np.unique(touched[several], axis=0, return_inverse=True)[1].ravel()
         kind[several] = len(sizes) + sets
-    return kind[linked.of_object]
+    found = kind[linked.of_object]
+    return np.where(clustering.known >= 0, found + found.max(initial=0) + 1, found)
 
 
 def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> ObjectGroups:

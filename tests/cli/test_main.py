@@ -20,6 +20,7 @@ from pm_match.cli.networks import Networks
 from pm_match.cli.output import netcdf_engine, write_draws, write_matches
 from pm_match.cli.tables import Tables, read_domains
 from pm_match.matching import best_chain, match_probability
+from tests.declared.draws import tree
 
 
 def write(path, text):
@@ -607,3 +608,32 @@ def test_interrupted_it_reports_what_it_has(tmp_path, files, monkeypatch, capsys
     draws = xr.open_datatree(out / "draws.nc")
     assert draws["posterior"].sizes["draw"] == 7
     assert {"match_left_right.csv", "report.html"} <= {file.name for file in out.iterdir()}
+
+
+def test_pickled_objects_are_refused(tmp_path, capsys):
+    made = []
+
+    class Payload:
+        def __reduce__(self):
+            return made.append, (1,)
+
+    table = tmp_path / "objects.npz"
+    np.savez(table, format=np.array([b"csr"]), data=np.array([Payload()], dtype=object))
+    made.clear()
+    message = refused(capsys, table)
+    assert f"{table}: not a sparse matrix" in message
+    assert "allow_pickle" in message
+    assert not made
+
+
+def test_csv_files_hold_no_formulas(tmp_path):
+    idata = tree()
+    labels = ["=HYPERLINK(1)", "+1+1", "@SUM(A1)", "d", "e", "f", "g"]
+    posterior = idata["posterior"].to_dataset().assign_coords(a_object=labels)
+    idata["posterior"] = xr.DataTree(posterior)
+    for top in (None, 2):
+        write_matches(idata, tmp_path, top)
+        text = (tmp_path / "match_a_b.csv").read_text(encoding="utf-8")
+        starts = {row.split(",")[0] for row in text.splitlines()}
+        assert {"'=HYPERLINK(1)", "'+1+1", "'@SUM(A1)", "d"} <= starts
+        assert not starts & set(labels[:3])

@@ -297,7 +297,11 @@ def test_linked_and_shared_assignments_keep_their_labels():
     # Where all links are within one domain, they move with it.
     ends = np.array([3])
     own = exchange_module.Units(np.array([0, 1, 0, 2, 3]), np.array([2, 1, 1, 1]), np.arange(4))
-    assert exchange_module.free_assignments(own, ends) == [(0, 2), (2, 4)]
+    fixed = np.zeros(4, bool)
+    assert exchange_module.free_assignments(own, ends, fixed) == [(0, 2), (2, 4)]
+    # Nor do those that hold a known label.
+    fixed[1] = True
+    assert exchange_module.free_assignments(own, ends, fixed) == [(2, 4)]
 
 
 def test_a_matching_that_sweeps_do_not_leave_is_left():

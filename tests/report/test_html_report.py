@@ -1,6 +1,8 @@
 import base64
 import io
 import re
+from html import escape
+from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -161,3 +163,76 @@ def test_bad_input(tmp_path):
         pmm.report(tree()["posterior"].to_dataset()[["projection_a"]], tmp_path / "page.html")
     with pytest.raises(TypeError, match="DataTree or a Dataset"):
         pmm.report({}, tmp_path / "page.html")
+
+
+MARKUP = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'; alert(1); //",
+    "</title></style><svg onload=alert(1)>",
+    "&lt;b&gt;",
+]
+
+
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [(tag, *(name for name, _ in attrs))]
+
+
+def tags(page):
+    parser = Tags()
+    parser.feed(page)
+    return {tag for tag in parser.found if tag[0] != "p"}
+
+
+@pytest.mark.parametrize("text", MARKUP)
+def test_labels_names_and_titles_are_escaped(tmp_path, text):
+    # A DataTree allows no slashes in names; a Dataset does.
+    plain = tree()["posterior"].to_dataset()
+    name = f"cluster_{text}"
+    posterior = plain.rename_vars(cluster_a=name)
+    labels = [f"{text}{i}" for i in range(posterior.sizes["a_object"])]
+    posterior = posterior.assign_coords(a_object=labels)
+    for variable in (name, "cluster_b"):
+        posterior[variable].attrs["clusters"] = text
+    page = written(posterior, tmp_path, title=text)
+    assert tags(page) <= tags(written(plain, tmp_path))
+    assert escape(text) in page
+    assert text not in page or text == escape(text) or text == MARKUP[2]
+
+
+def test_names_of_sets_are_escaped(tmp_path):
+    idata = typed()
+    for name in ("cluster_A_word", "cluster_B_word"):
+        idata["posterior"][name].attrs["clusters"] = MARKUP[0]
+    page = written(idata, tmp_path)
+    assert "<script" not in page
+    assert escape(MARKUP[0]) in page
+
+
+def test_saved_tables_hold_no_formulas(tmp_path):
+    idata = tree()
+    labels = ["=1+1", "+1+1", "@SUM(A1)", "-1-1", "e", "f", "g"]
+    idata["posterior"] = xr.DataTree(idata["posterior"].to_dataset().assign_coords(a_object=labels))
+    tables = saved_tables(written(idata, tmp_path))
+    found = tables["objects.csv"]["object"].tolist()
+    assert found[:5] == ["'=1+1", "'+1+1", "'@SUM(A1)", "'-1-1", "e"]
+
+
+def test_what_matches_are_worth_beside_chance_is_told(tmp_path):
+    # Labels drawn at random, four clusters: a quarter of all pairs is together, again or not.
+    page = written(tree(), tmp_path)
+    assert re.search(r"taken at random, share a cluster with probability 0\.2\d;", page)
+    assert "hardly tell objects apart" in page
+    idata = tree()
+    for name in ("cluster_a", "cluster_b"):
+        idata["posterior"][name][:] = idata["posterior"][name][0, 0]
+    page = written(idata, tmp_path)
+    assert "share one in another with 1" in page
+    assert "hardly" not in page

@@ -143,7 +143,9 @@ def hierarchies(context: Context) -> tuple[list[Part], dict[str, str]]:
 
 
 def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
-    candidate = clustering_candidate(context, frozenset(context.ancestry.parents[top]), [top], {})
+    candidate = clustering_candidate(
+        context, frozenset(context.ancestry.parents[top]), [top], {}, {}
+    )
     if len(candidate.links):
         raise Refusal(
             f"{names(candidate.constraints)} links objects of {top.name!r}, whose views have "
@@ -207,7 +209,8 @@ def _marginal(context: Context, rv: RV, link: RV) -> ClusteringCandidate:
     if len(shape) != 1:
         raise Refusal(f"{rv.name!r} has shape {shape}; expected one vector of labels")
     truncation = context.shapes[link.name][1]
-    return ClusteringCandidate(link, None, truncation, [rv], {}, [], np.empty((0, 2), np.int64), [])
+    free, no_links = np.full(shape[0], -1), np.empty((0, 2), np.int64)
+    return ClusteringCandidate(link, None, truncation, [rv], {}, [], no_links, [], {}, free)
 
 
 def _view(

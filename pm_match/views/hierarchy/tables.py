@@ -66,6 +66,7 @@ class HierarchyState(NamedTuple):
     sticks_b: Array  # (T - 1,)
     weight: Array  # (T,): scratch
     link: Array  # (V, T_max): scratch, a sample's densities in the clusters of each view
+    named: Labels  # (T,): zeros, as no label is known
     renamed: Labels  # (T,): scratch
 
 
@@ -94,6 +95,7 @@ def new_state(
         sticks_b=np.zeros(n_clusters - 1, real),
         weight=np.zeros(n_clusters, real),
         link=np.zeros((v, most), real),
+        named=np.zeros(n_clusters, whole),
         renamed=np.zeros(n_clusters, whole),
     )
 
@@ -186,7 +188,13 @@ def sweep(rng, state, n_swaps):
     for t in range(n_clusters):
         state.renamed[t] = t
     accepted, proposed = swap_labels(
-        rng, state.sticks_a, state.sticks_b, state.counts, state.renamed, n_swaps
+        rng,
+        state.sticks_a,
+        state.sticks_b,
+        state.counts,
+        state.named,
+        state.renamed,
+        n_swaps,
     )
     if accepted:
         for n in range(state.z.shape[0]):

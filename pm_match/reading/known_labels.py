@@ -1,0 +1,132 @@
+"""Labels that are observed: a model that is read as if they were free, and which they are.
+
+A known label is evidence for what it numbers, and for the weights, as a label that is drawn is
+evidence in an iteration. So what is read of a model with observed labels is the model without their
+observation; the clustering keeps what they are (`parts.Assignment.known`), and no move changes it.
+"""
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.distributions.discrete import Categorical
+from pymc.distributions.multivariate import StickBreakingWeightsRV
+from pymc.model.core import Model
+from pymc.pytensorf import toposort_replace
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.random.basic import BetaRV, CategoricalRV, DirichletRV
+
+from pm_match.reading.ancestry import RV, Ancestry, missing_part, parameters
+from pm_match.reading.probe import compiled, evaluate
+
+# What the prior on weights may be declared with.
+WEIGHTS = (StickBreakingWeightsRV, DirichletRV, BetaRV)
+# The label of an object whose label is not known: none that anybody declares.
+UNKNOWN = np.iinfo(np.int64).min
+
+Known = dict[str, NDArray[np.int64]]
+
+
+def with_free_labels(model: Model, complete: bool = True) -> tuple[Model, Known]:
+    """Return a model in which labels that are observed are free.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    complete : bool, default True
+        Whether those assignments are freed too of which all labels are observed.
+
+    Returns
+    -------
+    model : pymc.Model
+        The same one if no labels are observed.
+    known : dict of str to (N,) integer array
+        The observed labels of its assignments, `UNKNOWN` where they are not.
+    """
+    ancestry, known = Ancestry(model), Known()
+    # What takes the place of the variables of the model's assignments.
+    whole: dict[str, RV] = {}
+    for rv in model.observed_RVs:
+        if not _categorical(rv):
+            continue
+        rest = missing_part(model, rv)
+        if rest is not None and [*ancestry.children(rv), *ancestry.children(rest)]:
+            name = rv.name.removesuffix("_observed")
+            call, _ = compiled(model, [model[name]], {rest: np.full(_length(rest), UNKNOWN)})
+            known[name] = np.asarray(call({})[0], np.int64)
+            whole[name] = _joined(name, known[name], rv, rest)
+        elif rest is None and complete and ancestry.children(rv) and _over_weights(ancestry, rv):
+            known[rv.name] = np.asarray(evaluate(model.rvs_to_values[rv]), np.int64)
+            whole[rv.name] = rv
+    return (_freed(model, whole), known) if known else (model, known)
+
+
+def _categorical(rv: RV) -> bool:
+    return rv.owner is not None and isinstance(rv.owner.op, CategoricalRV) and rv.type.ndim == 1
+
+
+def _over_weights(ancestry: Ancestry, rv: RV) -> bool:
+    """Whether a variable's probabilities are weights, or constants."""
+    return all(isinstance(parent.owner.op, WEIGHTS) for parent in ancestry.parents[rv])
+
+
+def _length(rv: RV) -> int:
+    return int(evaluate(rv.shape[0]))
+
+
+def _joined(name: str, labels: NDArray[np.int64], observed: RV, rest: RV) -> RV:
+    """Make one Categorical of the two that PyMC makes of labels some of which are missing."""
+    missing = labels == UNKNOWN
+    rows = [
+        parameters(rv)[0] + pt.zeros((int(n), 1))
+        for rv, n in ((observed, (~missing).sum()), (rest, missing.sum()))
+    ]
+    order = np.argsort(np.concatenate([np.flatnonzero(~missing), np.flatnonzero(missing)]))
+    found = Categorical.dist(p=pt.concatenate(rows)[order], shape=(len(labels),))
+    found.name = name
+    return found
+
+
+def _freed(model: Model, whole: dict[str, RV]) -> Model:
+    """Copy a model with `whole` assignments, by name, in the place of what is observed of them."""
+    parts = {f"{name}{end}" for name in whole for end in ("_observed", "_unobserved")}
+    named = [*model.basic_RVs, *model.potentials, *model.deterministics]
+    kept = [v for v in named if v.name not in parts and v.name not in whole]
+    rvs, n = [*whole.values()], len(kept)
+    joined = [model[name] for name in whole]
+    graph = FunctionGraph(
+        outputs=[*kept, *rvs, *joined], clone=True, copy_inputs=False, copy_orphans=False
+    )
+    copies = graph.outputs[n : n + len(rvs)]
+    pairs = zip(graph.outputs[n + len(rvs) :], copies, strict=True)
+    toposort_replace(graph, [(old, own) for old, own in pairs if old is not own])
+    new = Model(coords={}, model=None)
+    new._coords, new._dim_lengths = model._coords, model._dim_lengths
+    for v, own in zip(kept, graph.outputs, strict=False):
+        _register(model, new, v, own)
+    for name, rv in zip(whole, graph.outputs[n:], strict=False):
+        new.free_RVs.append(rv)
+        new.create_value_var(rv, transform=None, default_transform=None)
+        new.set_initval(rv, None)
+        new.add_named_variable(rv, dims=model.named_vars_to_dims.get(name))
+    for v in model.data_vars:
+        new.data_vars.append(v)
+        new.add_named_variable(v, dims=model.named_vars_to_dims.get(v.name))
+    return new
+
+
+def _register(model: Model, new: Model, old: RV, own: RV) -> None:
+    """Let a variable be in another model what it is in its own."""
+    if old in model.basic_RVs:
+        held = new.free_RVs if old in model.free_RVs else new.observed_RVs
+        new.create_value_var(
+            own,
+            transform=model.rvs_to_transforms[old],
+            default_transform=None,
+            value_var=model.rvs_to_values[old],
+        )
+        if old in model.free_RVs:
+            new.set_initval(own, model.rvs_to_initial_values[old])
+    else:
+        held = new.potentials if old in model.potentials else new.deterministics
+    held.append(own)
+    new.add_named_variable(own, dims=model.named_vars_to_dims.get(old.name))

@@ -1,0 +1,54 @@
+"""Tables as comma-separated text whose cells a spreadsheet takes as text and numbers alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+__all__ = ["write_csv"]
+
+# A spreadsheet evaluates cells that begin with one of these.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_csv(table: pd.DataFrame, file: Path | None = None, **options: Any) -> str | None:
+    """Write a table; labels that a spreadsheet would evaluate get an apostrophe in front.
+
+    Labels are the user's, or somebody's who gave them data: ``=HYPERLINK(...)`` is a label here and
+    a formula in a spreadsheet. What reads as a number stays as it is.
+
+    Parameters
+    ----------
+    table : DataFrame
+    file : Path, optional
+        Default: the text is returned.
+    **options
+        Passed to `DataFrame.to_csv`.
+    """
+    safe = table.copy(deep=False)
+    for place in range(safe.shape[1]):
+        column = safe.iloc[:, place]
+        if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+            safe.isetitem(place, column.map(as_text).to_numpy())
+    safe.index, safe.columns = _index(safe.index), _index(safe.columns)
+    return safe.to_csv(file, **options)
+
+
+def as_text(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would take for a formula."""
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def _index(index: pd.Index) -> pd.Index:
+    names = [as_text(name) for name in index.names]
+    if isinstance(index, pd.MultiIndex):
+        return pd.MultiIndex.from_tuples([tuple(map(as_text, key)) for key in index], names=names)
+    return index.map(as_text).rename(names[0]) if len(index) else index

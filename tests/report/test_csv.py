@@ -1,0 +1,29 @@
+import csv
+import io
+
+import pandas as pd
+import pytest
+
+from pm_match.report.csv import as_text, write_csv
+
+FORMULAS = ['=HYPERLINK("http://x","y")', "+1+1", "@SUM(A1)", "-2+3", "\t=1", "\r=1"]
+
+
+@pytest.mark.parametrize("label", FORMULAS)
+def test_formulas_become_text_wherever_they_are(label):
+    table = pd.DataFrame({"object": [label, "plain"], label: [1.5, -2.0]}, index=["i", label])
+    table.index.name = label
+    text = write_csv(table)
+    cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
+    assert cells.count(f"'{label}") == 4  # name of the index, a column, a cell, a row
+    assert not any(cell.startswith(("=", "+", "@", "\t", "\r")) for cell in cells)
+    assert "-2.0" in cells  # numbers are no formulas
+    levels = table.set_index("object", append=True)
+    assert write_csv(levels).count(f"'{label[:2]}") >= 1
+
+
+def test_labels_that_are_numbers_or_plain_stay():
+    for label in ("-12", "+3.5", "-1e-3", "a=b", "", 7, None):
+        assert as_text(label) == label
+    table = pd.DataFrame({"object": ["-12", "x"], "n": [1, 2]})
+    assert write_csv(table, index=False) == table.to_csv(index=False)
