@@ -89,7 +89,7 @@ def test_without_a_draw_after_tuning_there_is_nothing_to_return(model, cores):
 @pytest.mark.parametrize("cores", [1, 2])
 def test_the_second_raises_at_once(model, cores):
     # Every draw takes long: the second comes while the first waits for it.
-    found, _ = interrupted(model, 2, times=2, pause=2.0, tune=0, cores=cores)
+    found, _ = interrupted(model, 2, times=2, pause=1.0, tune=0, cores=cores)
     assert isinstance(found, KeyboardInterrupt)
     assert "twice" in str(found)
 
