@@ -132,8 +132,8 @@ def sample(
     -----
     UserWarning
         If a part of the model is left to PyMC, if the draws fill the truncation, or if the run was
-        interrupted: then chains are cut to the shortest that has draws after tuning, and those that
-        have none are left out.
+        interrupted: then chains are cut to the length that keeps most draws, and those that
+        have fewer are left out.
     """
     model = modelcontext(model)
     check_init(init)
@@ -356,11 +356,11 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
             raise KeyboardInterrupt(f"twice: nothing is returned.{run.again}")
     drawn = [interrupt.drawn.get(number, 0) for number in range(run.chains)]
     if interrupt.asked and min(drawn) < run.draws:
-        left_out = [str(number) for number, n in enumerate(drawn) if not n]
+        left_out = [str(number) for number, n in enumerate(drawn) if n < interrupt.n_draws]
         warnings.warn(
             f"interrupted: chains have {_enumerated(drawn)} of {run.draws} draws, and are cut to "
             f"{interrupt.n_draws}."
-            + (f" Without any, and left out: chain {_enumerated(left_out)}." if left_out else "")
+            + (f" With fewer, and left out: chain {_enumerated(left_out)}." if left_out else "")
             + run.again,
             UserWarning,
             stacklevel=4,

@@ -98,15 +98,17 @@ class Interrupt:
 
     @property
     def n_draws(self) -> int:
-        """How many draws after tuning all chains have that have any; 0 if there is none."""
-        return min((n for n in self.drawn.values() if n), default=0)
+        """Draws after tuning that are kept of a chain: those that keep most in all."""
+        lengths = sorted(n for n in self.drawn.values() if n)
+        return max(lengths, key=lambda n: n * sum(own >= n for own in lengths), default=0)
 
     def _level(self) -> None:
-        """Cut all chains to the shortest that has draws after tuning; leave out those without."""
+        """Cut chains to one length; leave out those that have fewer draws after tuning."""
+        kept = self.n_draws
         for chain, trace in self._traces.items():
             if isinstance(trace, Trace):
                 own = self.drawn[chain]
-                trace.draw_idx = len(trace) - own + self.n_draws if own else 0
+                trace.draw_idx = len(trace) - own + kept if own >= kept > 0 else 0
 
 
 def _end_with(parent: int) -> None:

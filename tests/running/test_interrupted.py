@@ -51,7 +51,7 @@ def test_the_chain_that_is_being_drawn_and_none_after_it(model, whole, tune):
     n = found["posterior"].sizes["draw"]
     assert 8 <= n < DRAWS
     assert message.startswith(f"interrupted: chains have {n} and 0 of {DRAWS} draws")
-    assert "Without any, and left out: chain 1." in message
+    assert "With fewer, and left out: chain 1." in message
     if tune != TUNE:
         return
     for name in whole["posterior"].data_vars:
@@ -59,14 +59,22 @@ def test_the_chain_that_is_being_drawn_and_none_after_it(model, whole, tune):
         np.testing.assert_array_equal(found["posterior"][name], own)
 
 
-def test_chains_are_cut_to_the_shortest(model, whole):
-    found, (message,) = interrupted(model, TUNE + DRAWS + TUNE + 5, discard_tuned_samples=False)
+def test_chains_are_cut_to_one_length(model, whole):
+    most = DRAWS // 2 + 3
+    found, (message,) = interrupted(model, TUNE + DRAWS + TUNE + most, discard_tuned_samples=False)
     n = found["posterior"].sizes["draw"]
     assert found["posterior"].sizes["chain"] == 2
-    assert 5 <= n < DRAWS
+    assert most <= n < DRAWS
     assert f"chains have {DRAWS} and {n} of {DRAWS} draws, and are cut to {n}" in message
     assert found["warmup_posterior"].sizes["draw"] == TUNE
     assert same(found, whole, n)
+
+
+def test_a_chain_that_has_just_begun_costs_the_others_nothing(model, whole):
+    found, (message,) = interrupted(model, TUNE + DRAWS + TUNE + 1)
+    assert "With fewer, and left out: chain 1" in message
+    assert dict(found["posterior"].sizes)["draw"] == DRAWS
+    assert found["posterior"].sizes["chain"] == 1
 
 
 def test_chains_in_processes(model, whole):
