@@ -26,12 +26,12 @@ def hierarchy():
 def ratio():
     """Latent vectors and noise share a precision, up to a factor that is free."""
     with pm.Model() as model:
-        weights = pm.StickBreakingWeights("weights", 1.4, 1)
-        precision, factor = pm.Gamma("precision", 4.0, 3.0), pm.Gamma("factor", 4.0, 5.0)
-        latent = pm.Normal("latent", 0.0, tau=factor * precision, shape=(2, 1))
+        weights = pm.StickBreakingWeights("weights", 1.4, 2)
+        precision, factor = pm.Gamma("precision", 4.0, 1.0), pm.Gamma("factor", 1.5, 1.5)
+        latent = pm.Normal("latent", 0.0, tau=factor * precision, shape=(3, 2))
         for name, x in (("a", A), ("b", 0.5 * A[:2])):
             cluster = pm.Categorical(f"cluster_{name}", p=weights, shape=len(x))
-            w = pm.Normal(f"projection_{name}", 0.0, 1.0, shape=(2, 1))
+            w = pm.Normal(f"projection_{name}", 0.0, 1.0, shape=(2, 2))
             pm.Normal(f"x_{name}", latent[cluster] @ w.T, tau=precision, observed=x)
     return model
 
