@@ -63,7 +63,8 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
         )
     assignments = [model[key] if isinstance(key, str) else key for key in linked]
     # PyMC makes a Deterministic of labels that are observed in part.
-    whole = [*model.basic_RVs, *model.deterministics]
+    parts = [v for v in model.deterministics if f"{v.name}_unobserved" in model.named_vars]
+    whole = [*model.basic_RVs, *parts]
     strangers = [variable for variable in assignments if variable not in whole]
     if strangers:
         raise TypeError(

@@ -98,6 +98,9 @@ def choices(number: int) -> Choices:
     rng = np.random.default_rng([20160401, number])
     form = list(EDITS)[number % len(EDITS)]
     possible = [*EDITS[form], *COMMON]
+    if form in ("network", "normal"):
+        # Of one more axis, a grid would be too coarse.
+        possible.remove("random weights")
     n = rng.choice([1, 2, 3], p=[0.6, 0.3, 0.1]) if number >= len(EDITS) else 0
     edits = set(rng.choice(possible, n, replace=False).tolist())
     # What is integrated out has to fit on a grid.
