@@ -6,8 +6,11 @@ from typing import Any
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.model.core import Model
-from pymc.pytensorf import resolve_backend_compile_kwargs
-from pymc.sampling.mcmc import assign_step_methods, instantiate_steppers
+from pymc.sampling.mcmc import (
+    assign_step_methods,
+    instantiate_steppers,
+    resolve_backend_compile_kwargs,
+)
 from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from pymc.util import get_random_generator
 

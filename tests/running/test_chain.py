@@ -36,7 +36,7 @@ MODELS = {
     "hierarchy": (hierarchies.declared, {"HierarchyGibbs"}),
     "any likelihood": (
         lambda: any_likelihood.declared(any_likelihood.FAMILIES["student"]),
-        {"ClusterGibbs"},
+        {"ClusterGibbs", "ClusterSlice"},
     ),
     "features": (
         lambda: feature_model(Kind(deviations="one", relevance="first", missing=True)),
