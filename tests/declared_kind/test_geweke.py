@@ -109,7 +109,7 @@ def test_a_wrong_update_is_caught(wrong, monkeypatch):
         monkeypatch.setattr(LikelihoodState, "draw", lambda self, rng, point, new: None)
     elif wrong == "tempered":
         right = LikelihoodState.by_label
-        monkeypatch.setattr(LikelihoodState, "by_label", lambda *given: 0.7 * right(*given))
+        monkeypatch.setattr(LikelihoodState, "by_label", lambda *given: 0.5 * right(*given))
     else:
         right = LikelihoodState.refreshed
 
