@@ -32,7 +32,7 @@ class ClusterGibbs(PartitionStep):
         Sweeps a step. Default: 1, or 10 where clusters have parameters that are not integrated out.
         Those of empty clusters are drawn from their prior before every sweep, and sweeps cost
         little beside the step that draws the others.
-    n_split_merge : float, default 2
+    n_split_merge : float, default 1
         Splits or merges of clusters that are proposed a step, for every set of clusters (see
         `clusters.split_merge`). Of a number that is not whole, the rest is the probability of one
         more. A proposal scores the objects of one or two clusters twice at most.
@@ -78,7 +78,7 @@ class ClusterGibbs(PartitionStep):
         self,
         vars,
         n_sweeps: int | None = None,
-        n_split_merge: float = 2.0,
+        n_split_merge: float = 1.0,
         n_exchanges: float = 0.5,
         **kwargs,
     ):
