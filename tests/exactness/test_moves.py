@@ -102,7 +102,7 @@ def visits(step, states, move, n, seed=2):
 
 def split_and_merge(collapsed, rng):
     """Splits and merges, with the few sweeps that change what they cannot: relevance."""
-    collapsed.split_or_merge(rng, 5)
+    collapsed.split_or_merge(rng, 10)
     if any((p.relevance.group >= 0).any() for p in collapsed.partitions) and rng.random() < 0.5:
         collapsed.sweep(rng)
 

@@ -17,16 +17,16 @@ SEED = {"random_seed": 3, "init": "dispersed"}
 
 
 def robust() -> pm.Model:
-    """Declare clusters with centres, a scale for NUTS, and a number for Metropolis."""
+    """Declare clusters with centres, a shift for NUTS, and a number for Metropolis."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-2.0, 0.5, 8), rng.normal(2.0, 0.5, 8)])
     with pm.Model() as model:
         weights = pm.StickBreakingWeights("weights", alpha=1.0, K=2)
         cluster = pm.Categorical("cluster", p=weights, shape=len(x))
         mu = pm.Normal("mu", 0.0, 3.0, shape=3)
-        sigma = pm.HalfNormal("sigma")
+        shift = pm.Normal("shift")
         nu = pm.DiscreteUniform("nu", 3, 9)
-        pm.StudentT("x", nu=nu, mu=mu[cluster], sigma=sigma, observed=x)
+        pm.StudentT("x", nu=nu, mu=mu[cluster] + shift, sigma=0.7, observed=x)
     return model
 
 

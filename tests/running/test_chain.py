@@ -48,7 +48,10 @@ MODELS = {
     ),
     "one mode": (lambda: networks.network_model("directed"), {"ClusterGibbs"}),
     "normal": (lambda: normals.normals_model("own"), {"ClusterGibbs"}),
-    "beside features": (any_likelihood.beside_features, {"FeatureGibbs", "ClusterGibbs"}),
+    "beside features": (
+        any_likelihood.beside_features,
+        {"FeatureGibbs", "ClusterGibbs", "ClusterSlice"},
+    ),
     "max margin": (
         views.tiny_views,
         {"FactorGibbs", "FrequencyMetropolis", "LatentHMC", "HingeGibbs", "ClusterGibbs"},
