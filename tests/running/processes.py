@@ -6,6 +6,7 @@ import signal
 import time
 import warnings
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 
@@ -46,9 +47,10 @@ class Sampling:
         own = multiprocessing.get_context(context)
         self.made = own.Value("q", 0)
         self._here, there = own.Pipe(duplex=False)
-        self.process = own.Process(
-            target=_call, args=(there, self.made, pause, function, args, kwargs)
-        )
+        # As PyMC hands over its own: models have parts that plain pickles cannot hold.
+        call = cloudpickle.dumps((function, args, kwargs)) if context == "spawn" else None
+        given = (None, None, None) if call else (function, args, kwargs)
+        self.process = own.Process(target=_call, args=(there, self.made, pause, call, *given))
         self.process.start()
         there.close()
 
@@ -76,7 +78,9 @@ class Sampling:
         return found
 
 
-def _call(pipe, made, pause, function, args, kwargs):
+def _call(pipe, made, pause, call, function, args, kwargs):
+    if call is not None:
+        function, args, kwargs = cloudpickle.loads(call)
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
