@@ -214,7 +214,7 @@ class Collapsed:
     def split_or_merge(self, rng: np.random.Generator, n: int) -> tuple[int, int]:
         """Propose `n` splits or merges in each clustering; return how many were accepted, and made.
 
-        Nothing is proposed to clusterings with fewer than two relevant units.
+        Nothing is proposed to clusterings without a relevant unit that may move.
         """
         accepted, proposed = 0, 0
         for partition, terms, prior, scratch in zip(

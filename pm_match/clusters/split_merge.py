@@ -297,7 +297,7 @@ def split_or_merge(rng, a, b, partition, terms, scratch, n_proposals):
     Returns
     -------
     accepted, proposed : int
-        Nothing is proposed where no unit is relevant.
+        Nothing is proposed where no unit is relevant and may move.
     """
     accepted = 0
     proposed = 0

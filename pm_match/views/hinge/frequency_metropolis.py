@@ -213,10 +213,14 @@ class FrequencyMetropolis(HMCStep):
         accepted = 0
         for axes in (np.ones(m, bool), rng.random(m) < 0.5):
             shift = rng.choice(_SCALE_WIDTHS) * rng.standard_normal()
-            candidate = evidence.at(evidence.frequencies * np.exp(shift * axes))
+            height = -rng.standard_exponential()
+            try:
+                candidate = evidence.at(evidence.frequencies * np.exp(shift * axes))
+            except LostPrecision:
+                continue  # there is nothing to go to
             other = log_prior(candidate.frequencies)
             gain = candidate.log_evidence + other - evidence.log_evidence - prior
-            if gain + n * axes.sum() * shift > -rng.standard_exponential():
+            if gain + n * axes.sum() * shift > height:
                 evidence, prior = candidate, other
                 accepted += 1
         stats["accepted_scale"] = accepted / 2
