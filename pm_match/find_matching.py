@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from pymc.backends import NDArray as Trace
 from pymc.backends.arviz import to_inference_data
 from pymc.backends.base import MultiTrace
 from pymc.model.core import Model, modelcontext
@@ -20,6 +19,7 @@ from pm_match.progress import SearchProgress
 from pm_match.reading import read
 from pm_match.reading.parts import Structure
 from pm_match.results import annotate
+from pm_match.running.draws import Draws
 from pm_match.search.chain import Chain
 from pm_match.search.recipe import searched
 from pm_match.serving import steps
@@ -190,8 +190,7 @@ def one_draw(model: Model, point, stats) -> xr.DataTree:
     """Bring one point, and numbers to say of it, into the form in which PyMC returns draws."""
     dtypes = {name: np.asarray(value).dtype.type for name, value in stats.items()}
     ordered = {value.name: point[value.name] for value in model.value_vars}
-    # Given a point, the trace need not compile the initial one.
-    trace = Trace(model=model, test_point=ordered)
+    trace = Draws(model=model, test_point=ordered)
     trace.setup(1, 0, [dtypes])
     trace.record(ordered, [stats], in_warmup=False)
     trace.close()

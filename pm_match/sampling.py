@@ -21,6 +21,7 @@ from pm_match.reading import read
 from pm_match.results import annotate, convergence_warnings, warn_if_full
 from pm_match.running.chain import ChainSteps, all_steps
 from pm_match.running.checkpoint import Checkpoint, fingerprint, seed_state, settings
+from pm_match.running.draws import Draws
 from pm_match.running.interrupt import Interrupt
 from pm_match.serving import steps
 from pm_match.starts import check_init, initial_points
@@ -336,6 +337,8 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
     with Interrupt(kwargs.pop("callback", None)) as interrupt:
         chain = ChainSteps(all_steps(model, methods, told, **compiling), interrupt, run.checkpoint)
         interrupt.before_stop = chain.save
+        if kwargs.get("trace") is None:
+            kwargs["trace"] = _draws(model, kwargs.get("var_names"))
         try:
             found = pm.sample(
                 run.draws,
@@ -375,6 +378,18 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
                 stacklevel=4,
             )
     return found
+
+
+def _draws(model: Model, names: Sequence[str] | None) -> Draws:
+    """Make what keeps the draws of chains: of all variables, or of those that are asked for."""
+    if names is None:
+        return Draws(model=model)
+    free = {rv.name: rv for rv in model.unobserved_RVs}
+    unknown = sorted(set(names) - set(free))
+    if unknown:
+        raise ValueError(f"var_names: expected unobserved variables of the model; found {unknown}")
+    asked = [rv for name, rv in free.items() if name in set(names)]
+    return Draws(model=model, vars=model.replace_rvs_by_values(asked))
 
 
 def _enumerated(values: Sequence[Any]) -> str:

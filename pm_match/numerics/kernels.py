@@ -20,15 +20,21 @@ from typing import Any
 
 from numba import njit
 
-from pm_match.numerics.numba_internals import keep
+from pm_match.numerics.numba_internals import KernelCompiler, PartCompiler, keep
 
 _ROOT = Path(__file__).parents[1]
 # What every room may have compiled into its kernels.
 _SHARED = ("numerics", "clusters")
 # Sums keep their order (no reassociation), so that draws are the same bit for bit wherever the
 # same machine runs them; multiply and add may fuse.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
-PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",
+    "fastmath": {"contract"},
+    "_nrt": False,
+    "pipeline_class": KernelCompiler,
+}
+_UNWRAPPED = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART = _UNWRAPPED | {"pipeline_class": PartCompiler}
 
 
 def entry(function: Callable) -> Any:
@@ -46,11 +52,11 @@ def addressed(function: Callable, *modules: str) -> Any:
 
     Files of the named `modules` are watched besides those of the function.
     """
-    return _cached(function, PART, *modules)
+    return _cached(function, _UNWRAPPED, *modules)
 
 
 def part(function: Callable) -> Any:
-    """Compile a function that only kernels call: no wrapper for Python, slow to make."""
+    """Compile a function that only kernels call: into each of them, and not on its own."""
     return njit(**PART)(function)
 
 

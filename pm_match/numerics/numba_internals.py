@@ -19,9 +19,9 @@ been written to an array, and can keep an inner loop as tight as if the arrays h
 
 import hashlib
 from collections.abc import Callable
-from functools import reduce
+from functools import cached_property, reduce
 from importlib import import_module
-from inspect import signature
+from inspect import isfunction, signature
 from typing import Any
 
 import numba
@@ -39,7 +39,13 @@ RELIED_ON = (
     "numba.core.cgutils:gep_inbounds",
     "numba.core.cgutils:if_unlikely",
     "numba.core.cgutils:voidptr_t",
+    "numba.core.codegen:JITCodeLibrary._finalized",
+    "numba.core.codegen:JITCodeLibrary._get_module_for_linking",
+    "numba.core.codegen:JITCodeLibrary.codegen",
+    "numba.core.codegen:JITCodeLibrary.enable_object_caching",
     "numba.core.codegen:JITCodeLibrary.get_pointer_to_function",
+    "numba.core.compiler:Compiler",
+    "numba.core.cpu:CPUContext.codegen",
     "numba.core.cpu:CPUContext.get_abi_sizeof",
     "numba.core.cpu:CPUContext.get_constant",
     "numba.core.cpu:CPUContext.get_data_type",
@@ -63,6 +69,8 @@ RELIED_ON = (
     "numba.extending:typeof_impl",
     "numba.extending:unbox",
 )
+# What code in the making has.
+_LIBRARY = ("_codegen", "_final_module", "_linking_libraries", "_reload_init")
 # How numba lays out an array.
 _LAYOUT = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
 
@@ -82,6 +90,11 @@ def missing() -> list[str]:
         fields = default_manager[numba.types.Array(numba.types.float64, 1, "C")]._fields
         if fields != _LAYOUT:
             found.append(f"arrays laid out as {', '.join(_LAYOUT)}")
+        from numba.core.codegen import JITCodeLibrary
+
+        made = [vars(own).get("__init__") for own in JITCodeLibrary.__mro__]
+        names = {name for own in made if isfunction(own) for name in own.__code__.co_names}
+        found += [f"JITCodeLibrary().{name}" for name in _LIBRARY if name not in names]
     return found
 
 
@@ -98,8 +111,11 @@ def check() -> None:
 check()
 
 from llvmlite import ir  # noqa: E402
+from llvmlite.binding import Linkage  # noqa: E402
 from numba.core import cgutils, types  # noqa: E402
 from numba.core.caching import FunctionCache, IndexDataCacheFile  # noqa: E402
+from numba.core.codegen import JITCodeLibrary  # noqa: E402
+from numba.core.compiler import Compiler  # noqa: E402
 from numba.core.datamodel.models import PointerModel  # noqa: E402
 from numba.core.errors import NumbaError  # noqa: E402
 from numba.core.typing import signature as typed  # noqa: E402
@@ -278,6 +294,111 @@ def address(dispatcher: Any) -> int:
     """Find the address of a function that is compiled for one signature."""
     (code,) = dispatcher.overloads.values()
     return code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+class _Part(JITCodeLibrary):
+    """Code that is only linked into others', where it is optimised and made machine code."""
+
+    def finalize(self):
+        self._finalized = True
+
+    def _get_module_for_linking(self):
+        """Return the module with all that it calls: for code that is not a `_Kernel`."""
+        whole = self._final_module.clone()
+        for module in _called(self):
+            whole.link_in(module, preserve=True)
+        for function in whole.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = "linkonce_odr"
+        return whole
+
+    @cached_property
+    def own_module(self):
+        """The module without what it calls."""
+        return JITCodeLibrary._get_module_for_linking(self)
+
+    def get_pointer_to_function(self, name):
+        return 0
+
+    @property
+    def codegen(self):
+        return _Unset(self._codegen)
+
+
+class _Unset:
+    """A `Codegen` of code without an address: no environment can be written to it."""
+
+    def __init__(self, codegen):
+        self._codegen = codegen
+
+    def set_env(self, env_name, env):
+        """Leave it."""
+
+    def __getattr__(self, name):
+        return getattr(self._codegen, name)
+
+
+class _Kernel(JITCodeLibrary):
+    """Code into which all parts are linked that it calls, and that these do."""
+
+    def finalize(self):
+        for module in _called(self):
+            self._final_module.link_in(module, preserve=True)
+        self._linking_libraries = []
+        super().finalize()
+
+
+def _called(library):
+    """List the modules that a library calls, and their parts do: callers before what they call.
+
+    LLVM links nothing that is not called yet.
+    """
+    found: dict[Any, Any] = {}
+
+    def visit(library):
+        for called in reversed(library._linking_libraries):
+            if called not in found:
+                found[called] = None
+                if isinstance(called, _Part):
+                    visit(called)
+                found[called] = found.pop(called)
+
+    visit(library)
+    for called in found:
+        library._reload_init.update(called._reload_init)
+    return [
+        called.own_module if isinstance(called, _Part) else called._get_module_for_linking()
+        for called in reversed(found)
+    ]
+
+
+class _Compiler(Compiler):
+    _library: type
+
+    def __init__(self, typingctx, targetctx, library, *rest):
+        if library is None:
+            library = self._library(targetctx.codegen(), self._library.__name__)
+            library.enable_object_caching()
+        super().__init__(typingctx, targetctx, library, *rest)
+
+
+class PartCompiler(_Compiler):
+    """Compiles as numba does, but for machine code, which numba makes of every function.
+
+    What only other kernels call was optimised and made machine code on its own, and then again in
+    each of them.
+    """
+
+    _library = _Part
+
+
+class KernelCompiler(_Compiler):
+    """Compiles as numba does what calls parts."""
+
+    _library = _Kernel
 
 
 # -- caches ----------------------------------------------------------------------------------------

@@ -193,6 +193,57 @@ def _arithmetic(node) -> Callable[..., Any] | None:
     return getattr(np, spec[0], None)
 
 
+def over_points(
+    model: Model, outputs: Sequence[RV], point: Mapping[str, NDArray]
+) -> tuple[Callable[[Mapping[str, NDArray]], list[NDArray]], list[NDArray]]:
+    """Make a function of many points at once, interpreted: nothing is compiled for it.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    outputs : sequence of variables
+        Graphs of value variables.
+    point : mapping
+        A point of value variables.
+
+    Returns
+    -------
+    function : callable
+        Of the value variables at n points, each stacked along a first axis: the outputs there,
+        likewise.
+    values : list of arrays
+        The outputs at `point`.
+    """
+    inputs: list[Any] = [v for v in explicit_graph_inputs(outputs) if v in set(model.value_vars)]
+    names = [str(v.name) for v in inputs]
+    one = pytensor.function(inputs, list(outputs), mode=PLAIN)
+    values = [np.asarray(v) for v in one(*[point[name] for name in names])]
+
+    def one_by_one(points: Mapping[str, NDArray]) -> list[NDArray]:
+        found = [one(*own) for own in zip(*[points[name] for name in names], strict=True)]
+        return [np.array(own) for own in zip(*found, strict=True)]
+
+    if not names:
+        return lambda points: [own[None] for own in values], values
+    stacks = {v: pt.tensor(dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs}
+    try:
+        graphs = vectorize_graph(list(outputs), stacks)
+        together = pytensor.function([*stacks.values()], graphs, mode=PLAIN)
+
+        def at_once(points: Mapping[str, NDArray]) -> list[NDArray]:
+            return [np.asarray(v) for v in together(*[points[name] for name in names])]
+
+        twice = at_once({name: np.stack([point[name]] * 2) for name in names})
+        same = [
+            np.allclose(v, own, equal_nan=True) and v.ndim in (own.ndim, own.ndim + 1)
+            for v, own in zip(twice, values, strict=True)
+        ]
+    except Exception:
+        # PyTensor, or an operation from elsewhere, cannot make it of stacks: it says so in any way.
+        return one_by_one, values
+    return at_once if all(same) else one_by_one, values
+
+
 def rate(rv: RV) -> RV:
     """Return the rate of a Gamma variable, as it was declared: PyTensor has the scale."""
     return _inverse(scale(rv))

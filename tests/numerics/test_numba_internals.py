@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numba import njit, typeof
 from numba.core.registry import cpu_target
+from numba.extending import overload
 
 from pm_match.numerics import numba_internals
 from pm_match.numerics.kernels import _OPTIONS, PART, entry, part
@@ -40,7 +41,8 @@ def test_one_module_has_all_that_is_used_of_the_internals():
     modules = {"numba.core:cgutils", "numba.core:types"}
     assert {name for name in used - modules if name not in listed} == {
         # Of these a method is what is relied on.
-        "numba.core.caching:IndexDataCacheFile"
+        "numba.core.caching:IndexDataCacheFile",
+        "numba.core.codegen:JITCodeLibrary",
     }
     # And of `cgutils` and contexts, what is called.
     source = own.read_text()
@@ -52,7 +54,7 @@ def test_one_module_has_all_that_is_used_of_the_internals():
         assert f"numba.core.cpu:CPUContext.{found}" in RELIED_ON
     for option in _OPTIONS | PART:
         known = f"numba.core.cpu:CPUTargetOptions.{option}" in RELIED_ON
-        assert known or option in ("error_model", "fastmath")
+        assert known or option in ("error_model", "fastmath", "pipeline_class")
 
 
 def test_the_installed_numba_has_it():
@@ -161,3 +163,36 @@ def test_wrappers_call_what_reads_records():
     wrapper = re.search(r"^define [^\n]*@_ZN7cpython.*?^}", code, re.MULTILINE | re.DOTALL)
     assert wrapper is not None
     assert re.search(r"call i32 @_ZN\w*5first", wrapper[0])
+
+
+def test_parts_are_linked_into_all_that_calls_them():
+    @part
+    def least(x):
+        return x[0] * 2.0
+
+    @part
+    def between(x):
+        return least(x) + 1.0
+
+    @overload(_between)
+    def resolve(x):
+        return lambda x: between(x)
+
+    @njit
+    def elsewhere(x):
+        return between(x) + least(x) + _between(x)
+
+    @entry
+    def kernel(x):
+        return between(x) + least(x) + _between(x)
+
+    x = np.array([3.0])
+    assert elsewhere(x) == kernel(x) == 20.0
+    for code in (least, between):
+        (own,) = code.overloads.values()
+        assert isinstance(own.library, numba_internals._Part)
+        assert own.library.get_pointer_to_function(own.fndesc.llvm_func_name) == 0
+
+
+def _between(x):
+    raise NotImplementedError
