@@ -18,6 +18,7 @@ from pm_match.metrics import adjusted_rand_index
 from pm_match.progress import SearchProgress
 from pm_match.reading import read
 from pm_match.reading.parts import Structure
+from pm_match.reading.probe import initial_point, without_c
 from pm_match.results import annotate
 from pm_match.running.draws import Draws
 from pm_match.search.chain import Chain
@@ -32,6 +33,7 @@ _SAME_MATCHING = 0.99
 Labels = dict[str, NDArray[np.int64]]
 
 
+@without_c()
 def find_matching(
     model: Model | None = None,
     *,
@@ -102,7 +104,7 @@ def find_matching(
             UserWarning,
             stacklevel=2,
         )
-    initial = model.initial_point(0)
+    initial = initial_point(model)
     best: dict[str, NDArray] = {}
     log_joints, occupied, seconds = [], [], []
     labels: list[Labels] = []

@@ -18,7 +18,7 @@ from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.ancestry import Ancestry, Refusal, names, scale
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
-from pm_match.reading.probe import natural_function, sampled_function
+from pm_match.reading.probe import initial_point, natural_function, sampled_function, without_c
 from pm_match.results import annotate
 from pm_match.views.em import (
     Ascent,
@@ -49,6 +49,7 @@ class _Fitted(NamedTuple):
     observed: list[str]
 
 
+@without_c()
 def fit_em(
     model: Model | None = None,
     *,
@@ -217,7 +218,7 @@ def _clusters(model: Model, component: Component, options: Ascent) -> _Fitted:
 
 
 def _shared_factors(model: Model, part: FactorModel, options: Ascent) -> _Fitted:
-    start, ancestry = model.initial_point(0), Ancestry(model)
+    start, ancestry = initial_point(model), Ancestry(model)
     n_views = [len(part.entered(n)) for n in range(len(part.latents))]
     shared = [n for n, found in enumerate(n_views) if found == len(part.views)][:1]
     if len(shared) != 1 or (len(part.views) == 1 and len(part.latents) > 1):
@@ -281,7 +282,7 @@ def _noise(model: Model, ancestry: Ancestry, part: FactorModel, number: int) -> 
         others = ancestry.of([scale(model[view.declared[0]])]) - {model[precision.name]}
         if others:
             raise Refusal(f"the noise of {view.name!r} depends on {names(others)} too")
-        point = model.initial_point(0)
+        point = initial_point(model)
         (value,) = natural_function(model, [precision.name])(point)
         factors = view.noise(point) / value
         if not np.allclose(factors, factors[0], rtol=1e-8, atol=0.0):
@@ -422,7 +423,7 @@ def _positive(weights) -> NDArray[np.float64]:
 
 def _point(model: Model, values: Mapping[str, Any]) -> dict[str, NDArray]:
     """Bring values of free variables to the scale that is sampled; the rest stay initial."""
-    point = {name: np.asarray(value) for name, value in model.initial_point(0).items()}
+    point = {name: np.asarray(value) for name, value in initial_point(model).items()}
     for name, value in values.items():
         point[model.rvs_to_values[model[name]].name] = sampled_function(model, name)(point, value)
     return point

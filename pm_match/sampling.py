@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_positive
 from pm_match.reading import read
+from pm_match.reading.probe import without_c
 from pm_match.results import annotate, convergence_warnings, warn_if_full
 from pm_match.running.chain import ChainSteps, all_steps
 from pm_match.running.checkpoint import Checkpoint, fingerprint, seed_state, settings
@@ -281,6 +282,7 @@ def _kept(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+@without_c()
 def _steps(model: Model, step: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     """Return the steps given, and ours; say what is left to PyMC."""
     structure = read(model)
@@ -295,6 +297,7 @@ def _steps(model: Model, step: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any
     return given, ours
 
 
+@without_c()
 def _sample(
     model: Model, run: _Run, methods: list[Any], compute_convergence_checks: bool
 ) -> xr.DataTree:

@@ -13,6 +13,7 @@ from pm_match.clusters.step import PartitionStep
 from pm_match.reading import read
 from pm_match.reading.kinds import on_registration, registered
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import without_c
 
 __all__ = ["register", "step_classes", "steps"]
 
@@ -43,6 +44,7 @@ def register() -> None:
 _offered: list[Any] = []
 
 
+@without_c()
 def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[BlockedStep]:
     """Make the steps that serve a model.
 

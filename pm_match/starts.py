@@ -15,7 +15,7 @@ from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
-from pm_match.reading.probe import natural_function, sampled_function
+from pm_match.reading.probe import initial_point, natural_function, sampled_function, without_c
 from pm_match.search.recipe import searched
 from pm_match.serving import steps
 
@@ -24,6 +24,7 @@ __all__ = ["check_init", "dispersed_point", "initial_points"]
 _INITS = ("search", "dispersed")
 
 
+@without_c()
 def initial_points(
     model: Model | None = None,
     chains: int = 4,
@@ -75,7 +76,7 @@ def initial_points(
         raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")
     # PyMC gives the first `chains` children of the seed to the chains: the next is ours.
     rngs = get_random_generator(random_seed).spawn(chains + 1)[-1].spawn(chains)
-    start = model.initial_point(0)
+    start = initial_point(model)
     served = {name for c in structure.components for name in c.collapsed}
     served |= {name for part in structure.parts for name in part.names}
     served |= set(_dispersed(structure, start, np.random.default_rng(0)))

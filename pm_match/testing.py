@@ -18,7 +18,7 @@ from scipy.special import betaln, logsumexp
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import log_densities
+from pm_match.reading.probe import initial_point, log_densities
 
 __all__ = [
     "check_declared_density",
@@ -87,7 +87,7 @@ def random_point(
         name: rng.normal(0.0, 0.8, np.shape(value)).astype(np.asarray(value).dtype)
         if np.asarray(value).dtype.kind == "f"
         else np.asarray(value)
-        for name, value in model.initial_point(0).items()
+        for name, value in initial_point(model).items()
     }
     labels = [
         rng.integers(-1 if (site >= 0).any() else 0, clustering.truncation, len(own.size))

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.evidence import Board, EvidenceState, Site, relevance_groups
-from pm_match.clusters.exchange import Exchange
+from pm_match.clusters.exchange import Exchange, kernel_and_scratch
 from pm_match.clusters.points import ClusteringPoints
-from pm_match.clusters.protocol import Terms, collect
+from pm_match.clusters.protocol import Terms, collect, jobs
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import (
@@ -21,6 +21,7 @@ from pm_match.clusters.sweep import (
     sweep,
 )
 from pm_match.clusters.units import Units, units
+from pm_match.numerics.ahead import Job, compile_ahead, job
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
 
@@ -88,6 +89,7 @@ class Collapsed:
             for number in range(len(clusterings))
         ]
         self._renamed = [np.zeros(c.truncation, np.int64) for c in clusterings]
+        compile_ahead(self._kernels())
         self.terms = [self._terms(number) for number in range(len(clusterings))]
         self._exchanges = [
             Exchange(partition, terms, own, clustering.ends)
@@ -117,6 +119,24 @@ class Collapsed:
         return collect(
             [term for own in self.evidence for home, term in own.terms if home == number]
         )
+
+    def _kernels(self) -> list[Job]:
+        """List what tables of terms and a step of `ClusterGibbs` call, in that order."""
+        terms = [term for evidence in self.evidence for _, term in evidence.terms]
+        found = [own for term in terms for own in jobs(term)]
+        rng, prior, table = np.random.default_rng(), np.zeros(0), np.zeros((1, 1), np.int64)
+        given = prior, prior, self.partitions[0]
+        found.append(job(place, self.partitions[0], self._renamed[0]))
+        for evidence in self.evidence:
+            found += evidence.kernels()
+        found.append(job(sweep, rng, *given, table))
+        found.append(job(split_or_merge, rng, *given, table, self._members[0], 1))
+        if any(len(clustering.assignments) > 1 for clustering in self.component.clusterings):
+            kernel, *scratch = kernel_and_scratch(terms, 1)
+            found.append(job(kernel, rng, *given, table, 0, 1, *scratch))
+        found.append(job(rename, rng, *given, self._renamed[0], 1))
+        found.append(job(log_joint, *given, table))
+        return found
 
     def of_kind(self, state: type) -> list[Any]:
         """Return the states of the evidence of one kind."""
@@ -172,7 +192,9 @@ class Collapsed:
     def load_priors(self, point) -> None:
         """Bring the priors of weights, flags and evidence to a point."""
         for number, clustering in enumerate(self.component.clusterings):
-            self.priors[number] = clustering.prior(point)
+            # Copies: kernels are compiled for arrays of any one kind.
+            a, b = clustering.prior(point)
+            self.priors[number] = np.array(a), np.array(b)
             if clustering.probabilities:
                 self.partitions[number].relevance.prior[:] = clustering.relevance_prior(point)
         for evidence in self.evidence:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import Partition, log_evidence_of
 from pm_match.clusters.units import Units
+from pm_match.numerics.ahead import Job
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Clustering
 
@@ -110,6 +111,10 @@ class EvidenceState:
     def load(self, point: Point) -> None:
         """Bring the terms to a point, and to the slots in which the units of the site are."""
         raise NotImplementedError
+
+    def kernels(self) -> list[Job]:
+        """List the kernels that `load` and `draw` call, so that they can be compiled ahead."""
+        return []
 
     def load_prior(self, point: Point) -> None:
         """Bring the parameters of priors alone to a point: needed with `hyperpriors`."""

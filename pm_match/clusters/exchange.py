@@ -22,7 +22,9 @@ An assignment must not share units with another one (see `links`): those would h
 must it have objects whose label is known.
 """
 
+from collections.abc import Sequence
 from math import exp, log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,16 +247,21 @@ class Exchange:
         self._partition, self._terms = partition, terms
         truncation = len(partition.counts)
         self.free = free_assignments(units, ends, partition.fixed > 0)
-        self._scratch = np.zeros((4, truncation), np.int64)
-        self._tables = np.zeros((2, capacity(truncation), capacity(truncation)))
-        self._tabulated = all(implemented(tabulate, term) for term in collected(terms))
+        self._kernel, *self._scratch = kernel_and_scratch(collected(terms), truncation)
 
     def propose(self, rng: np.random.Generator, a, b, number: int) -> tuple[int, int]:
         """Propose exchanges in one of the `free` assignments; return accepted and proposed."""
-        given = rng, a, b, self._partition, self._terms, *self.free[number], self._scratch
-        if self._tabulated:
-            return exchange_by_table(*given, self._tables)
-        return exchange_by_moves(*given)
+        given = rng, a, b, self._partition, self._terms, *self.free[number], *self._scratch
+        return self._kernel(*given)
+
+
+def kernel_and_scratch(terms: Sequence[Any], truncation: int) -> tuple[Any, ...]:
+    """Return the kernel that exchanges labels of clusters with such terms, and its scratch."""
+    scratch = np.zeros((4, truncation), np.int64)
+    if all(implemented(tabulate, term) for term in terms):
+        tables = np.zeros((2, capacity(truncation), capacity(truncation)))
+        return exchange_by_table, scratch, tables
+    return exchange_by_moves, scratch
 
 
 def free_assignments(

@@ -43,6 +43,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.numerics.ahead import Job
 from pm_match.numerics.kernels import PART, addressed
 from pm_match.numerics.numba_internals import (
     NumbaError,
@@ -192,13 +193,26 @@ def _addresses(kind: Record) -> list[int]:
     return found
 
 
+def jobs(term: Any) -> list[Job]:
+    """List what has to be compiled of the protocol's functions to make a table with a term."""
+    kind, named = numba.typeof(term), type(term)
+    return [_job(function, kind) for function in _ASKED if (function, named) in _IMPLEMENTED]
+
+
 @cache
+def _job(function: Callable, kind: Record) -> Job:
+    """Return what a function of the protocol does for a kind of terms, yet to be compiled."""
+    asked, named = _ASKED[function], kind.dtype.instance_class
+    implementation = addressed(_IMPLEMENTED[function, named], named.__module__)
+    return implementation, typed(asked.returns, kind, *asked.takes)
+
+
 def _compiled(function: Callable, kind: Record) -> Any:
     """Compile what a function of the protocol does for a kind of terms."""
-    asked, named = _ASKED[function], kind.dtype.instance_class
-    dispatcher = addressed(_IMPLEMENTED[function, named], named.__module__)
+    named = kind.dtype.instance_class
+    dispatcher, asked = _job(function, kind)
     try:
-        dispatcher.compile(typed(asked.returns, kind, *asked.takes))
+        dispatcher.compile(asked)
     except NumbaError as error:
         raise TypeError(
             f"{named.__name__}: `{function.__name__}` cannot be compiled. {_explain(str(error))}"

@@ -12,6 +12,7 @@ from pm_match.clusters.sweep import capacity
 from pm_match.columns.entries import Entries, entries, joined, new_term, positions
 from pm_match.columns.parts import Cells, Columns, Missing
 from pm_match.columns.term import DIRICHLET, NORMAL, rebuild
+from pm_match.numerics.ahead import Job, job
 from pm_match.reading.probe import natural_function
 
 
@@ -101,6 +102,10 @@ class ColumnsState(EvidenceState):
         if not np.array_equal(term.prior[:, : found.shape[1]], found):
             term.prior[:, : found.shape[1]] = found
             term.stale[0] = 1
+
+    def kernels(self) -> list[Job]:
+        """List what the state is made by."""
+        return [job(rebuild, self.term, self.site.slots(self.columns.clustering))]
 
     def load(self, point: Point) -> None:
         """Bring the sums to the units' slots, and what is known of the data to a point."""

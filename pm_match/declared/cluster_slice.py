@@ -16,6 +16,7 @@ from pm_match.numerics.slices import draw_slices
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.label_tables import value_densities
 from pm_match.reading.parts import Component
+from pm_match.reading.probe import initial_point
 
 # First intervals, in what one update moves a number by.
 _WIDTH = 2.0
@@ -118,7 +119,7 @@ class ClusterSlice(PartitionStep):
 
     def _forget(self) -> None:
         """Forget what was learnt of scales."""
-        start = self.model.initial_point(0)
+        start = initial_point(self.model)
         self.scale = np.ones(sum(rows.table(start).shape[1] for _, rows, _ in self._blocks))
         self.n_updates, self.tune = 0, True
 

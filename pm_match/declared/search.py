@@ -16,6 +16,7 @@ from pm_match.numerics.k_means import cluster_numbers, k_means
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.label_tables import value_gradient
 from pm_match.reading.parts import Component
+from pm_match.reading.probe import initial_point
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import LEAST, climb_objects, coarse_climb
 
@@ -116,7 +117,7 @@ class Parameters:
         touched = [*free, *(child for rv in free for child in ancestry.children(rv))]
         self.keys = [str(model.rvs_to_values[rv].name) for rv in free]
         self._gradient: Callable[[Any], tuple[float, list[NDArray]]] | None = None
-        start = model.initial_point(0)
+        start = initial_point(model)
         self._bounds: list[tuple[float, float]] = []
         for rv, key in zip(free, self.keys, strict=True):
             bounded = model.rvs_to_transforms[rv] is not None

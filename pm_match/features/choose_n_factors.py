@@ -20,6 +20,7 @@ from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.plain import Mode, find_mode, problem_of
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, UnservedModelError
+from pm_match.reading.probe import initial_point
 
 __all__ = ["choose_n_factors"]
 
@@ -203,7 +204,7 @@ def _check_candidates(candidates: Iterable[int]) -> list[int]:
 def _read_problem(factory: Factory, n_factors: int) -> FeatureProblem:
     model = factory(n_factors)
     clustering, features = _only_features(model, n_factors)
-    problem, _, _ = problem_of(clustering, features, model.initial_point(0))
+    problem, _, _ = problem_of(clustering, features, initial_point(model))
     return problem
 
 

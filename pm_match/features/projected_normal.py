@@ -48,6 +48,7 @@ from pm_match.clusters.sweep import capacity
 from pm_match.clusters.units import Units
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part
 
@@ -699,6 +700,12 @@ class ProjectedNormalEvidence:
             each = np.concatenate([0.5 * own.squares - own.constants for own in found])
             term.background[:] = self.units.total(background + each)
         rebuild(term, slots, squares)
+
+    def kernels(self, slot_of: NDArray[np.int64]) -> list[Job]:
+        """List what `load` and `draw` call."""
+        own, rng, latent = self.term, np.random.default_rng(), np.empty((0, self.n_factors))
+        given = own.precision, own.linear, slot_of, 1.0, 1.0, own.lower, own.vector, latent
+        return [job(rebuild, own, slot_of, 1.0), job(draw_latent, rng, *given)]
 
     def draw(
         self, rng: np.random.Generator, slot_of: NDArray[np.int64]

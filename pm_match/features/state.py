@@ -11,6 +11,7 @@ from pm_match.features.emission import Emission
 from pm_match.features.parts import Features, Setting
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
+from pm_match.numerics.ahead import Job
 
 
 class FeatureState(EvidenceState):
@@ -33,6 +34,10 @@ class FeatureState(EvidenceState):
         )
         self._nothing = [Emission.of_nothing(features.n_all_factors) for _ in self._assignments]
         self.terms = [(self._number, self.evidence.term)]
+
+    def kernels(self) -> list[Job]:
+        """List what the term's state and draws are made by."""
+        return self.evidence.kernels(self.site.slot_of(self._number))
 
     def load(self, point: Point) -> None:
         """Bring the sums to a point."""

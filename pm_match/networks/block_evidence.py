@@ -24,6 +24,7 @@ from pm_match.networks.families import (
     log_blocks,
 )
 from pm_match.networks.one_mode import OneMode
+from pm_match.numerics.ahead import Job, job
 
 Prior = tuple[float, float, float, float]
 
@@ -367,6 +368,18 @@ class BlockEvidence:
         """Set the prior of the densities' and of the noise's parameters (see `families`)."""
         self.relation.prior[0] = self._moved_prior(density)
         self.relation.prior[1] = 1.0 if noise is None else self._moved_prior(noise)
+
+    def kernels(self) -> list[Job]:
+        """List what `load` calls."""
+        relation, start = self.relation, self.board.start
+        ((partition, term), *_) = self.terms
+        rebuild = one_mode.rebuild if self.one_mode else blocks.rebuild
+        return [
+            job(fill_tables, self.family, relation.prior[0], relation.tables),
+            job(blocks.reset, relation),
+            *(job(blocks.weigh, side, start[number]) for number, side in self._sides[:1]),
+            job(rebuild, term, start[partition]),
+        ]
 
     def load(self) -> None:
         """Bring the state to where the units stand on the board, and to the prior that is set."""

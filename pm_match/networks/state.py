@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.networks.parts import Relation
 from pm_match.networks.points import RelationPoints
+from pm_match.numerics.ahead import Job
 
 
 class RelationState(EvidenceState):
@@ -19,6 +20,10 @@ class RelationState(EvidenceState):
         flagged = [site.relevance_groups(number) >= 0 for number in numbers]
         self.evidence = relation.on(site.board, flagged)
         self.terms = self.evidence.terms
+
+    def kernels(self) -> list[Job]:
+        """List what the blocks are made by."""
+        return self.evidence.kernels()
 
     def load(self, point: Point) -> None:
         """Bring the blocks to the units' slots."""

@@ -36,6 +36,7 @@ from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
 from pm_match.normal.conjugate import NormalEvidence
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, invert
 from pm_match.numerics.kernels import entry, inlined, part
 
@@ -385,6 +386,10 @@ class NormalWishartEvidence(NormalEvidence):
             lower=np.zeros((d, d)),
             scratch=np.zeros((d, d)),
         )
+
+    def kernels(self, slots: NDArray) -> list[Job]:
+        """List what `load` calls."""
+        return [job(fill_log_gamma, 1.0, 1, self.term.log_gamma), job(rebuild, self.term, slots)]
 
     def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
         """Bring the term to a point, as `NormalEvidence.load`."""

@@ -11,6 +11,7 @@ from pm_match.normal.normal_wishart import NormalWishartEvidence
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.normal.shared_normal import SharedNormalEvidence
+from pm_match.numerics.ahead import Job
 
 
 class NormalsState(EvidenceState):
@@ -25,6 +26,10 @@ class NormalsState(EvidenceState):
         make = SharedNormalEvidence if normals.shared else NormalWishartEvidence
         self.evidence = make(NormalRows(objects, own, normals.n_features), clustering.truncation)
         self.terms = [(normals.clustering, self.evidence.term)]
+
+    def kernels(self) -> list[Job]:
+        """List what the sums are made by."""
+        return self.evidence.kernels(self.site.slots(self.normals.clustering))
 
     def load(self, point: Point) -> None:
         """Bring the clusters' sums to a point."""

@@ -24,6 +24,7 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects
 from pm_match.progress import PATIENCE, SearchProgress
+from pm_match.reading.probe import without_c
 
 __all__ = ["assign"]
 
@@ -31,6 +32,7 @@ __all__ = ["assign"]
 _FEW, _MANY = 10.0, 50
 
 
+@without_c()
 def assign(
     idata: xr.DataTree | xr.Dataset,
     model: Model,

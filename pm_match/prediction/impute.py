@@ -18,10 +18,12 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import Holes, NewObjects, Place, Predictor
 from pm_match.prediction.summaries import summary_dataset
+from pm_match.reading.probe import without_c
 
 __all__ = ["impute"]
 
 
+@without_c()
 def impute(
     idata: xr.DataTree | xr.Dataset,
     model: Model,

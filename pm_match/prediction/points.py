@@ -12,7 +12,7 @@ from pm_match.checks import check_count
 from pm_match.matching.draws import read_draws
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
-from pm_match.reading.probe import compiled, natural_function, stand_in
+from pm_match.reading.probe import compiled, initial_point, natural_function, stand_in
 
 
 class RecordedPoints:
@@ -68,7 +68,7 @@ class RecordedPoints:
         if empty:
             raise ValueError(f"expected at least one draw; dim {empty[0]!r} has length 0")
         self.n_draws = int(np.prod([self.posterior.sizes[dim] for dim in sample_dims]))
-        self._start = {name: np.asarray(v) for name, v in model.initial_point(0).items()}
+        self._start = {name: np.asarray(v) for name, v in initial_point(model).items()}
         names = [str(rv.name) for rv in model.free_RVs]
         initial = dict(zip(names, natural_function(model, names)(self._start), strict=True))
         free = _integrated_out(self.structure)

@@ -18,6 +18,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
 from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.reading.probe import without_c
 from pm_match.reading.recognise import Reader
 
 __all__ = ["Structure", "UnservedModelError", "as_read", "read"]
@@ -37,6 +38,7 @@ _CACHE: WeakKeyDictionary[Model, _Reading] = WeakKeyDictionary()
 on_registration(_CACHE.clear)
 
 
+@without_c()
 def read(model: Model) -> Structure:
     """Read a model. The result is kept until the model gets another variable or other data.
 

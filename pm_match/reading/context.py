@@ -25,6 +25,7 @@ from pm_match.reading.probe import (
     Reader,
     compiled,
     evaluate,
+    initial_point,
     point_function,
     rate,
     stand_in,
@@ -64,7 +65,7 @@ class Context:
     def of(cls, model: Model) -> "Context":
         """Begin to read a model."""
         # By the names of the values: pm.Potential may have renamed a variable that it was given.
-        free, initial = model.free_RVs, model.initial_point(0).values()
+        free, initial = model.free_RVs, initial_point(model).values()
         start = {
             model.rvs_to_values[rv].name: np.asarray(value)
             for rv, value in zip(free, initial, strict=True)

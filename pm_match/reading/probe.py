@@ -14,22 +14,57 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.logprob.transforms import LogTransform
 from pymc.model.core import Model
-from pytensor.compile.mode import Mode
+from pytensor.compile.mode import Mode, get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
+from pytensor.link.basic import PerformLinker
+from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scalar.basic import Cast, Reciprocal
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV, scale
 
+
+@contextmanager
+def without_c(if_default: bool = False) -> Iterator[None]:
+    """Let PyTensor compile no C meanwhile (a decorator, too).
+
+    It does to fold constants, or to find initial points, and waits some seconds each time.
+
+    Parameters
+    ----------
+    if_default : bool, default False
+        Whether it compiles none either if that is what it does by default.
+    """
+    if if_default or isinstance(get_default_mode().linker, NumbaLinker):
+        with pytensor.config.change_flags(cxx=""):
+            yield
+    else:
+        yield
+
+
+class _Interpreter(PerformLinker):
+    """PyTensor's, which would compile graphs inside of operations, as all stick-breaking has."""
+
+    def make_all(self, *args: Any, **kwargs: Any) -> Any:
+        with without_c(if_default=True):
+            return super().make_all(*args, **kwargs)
+
+
 # Interpreted and hardly rewritten: these graphs are tiny or run a handful of times, and compiling
 # them would take longer than everything else in a start-up.
-PLAIN = Mode(linker="py", optimizer="fast_compile")
+PLAIN = Mode(linker=_Interpreter(), optimizer="fast_compile")
 
 # From a point of value variables to the values of graphs there.
 Reader = Callable[[Any], list[Any]]
+
+
+def initial_point(model: Model) -> dict[str, NDArray]:
+    """Return the point of value variables that PyMC starts from."""
+    with without_c():
+        return model.initial_point(0)
 
 
 def evaluate(variable: RV) -> NDArray:

@@ -18,7 +18,7 @@ from pymc.model.core import Model
 from pymc.step_methods.compound import flatten_steps
 from pymc.util import get_random_generator
 
-from pm_match.reading.probe import log_densities
+from pm_match.reading.probe import initial_point, log_densities
 from pm_match.running.files import read_values, write, write_values
 from pm_match.running.plain_values import packed, unpacked
 from pm_match.running.record import Record, unwritable
@@ -266,7 +266,7 @@ def _seed_sequence(rng: np.random.Generator) -> np.random.SeedSequence:
 
 def fingerprint(model: Model) -> dict[str, dict[str, Any]]:
     """Describe a model: its variables, and their log densities at its initial point."""
-    point = model.initial_point(0)
+    point = initial_point(model)
     own = [*model.basic_RVs, *model.potentials]
     return {
         "variables": {

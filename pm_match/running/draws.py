@@ -8,7 +8,7 @@ import pymc as pm
 from numpy.typing import NDArray
 from pymc.backends import NDArray as Trace
 
-from pm_match.reading.probe import over_points
+from pm_match.reading.probe import initial_point, over_points
 
 # Numbers that are worked on at once.
 _BATCH = 2**21
@@ -43,7 +43,7 @@ class Draws(Trace):
         vars = model.unobserved_value_vars if vars is None else vars
         if not known:
             if test_point is None:
-                test_point = model.initial_point()
+                test_point = initial_point(model)
             point = {str(v.name): np.asarray(test_point[v.name], v.dtype) for v in model.value_vars}
             computed = [v for v in vars if v.name not in point]
             self._compute, values = over_points(model, computed, point)

@@ -17,6 +17,7 @@ from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading.parts import Point, Structure, UnservedModelError
+from pm_match.reading.probe import initial_point
 from pm_match.tables.domains import as_new_objects
 from pm_match.tables.paired_views import same_objects
 from pm_match.views.factors.linear_factors import (
@@ -235,7 +236,7 @@ def _find(structure: Structure, label: str | None) -> tuple[LabelledLatent, Hing
 def _objects(model: Model, name: str) -> NDArray:
     """Return the labels of a model's own objects."""
     found = _coord(model, name, 0)
-    return np.arange(len(model.initial_point(0)[name])) if found is None else found
+    return np.arange(len(initial_point(model)[name])) if found is None else found
 
 
 def _coord(model: Model, name: str, axis: int) -> NDArray | None:

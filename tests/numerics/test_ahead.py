@@ -1,0 +1,104 @@
+"""Kernels that another process compiles while this one goes on: all that a step needs, and kept."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pymc as pm
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+import pm_match as pmm
+from tests.declared.columns import declared
+from tests.declared.features import Kind, feature_model
+from tests.declared.networks import network_model
+from tests.declared.normals import normals_model
+
+MODELS = {
+    "features": lambda: feature_model(Kind(missing=True)),
+    "networks": network_model,
+    "undirected network": lambda: network_model(kind="undirected"),
+    "normal clusters": lambda: normals_model("own"),
+    "normal clusters of one covariance": lambda: normals_model("shared"),
+    "columns": lambda: declared("poisson"),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_step_needs_nothing_else(case, monkeypatch):
+    listed: list = []
+    monkeypatch.setattr("pm_match.clusters.collapsed.compile_ahead", listed.extend)
+    model = MODELS[case]()
+    (step, *_) = (own for own in pmm.steps(model) if isinstance(own, pmm.ClusterGibbs))
+    step = pmm.ClusterGibbs(step.vars, n_exchanges=3.0, model=model)
+    for kernel, signature in listed:
+        kernel.compile(signature)
+    more = []
+    compiled = Dispatcher.compile
+
+    def noted(self, signature):
+        before = len(self.overloads)
+        found = compiled(self, signature)
+        if len(self.overloads) > before and not self.targetoptions.get("no_cpython_wrapper"):
+            more.append((self.py_func.__qualname__, signature))
+        return found
+
+    monkeypatch.setattr(Dispatcher, "compile", noted)
+    point = model.initial_point(0)
+    for _ in range(3):
+        point, _ = step.step(point)
+    assert [own for own in more if own[0] in {kernel.__name__ for kernel, _ in listed}] == []
+    assert [name for name, _ in more] == []
+
+
+_SCRIPT = """
+import time
+import numpy as np
+from pm_match.clusters.relevance import log_flags, new_relevance
+from pm_match.numerics.ahead import compile_ahead, job
+from pm_match.numerics.numba_internals import kept
+from pm_match.numerics.sines import sines
+
+flags = new_relevance(np.zeros(3, np.int64))
+jobs = [job(log_flags, flags), job(sines, *np.zeros((3, 2, 2)))]
+compile_ahead(jobs)
+print("going on", flush=True)
+until = time.monotonic() + 100.0
+while not all(kept(*own) for own in jobs) and time.monotonic() < until:
+    time.sleep(0.05)
+assert all(kept(*own) for own in jobs)
+assert not any(kernel.overloads for kernel, _ in jobs)
+assert np.isfinite(log_flags(flags))
+assert not any(kernel.stats.cache_misses for kernel, _ in jobs)
+compile_ahead(jobs)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+@pytest.mark.skipif(os.cpu_count() == 1, reason="there is but one processor")
+def test_another_process_compiles(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert (done.returncode, done.stdout) == (0, "going on\n"), done.stderr
+    assert not done.stderr
+
+
+def test_draws_do_not_depend_on_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", np.ones(3))
+        label = pm.Categorical("label", p=weights, shape=8)
+        rate = pm.Gamma("rate", 1.0, 1.0, shape=3)
+        pm.Poisson("x", rate[label], observed=rng.poisson(3.0, 8))
+    kwargs = {"tune": 0, "chains": 1, "init": "dispersed", "random_seed": 1, "quiet": True}
+    found = [pmm.sample(5, model=model, progressbar=False, **kwargs).posterior]
+    monkeypatch.setattr("pm_match.clusters.collapsed.compile_ahead", lambda jobs: None)
+    found.append(pmm.sample(5, model=pm.model.fgraph.clone_model(model), **kwargs).posterior)
+    for name, values in found[0].items():
+        np.testing.assert_array_equal(values, found[1][name])
