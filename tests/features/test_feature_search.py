@@ -26,7 +26,7 @@ from pm_match.numerics.stick_breaking import known_sticks
 from pm_match.reading import read
 from pm_match.search.chain import Chain
 from tests.declared.plain import plain_log_prior, tiny_data, tiny_model
-from tests.features.test_gradient import depth
+from tests.features.objective import depth
 
 NO_LINKS = np.zeros((0, 2), np.int64)
 

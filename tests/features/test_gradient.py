@@ -14,6 +14,7 @@ from pm_match.features.feature_sums import (
 )
 from pm_match.features.projected_normal import log_marginal
 from pm_match.features.projection import ProjectionObjective
+from tests.features.objective import depth
 
 SHAPE, RATE, R, T = 2.0, 1.5, 0.7, 6
 
@@ -45,17 +46,6 @@ def case(missing, n_factors, seed=0):
 def test_gradient(missing, n_factors):
     *_, w, objective = case(missing, n_factors)
     check_gradient(objective, w)
-
-
-def depth(objective):
-    """-L and its gradient as a function of all numbers of W, in the form of SciPy's optimisers."""
-
-    def function(flat):
-        objective.w[:] = flat.reshape(objective.w.shape)
-        value, gradient = objective.gradient()
-        return -value, -gradient.ravel()
-
-    return function
 
 
 def check_gradient(objective, w):
