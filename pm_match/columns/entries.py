@@ -12,6 +12,9 @@ from pm_match.columns.term import DIRICHLET, GAMMA, ColumnsTerm
 # Gains are kept of positions with at most so many levels, and of so many numbers in all.
 _MOST_LEVELS = 64
 _MOST_KEPT = 2**24
+# Tables have at most so many numbers, one and all.
+_LONGEST = 2**16
+_MOST_TABLED = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +129,7 @@ def new_term(
     rows = np.flatnonzero(row >= 0)
     kept_shape, width = (len(rows), n_slots), 1 if code == DIRICHLET else 3
     n_ready = n_positions if continuous else 0
+    first, n_tabled = _tables(code, own, n_positions)
     return ColumnsTerm(
         code=np.array([code]),
         prior=np.zeros((n_positions, 4)),
@@ -149,9 +153,33 @@ def new_term(
         slot_ready=np.zeros((n_ready, n_slots), np.int32),
         stale=np.ones(1, np.int8),
         constant=np.zeros(1),
+        table=np.full(n_tabled, np.nan),
+        first=first,
         total=np.zeros(n_slots),
         apart=np.zeros((n_positions, n_slots, width)),
     )
+
+
+def _tables(code: int, own: Entries, n_positions: int) -> tuple[NDArray[np.int64], int]:
+    """Say where tables of each position begin (P, 2), -1 without any, and how long they are."""
+    first = np.full((n_positions, 2), -1)
+    if code > GAMMA:
+        return first, 0
+    t = own.statistic[:, : 1 + (code == GAMMA)]
+    broken = np.bincount(own.position, (t != np.floor(t)).any(axis=1), n_positions)
+    most = np.zeros((n_positions, t.shape[1]))
+    np.maximum.at(most, own.position, t)
+    # A gain is looked up of every slot: of the unit's own, with what it holds of the unit already.
+    longest = [
+        1 + np.bincount(own.position, column, n_positions) + top
+        for column, top in zip(t.T, most.T, strict=True)
+    ]
+    tabled = (broken == 0) & (np.max(longest, axis=0) <= _LONGEST)
+    size = np.where(tabled, longest, 0.0).astype(np.int64).T
+    if size.sum() > _MOST_TABLED:
+        return first, 0
+    first[tabled, : size.shape[1]] = (np.cumsum(size) - size.ravel()).reshape(size.shape)[tabled]
+    return first, int(size.sum())
 
 
 def _weights(position: NDArray, statistic: NDArray, n_positions: int) -> NDArray[np.float64]:

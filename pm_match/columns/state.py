@@ -11,7 +11,7 @@ from pm_match.clusters.points import Writer
 from pm_match.clusters.sweep import capacity
 from pm_match.columns.entries import Entries, entries, joined, new_term, positions
 from pm_match.columns.parts import Cells, Columns, Missing
-from pm_match.columns.term import DIRICHLET, NORMAL, rebuild
+from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, rebuild
 from pm_match.numerics.ahead import Job, job
 from pm_match.reading.probe import natural_function
 
@@ -97,11 +97,13 @@ class ColumnsState(EvidenceState):
             total = hyper.sum(axis=1)
             found = np.concatenate([hyper.ravel(), total])
             found = np.stack([found, np.repeat([1.0, -1.0], [hyper.size, total.size])], axis=1)
+        elif term.code[0] == GAMMA:
+            found = np.column_stack([hyper, np.log(hyper[:, 1])])
         else:
             found = hyper
         if not np.array_equal(term.prior[:, : found.shape[1]], found):
             term.prior[:, : found.shape[1]] = found
-            term.stale[0] = 1
+            term.stale[0] = 2
 
     def kernels(self) -> list[Job]:
         """List what the state is made by."""

@@ -23,6 +23,9 @@ different t are seen at a position (a *level* is one of them), gains are kept fo
 by side, so that a unit is scored in all slots by adding up rows. What a move changes is marked, and
 computed when it is looked at again. Single continuous values have no levels; of their gains the
 four numbers are kept that depend on the slot alone.
+
+Counts, and sums of whole exposures, are few different numbers: the logs of rising factorials and
+the logs that their gains are made of are read from tables, filled where they are looked at.
 """
 
 from math import floor, log, log1p
@@ -35,6 +38,7 @@ from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import log_rising
+from pm_match.numerics.logs import log_of_one_and
 
 DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA = 0, 1, 2, 3
 
@@ -52,6 +56,7 @@ class ColumnsTerm(NamedTuple):
     code : (1,) integer array
         The kind of prior, DIRICHLET ... NORMAL_GAMMA.
     prior : (P, 4) array
+        Of a Gamma prior a, b, and log b.
     start : (U + 1,) integer array
         Where the entries of each unit begin.
     level : (E,) integer array
@@ -80,9 +85,14 @@ class ColumnsTerm(NamedTuple):
     ready_version, slot_ready : (P,), (P, S) integer array
         The versions that it was computed from.
     stale : (1,) integer array
-        Whether the prior has changed, and with it all that is kept.
+        1 if all sums have changed, 2 if the prior has, and with it all that is kept; otherwise 0.
     constant : (1,) array
         What only the data enter.
+    table : (X,) array
+        For n = 0, 1, ... log gamma(a + n) - log gamma(a), or with alpha, of each position, and
+        log(1 + n / b); NaN if yet to be computed.
+    first : (P, 2) integer array
+        Where these begin; -1 if there are none.
     total : (S,) array
     apart : (P, S, 3) array
         Scratch.
@@ -110,6 +120,8 @@ class ColumnsTerm(NamedTuple):
     slot_ready: NDArray[np.int32]
     stale: NDArray[np.int8]
     constant: NDArray[np.float64]
+    table: NDArray[np.float64]
+    first: NDArray[np.int64]
     total: NDArray[np.float64]
     apart: NDArray[np.float64]
 
@@ -208,6 +220,38 @@ def gain(code, prior, s, t):
 
 
 @part
+def _looked_up(term, code, p, s, t):
+    """`gain` at a position, from its tables if it has some."""
+    first, prior = term.first[p], term.prior[p]
+    if first[0] < 0:
+        return gain(code, prior, s, t)
+    number, more = int(s[0]), int(t[0])
+    rise = _rising(term.table, first[0], prior[0], number + more)
+    rise -= _rising(term.table, first[0], prior[0], number)
+    if code == DIRICHLET:
+        return prior[1] * rise
+    before = _log_of_one_and(term.table, first[1], prior[1], int(s[1]))
+    after = _log_of_one_and(term.table, first[1], prior[1], int(s[1] + t[1]))
+    return rise - (prior[0] + s[0]) * (after - before) - t[0] * (after + prior[2])
+
+
+@part
+def _rising(table, first, x, n):
+    found = table[first + n]
+    if found != found:
+        found = table[first + n] = log_rising(x, float(n))
+    return found
+
+
+@part
+def _log_of_one_and(table, first, x, n):
+    found = table[first + n]
+    if found != found:
+        found = table[first + n] = log1p(n / x)
+    return found
+
+
+@part
 def _posterior_mean(prior, s):
     """Mean of a mean, and its precision (over that of the data, if that is not known)."""
     strength = prior[1] + s[0]
@@ -259,7 +303,7 @@ def _refresh(term, row, n_slots):
     gains, seen, present = term.gains[row], term.gains_version[row], term.slot_version[p]
     for slot in range(n_slots):
         if seen[slot] != present[slot]:
-            gains[slot] = gain(code, term.prior[p], _held(code, term.sums, p, slot), t)
+            gains[slot] = _looked_up(term, code, p, _held(code, term.sums, p, slot), t)
             seen[slot] = present[slot]
     term.row_version[row] = term.version[p]
 
@@ -268,7 +312,7 @@ def _refresh(term, row, n_slots):
 def _left_gain(term, level, slot):
     """Gain of a level that is in a slot, as if it had left it."""
     p, t, code = term.position[level], _of_level(term, level), term.code[0]
-    return gain(code, term.prior[p], _without(code, _held(code, term.sums, p, slot), t), t)
+    return _looked_up(term, code, p, _without(code, _held(code, term.sums, p, slot), t), t)
 
 
 @part
@@ -283,6 +327,8 @@ def _mark_all(term):
     for p in range(term.prior.shape[0]):
         for slot in range(term.sums.shape[1]):
             _mark(term, p, slot)
+    if term.stale[0] > 1:
+        term.table[:] = np.nan
     term.stale[0] = 0
 
 
@@ -315,11 +361,11 @@ def _score(term, unit, own, n_slots, out):
         if term.ready.shape[0] > 0 and term.statistic[level, 0] == term.weight[p]:
             if term.ready_version[p] != term.version[p]:
                 _prepare(term, p, n_slots)
-            _add_single(code, term.ready[p], term.statistic[level, 1], n_slots, width, total)
+            _add_single(code, term.ready[p], term.statistic[level, 1], width, total)
         else:
             t = _of_level(term, level)
             for slot in range(n_slots):
-                total[slot] += gain(code, term.prior[p], _held(code, term.sums, p, slot), t)
+                total[slot] += _looked_up(term, code, p, _held(code, term.sums, p, slot), t)
         mine += _left_gain(term, level, own)
     # Its own slot without it.
     total[own] = mine
@@ -328,18 +374,18 @@ def _score(term, unit, own, n_slots, out):
 
 
 @part
-def _add_single(code, ready, x, n_slots, width, out):
+def _add_single(code, ready, x, width, out):
     c, mean, r, h = ready[0], ready[1], ready[2], ready[3]
     if code == NORMAL:
         for slot in range(width):
             out[slot] += c[slot] - r[slot] * (x - mean[slot]) * (x - mean[slot])
     elif code == NORMAL_GAMMA:
-        for slot in range(n_slots):
+        for slot in range(width):
             q = r[slot] * (x - mean[slot]) * (x - mean[slot])
-            out[slot] += c[slot] - h[slot] * log1p(q)
+            out[slot] += c[slot] - h[slot] * log_of_one_and(q)
     else:
-        for slot in range(n_slots):
-            out[slot] += c[slot] - h[slot] * log1p(r[slot] * x)
+        for slot in range(width):
+            out[slot] += c[slot] - h[slot] * log_of_one_and(r[slot] * x)
 
 
 @implements(protocol.move, ColumnsTerm)
@@ -418,7 +464,7 @@ def rebuild(term, slots):
             p, slot = term.position[level], slots[unit]
             both = _together(code, _held(code, term.sums, p, slot), _of_level(term, level))
             _store(code, term.sums, p, slot, both)
-    term.stale[0] = 1
+    term.stale[0] = max(term.stale[0], 1)
 
 
 @entry

@@ -121,11 +121,6 @@ class ClusterSums:
         return self.scatter.ndim == 3
 
     @property
-    def n_values(self) -> int:
-        """Observed values behind the sums, where there are no patterns."""
-        return int(np.broadcast_to(self.counts, self.sums.shape).sum())
-
-    @property
     def by_pattern(self) -> bool:
         """Whether there are several rows for a cluster."""
         return len(self.observed) > 1 or not self.observed.all()
@@ -341,19 +336,6 @@ def _unexplained(
     total += 0.5 * diagonal.size * log(latent_precision) - np.log(diagonal).sum()
     squares = sum(squares for *_, squares in contributions)
     return total, 0.5 * (squares - np.square(explained).sum())
-
-
-def draw_precision(
-    rng: np.random.Generator,
-    contributions: Sequence[Contribution],
-    latent_precision: float,
-    gamma: tuple[float, float],
-    n_values: int,
-) -> float:
-    """Draw the shared precision given all else but the factors (see `log_evidence`)."""
-    _, left = _unexplained(contributions, latent_precision)
-    shape, rate = gamma
-    return rng.standard_gamma(shape + 0.5 * n_values) / max(rate + left, rate)
 
 
 def draw_intercepts(

@@ -10,25 +10,219 @@ stand one below the other in one matrix :math:`W` with rows :math:`w_m`.
 """
 
 from collections.abc import Sequence
-from math import log
+from math import inf, log, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums
-from pm_match.features.projection_fit import fill_gradient, new_table
+from pm_match.features.projection_fit import copy, expect, weigh
+from pm_match.numerics.cholesky import factorise, solve_lower, solve_upper
+from pm_match.numerics.kernels import entry, part, reducing
+
+# How many steps a climb remembers, and what gain, as a share of what there is, is its last.
+_REMEMBERED = 10
+_GAIN = 2e-9
+# What share of its slope a step has to gain, and may leave (Wolfe's conditions), and how many
+# lengths are tried.
+_RISE, _SLOPE, _LENGTHS = 1e-3, 0.9, 30
+
+
+class ClusterTable(NamedTuple):
+    """What `projection_fit.GroupTable` has of labels, and nothing of groups: all as there."""
+
+    first: NDArray[np.int64]
+    hyper: NDArray[np.float64]
+    total: NDArray[np.float64]
+    number: NDArray[np.float64]
+    sorted: NDArray[np.int64]
+    w: NDArray[np.float64]
+    moment: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    gram: NDArray[np.float64]
+    work: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+
+@entry
+def fill_gradient(table, n, free, gradient):
+    r"""Give L at `w`, of `n` clusters that `sorted` lists, and its gradient (R, K).
+
+    In row m of the projections, the first `free` columns alone, it is
+
+    .. math:: -\sum_j N_{jm} M_j w_m + \tfrac{a'}{b'} \sum_j S_{jm} \mu_j .
+
+    With nothing missing this is eq. (18) of Iwata, Hirao & Ueda (2016). Their eq. (27), for missing
+    values, counts objects where it must count each feature's observed values, as here.
+    """
+    value, ratio = expect(table, n)
+    n_factors = table.w.shape[1]
+    moment = table.work[0]
+    for block in range(table.number.shape[1]):
+        for k in range(n_factors):
+            for i in range(n_factors):
+                moment[k, i] = 0.0
+        for x in range(n):
+            count = table.number[table.sorted[x], block]
+            for k in range(n_factors):
+                for i in range(n_factors):
+                    moment[k, i] += count * table.moment[x, k, i]
+        for m in range(table.first[block], table.first[block + 1]):
+            for k in range(n_factors):
+                pull = 0.0
+                for i in range(n_factors):
+                    pull += moment[k, i] * table.w[m, i]
+                gradient[m, k] = -pull if k < free else 0.0
+    for x in range(n):
+        label = table.sorted[x]
+        for m in range(table.total.shape[1]):
+            total = ratio * table.total[label, m]
+            for k in range(free):
+                gradient[m, k] += total * table.mean[x, k]
+    return value
+
+
+@reducing
+def _inner(a, b):
+    """Inner product of two matrices."""
+    total = 0.0
+    for m in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            total += a[m, k] * b[m, k]
+    return total
+
+
+@part
+def _add(target, scale, a):
+    """Add `scale` times a matrix."""
+    for m in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            target[m, k] += scale * a[m, k]
+
+
+@part
+def _head_for(way, gradient, n, past, share):
+    """Fill the `way` to go by what `n` steps so far have shown of the curvature."""
+    size = share.shape[0]
+    copy(gradient, way)
+    scale = 1.0 / sqrt(_inner(gradient, gradient))
+    for i in range(n - 1, max(n - size, 0) - 1, -1):
+        step, bend = past[i % size, 0], past[i % size, 1]
+        product = _inner(step, bend)
+        share[i % size] = _inner(step, way) / product
+        _add(way, -share[i % size], bend)
+        if i == n - 1:
+            scale = product / _inner(bend, bend)
+    _add(way, scale - 1.0, way)
+    for i in range(max(n - size, 0), n):
+        step, bend = past[i % size, 0], past[i % size, 1]
+        _add(way, share[i % size] - _inner(bend, way) / _inner(step, bend), step)
+
+
+@entry
+def climb(table, n, free, most, past, share, work):
+    """Climb L in the first `free` columns of `w`, of `n` clusters, by L-BFGS; return what it is.
+
+    Every step meets Wolfe's conditions.
+
+    Parameters
+    ----------
+    table : ClusterTable
+    n, free, most : int
+        The most steps.
+    past, share, work : (H, 2, R, K), (H,), (4, R, K) array
+        Scratch, to remember H steps.
+    """
+    start, gradient, before, way = work[0], work[1], work[2], work[3]
+    value = fill_gradient(table, n, free, gradient)
+    for number in range(most):
+        _head_for(way, gradient, number, past, share)
+        slope = _inner(gradient, way)
+        if not slope > 0.0:
+            break
+        copy(table.w, start)
+        copy(gradient, before)
+        length, short, long = 1.0, 0.0, inf
+        for _ in range(_LENGTHS):
+            copy(start, table.w)
+            _add(table.w, length, way)
+            new = fill_gradient(table, n, free, gradient)
+            left = _inner(gradient, way)
+            # Not a number is too far, too.
+            if not new >= value + _RISE * length * slope:
+                long = length
+            elif left > _SLOPE * slope:
+                short = length
+            else:
+                break
+            if long == inf:
+                length *= 4.0
+                continue
+            # The top of a parabola, if there is one in between.
+            length *= slope / (slope - left)
+            if not short < length < long:
+                length = 0.5 * (short + long)
+        else:
+            copy(start, table.w)
+            break
+        step, bend = past[number % share.shape[0], 0], past[number % share.shape[0], 1]
+        copy(table.w, step)
+        _add(step, -1.0, start)
+        copy(before, bend)
+        _add(bend, -1.0, gradient)
+        gain, value = new - value, new
+        if gain <= _GAIN * max(abs(value), 1.0):
+            break
+    return value
+
+
+@entry
+def draw_factors(rng, table, n, least, out):
+    """Draw the shared precision and the factors (T, K) of all clusters at `w`.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    table : ClusterTable
+    n : int
+        Clusters that `sorted` lists.
+    least : float
+        b: what b' cannot be below, but for rounding.
+    out : (T, K) array
+        Filled with the factors.
+
+    Returns
+    -------
+    float
+        The precision, 1 if none is integrated out.
+    """
+    _, ratio = expect(table, n)
+    shape, alpha = table.hyper[0], 1.0
+    if shape > 0.0:
+        alpha = rng.standard_gamma(shape) / max(shape / ratio, least)
+    precision, lower = table.work[0], table.work[1]
+    vector, linear = table.vectors[0], table.vectors[1]
+    for label in range(out.shape[0]):
+        weigh(table, label, precision, linear)
+        factorise(precision, lower)
+        solve_lower(lower, linear, vector)
+        for k in range(vector.shape[0]):
+            vector[k] += rng.standard_normal() / sqrt(alpha)
+        solve_upper(lower, vector, out[label])
+    return alpha
 
 
 class ProjectionObjective:
-    """L(W) for one assignment, ready for an optimiser.
+    """L(W) for one assignment, to climb.
 
-    What is optimised are the projections of shifted and whitened data: see `whitened`.
+    What is optimised are the projections of shifted and whitened data.
 
     Parameters
     ----------
     sums : sequence of ClusterSums
-        Of every domain; empty clusters are left out. Not of missing values in dependent noise.
+        Of every domain. Not of missing values in dependent noise.
     emissions : sequence of Emission
         Their projections of deviations stay as they are.
     latent_precision : float
@@ -39,8 +233,8 @@ class ProjectionObjective:
 
     Attributes
     ----------
-    occupied : (J,) integer array
-        The clusters that are not empty.
+    table : ClusterTable
+        Of all clusters; `sorted` lists those that are not empty.
     """
 
     def __init__(
@@ -52,48 +246,63 @@ class ProjectionObjective:
         gamma: tuple[float, float] | None = None,
     ):
         self.emissions, self.n_factors = emissions, n_factors
-        self.occupied = np.flatnonzero(np.sum([own.counts.sum(axis=1) for own in sums], axis=0))
         totals, counts, widths, squares = [], [], [], 0.0
         for own, emission in zip(sums, emissions, strict=True):
-            totals.append(emission.whiten(own.shifted(emission.intercept).sums)[self.occupied])
-            counts.append(own.counts[self.occupied])
-            n_blocks = counts[-1].shape[1]
+            totals.append(emission.whiten(own.shifted(emission.intercept).sums))
+            counts.append(own.counts)
+            n_blocks = own.counts.shape[1]
             widths += [len(emission.intercept) // n_blocks] * n_blocks
             squares += own.noise(emission)[1]
         whole = np.concatenate([emission.whitened_projection() for emission in emissions])
         total, number = np.hstack(totals), np.hstack(counts)
-        shape, rate = (0.0, 0.0) if gamma is None else gamma
-        shape += 0.0 if gamma is None else 0.5 * float((number @ widths).sum())
-        n, k = len(self.occupied), whole.shape[1]
+        occupied = np.flatnonzero(number.sum(axis=1))
+        shape, self._least = (0.0, 0.0) if gamma is None else gamma
+        shape += 0.0 if gamma is None else 0.5 * float(number.sum(axis=0) @ widths)
+        (t, n_blocks), k = number.shape, whole.shape[1]
         # What of the log evidence the projections do not enter is left out.
-        hyper = shape, rate + 0.5 * squares, latent_precision, -0.5 * n * k * log(latent_precision)
-        held, ones = np.ones(n, np.int64), np.ones(n - 1)
-        table = new_table(total, number, widths, held, hyper, (ones, ones), k)
-        # Every cluster is a group of its own.
-        self.table = table._replace(
-            total=table.sums, number=table.counts, sorted=np.arange(n), w=whole
+        constant = -0.5 * len(occupied) * k * log(latent_precision)
+        self.table = ClusterTable(
+            first=np.cumsum([0, *widths]),
+            hyper=np.array([shape, self._least + 0.5 * squares, latent_precision, constant]),
+            total=total,
+            number=number,
+            sorted=occupied,
+            w=whole,
+            moment=np.empty((t, k, k)),
+            mean=np.empty((t, k)),
+            gram=np.empty((n_blocks, k, k)),
+            work=np.empty((3, k, k)),
+            vectors=np.empty((2, k)),
         )
         self._ends = np.cumsum([len(emission.intercept) for emission in emissions])[:-1]
 
-    def whitened(self, projections: Sequence[NDArray]) -> NDArray[np.float64]:
-        """Return what is optimised (M, K), all domains' one below the other."""
-        return np.concatenate(
-            [e.root.T @ w if e.full else e.root[:, None] * w for e, w in self._pairs(projections)]
-        )
+    @property
+    def w(self) -> NDArray[np.float64]:
+        """What is optimised (M, K): L' W of all domains, one below the other."""
+        return self.table.w[:, : self.n_factors]
 
-    def projections(self, whitened: NDArray) -> list[NDArray[np.float64]]:
-        """Return the projections (M_d, K) of what is optimised."""
+    def projections(self) -> list[NDArray[np.float64]]:
+        """Return the present projections (M_d, K)."""
         return [
             np.linalg.solve(e.root.T, w) if e.full else w / e.root[:, None]
-            for e, w in self._pairs(np.split(whitened, self._ends))
+            for e, w in zip(self.emissions, np.split(self.w, self._ends), strict=True)
         ]
 
-    def _pairs(self, projections: Sequence[NDArray]):
-        return zip(self.emissions, projections, strict=True)
+    def gradient(self) -> tuple[float, NDArray[np.float64]]:
+        """Return L and its gradient (M, K) at `w`."""
+        k, table = self.n_factors, self.table
+        found = np.empty(table.w.shape)
+        value = fill_gradient(table, len(table.sorted), k, found)
+        return value, found[:, :k]
 
-    def __call__(self, flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return -L and its gradient at raveled `whitened` projections (M * K,)."""
-        k, gradient = self.n_factors, np.empty(self.table.w.shape)
-        self.table.w[:, :k] = flat.reshape(-1, k)
-        value = fill_gradient(self.table, len(self.occupied), gradient)
-        return -value, -gradient[:, :k].ravel()
+    def climb(self, most: int) -> float:
+        """Climb from `w` by `most` steps, or fewer; return L."""
+        table, h = self.table, min(most, _REMEMBERED)
+        past, work = np.empty((h, 2, *table.w.shape)), np.empty((4, *table.w.shape))
+        return climb(table, len(table.sorted), self.n_factors, most, past, np.empty(h), work)
+
+    def draw(self, rng: np.random.Generator) -> tuple[float, NDArray[np.float64]]:
+        """Draw the shared precision, 1 if there is none, and the factors (T, K) given `w`."""
+        factors = np.empty(self.table.mean.shape)
+        n = len(self.table.sorted)
+        return draw_factors(rng, self.table, n, self._least, factors), factors

@@ -322,15 +322,16 @@ def _maximise(table, n, ratio):
 
 
 @part
-def _expect(table, n):
+def expect(table, n):
     """E-step: fill the moments and means given `w`; return the log evidence and a' / b'."""
     n_factors = table.w.shape[1]
-    n_blocks = table.counts.shape[1]
+    n_blocks = table.number.shape[1]
     r = table.hyper[2]
     precision = table.work[0]
     lower = table.work[1]
     scratch = table.work[2]
     vector = table.vectors[0]
+    linear = table.vectors[1]
     for block in range(n_blocks):
         for k in range(n_factors):
             for i in range(k + 1):
@@ -342,23 +343,7 @@ def _expect(table, n):
     value = table.hyper[3]
     rate = table.hyper[1]
     for x in range(n):
-        label = table.sorted[x]
-        linear = table.vectors[1]
-        for k in range(n_factors):
-            linear[k] = 0.0
-            for i in range(k + 1):
-                precision[k, i] = r if i == k else 0.0
-        for block in range(n_blocks):
-            count = table.number[label, block]
-            if count == 0.0:
-                continue
-            for k in range(n_factors):
-                for i in range(k + 1):
-                    precision[k, i] += count * table.gram[block, k, i]
-        for m in range(table.total.shape[1]):
-            total = table.total[label, m]
-            for k in range(n_factors):
-                linear[k] += total * table.w[m, k]
+        weigh(table, table.sorted[x], precision, linear)
         value += 0.5 * (n_factors * log(r) - factorise(precision, lower))
         rate -= 0.5 * solve_lower(lower, linear, vector)
         solve_upper(lower, vector, table.mean[x])
@@ -372,46 +357,29 @@ def _expect(table, n):
     return value - (shape * log(rate) if shape > 0.0 else rate), ratio
 
 
-@entry
-def fill_gradient(table, n, gradient):
-    r"""Give the log evidence at `w`, of `n` clusters that `sorted` lists, and its gradient (R, K).
-
-    In row m of the projections it is
-
-    .. math:: -\sum_j N_{jm} M_j w_m + \tfrac{a'}{b'} \sum_j S_{jm} \mu_j .
-
-    With nothing missing this is eq. (18) of Iwata, Hirao & Ueda (2016). Their eq. (27), for missing
-    values, counts objects where it must count each feature's observed values, as here.
-    """
-    value, ratio = _expect(table, n)
+@part
+def weigh(table, label, precision, linear):
+    """Fill the inverse of C_j, its lower triangle, and m_j of a label, given `gram` and `w`."""
     n_factors = table.w.shape[1]
-    moment = table.work[0]
-    for block in range(table.counts.shape[1]):
+    for k in range(n_factors):
+        linear[k] = 0.0
+        for i in range(k + 1):
+            precision[k, i] = table.hyper[2] if i == k else 0.0
+    for block in range(table.number.shape[1]):
+        count = table.number[label, block]
+        if count == 0.0:
+            continue
         for k in range(n_factors):
-            for i in range(n_factors):
-                moment[k, i] = 0.0
-        for x in range(n):
-            count = table.number[table.sorted[x], block]
-            for k in range(n_factors):
-                for i in range(n_factors):
-                    moment[k, i] += count * table.moment[x, k, i]
-        for m in range(table.first[block], table.first[block + 1]):
-            for k in range(n_factors):
-                pull = 0.0
-                for i in range(n_factors):
-                    pull += moment[k, i] * table.w[m, i]
-                gradient[m, k] = -pull
-    for x in range(n):
-        label = table.sorted[x]
-        for m in range(table.total.shape[1]):
-            total = ratio * table.total[label, m]
-            for k in range(n_factors):
-                gradient[m, k] += total * table.mean[x, k]
-    return value
+            for i in range(k + 1):
+                precision[k, i] += count * table.gram[block, k, i]
+    for m in range(table.total.shape[1]):
+        total = table.total[label, m]
+        for k in range(n_factors):
+            linear[k] += total * table.w[m, k]
 
 
 @part
-def _copy(source, target):
+def copy(source, target):
     """Copy a matrix (an assignment of slices would allocate)."""
     for m in range(source.shape[0]):
         for k in range(source.shape[1]):
@@ -451,27 +419,27 @@ def _fit(table, labels, floor):
     _add_up(table, labels)
     n, ratio = _start(table)
     _maximise(table, n, ratio)
-    value, ratio = _expect(table, n)
+    value, ratio = expect(table, n)
     for _ in range(_MOST_CYCLES):
-        _copy(table.w, table.previous[0])
+        copy(table.w, table.previous[0])
         _maximise(table, n, ratio)
         old = value
-        value, ratio = _expect(table, n)
+        value, ratio = expect(table, n)
         if value - old < _TOLERANCE:
             return value
-        _copy(table.w, table.previous[1])
+        copy(table.w, table.previous[1])
         _maximise(table, n, ratio)
         old = value
-        value, ratio = _expect(table, n)
+        value, ratio = expect(table, n)
         if value - old < _TOLERANCE or value + _HOPELESS * (value - old) < floor:
             return value
         if _extrapolate(table):
-            new, new_ratio = _expect(table, n)
+            new, new_ratio = expect(table, n)
             if new > value:
                 value, ratio = new, new_ratio
             else:
-                _copy(table.previous[0], table.w)
-                value, ratio = _expect(table, n)
+                copy(table.previous[0], table.w)
+                value, ratio = expect(table, n)
     return value
 
 

@@ -9,7 +9,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pm_match.checks import check_count
 from pm_match.clusters.step import PartitionStep, PartitionStepState
-from pm_match.features.feature_sums import ClusterSums, contribution, draw_factors, draw_precision
+from pm_match.features.feature_sums import ClusterSums
 from pm_match.features.parts import Features, random_projection
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projection import ProjectionObjective
@@ -109,9 +109,6 @@ class ProjectionMAP(PartitionStep):
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
-        # SciPy's optimisers are slow to import: not before they are needed.
-        from scipy.optimize import minimize
-
         features, points = self.part, self._points
         setting = features.setting(point)
         sums = [
@@ -121,34 +118,19 @@ class ProjectionMAP(PartitionStep):
         objective = ProjectionObjective(
             sums, setting.emissions, setting.latent_precision, features.n_factors, setting.gamma
         )
-        k = features.n_factors
-        start = objective.whitened([e.projection[:, :k] for e in setting.emissions])
         if not self.started:
             self.started = True
-            if not start.any():
+            if not objective.w.any():
                 # Zero is a saddle point, where the gradient vanishes.
-                start = random_projection(self.rng, start.shape)
-        n_iterations = self.n_iterations if self.n_done < self.n_gradual else self.n_final
-        found = minimize(
-            objective,
-            start.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": n_iterations},
-        )
+                objective.w[:] = random_projection(self.rng, objective.w.shape)
+        gradual = self.n_done < self.n_gradual
+        reached = objective.climb(self.n_iterations if gradual else self.n_final)
         self.n_done += 1
-        w = found.x.reshape(start.shape)
         new = dict(point)
-        own = zip(features.projections, objective.projections(w), strict=True)
+        own = zip(features.projections, objective.projections(), strict=True)
         points.write_projections(new, {p: drawn for p, drawn in own if p is not None})
+        precision, factors = objective.draw(self.rng)
         setting = features.setting(new)
-        pairs = zip(sums, setting.emissions, strict=True)
-        contributions = [contribution(*pair) for pair in pairs]
-        r, precision = setting.latent_precision, 1.0
-        if setting.gamma is not None:
-            n_values = sum(own.n_values for own in sums)
-            precision = draw_precision(self.rng, contributions, r, setting.gamma, n_values)
-            setting = setting.given(precision)
-        factors = draw_factors(self.rng, contributions, r, precision)
+        setting = setting if setting.gamma is None else setting.given(precision)
         points.write_factors(self.rng, new, precision, factors, setting)
-        return new, [{"projection_log_joint": -float(found.fun)}]
+        return new, [{"projection_log_joint": reached}]

@@ -71,6 +71,15 @@ def test_a_hyperparameter_for_each_column(family):
     assert each.mean() == pytest.approx(product, abs=4.5 * error)
 
 
+@pytest.mark.parametrize("family", ["poisson", "bernoulli"])
+def test_tables_follow_the_priors_of_columns(family):
+    """Scores of counts read from tables: each column has its own, of the present prior."""
+    model = declared(family, hyperprior="columns")
+    testing.check_scores(model)
+    (evidence,) = testing.collapsed_of(model).evidence
+    assert (evidence.term.first[:, 0] >= 0).all()
+
+
 @pytest.mark.parametrize("family", HOLED)
 def test_missing_values(family):
     model = declared(family, missing=True)

@@ -26,6 +26,7 @@ from pm_match.numerics.stick_breaking import known_sticks
 from pm_match.reading import read
 from pm_match.search.chain import Chain
 from tests.declared.plain import plain_log_prior, tiny_data, tiny_model
+from tests.features.objective import depth
 
 NO_LINKS = np.zeros((0, 2), np.int64)
 
@@ -77,7 +78,7 @@ def best_projection(problem, labels, rng, starts=8):
     found = []
     for _ in range(starts):
         start = 0.3 * rng.normal(size=n_features * problem.n_factors)
-        end = minimize(objective, start, jac=True, method="BFGS", options={"gtol": 1e-7})
+        end = minimize(depth(objective), start, jac=True, method="BFGS", options={"gtol": 1e-7})
         w = np.split(end.x.reshape(n_features, -1), ends)
         found.append(problem.log_evidence(labels, w))
     return max(found)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.optimize import approx_fprime
+from scipy.optimize import approx_fprime, minimize
 
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, with_deviations
@@ -11,10 +11,10 @@ from pm_match.features.feature_sums import (
     ClusterSums,
     contribution,
     draw_factors,
-    draw_precision,
 )
 from pm_match.features.projected_normal import log_marginal
 from pm_match.features.projection import ProjectionObjective
+from tests.features.objective import depth
 
 SHAPE, RATE, R, T = 2.0, 1.5, 0.7, 6
 
@@ -49,8 +49,8 @@ def test_gradient(missing, n_factors):
 
 
 def check_gradient(objective, w):
-    _, gradient = objective(w.ravel())
-    found = approx_fprime(w.ravel(), lambda flat: objective(flat)[0], 1e-6)
+    _, gradient = depth(objective)(w.ravel())
+    found = approx_fprime(w.ravel(), lambda flat: depth(objective)(flat)[0], 1e-6)
     np.testing.assert_allclose(gradient, found, rtol=2e-5, atol=2e-4)
 
 
@@ -69,20 +69,14 @@ def general(way, rng):
     return domains, labels, w, emissions, sums
 
 
-class Shapes:
-    """Draws of gamma variables, which are their shapes."""
-
-    standard_gamma = staticmethod(lambda shape: shape)
-
-
 @pytest.mark.parametrize("way", GENERAL)
 def test_what_is_drawn_given_the_projections(way):
     domains, labels, _, emissions, sums = general(way, np.random.default_rng(3))
-    own = [contribution(s, e) for s, e in zip(sums, emissions, strict=True)]
-    n_values = sum(s.n_values for s in sums)
-    assert n_values == sum(data.n_values for data in domains)
-    shape = SHAPE + 0.5 * n_values
-    rate = shape / draw_precision(Shapes(), own, R, (SHAPE, RATE), n_values)
+    objective = ProjectionObjective(sums, emissions, R, 2, (SHAPE, RATE))
+    found, factors = objective.draw(np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    shape = SHAPE + 0.5 * sum(data.n_values for data in domains)
+    rate = rng.standard_gamma(shape) / found
 
     def log_density(alpha):
         scaled = [emission.scaled(alpha) for emission in emissions]
@@ -91,10 +85,39 @@ def test_what_is_drawn_given_the_projections(way):
 
     expected = (shape - 1.0) * np.log(0.8 / 1.7) - rate * (0.8 - 1.7)
     assert log_density(0.8) - log_density(1.7) == pytest.approx(expected, rel=1e-10)
-    # A shared precision multiplies that of all noise and of the factors.
-    found = draw_factors(np.random.default_rng(1), own, R, 2.5)
+    # Those of all clusters, empty ones too, whose precision it multiplies as well.
+    own = [contribution(s, e) for s, e in zip(sums, emissions, strict=True)]
+    np.testing.assert_allclose(factors, draw_factors(rng, own, R, found))
     scaled = [contribution(s, e.scaled(2.5)) for s, e in zip(sums, emissions, strict=True)]
-    np.testing.assert_allclose(found, draw_factors(np.random.default_rng(1), scaled, 2.5 * R))
+    np.testing.assert_allclose(
+        draw_factors(np.random.default_rng(1), own, R, 2.5),
+        draw_factors(np.random.default_rng(1), scaled, 2.5 * R),
+    )
+    # Without a precision that is shared, it is 1.
+    one, factors = ProjectionObjective(sums, emissions, R, 2).draw(np.random.default_rng(2))
+    assert one == 1.0
+    np.testing.assert_allclose(factors, draw_factors(np.random.default_rng(2), own, R))
+
+
+@pytest.mark.parametrize("gamma", [None, (SHAPE, RATE)])
+@pytest.mark.parametrize("way", GENERAL)
+def test_climbs_to_where_a_general_optimiser_arrives(way, gamma):
+    _, _, w, emissions, sums = general(way, np.random.default_rng(3))
+    start = 0.3 * np.random.default_rng(4).normal(size=w.shape)
+    objective = ProjectionObjective(sums, emissions, R, 2, gamma)
+    deviations = objective.table.w[:, 2:].copy()
+    objective.w[:] = start
+    before, values = objective.gradient()[0], []
+    for most in (1, 2, 5, 12, 500):
+        objective.w[:] = start
+        values.append(objective.climb(most))
+        assert objective.gradient()[0] == values[-1]
+    # Every step gains, long after the first are forgotten.
+    assert (np.diff([before, *values]) > 0.0).all()
+    assert np.abs(objective.gradient()[1]).max() < 1e-2
+    np.testing.assert_array_equal(objective.table.w[:, 2:], deviations)
+    found = minimize(depth(objective), start.ravel(), jac=True, options={"gtol": 1e-6})
+    assert values[-1] == pytest.approx(-found.fun, abs=1e-5)
 
 
 @pytest.mark.parametrize("gamma", [None, (SHAPE, RATE)])
@@ -108,24 +131,25 @@ def test_given_noise_intercepts_and_deviations(way, gamma):
     everyone, differences = np.concatenate(labels), []
     for _ in range(3):
         w = w + rng.normal(size=w.shape)
-        projections = objective.projections(w)
-        np.testing.assert_allclose(objective.whitened(projections), w)
+        negative, _ = depth(objective)(w.ravel())
         own = [
             Emission(np.hstack([p, e.projection[:, 2:]]), e.intercept, e.root)
-            for p, e in zip(projections, emissions, strict=True)
+            for p, e in zip(objective.projections(), emissions, strict=True)
         ]
+        whitened = np.concatenate([e.whitened_projection() for e in own])
+        np.testing.assert_allclose(whitened[:, :2], w)
         value = log_marginal(domains, own, everyone, R, gamma)
-        differences.append(value + objective(w.ravel())[0])
+        differences.append(value + negative)
     np.testing.assert_allclose(differences, differences[0], rtol=1e-10)
 
 
 def test_counting_objects_instead_of_observed_values_is_wrong():
     """The printed gradient for missing values, eq. (27): the check above would see it."""
     _, labels, w, objective = case(missing=True, n_factors=3)
-    right = objective(w.ravel())[1]
-    counts = np.bincount(np.concatenate(labels[:1]), minlength=T)[objective.occupied]
+    right = depth(objective)(w.ravel())[1]
+    counts = np.bincount(np.concatenate(labels[:1]), minlength=T)
     objective.table.number[:, :4] = counts[:, None]
-    wrong = objective(w.ravel())[1]
+    wrong = depth(objective)(w.ravel())[1]
     assert np.abs(wrong - right).max() > 0.05 * np.abs(right).max()
 
 
@@ -138,5 +162,5 @@ def test_value_differs_from_the_log_marginal_by_a_constant(missing):
         w = w + rng.normal(size=w.shape)
         emissions = [Emission.of_projection(w[:4]), Emission.of_projection(w[4:])]
         plain = log_marginal(domains, emissions, np.concatenate(labels), R, (SHAPE, RATE))
-        differences.append(plain + objective(w.ravel())[0])
+        differences.append(plain + depth(objective)(w.ravel())[0])
     np.testing.assert_allclose(differences, differences[0], rtol=1e-10)

@@ -6,10 +6,10 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
-import scipy.optimize
 from pymc.step_methods import STEP_METHODS
 
 import pm_match as pmm
+from pm_match.features.projection import ProjectionObjective
 from pm_match.serving import register
 from tests.declared.features import Kind, feature_model
 from tests.declared.plain import random_point, tiny_model
@@ -176,13 +176,13 @@ def test_projections_are_gradual_while_the_chain_warms_up(monkeypatch):
     model = tiny_model(projection="map")
     (step,) = [s for s in pmm.steps(model) if isinstance(s, pmm.ProjectionMAP)]
     asked = []
-    minimize = scipy.optimize.minimize
+    climb = ProjectionObjective.climb
 
-    def spy(*args, options, **kwargs):
-        asked.append(options["maxiter"])
-        return minimize(*args, options=options, **kwargs)
+    def spy(objective, most):
+        asked.append(most)
+        return climb(objective, most)
 
-    monkeypatch.setattr(scipy.optimize, "minimize", spy)
+    monkeypatch.setattr(ProjectionObjective, "climb", spy)
     step.setup_chain(np.random.default_rng(0), 5, 3)
     run(step, model.initial_point(0), 8)
     assert asked == [1] * 4 + [20] * 4
