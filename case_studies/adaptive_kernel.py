@@ -116,7 +116,7 @@ def fit(
             chains=settings.chains,
             cores=1,
             random_seed=seed,
-            step=_frozen(model) if frozen else _moves(model, settings.n_leapfrog),
+            step=_moves(model, settings.n_leapfrog, frozen),
             init="dispersed",
             compute_convergence_checks=False,
             progressbar=False,
@@ -124,20 +124,14 @@ def fit(
     return model, idata
 
 
-def _frozen(model: pm.Model) -> list:
-    """Make the steps that leave frequencies alone; `pmm.sample` adds the others."""
-    return [
-        Frozen([model["frequencies"]], model=model),
-        pmm.LatentHMC([model["latent"]], model=model, exchange=False),
-    ]
-
-
-def _moves(model: pm.Model, n_leapfrog: int) -> list | None:
+def _moves(model: pm.Model, n_leapfrog: int, frozen: bool) -> list | None:
     """Make the step of frequencies that is asked for, if any; `pmm.sample` adds the others."""
-    if not n_leapfrog:
-        return None
-    frequencies = model["frequencies"]
-    return [pmm.FrequencyMetropolis([frequencies], model=model, n_leapfrog=n_leapfrog)]
+    frequencies = [model["frequencies"]]
+    if frozen:
+        return [Frozen(frequencies, model=model)]
+    if n_leapfrog:
+        return [pmm.FrequencyMetropolis(frequencies, model=model, n_leapfrog=n_leapfrog)]
+    return None
 
 
 def predict(fold: Fold, settings: Settings, seed: int, frozen: bool = False) -> Prediction:

@@ -136,12 +136,11 @@ def draw_other(rng, partition, terms, unit):
 
 
 @part
-def log_choice(partition, terms, u, k, n_merged):
+def log_choice(partition, k, n_merged):
     """Log probability that a merge draws `v` for `u`, over that a split of `n_merged` units does.
 
-    Given that `u` is in another cluster than `k`.
+    Given that `u` is in another cluster than `k`, and clusters are weighed for it.
     """
-    weigh_others(partition, terms, u)
     slot = partition.slot_of[k]
     return log(partition.weights[slot] * (n_merged - 1) / partition.held[slot])
 
@@ -240,7 +239,8 @@ def split(rng, a, b, partition, terms, members, u, v):
     change = log_odds(a, b, partition, terms, v, j, k)
     reassign(partition, terms, v, k)
     allocated, log_q = allocate(rng, a, b, partition, terms, members, u, v, members[:0])
-    change += allocated + log_choice(partition, terms, u, k, members.shape[0] + 2)
+    weigh_others(partition, terms, u)
+    change += allocated + log_choice(partition, k, members.shape[0] + 2)
     if log(rng.random()) < change - log_label - log_q:
         return True
     gather_in(partition, terms, members, v, j)
@@ -251,10 +251,11 @@ def split(rng, a, b, partition, terms, members, u, v):
 def merge(rng, a, b, partition, terms, members, before, u, v):
     """Propose to put the cluster of `v` into that of `u`; return whether it was accepted.
 
-    `before` (U,) is scratch for labels.
+    `v` has been drawn by `draw_other`, whose weights are still there. `before` (U,) is scratch for
+    labels.
     """
     j, k = partition.label[u], partition.label[v]
-    change = -log_choice(partition, terms, u, k, members.shape[0] + 2)
+    change = -log_choice(partition, k, members.shape[0] + 2)
     for i in range(members.shape[0]):
         unit = members[i]
         before[unit] = partition.label[unit]

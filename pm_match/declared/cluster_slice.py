@@ -1,7 +1,7 @@
 """Parameters of clusters that are not integrated out, drawn by slices, all clusters at once."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,26 @@ from pm_match.reading.probe import initial_point
 
 # First intervals, in what one update moves a number by.
 _WIDTH = 2.0
+
+
+class _Block(NamedTuple):
+    """Rows of labels, and what they enter.
+
+    Attributes
+    ----------
+    evidence : Likelihoods
+    rows : LabelRows
+    priors : callable
+        From a point to the log densities (T,) of the rows, and of rows that depend on them.
+    worth : callable
+        From a point and labels to what the objects of each label are worth (T,), where the rows
+        enter it.
+    """
+
+    evidence: Likelihoods
+    rows: LabelRows
+    priors: Callable[[Any], NDArray]
+    worth: Callable[[Any, NDArray[np.int64]], NDArray]
 
 
 @dataclass_state
@@ -90,11 +110,13 @@ class ClusterSlice(PartitionStep):
         model, collapsed = self.model, Collapsed.of(self.model, self.part)
         self._collapsed = collapsed
         drawn = {model.values_to_rvs[value].name for value in self.vars}
-        self._blocks: list[tuple[LikelihoodState, LabelRows, Callable]] = []
+        self._blocks: list[_Block] = []
         for state in collapsed.of_kind(LikelihoodState):
             for rows in state.evidence.sliced:
                 if drawn & set(rows.names):
-                    self._blocks.append((state, rows, self._priors(state.evidence, rows)))
+                    priors = self._priors(state.evidence, rows)
+                    worth = state.by_label(rows.keys)
+                    self._blocks.append(_Block(state.evidence, rows, priors, worth))
 
     def _priors(self, evidence: Likelihoods, rows: LabelRows) -> Callable[[Any], NDArray]:
         """Compile the log densities (T,) of some rows, and of rows that depend on them."""
@@ -120,7 +142,7 @@ class ClusterSlice(PartitionStep):
     def _forget(self) -> None:
         """Forget what was learnt of scales."""
         start = initial_point(self.model)
-        self.scale = np.ones(sum(rows.table(start).shape[1] for _, rows, _ in self._blocks))
+        self.scale = np.ones(sum(block.rows.table(start).shape[1] for block in self._blocks))
         self.n_updates, self.tune = 0, True
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
@@ -136,18 +158,19 @@ class ClusterSlice(PartitionStep):
         """Perform one update of a point; the point given is left as it is."""
         new, labels = dict(point), self._collapsed.labels(point)
         self.n_updates += 1
-        for number, (state, rows, priors, column) in enumerate(self._numbers(new)):
-            own = labels[state.evidence.clustering]
-            counts = np.bincount(own, minlength=state.evidence.truncation)
+        for number, (block, column) in enumerate(self._numbers(new)):
+            evidence, rows, priors, worth = block
+            own = labels[evidence.clustering]
+            counts = np.bincount(own, minlength=evidence.truncation)
             table = rows.table(new)
 
             def log_density(
-                values, state=state, rows=rows, priors=priors, own=own, table=table, column=column
+                values, rows=rows, priors=priors, worth=worth, own=own, table=table, column=column
             ) -> NDArray[np.float64]:
                 table[:, column] = values
                 new.update(rows.written(new, table))
                 with np.errstate(invalid="ignore"):
-                    found = priors(new) + state.by_label(new, own)
+                    found = priors(new) + worth(new, own)
                 return np.where(np.isnan(found), -np.inf, found)
 
             start, narrower = table[:, column].copy(), np.sqrt(1.0 + counts)
@@ -159,8 +182,8 @@ class ClusterSlice(PartitionStep):
                 self.scale[number] += (moved - self.scale[number]) / min(self.n_updates, 50)
         return new, [{}]
 
-    def _numbers(self, point) -> Iterator[tuple[LikelihoodState, LabelRows, Callable, int]]:
+    def _numbers(self, point) -> Iterator[tuple[_Block, int]]:
         """Yield what labels have one number of each."""
-        for state, rows, priors in self._blocks:
-            for column in range(rows.table(point).shape[1]):
-                yield state, rows, priors, column
+        for block in self._blocks:
+            for column in range(block.rows.table(point).shape[1]):
+                yield block, column

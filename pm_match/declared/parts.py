@@ -73,6 +73,8 @@ class Likelihoods(Evidence):
         The number of the clustering in its component.
     assignments, factors : tuple of str
         All of the clustering; variables and potentials, in the order of their entries.
+    sizes : tuple of int
+        Numbers of entries of the factors.
     truncation : int
     owner : (E,) integer array
         The object of every entry, numbered assignment after assignment; -1 if no label changes it.
@@ -103,6 +105,7 @@ class Likelihoods(Evidence):
     clustering: int
     assignments: tuple[str, ...]
     factors: tuple[str, ...]
+    sizes: tuple[int, ...]
     truncation: int
     owner: NDArray[np.int64]
     batch: int

@@ -98,6 +98,7 @@ class LikelihoodCandidate:
             clustering=self.clustering,
             assignments=tuple(rv.name for rv in self.assignments),
             factors=tuple(rv.name for rv in reading.factors),
+            sizes=reading.sizes,
             truncation=reading.truncation,
             owner=owner,
             batch=reading.way[0],
@@ -182,6 +183,7 @@ class _Reading:
         self.factors = densities.factors
         nobody = np.zeros(self.n_objects, np.int64)
         self._shapes = densities.shapes(self.points[0], self.split(nobody))
+        self.sizes = tuple(int(np.prod(shape)) for shape in self._shapes)
         self._check_size()
         self._check_labels(densities)
         self.labels = each_label(truncation, self.n_objects)
@@ -218,7 +220,7 @@ class _Reading:
 
     def _check_size(self) -> None:
         """Refuse tables that are too large to be kept."""
-        n_entries = max(sum(int(np.prod(shape)) for shape in self._shapes), self.n_objects)
+        n_entries = max(sum(self.sizes), self.n_objects)
         # Objects are told apart by the digits of their numbers.
         n_rows = max(self.truncation, self.n_objects.bit_length())
         if n_rows * n_entries > MOST_CELLS:
@@ -279,9 +281,9 @@ class _Reading:
         Means of what it has, where they have not.
         """
         found, place = [], 0
-        for rv, shape in zip(self.factors, self._shapes, strict=True):
-            own = owner[place : place + int(np.prod(shape))]
-            place += len(own)
+        for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
+            own = owner[place : place + size]
+            place += size
             if rv not in self.context.model.observed_RVs or not len(own):
                 continue
             values = self.context.observed([rv])
@@ -306,8 +308,7 @@ class _Reading:
         if not entries.any():
             return
         place = int(np.flatnonzero(entries)[0])
-        for rv, shape in zip(self.factors, self._shapes, strict=True):
-            size = int(np.prod(shape))
+        for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
             if place < size:
                 where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
                 raise Refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")

@@ -1,7 +1,7 @@
 """Likelihoods of any kind at a point: a table of what objects are worth under labels."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from pm_match.declared.term import LabelTable
 from pm_match.reading import as_read
 from pm_match.reading.context import Context
 from pm_match.reading.label_tables import (
+    Entries,
     LabelDensities,
     prior_draws,
     value_density,
@@ -43,23 +44,38 @@ class LikelihoodAccess:
         assignments = [model[name] for name in evidence.assignments]
         self.keys = [model.rvs_to_values[rv].name for rv in assignments]
         fast = evidence.truncation * len(evidence.owner) > _LARGE
-        self.entries = LabelDensities(model, factors, assignments).compiled(
-            1 if fast else evidence.batch, evidence.conditions, fast
-        )
+        self._way = 1 if fast else evidence.batch, evidence.conditions, fast
+        self._densities = LabelDensities(model, factors, assignments)
+        self.entries = self._densities.compiled(*self._way)
+        self._some = {tuple(True for _ in factors): self.entries}
         self.draw_rows: Callable[..., dict[str, NDArray]] | None = None
         if evidence.redrawn:
             own = [model[name] for rows in evidence.redrawn for name in rows.names]
             self.draw_rows = prior_draws(model, own, given(Context.of(model), own))
         self.log_prior = value_density(model, [model[name] for name in evidence.parameters])
         self._model = weakref.ref(model)
-        self._factors = evidence.factors
+        self._evidence = evidence
+
+    def entries_with(self, keys: Collection[str]) -> tuple[Entries, NDArray[np.bool_]]:
+        """Compile the entries of the factors that some values enter.
+
+        Returns
+        -------
+        entries : callable
+        which : (E,) array of bool
+            Which of all entries these are.
+        """
+        entered = tuple(self._densities.entered(keys))
+        if entered not in self._some:
+            self._some[entered] = self._densities.only(entered).compiled(*self._way)
+        return self._some[entered], np.repeat(entered, self._evidence.sizes)
 
     @cached_property
     def log_density(self) -> Callable[[Any], float]:
         """The declared log density of all factors at a point, for tests."""
         model = self._model()
         assert model is not None
-        return value_density(model, [model[name] for name in self._factors])
+        return value_density(model, [model[name] for name in self._evidence.factors])
 
 
 class LikelihoodState(EvidenceState):
@@ -101,12 +117,22 @@ class LikelihoodState(EvidenceState):
         self.term.worth[:, 1 : len(entries) + 1] = self._owned.total(entries)
         self.term.constant[0] = self._owned.constant(entries)
 
-    def by_label(self, point: Point, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Sum the log densities of the objects of each label (T,), at the labels (N,) given."""
-        owner = self.evidence.owner
-        (entries,) = self.access.entries(point, np.split(labels[None], self._ends, axis=1))
+    def by_label(
+        self, keys: Collection[str]
+    ) -> Callable[[Point, NDArray[np.int64]], NDArray[np.float64]]:
+        """Make what sums up the log densities of the objects of each label (T,), at labels (N,).
+
+        Of the factors that the values `keys` enter: the others stay what they are if these move.
+        """
+        compiled, which = self.access.entries_with(keys)
+        owner = self.evidence.owner[which]
         owned = owner >= 0
-        return np.bincount(labels[owner[owned]], entries[owned], self.evidence.truncation)
+
+        def sums(point: Point, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+            (entries,) = compiled(point, np.split(labels[None], self._ends, axis=1))
+            return np.bincount(labels[owner[owned]], entries[owned], self.evidence.truncation)
+
+        return sums
 
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
         """Let rows go with the labels that have been swapped since the table was loaded."""

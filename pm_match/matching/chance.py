@@ -22,9 +22,10 @@ from pm_match.matching.set_draws import SetDraws, read_sets
 # Pairs of draws that are compared.
 _MOST_PAIRS = 200
 # Below this kappa clusters hardly tell objects apart: noise has up to 0.17, and clear clusters 0.8
-# or more. Of one draw, if a larger share of all pairs than this is together.
+# or more.
 _LEAST_KAPPA = 0.2
-_MOST_TOGETHER = 0.5
+# Where two objects taken at random are together more often than not, clusters tell little.
+MOST_TOGETHER = 0.5
 
 
 class Chance(NamedTuple):
@@ -50,36 +51,48 @@ class Chance(NamedTuple):
     def idle(self) -> bool:
         """Whether clusters hardly tell objects apart."""
         if np.isnan(self.again):
-            return self.together > _MOST_TOGETHER
+            return self.together > MOST_TOGETHER
         return self.kappa < _LEAST_KAPPA
 
 
 def chance_of(draws: SetDraws) -> Chance:
     """Compare draws with each other, one of the first half with one of the second."""
+    alone = _counts(draws)
     half = draws.n_draws // 2
-    chosen = np.unique(np.linspace(0, max(half - 1, 0), min(max(half, 1), _MOST_PAIRS)).astype(int))
-    once, twice, n = 0.0, 0.0, 0
+    chosen = np.unique(np.linspace(0, max(half - 1, 0), min(half, _MOST_PAIRS)).astype(int))
+    once = alone[[*chosen, *(chosen + half)]].sum() / 2
+    twice = 0.0
     for first in chosen:
-        labels = [draws.draw(first)[0], *([draws.draw(first + half)[0]] if half else [])]
-        once += sum(_pairs(own, draws) for own in labels) / len(labels)
-        n += 1
-        if half:
-            both = labels[0] * (labels[1].max(initial=0) + 1) + labels[1]
-            twice += _pairs(np.where(np.minimum(*labels) < 0, -1, both), draws)
-    sizes = np.array(draws.sizes)
-    several = len(sizes) > 1
-    whole = (sizes.sum() ** 2 - (sizes**2).sum() if several else sizes[0] * (sizes[0] - 1)) / 2
-    return Chance(float(once / max(n * whole, 1)), twice / once if half and once else np.nan)
+        one, other = (draws.draw(draw)[0] for draw in (first, first + half))
+        both = np.unique(one * (other.max(initial=0) + 1) + other, return_inverse=True)[1]
+        twice += _pairs(np.where(np.minimum(one, other) < 0, -1, both.reshape(-1)), draws.sizes)
+    return Chance(_share(alone, draws.sizes), twice / once if once else np.nan)
 
 
-def _pairs(labels: np.ndarray, draws: SetDraws) -> float:
-    """Count the pairs of objects that share a label, of different domains if there are several."""
-    inside = labels >= 0
-    names, own = np.unique(labels[inside], return_inverse=True)
-    counts = np.zeros((len(draws.sizes), len(names)))
-    np.add.at(counts, (draws.domain_of[inside], own.reshape(-1)), 1)
+def probability_together(draws: SetDraws) -> float:
+    """Give the probability that two objects taken at random share a cluster, over all draws."""
+    return _share(_counts(draws), draws.sizes)
+
+
+def _counts(draws: SetDraws) -> np.ndarray:
+    return np.array([_pairs(labels, draws.sizes) for labels, _ in draws])
+
+
+def _share(counts: np.ndarray, sizes: Sequence[int]) -> float:
+    """Give what counts of pairs (n_draws,) are of all pairs."""
+    return float(counts.mean() / max(_pairs(np.zeros(sum(sizes), np.int64), sizes), 1))
+
+
+def _pairs(labels: np.ndarray, sizes: Sequence[int]) -> float:
+    """Count the pairs of objects that share a label, of different domains if there are several.
+
+    Labels are 0, 1, …; -1 is shared with none.
+    """
+    n = int(labels.max(initial=-1)) + 2
+    parts = np.split(labels + 1, np.cumsum(sizes)[:-1])
+    counts = np.stack([np.bincount(part, minlength=n)[1:] for part in parts]).astype(float)
     total = counts.sum(axis=0)
-    less = (counts**2).sum() if len(draws.sizes) > 1 else total.sum()
+    less = (counts**2).sum() if len(sizes) > 1 else total.sum()
     return float((total @ total - less) / 2)
 
 

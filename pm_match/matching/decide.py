@@ -13,16 +13,15 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 
 from pm_match.checks import check_count
+from pm_match.matching.chance import MOST_TOGETHER, probability_together
 from pm_match.matching.draws import SAMPLE_DIMS
-from pm_match.matching.pair_counts import apart, best_partners, chance_together, counts_together
+from pm_match.matching.pair_counts import apart, best_partners, counts_together
 from pm_match.matching.set_draws import SetDraws, read_one_set
 from pm_match.matching.unmatched_probability import probability_alone
 
 __all__ = ["decide"]
 
 _RULES = ("one-to-one", "many-to-many")
-# Where two objects taken at random are together more often than not, clusters tell little.
-_IDLE = 0.5
 
 
 class _Pairs(NamedTuple):
@@ -134,7 +133,7 @@ def decide(
         )
     draws = read_one_set(idata, [a, b], group, sample_dims)
     labels = apart([draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]])
-    chance = chance_together(*labels, same=a == b)
+    chance = probability_together(draws)
     _warn_if_idle(draws.n_draws, chance, threshold)
     pairs, exact = _worth_it(draws, labels, threshold, top)
     if rule == "one-to-one":
@@ -170,7 +169,7 @@ def _warn_if_idle(n_draws: int, chance: float, threshold: float) -> None:
             UserWarning,
             stacklevel=3,
         )
-    elif chance > max(threshold, _IDLE):
+    elif chance > max(threshold, MOST_TOGETHER):
         warnings.warn(
             f"any two objects share a cluster with probability {chance:.2f}, above the threshold "
             f"of {threshold:g}: the clusters hardly tell objects apart, and a link says little of "

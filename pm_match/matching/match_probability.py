@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Literal, overload
 
 import pandas as pd
 import xarray as xr
 
 from pm_match.checks import check_count
+from pm_match.matching.chance import probability_together
 from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relevance_of
-from pm_match.matching.pair_counts import apart, best_partners, chance_together, together
+from pm_match.matching.pair_counts import apart, best_partners, together
 from pm_match.matching.set_draws import read_one_set
 
 __all__ = ["match_probability"]
@@ -120,7 +122,7 @@ def match_probability(
         ]
     labels = apart([draws.labels[0], draws.labels[-1]], relevant)
     rows, columns = first.dims[-1], second.dims[-1]
-    chance = chance_together(labels[0], labels[1], same=a == b)
+    chance = probability_together(replace(draws, relevant=relevant[: len(draws.labels)]))
     if top is not None:
         check_count("top", top)
         object_, partner, count = best_partners(labels[0], labels[1], top, same=a == b)

@@ -112,22 +112,3 @@ def groups(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(-1)
     _, representative, group = np.unique(whole, return_index=True, return_inverse=True)
     return representative, group.reshape(-1)
-
-
-def chance_together(a: np.ndarray, b: np.ndarray, *, same: bool) -> float:
-    """Probability that two objects taken at random share a label, over draws.
-
-    Parameters
-    ----------
-    a, b : integer array, shape (n_draws, N) and (n_draws, M)
-        As `apart` gives them.
-    same : bool
-        Whether both are of the same objects, of which none is paired with itself.
-    """
-    n_labels = int(max(a.max(initial=0), b.max(initial=0))) + 1
-    total = 0.0
-    for first, second in zip(a, b, strict=True):
-        sizes = [np.bincount(own, minlength=n_labels) for own in (first, second)]
-        total += float(sizes[0] @ sizes[1]) - (float(np.sum(first == second)) if same else 0.0)
-    n_pairs = a.shape[1] * (b.shape[1] - same)
-    return float(total / max(n_pairs * len(a), 1))

@@ -5,8 +5,9 @@ rest is PyTensor's to vectorise, for as many rows as memory is well spent on. Wh
 row is evaluated after the other.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,21 @@ class LabelDensities:
         """
         read = self._function(self._labels, [graph.shape for graph in self._graphs], PLAIN)
         return [tuple(map(int, shape)) for shape in read(*labels, *self._values(point))]
+
+    def entered(self, keys: Collection[str]) -> list[bool]:
+        """Say of every factor whether any of some values, by their names, enters it."""
+        return [any(v.name in keys for v in explicit_graph_inputs([g])) for g in self._graphs]
+
+    def only(self, which: Sequence[bool]) -> "LabelDensities":
+        """Return the log densities of some of the factors."""
+        found = object.__new__(LabelDensities)
+        found.factors, found._graphs = (
+            [*compress(own, which)] for own in (self.factors, self._graphs)
+        )
+        found._labels, found._rows, found._compiled = self._labels, self._rows, {}
+        inputs = {*explicit_graph_inputs(found._graphs)}
+        found._inputs = [v for v in self._inputs if v in inputs]
+        return found
 
     @cached_property
     def _plain(self) -> Callable[..., list[NDArray]]:

@@ -184,6 +184,19 @@ def _scale_matrix(m):
     return np.eye(m) + 0.3 * (np.ones((m, m)) - np.eye(m))
 
 
+def ratio_model(*data) -> pm.Model:
+    """Two domains or more: latent vectors and noise share a precision, up to a free factor."""
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", 1.4, 2)
+        precision, factor = pm.Gamma("precision", 4.0, 1.0), pm.Gamma("factor", 1.5, 1.5)
+        latent = pm.Normal("latent", 0.0, tau=factor * precision, shape=(3, 2))
+        for name, x in zip("abc", data, strict=False):
+            cluster = pm.Categorical(f"cluster_{name}", p=weights, shape=len(x))
+            w = pm.Normal(f"projection_{name}", 0.0, 1.0, shape=(x.shape[1], 2))
+            pm.Normal(f"x_{name}", latent[cluster] @ w.T, tau=precision, observed=x)
+    return model
+
+
 # -- what it means --------------------------------------------------------------------------------
 
 

@@ -1,11 +1,14 @@
 """Slices of clusters' parameters: whose they are, and from which density."""
 
+from itertools import compress
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match.declared.state import LikelihoodState
 
 T = 3
 
@@ -33,12 +36,31 @@ def stacked_model() -> pm.Model:
     return model
 
 
+def two_columns(n=9) -> pm.Model:
+    """Rows enter the first column, the second, both or, through others, neither."""
+    rng = np.random.default_rng(3)
+    with pm.Model() as model:
+        weights = pm.Dirichlet("w", np.ones(3))
+        c = pm.Categorical("c", p=weights, shape=n)
+        above = pm.Normal("above", 0.0, 1.0, shape=3)
+        middle = pm.Normal("middle", above, 1.0, shape=3)
+        scale = pm.LogNormal("scale", 0.0, 0.5, shape=3)
+        rate = pm.Normal("rate", 0.0, 1.0, shape=3)
+        pm.StudentT("x", nu=4.0, mu=middle[c], sigma=scale[c], observed=rng.normal(size=n))
+        pm.Poisson("k", pm.math.exp(rate + 0.3 * scale)[c[::-1]], observed=rng.poisson(2.0, size=n))
+    return model
+
+
 def slice_of(model: pm.Model) -> pmm.ClusterSlice:
     (step,) = [step for step in pmm.steps(model) if isinstance(step, pmm.ClusterSlice)]
     return step
 
 
-@pytest.mark.parametrize("declare", [lambda: rows_model(2), stacked_model], ids=["rows", "stacked"])
+@pytest.mark.parametrize(
+    "declare",
+    [lambda: rows_model(2), stacked_model, two_columns],
+    ids=["rows", "stacked", "two columns"],
+)
 def test_density_is_the_declared_one(declare):
     """Of every number: what it changes of the log joint, label by label."""
     model = declare()
@@ -50,15 +72,15 @@ def test_density_is_the_declared_one(declare):
     point["c"] = rng.integers(step.part.clusterings[0].truncation, size=point["c"].shape)
     labels = [point["c"]]
     joint = model.compile_logp()
-    for state, rows, priors, column in step._numbers(point):
+    for block, column in step._numbers(point):
 
-        def density(values, state=state, rows=rows, priors=priors, column=column):
-            table = rows.table(point)
+        def density(values, block=block, column=column):
+            table = block.rows.table(point)
             table[:, column] = values
-            there = {**point, **rows.written(point, table)}
-            return priors(there) + state.by_label(there, labels[0]), joint(there)
+            there = {**point, **block.rows.written(point, table)}
+            return block.priors(there) + block.worth(there, labels[0]), joint(there)
 
-        here = rows.table(point)[:, column]
+        here = block.rows.table(point)[:, column]
         before, joint_before = density(here)
         for label in range(len(here)):
             moved = here.copy()
@@ -67,6 +89,16 @@ def test_density_is_the_declared_one(declare):
             changed = after - before
             np.testing.assert_allclose(changed[label], joint_after - joint_before, atol=1e-8)
             np.testing.assert_allclose(np.delete(changed, label), 0.0, atol=1e-9)
+
+
+def test_factors_that_a_number_does_not_enter_are_not_evaluated():
+    step = slice_of(two_columns())
+    (state,) = step._collapsed.of_kind(LikelihoodState)
+    factors, found = state.evidence.factors, {}
+    for block in step._blocks:
+        _, which = state.access.entries_with(block.rows.keys)
+        found[block.rows.names[0]] = {*compress(np.repeat(factors, 9), which)}
+    assert found == {"above": set(), "middle": {"x"}, "scale": {"x", "k"}, "rate": {"k"}}
 
 
 def test_which_variables_are_drawn_by_slices():

@@ -17,6 +17,7 @@ from pm_match.reading.probe import natural_function
 from pm_match.views.hinge import fourier_values
 from tests.exactness.chains import run
 from tests.exactness.hinge import FIXED, X, frequency_scores, kernel_model, z_score
+from tests.exactness.simulate_views import log_weights
 
 
 @pytest.mark.parametrize("classes", [False, True])
@@ -84,15 +85,6 @@ def test_the_law_of_a_frequency_is_the_posterior(n_leapfrog):
 # -- labels redrawn ------------------------------------------------------------------------------
 
 
-def log_weights(scores, classes, C=0.9):
-    """Log pseudo-likelihood of every label (N, labels), from scores (N, K)."""
-    upper = -2.0 * C * np.maximum(0.0, 1.0 - scores)
-    lower = -2.0 * C * np.maximum(0.0, 1.0 + scores)
-    if classes:
-        return upper + lower.sum(axis=1, keepdims=True) - lower
-    return np.concatenate([lower, upper], axis=1)
-
-
 def quantities(vectors, draw):
     frequencies, beta = draw.get("frequencies", FIXED), draw["coefficients"]
     beta = beta if beta.ndim == 2 else beta[:, None]
@@ -117,7 +109,7 @@ def quantities(vectors, draw):
         found["precision"] = np.linalg.slogdet(draw["precision"])[1].sum()
         found["own"] = np.log(draw["precision"][component[0], 0, 0])
         found["away"] = np.tanh((draw["frequencies"] - draw["mean"][component])[0, 0])
-    return found, log_weights(scores, beta.shape[1] > 1)
+    return found, log_weights(scores, beta.shape[1] > 1, C=0.9)
 
 
 def scores_of(model, vectors, labels, steps, n_prior, n_chain):

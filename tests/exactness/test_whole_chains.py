@@ -1,11 +1,10 @@
 """Whole chains, all steps of a model together, against the model's own log density."""
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pm_match as pmm
-from tests.declared.features import Kind, feature_model
+from tests.declared.features import Kind, feature_model, ratio_model
 from tests.declared.networks import network_model
 from tests.declared.views import tiny_views
 from tests.exactness.chains import check_chain, run
@@ -23,19 +22,6 @@ def hierarchy():
     )
 
 
-def ratio():
-    """Latent vectors and noise share a precision, up to a factor that is free."""
-    with pm.Model() as model:
-        weights = pm.StickBreakingWeights("weights", 1.4, 2)
-        precision, factor = pm.Gamma("precision", 4.0, 1.0), pm.Gamma("factor", 1.5, 1.5)
-        latent = pm.Normal("latent", 0.0, tau=factor * precision, shape=(3, 2))
-        for name, x in (("a", A), ("b", 0.5 * A[:2])):
-            cluster = pm.Categorical(f"cluster_{name}", p=weights, shape=len(x))
-            w = pm.Normal(f"projection_{name}", 0.0, 1.0, shape=(2, 2))
-            pm.Normal(f"x_{name}", latent[cluster] @ w.T, tau=precision, observed=x)
-    return model
-
-
 SMALL = {"domains": 1, "sizes": ((3, 2),), "factors": 1, "truncation": 2}
 MODELS = {
     "hierarchy": hierarchy,
@@ -51,7 +37,7 @@ MODELS = {
     "slices": lambda: feature_model(
         Kind(noise="lkj", deviations="vector", latent_scale=True, **SMALL)
     ),
-    "ratio": ratio,
+    "ratio": lambda: ratio_model(A, 0.5 * A[:2]),
     "hyperparameters of densities": lambda: network_model(hyperpriors=True),
     "of rates": lambda: network_model("directed", family="poisson", hyperpriors=True),
 }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
-from pm_match.matching.chance import beside_chance, chance_of
+from pm_match.matching.chance import Chance, beside_chance, chance_of
 from pm_match.matching.set_draws import read_sets
 from tests.declared.draws import tree, with_relevance
 
@@ -28,6 +28,23 @@ def test_chances_are_those_of_all_pairs(idata):
     assert found.together == pytest.approx(together.mean())
     both = (together[:half] & together[half:]).mean()
     assert found.again == pytest.approx(both / together.mean())
+
+
+@pytest.mark.parametrize(
+    ("together", "again", "kappa", "idle"),
+    [
+        (0.1, 0.25, 1 / 6, True),
+        (0.1, 0.4, 1 / 3, False),
+        (0.6, 0.96, 0.9, False),
+        (1.0, 1.0, 0.0, True),
+        (0.6, np.nan, np.nan, True),
+        (0.4, np.nan, np.nan, False),
+    ],
+)
+def test_what_agrees_little_beyond_chance_is_idle(together, again, kappa, idle):
+    found = Chance(together, again)
+    assert found.kappa == pytest.approx(kappa, nan_ok=True)
+    assert found.idle is idle
 
 
 def test_one_draw_has_no_other_to_compare_with():

@@ -1,6 +1,7 @@
 """Decisions maximise the utility that they state, over everything that could be decided."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -245,6 +246,22 @@ def test_one_cluster_tells_nothing_apart():
         UserWarning, match=r"any two objects share .* probability 1\.00.*hardly tell"
     ):
         pmm.decide(one, *PAIR, rule="many-to-many")
+
+
+@pytest.mark.parametrize(
+    ("share", "threshold", "warns"), [(0.6, 0.3, True), (0.6, 0.7, False), (0.4, 0.3, False)]
+)
+def test_what_chance_has_is_held_against_the_threshold(share, threshold, warns):
+    """All objects are together in a share of ten draws, and apart in the others."""
+    draws = np.arange(10)[:, None] < 10 * share
+    labels = {name: np.where(draws, 0, np.arange(4) + 4 * n) for n, name in enumerate(PAIR)}
+    posterior = xr.Dataset(
+        {name: (("chain", "draw", name[-1]), own[None]) for name, own in labels.items()}
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pmm.decide(posterior, *PAIR, threshold=threshold)
+    assert bool(caught) is warns
 
 
 def test_one_draw_is_no_probability():

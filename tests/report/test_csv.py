@@ -13,13 +13,12 @@ FORMULAS = ['=HYPERLINK("http://x","y")', "+1+1", "@SUM(A1)", "-2+3", "\t=1", "\
 def test_formulas_become_text_wherever_they_are(label):
     table = pd.DataFrame({"object": [label, "plain"], label: [1.5, -2.0]}, index=["i", label])
     table.index.name = label
-    text = write_csv(table)
-    cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
-    assert cells.count(f"'{label}") == 4  # name of the index, a column, a cell, a row
-    assert not any(cell.startswith(("=", "+", "@", "\t", "\r")) for cell in cells)
-    assert "-2.0" in cells  # numbers are no formulas
-    levels = table.set_index("object", append=True)
-    assert write_csv(levels).count(f"'{label[:2]}") >= 1
+    for form in (table, table.set_index("object", append=True)):
+        text = io.StringIO(write_csv(form), newline="")
+        cells = [cell for row in csv.reader(text) for cell in row]
+        assert cells.count(f"'{label}") == 4  # name of the index, a column, a cell, a row
+        assert not any(cell.startswith(("=", "+", "@", "\t", "\r")) for cell in cells)
+        assert "-2.0" in cells  # numbers are no formulas
 
 
 def test_labels_that_are_numbers_or_plain_stay():

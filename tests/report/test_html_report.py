@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import io
 import re
 from html import escape
@@ -211,9 +212,20 @@ def test_names_of_sets_are_escaped(tmp_path):
     idata = typed()
     for name in ("cluster_A_word", "cluster_B_word"):
         idata["posterior"][name].attrs["clusters"] = MARKUP[0]
-    page = written(idata, tmp_path)
+    posterior = idata["posterior"].to_dataset()
+    # What is said of matches names the domains of every set.
+    posterior = posterior.rename_vars(cluster_A_document=f"cluster_{MARKUP[0]}")
+    page = written(posterior, tmp_path)
     assert "<script" not in page
     assert escape(MARKUP[0]) in page
+    assert f"({escape(MARKUP[0])}, B_document), taken at random" in page
+
+
+def test_advice_is_escaped(tmp_path):
+    found = dataclasses.replace(pmm.diagnose(tree()), convergence=[MARKUP[0]])
+    page = written(tree(), tmp_path, diagnosis=found)
+    assert "<script" not in page
+    assert page.count(escape(MARKUP[0])) == 2  # in short, and at length
 
 
 def test_saved_tables_hold_no_formulas(tmp_path):

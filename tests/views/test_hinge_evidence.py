@@ -7,12 +7,14 @@ from scipy.integrate import quad
 
 from pm_match.views.hinge.frequencies import EvidenceTerm, FrequencyEvidence, FrequencyPrior
 from pm_match.views.hinge.scales import (
+    LostPrecision,
     draw_coefficients,
     draw_precision,
     draw_scales,
     factorise,
     gram,
     log_marginal,
+    lost,
     observe,
 )
 from pm_match.views.hinge.split_hmc import move_together
@@ -256,3 +258,54 @@ def test_where_numbers_end_is_no_place_to_go(monkeypatch):
         assert not gradient.any()
         assert term.evidence is evidence
         monkeypatch.setattr(FrequencyEvidence, "at", refuse)
+
+
+# -- a precision that may be lost beside what labels say -------------------------------------------
+
+
+def with_precision(evidence, frequencies, precision):
+    """Return the evidence at another v and other frequencies, made anew."""
+    weights = np.square(evidence._roots)
+    return FrequencyEvidence(evidence.latent, frequencies, weights, evidence._pulls, precision)
+
+
+def test_where_v_may_be_lost_sweeps_are_the_same(monkeypatch):
+    """One candidate after the other, evaluated anew, where all of them can be."""
+    rng, fast = problem(seed=3, n_columns=2)
+    slow = fast.at(fast.frequencies)
+    assert fast.safe
+    candidates, levels = rng.normal(size=(4, 2)), np.array([-9.0, 9.0, -np.inf, -9.0])
+    expected = fast.sweep(candidates, levels)
+    monkeypatch.setattr(FrequencyEvidence, "safe", False)
+    np.testing.assert_array_equal(slow.sweep(candidates, levels), expected)
+    assert 0 < expected.sum() < 4
+    np.testing.assert_array_equal(slow.frequencies, fast.frequencies)
+    assert slow.log_evidence == pytest.approx(fast.log_evidence, rel=1e-9)
+
+
+def test_only_what_v_is_lost_beside_is_refused():
+    """What another frequency nearly is leaves few digits; the other candidates are taken."""
+    rng, evidence = problem(n_objects=30)
+    candidates = rng.normal(size=(4, 2))
+    candidates[2] = candidates[0] + 3e-7
+    found = with_precision(evidence, evidence.frequencies, 1e-14)
+    assert not found.safe
+    accepted = found.sweep(candidates, np.full(4, -np.inf))
+    np.testing.assert_array_equal(accepted, [True, True, False, True])
+    candidates[2] = evidence.frequencies[2]
+    np.testing.assert_array_equal(found.frequencies, candidates)
+    fresh = with_precision(evidence, candidates, 1e-14)
+    assert found.log_evidence == pytest.approx(fresh.log_evidence, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 5, 50])
+def test_what_is_safe_can_be_factorised(n):
+    """Where all features are alike too, and v alone is left."""
+    _, evidence = problem(n_objects=20, n=n, n_columns=2)
+    least = lost(2 * n + 1, np.square(evidence._roots).sum(axis=0).max())
+    alike = np.zeros((n, 2))
+    assert with_precision(evidence, evidence.frequencies, 2.1 * least).safe
+    assert with_precision(evidence, alike, 2.1 * least).safe
+    assert not with_precision(evidence, alike, 1.9 * least).safe
+    with pytest.raises(LostPrecision, match="is lost beside"):
+        with_precision(evidence, alike, 0.4 * least)

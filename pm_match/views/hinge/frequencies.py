@@ -36,7 +36,7 @@ from scipy.linalg.lapack import dpotri
 
 from pm_match.numerics.kernels import entry, reducing
 from pm_match.views.hinge import fill_waves, fourier_values
-from pm_match.views.hinge.scales import LostPrecision, factorise, log_marginal
+from pm_match.views.hinge.scales import LostPrecision, factorise, log_marginal, lost
 
 
 class FrequencyEvidence:
@@ -104,6 +104,9 @@ class FrequencyEvidence:
     def sweep(self, candidates: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray:
         """Let every frequency move to its candidate, one after the other.
 
+        Where a candidate might be one at which A cannot be factorised, each is factorised: what
+        cannot be is refused, by itself.
+
         Parameters
         ----------
         candidates : (M, m) array
@@ -115,6 +118,8 @@ class FrequencyEvidence:
         -------
         accepted : (M,) array of bool
         """
+        if not self.safe:
+            return self._sweep_one_by_one(candidates, levels)
         n = len(self.frequencies)
         p = 2 * n + 1
         features = np.empty((len(self.latent), p + 2 * n))
@@ -141,6 +146,30 @@ class FrequencyEvidence:
         )
         self.frequencies[accepted] = candidates[accepted]
         self._set(products[:, current[:, None], current], pulls[:, current])
+        return accepted
+
+    @property
+    def safe(self) -> bool:
+        """Whether A can be factorised at all frequencies: its squared pivots are at least v.
+
+        The largest of its diagonal is that of the constant feature, whatever the others are.
+        """
+        largest = self._products_now[:, -1, -1].max() + self.precision
+        return self.precision > 2.0 * lost(self._products_now.shape[1], largest)
+
+    def _sweep_one_by_one(self, candidates, levels) -> NDArray:
+        """Sweep with an evaluation of its own for every candidate."""
+        accepted = np.zeros(len(levels), np.bool_)
+        for j, level in enumerate(levels):
+            moved = np.array(self.frequencies)
+            moved[j] = candidates[j]
+            try:
+                other = self.at(moved)
+            except LostPrecision:
+                continue
+            if other.log_evidence - self.log_evidence > level:
+                vars(self).update(vars(other))
+                accepted[j] = True
         return accepted
 
     def gradient(self) -> NDArray[np.float64]:

@@ -145,7 +145,7 @@ class FrequencyMetropolis(HMCStep):
         new = dict(point)
         stats = dict.fromkeys(self.stats_dtypes_shapes, np.nan)
         try:
-            self._move(new, stats)
+            evidence = self._evidence(point)
         except LostPrecision as error:
             part = self.part
             if not part.precision:
@@ -155,32 +155,42 @@ class FrequencyMetropolis(HMCStep):
                     f"coefficients of {n} labels can be integrated out; found {error}. Declare a "
                     "larger one, or less than half as many frequencies as there are labels."
                 ) from error
-            new, stats = dict(point), dict.fromkeys(stats, np.nan)
+        else:
+            self._move(new, evidence, stats)
         latent, frequencies = self.part.fourier(new)
         angles = latent @ frequencies.T
         stats["spread"] = np.sqrt(np.vdot(angles, angles) / angles.size)
         return new, [stats]
 
-    def _move(self, new, stats) -> None:
-        """Move with the coefficients integrated out."""
-        part, rng, points = self.part, self.rng, self._points
-        latent, frequencies = part.fourier(new)
+    def _evidence(self, point) -> FrequencyEvidence:
+        """Draw scales of the labels, and integrate the coefficients out."""
+        part, points = self.part, self._points
+        latent, frequencies = part.fourier(point)
         latent = latent[points.rows]
-        scores = fourier_values(latent, frequencies) @ points.coefficients(new)
-        weights, pulls = observe(rng, scores, points.labels, part.C(new))
-        evidence = FrequencyEvidence(latent, frequencies, weights, pulls, part.prior_precision(new))
+        scores = fourier_values(latent, frequencies) @ points.coefficients(point)
+        weights, pulls = observe(self.rng, scores, points.labels, part.C(point))
+        precision = part.prior_precision(point)
+        return FrequencyEvidence(latent, frequencies, weights, pulls, precision)
+
+    def _move(self, new, evidence: FrequencyEvidence, stats) -> None:
+        """Move with the coefficients integrated out, nowhere that they cannot be.
+
+        Given the scales of the labels, whether they can be is a question of v and the frequencies
+        alone; each proposal that leads to where they cannot is refused, by itself.
+        """
+        part, rng, points = self.part, self.rng, self._points
         evidence = self._rescale(new, evidence, stats)
         sizes = np.array([*_STEPS.values()])
         tried, moved = np.zeros(len(sizes)), np.zeros(len(sizes))
         for _ in range(self.n_sweeps):
-            kinds = rng.integers(len(sizes), size=len(frequencies))
+            kinds = rng.integers(len(sizes), size=len(evidence.frequencies))
             proposed = dict(new)
             if self._mixture and self._assignment:
                 self._propose_clusters(proposed, kinds == 0)
             # Of a draw from the prior, the cluster is the one proposed; of others, their own.
             prior = part.frequency_prior(proposed)
             candidates = prior.propose(rng, evidence.frequencies, sizes[kinds])
-            accepted = evidence.sweep(candidates, -rng.standard_exponential(len(frequencies)))
+            accepted = evidence.sweep(candidates, -rng.standard_exponential(len(kinds)))
             if self._mixture and self._assignment:
                 self._take_clusters(new, proposed, accepted)
             tried += np.bincount(kinds, minlength=len(sizes))

@@ -83,6 +83,14 @@ def gram(design: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[n
     return dsyrk(1.0, scaled.T, lower=1)
 
 
+def lost(size: int, largest: float) -> float:
+    """Return what squared pivots of a matrix (P, P) with a diagonal up to `largest` have to exceed.
+
+    Of smaller ones rounding leaves less than two digits.
+    """
+    return 100.0 * size * np.finfo(np.float64).eps * largest
+
+
 def factorise(gram: NDArray[np.float64], precision: float) -> NDArray[np.float64]:
     """Cholesky-factorise F' W F + v I, of which only the lower triangle is read.
 
@@ -95,9 +103,7 @@ def factorise(gram: NDArray[np.float64], precision: float) -> NDArray[np.float64
     matrix.flat[:: len(matrix) + 1] += precision
     largest = matrix.diagonal().max()
     lower, info = dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
-    # Of smaller pivots, which are v at the least, rounding has left less than two digits.
-    rounding = 100.0 * len(lower) * np.finfo(np.float64).eps * largest
-    if info != 0 or np.square(lower.diagonal()).min() <= rounding:
+    if info != 0 or np.square(lower.diagonal()).min() <= lost(len(lower), largest):
         raise LostPrecision(
             f"v = {precision:.2g} is lost beside inner products of features of {largest:.2g}"
         )

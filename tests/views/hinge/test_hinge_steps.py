@@ -7,11 +7,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 
 import pm_match as pmm
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence
-from pm_match.views.hinge.scales import draw_by_directions
+from pm_match.views.hinge.scales import LostPrecision, draw_by_directions
 from tests.exactness.dense import moments
 
 RNG = np.random.default_rng(0)
@@ -298,6 +299,61 @@ def test_a_tiny_precision_stops_no_chain():
         else:
             assert all(np.array_equal(new[name], point[name]) for name in point)
             assert np.isnan(stats[0]["accepted_scale"])
+
+
+def test_scales_that_cannot_be_evaluated_are_refused_and_nothing_else(monkeypatch):
+    """The law is the prior's where there is a place to go to: one number, and no label."""
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(1, 1))
+        beta = pm.Normal("beta", 0.0, 1.0, shape=3)
+        score = pmm.fourier_features(X[:4, :1], frequencies) @ beta
+        pmm.Hinge("label", score, observed=np.full(4, np.nan))
+    step = pmm.FrequencyMetropolis([model["frequencies"]], model=model)
+    step.setup_chain(np.random.default_rng(5), 0, 0)
+    at, refused = FrequencyEvidence.at, []
+
+    def near(self, frequencies):
+        if abs(frequencies[0, 0]) > 0.8:
+            refused.append(frequencies)
+            raise LostPrecision
+        return at(self, frequencies)
+
+    monkeypatch.setattr(FrequencyEvidence, "at", near)
+    point = model.initial_point(0) | {"frequencies": np.array([[0.5]])}
+    evidence, found = step._evidence(point), []
+    for _ in range(12_000):
+        evidence = step._rescale(point, evidence, {})
+        found.append(abs(evidence.frequencies[0, 0]))
+    assert len(refused) > 100
+    share = np.array(found[::40])
+    law = stats.truncnorm(0.0, 0.8)
+    assert stats.kstest(share, law.cdf).pvalue > 1e-3
+
+
+def test_a_sweep_where_the_precision_is_nearly_lost_is_not_undone():
+    """Of more labels than features, of which some are lost beside others and some are not."""
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 0.05, shape=(3, 2))
+        v = pm.Gamma("v", 0.5, 0.5)
+        beta = pm.Normal("beta", 0.0, tau=v, shape=7)
+        pmm.Hinge("label", pmm.fourier_features(X, frequencies) @ beta, observed=Y)
+    step = pmm.FrequencyMetropolis([model["frequencies"]], model=model)
+    step.setup_chain(np.random.default_rng(6), 0, 0)
+    rng = np.random.default_rng(7)
+    point = {
+        "frequencies": rng.normal(0.0, 2.0, (3, 2)),
+        "v_log__": np.array(np.log(1e-14)),
+        "beta": rng.normal(size=7),
+    }
+    tried = moved = 0
+    for _ in range(30):
+        new, (stats,) = step.step(point)
+        if np.isfinite(stats["accepted_scale"]):
+            tried += 1
+            moved += not np.array_equal(new["frequencies"], point["frequencies"])
+            step._evidence(new)
+    assert tried > 20
+    assert moved > 10
 
 
 def test_a_precision_that_leaves_no_digits_is_named():
