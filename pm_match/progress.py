@@ -1,12 +1,50 @@
-"""A progress bar for searches, which only shows up if they take long enough to be watched."""
+"""What says that something takes time: lines, and a bar for searches that are long enough."""
 
+import logging
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+_log = logging.getLogger("pymc")
+_silent = ContextVar("silent", default=False)
+
 # Seconds that users wait without asking what goes on.
 PATIENCE = 2.0
+
+
+@contextmanager
+def silent(asked: bool) -> Iterator[None]:
+    """Let `say` and `saying` say nothing meanwhile, if that is asked for."""
+    token = _silent.set(asked or _silent.get())
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
+def say(what: str) -> None:
+    """Say what is being done, in a line."""
+    if not _silent.get():
+        _log.info(f"{what} ...")
+
+
+@contextmanager
+def saying(what: str, after: float = 1.0) -> Iterator[None]:
+    """Say what is being done, if it takes longer than so many seconds."""
+    timer = None if _silent.get() else threading.Timer(after, _log.info, (f"{what} ...",))
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 class SearchProgress:

@@ -17,6 +17,7 @@ from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_positive
+from pm_match.progress import saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
 from pm_match.results import annotate, convergence_warnings, warn_if_full
@@ -285,9 +286,11 @@ def _kept(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 @without_c()
 def _steps(model: Model, step: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     """Return the steps given, and ours; say what is left to PyMC."""
-    structure = read(model)
     given = [] if step is None else list(step) if isinstance(step, Sequence) else [step]
-    ours = steps(model, given=given)
+    with silent(bool(kwargs.get("quiet"))):
+        with saying("Reading the model"):
+            structure = read(model)
+        ours = steps(model, given=given)
     if structure.refusals:
         warnings.warn(
             f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=3
@@ -305,7 +308,10 @@ def _sample(
     if run.initvals is None:
         shown = bool(run.kwargs.get("progressbar", True)) and not quiet
         try:
-            found = initial_points(model, run.chains, run.seed, init=run.init, progressbar=shown)
+            with silent(quiet):
+                found = initial_points(
+                    model, run.chains, run.seed, init=run.init, progressbar=shown
+                )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 "there are no draws yet: starts were being searched for"

@@ -102,6 +102,9 @@ class ClusterGibbs(PartitionStep):
     def _prepare(self) -> None:
         super()._prepare()
         self._collapsed = Collapsed.of(self.model, self.part)
+        # Now, and not by every process that samples, in what it takes for time to sample.
+        for kernel, signature in self._collapsed.kernels():
+            kernel.compile(signature)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""

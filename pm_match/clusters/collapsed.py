@@ -22,6 +22,7 @@ from pm_match.clusters.sweep import (
 )
 from pm_match.clusters.units import Units, units
 from pm_match.numerics.ahead import Job, compile_ahead, job
+from pm_match.progress import say
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
 
@@ -89,7 +90,8 @@ class Collapsed:
             for number in range(len(clusterings))
         ]
         self._renamed = [np.zeros(c.truncation, np.int64) for c in clusterings]
-        compile_ahead(self._kernels())
+        if compile_ahead(self.kernels()):
+            say("Compiling (first use only)")
         self.terms = [self._terms(number) for number in range(len(clusterings))]
         self._exchanges = [
             Exchange(partition, terms, own, clustering.ends)
@@ -120,7 +122,7 @@ class Collapsed:
             [term for own in self.evidence for home, term in own.terms if home == number]
         )
 
-    def _kernels(self) -> list[Job]:
+    def kernels(self) -> list[Job]:
         """List what tables of terms and a step of `ClusterGibbs` call, in that order."""
         terms = [term for evidence in self.evidence for _, term in evidence.terms]
         found = [own for term in terms for own in jobs(term)]

@@ -22,7 +22,7 @@ def job(kernel: Any, *args: Any) -> Job:
     return kernel, tuple(kernel.typeof_pyval(value) for value in args)
 
 
-def compile_ahead(jobs: Iterable[Job]) -> None:
+def compile_ahead(jobs: Iterable[Job]) -> bool:
     """Let another process compile the jobs that are not on disk, the last first.
 
     It ends by itself, and nobody waits for it. There is none where a process cannot be forked, or
@@ -32,10 +32,24 @@ def compile_ahead(jobs: Iterable[Job]) -> None:
     ----------
     jobs : iterable of (kernel, signature)
         In the order in which this process needs them.
+
+    Returns
+    -------
+    bool
+        Whether there were any that are not on disk, and had not been asked for.
     """
-    missing = [one for one in jobs if not kept(*one)]
-    if len(missing) < 2 or sys.platform != "linux" or (os.cpu_count() or 1) < 2:
-        return
+    new = [one for one in jobs if one not in _asked]
+    _asked.update(new)
+    missing = [one for one in new if not kept(*one)]
+    if len(missing) > 1 and sys.platform == "linux" and (os.cpu_count() or 1) > 1:
+        _fork(missing)
+    return bool(missing)
+
+
+_asked: set[Job] = set()
+
+
+def _fork(jobs: list[Job]) -> None:
     with warnings.catch_warnings():
         # Of other threads, which hold nothing that compiling needs.
         warnings.simplefilter("ignore")
@@ -43,10 +57,10 @@ def compile_ahead(jobs: Iterable[Job]) -> None:
         if child:
             os.waitpid(child, 0)
             return
-        # Its parent ends at once, so that nobody has to ask for how it ended.
+        # It ends at once, so that nobody has to ask how the one that compiles has ended.
         try:
             if not os.fork():
-                _compile(missing)
+                _compile(jobs)
         finally:
             os._exit(0)
 
