@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.special import gammaln, xlogy
 
 from pm_match.columns.conjugate import (
@@ -159,7 +159,7 @@ def _normal(name, prior, known) -> Family:
 
     def law(parameters, k):
         mean, sd = parameters[0], (k if known else parameters[1]) ** -0.5
-        return (stats.lognorm, sd, 0.0, np.exp(mean)) if log else (stats.norm, mean, sd)
+        return (scipy.stats.lognorm, sd, 0.0, np.exp(mean)) if log else (scipy.stats.norm, mean, sd)
 
     return Family(
         name,
@@ -184,7 +184,7 @@ FAMILIES = (
         lambda x, e: _whole(x) & ((e > 0.0) | (x == 0.0)),
         lambda x, e: _pair(x, x, e),
         lambda x, e: xlogy(x, e) - gammaln(x + 1.0),
-        lambda p, e: (stats.poisson, p[0] * e),
+        lambda p, e: (scipy.stats.poisson, p[0] * e),
         scaled=True,
     ),
     Family(
@@ -195,7 +195,7 @@ FAMILIES = (
         lambda x, e: x >= 0.0,
         lambda x, e: _pair(x, 1.0, x * e),
         lambda x, e: np.broadcast_to(np.log(e), x.shape),
-        lambda p, e: (stats.expon, 0.0, 1.0 / (p[0] * e)),
+        lambda p, e: (scipy.stats.expon, 0.0, 1.0 / (p[0] * e)),
         scaled=True,
     ),
     Family(
@@ -206,7 +206,7 @@ FAMILIES = (
         lambda x, n: (x == 0.0) | (x == 1.0),
         lambda x, n: _successes(x, x, 1.0 - x),
         lambda x, n: np.zeros(x.shape),
-        lambda p, n: (stats.bernoulli, p[0]),
+        lambda p, n: (scipy.stats.bernoulli, p[0]),
     ),
     Family(
         "Binomial",
@@ -216,7 +216,7 @@ FAMILIES = (
         lambda x, n: _whole(x) & (x <= n) & _whole(n),
         lambda x, n: _successes(x, x, n - x),
         lambda x, n: _log_choose(n, x),
-        lambda p, n: (stats.binom, n, p[0]),
+        lambda p, n: (scipy.stats.binom, n, p[0]),
     ),
     Family(
         "Geometric",
@@ -226,7 +226,7 @@ FAMILIES = (
         lambda x, n: _whole(x, 1.0),
         lambda x, n: _successes(x, 1.0, x - 1.0),
         lambda x, n: np.zeros(x.shape),
-        lambda p, n: (stats.geom, p[0]),
+        lambda p, n: (scipy.stats.geom, p[0]),
     ),
     Family(
         "NegativeBinomial",
@@ -236,7 +236,7 @@ FAMILIES = (
         lambda x, n: _whole(x) & (n > 0.0),
         lambda x, n: _successes(x, n, x),
         lambda x, n: gammaln(x + n) - gammaln(n) - gammaln(x + 1.0),
-        lambda p, n: (stats.nbinom, n, p[0]),
+        lambda p, n: (scipy.stats.nbinom, n, p[0]),
     ),
     Family(
         "Categorical",

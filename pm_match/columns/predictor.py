@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from scipy import stats
 
 from pm_match.columns.entries import Entries, entries, joined
 from pm_match.columns.parts import Cells, Columns, Layout
@@ -183,10 +183,10 @@ def _holes(cells: Cells, values: NDArray, by_object: bool) -> Holes:
         if family.categories:
             return CategoryLaw(parameters)
         *natural, known = np.moveaxis(parameters, -1, 0)
-        # Each of a row of counts by itself is binomial.
-        return (
-            Law(stats.binom, known, *natural) if family.rows else Law(*family.law(natural, known))
-        )
+        if family.rows:
+            # Each of a row of counts by itself is binomial.
+            return Law(scipy.stats.binom, known, *natural)
+        return Law(*family.law(natural, known))
 
     said = CATEGORIES if family.categories else NUMBERS
     return Holes(cells.name, cells.name, values, law, said, by_object)

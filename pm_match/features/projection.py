@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
-from pm_match.features.feature_sums import ClusterSums
+from pm_match.features.feature_sums import ClusterSums, add_up
 from pm_match.features.projection_fit import copy, expect, weigh
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part, reducing
 
@@ -306,3 +307,17 @@ class ProjectionObjective:
         factors = np.empty(self.table.mean.shape)
         n = len(self.table.sorted)
         return draw_factors(rng, self.table, n, self._least, factors), factors
+
+
+def kernels() -> list[Job]:
+    """List what a step of `ProjectionMAP` calls."""
+    numbers, vector, matrix = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1))
+    cube, remembered = np.zeros((1, 1, 1)), np.zeros((1, 2, 1, 1))
+    table = ClusterTable(
+        numbers, vector, matrix, matrix, numbers, matrix, cube, matrix, cube, cube, matrix
+    )
+    return [
+        job(add_up, matrix, numbers, matrix),
+        job(climb, table, 1, 1, 1, remembered, vector, cube),
+        job(draw_factors, np.random.default_rng(), table, 1, 0.0, matrix),
+    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.stats import binom
 
 from pm_match.checks import check_count
 from pm_match.plots.canvas import pyplot
@@ -77,9 +77,8 @@ def plot_calibration(
     mean = np.bincount(bins, p, n_bins)[filled] / n
     rate = np.bincount(bins, y, n_bins)[filled] / n
     # Rounding may bring a mean just above 1.
-    low, high = (
-        binom.ppf(tail, n, mean.clip(0, 1)) / n for tail in ((1 - level) / 2, (1 + level) / 2)
-    )
+    mean, tails = mean.clip(0, 1), ((1 - level) / 2, (1 + level) / 2)
+    low, high = (scipy.stats.binom.ppf(tail, n, mean) / n for tail in tails)
 
     if ax is None:
         figure, (axis, below) = plt.subplots(

@@ -6,8 +6,8 @@ r"""Mixtures of distributions: what many draws and clusters say of a value toget
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.special import ndtr, ndtri
 
 # Newton's steps converge in a handful; halvings of the bracket, where they fail, in so many.
@@ -30,7 +30,7 @@ class Law:
 
     def __init__(self, distribution: Any, *given: NDArray):
         self._distribution, self._given = distribution, given
-        self.discrete = isinstance(distribution, stats.rv_discrete)
+        self.discrete = isinstance(distribution, scipy.stats.rv_discrete)
 
     def mean(self) -> NDArray[np.float64]:
         """Return means (C, M)."""
@@ -58,7 +58,7 @@ class NormalLaw(Law):
     """Normal distributions, faster than SciPy's."""
 
     def __init__(self, mean: NDArray, sd: NDArray):
-        super().__init__(stats.norm, mean, sd)
+        super().__init__(scipy.stats.norm, mean, sd)
         self._mean, self._sd = mean, sd
 
     def mean(self):

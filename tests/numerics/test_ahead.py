@@ -14,8 +14,10 @@ from tests.declared.columns import declared
 from tests.declared.features import Kind, feature_model
 from tests.declared.networks import network_model
 from tests.declared.normals import normals_model
+from tests.declared.plain import tiny_model
 
 MODELS = {
+    "flat projections": tiny_model,
     "features": lambda: feature_model(Kind(missing=True)),
     "networks": network_model,
     "undirected network": lambda: network_model(kind="undirected"),
@@ -30,8 +32,9 @@ def test_a_step_needs_nothing_else(case, monkeypatch):
     listed: list = []
     monkeypatch.setattr("pm_match.clusters.collapsed.compile_ahead", listed.extend)
     model = MODELS[case]()
-    (step, *_) = (own for own in pmm.steps(model) if isinstance(own, pmm.ClusterGibbs))
-    step = pmm.ClusterGibbs(step.vars, n_exchanges=3.0, model=model)
+    served = (pmm.ClusterGibbs, pmm.ProjectionMAP)
+    steps = [own for own in pmm.steps(model) if isinstance(own, served)]
+    steps[-1].n_exchanges = 3.0
     for kernel, signature in listed:
         kernel.compile(signature)
     more = []
@@ -46,7 +49,7 @@ def test_a_step_needs_nothing_else(case, monkeypatch):
 
     monkeypatch.setattr(Dispatcher, "compile", noted)
     point = model.initial_point(0)
-    for _ in range(3):
+    for step in 3 * steps:
         point, _ = step.step(point)
     assert [own for own in more if own[0] in {kernel.__name__ for kernel, _ in listed}] == []
     assert [name for name, _ in more] == []
