@@ -34,7 +34,10 @@ class FrequencyHMC(FrequencyMetropolis):
         check_count("FrequencyHMC: n_leapfrog", n_leapfrog)
         super().__init__(vars, n_leapfrog=n_leapfrog, **kwargs)
 
-    def _move(self, new, stats) -> None:
+    def _evidence(self, point) -> None:
+        """Integrate nothing out."""
+
+    def _move(self, new, evidence, stats) -> None:
         part, points = self.part, self._points
         latent, frequencies = part.fourier(new)
         term = FrequencyTerm(
