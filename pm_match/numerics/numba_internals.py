@@ -75,7 +75,7 @@ RELIED_ON = (
     "numba.extending:unbox",
 )
 # What code in the making has.
-_LIBRARY = ("_codegen", "_final_module", "_linking_libraries", "_reload_init")
+_LIBRARY = ("_codegen", "_final_module", "_linking_libraries")
 # How numba lays out an array.
 _LAYOUT = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
 
@@ -373,8 +373,10 @@ def _called(library):
                 found[called] = found.pop(called)
 
     visit(library)
-    for called in found:
-        library._reload_init.update(called._reload_init)
+    # Which an older numba has not.
+    if hasattr(library, "_reload_init"):
+        for called in found:
+            library._reload_init.update(called._reload_init)
     return [
         called.own_module if isinstance(called, _Part) else called._get_module_for_linking()
         for called in reversed(found)
