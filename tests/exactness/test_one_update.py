@@ -171,5 +171,5 @@ def exchanged_by_one(rng, w, mean, precision, z, tau, *others, right):
 )
 def test_a_wrong_ratio_is_seen(ratio, name, wrong, monkeypatch):
     monkeypatch.setattr(feature_gibbs, name, partial(wrong, right=getattr(feature_gibbs, name)))
-    found = ratio.scores(800, n_updates=1)
+    found = ratio.scores(4000, n_updates=1)
     assert max(map(abs, found.values())) > SEES, found
