@@ -38,12 +38,12 @@ def compile_ahead(jobs: Iterable[Job]) -> bool:
     bool
         Whether there were any that are not on disk, and had not been asked for.
     """
-    new = [one for one in jobs if one not in _asked]
+    new = {one: kept(*one) for one in jobs if one not in _asked}
     _asked.update(new)
-    missing = [one for one in new if not kept(*one)]
+    missing = [one for one, on_disk in new.items() if on_disk is False]
     if len(missing) > 1 and sys.platform == "linux" and (os.cpu_count() or 1) > 1:
         _fork(missing)
-    return bool(missing)
+    return not all(new.values())
 
 
 _asked: set[Job] = set()

@@ -456,10 +456,10 @@ def keep(dispatcher: Any, function: Callable, stamp: tuple[str, ...]) -> None:
         pass
 
 
-def kept(dispatcher: Any, asked: Any) -> bool:
-    """Whether what is compiled of a function for a signature is on disk."""
+def kept(dispatcher: Any, asked: Any) -> bool | None:
+    """Whether what is compiled of a function for a signature is on disk; None if it never is."""
     cache = dispatcher._cache
     if not isinstance(cache, FunctionCache):
-        return False
+        return None
     key = cache._index_key(asked, dispatcher.targetctx.codegen())
     return key in cache._cache_file._load_index()

@@ -7,9 +7,11 @@ import sys
 import numpy as np
 import pymc as pm
 import pytest
+from numba import njit
 from numba.core.dispatcher import Dispatcher
 
 import pm_match as pmm
+from pm_match.numerics.ahead import compile_ahead, job
 from tests.declared.columns import declared
 from tests.declared.features import Kind, feature_model
 from tests.declared.networks import network_model
@@ -90,6 +92,16 @@ def test_another_process_compiles(tmp_path):
     )
     assert (done.returncode, done.stdout) == (0, "going on\n"), done.stderr
     assert not done.stderr
+
+
+def test_what_is_never_kept_is_not_compiled_in_vain(monkeypatch):
+    def refused():
+        raise AssertionError("forked")
+
+    monkeypatch.setattr(os, "fork", refused)
+    jobs = [job(njit(lambda x: x + 1.0), 2.0), job(njit(lambda x: x - 1.0), 2.0)]
+    assert compile_ahead(jobs)
+    assert not compile_ahead(jobs)
 
 
 def test_draws_do_not_depend_on_it(monkeypatch):
