@@ -150,7 +150,7 @@ def scales_without_jacobian(monkeypatch, simulator):
     ],
 )
 def test_wrong_views_are_seen(views, wrong, monkeypatch):
-    found = views.scores(600, moves(wrong(monkeypatch, views)), n_updates=3)
+    found = views.scores(1800, moves(wrong(monkeypatch, views)), n_updates=3)
     assert max(map(abs, found.values())) > 6.0, found
 
 
