@@ -1,5 +1,6 @@
 """Draws of what emissions depend on: projections, intercepts, noise and all of their priors."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,11 +16,13 @@ from pm_match.features.emission import Emission, draw_missing
 from pm_match.features.feature_sums import (
     ClusterSums,
     Contributions,
+    contribution,
     draw_factors,
     draw_intercepts,
     draw_projection,
     log_evidence,
 )
+from pm_match.features.isometric import draw_isometries
 from pm_match.features.parts import Background, Features, Parameter, Setting
 from pm_match.features.permute import Regressions, permute_labels
 from pm_match.features.points import FeaturesPoints
@@ -42,9 +45,10 @@ class FeatureGibbs(PartitionStep):
 
     Given the assignments and a shared precision, each from its conditional:
 
-    - what is normal and enters in another way than the following, such as what a semi-orthogonal
-      projection is made of, by elliptical slices (Murray, Adams & MacKay 2010), latent vectors
-      integrated out;
+    - projections that are a scale times a polar factor, by compiled slices (see
+      `features.isometric`), latent vectors and deviations integrated out;
+    - what is normal and enters in another way than these and the following, by elliptical slices
+      (Murray, Adams & MacKay 2010), latent vectors integrated out;
     - other numbers, such as scales, by slices (Neal 2003), latent vectors integrated out;
     - intercepts with a normal prior, all together, with latent vectors integrated out;
     - projections with a normal prior, given latent vectors that are drawn anew. Projections and
@@ -138,6 +142,7 @@ class FeatureGibbs(PartitionStep):
                 ]
             if p.update == "wishart":
                 self._forward[p.name] = _wishart_functions(model, rv)
+        self._isometric = {name for own in features.isometries for name in own.names}
         self._direction = np.empty(features.n_factors)
         self._exchanges = Exchanges(model, features) if self.permute else None
 
@@ -146,13 +151,15 @@ class FeatureGibbs(PartitionStep):
         new = dict(point)
         self._load(point)
         for parameter in self._parameters:
+            if parameter.name in self._isometric:
+                continue
             if parameter.update == "prior":
                 self._draw_numbers(parameter, new, evidence=False)
             elif parameter.update == "slice":
                 self._draw_numbers(parameter, new, evidence=True)
             elif parameter.update == "normal":
                 self._draw_normal(parameter, new)
-        self._draw_intercepts(new)
+        self._draw_isometries(new, self._draw_intercepts(new))
         factors = self._draw_factors(self._setting(new))
         accepted = self._draw_projections(new, factors)
         self._draw_noise(new, factors)
@@ -246,11 +253,12 @@ class FeatureGibbs(PartitionStep):
         start, width = np.array(point[key]), precision**-0.5
         draw_elliptical_slice(self.rng, start, centre, width, log_likelihood)
 
-    def _draw_intercepts(self, point) -> None:
+    def _draw_intercepts(self, point) -> Setting:
+        """Draw intercepts; return the setting with these."""
         own = {p.domain: p for p in self._parameters if p.update == "intercept"}
-        if not own:
-            return
         setting = self._setting(point)
+        if not own:
+            return setting
         priors: list[Any] = [None for _ in setting.emissions]
         for domain, parameter in own.items():
             priors[domain] = self.part.prior(parameter, point)
@@ -258,6 +266,17 @@ class FeatureGibbs(PartitionStep):
         drawn = draw_intercepts(self.rng, self._some, setting.emissions, r, priors)
         for domain, parameter in own.items():
             point[self._key[parameter.name]] = drawn[domain]
+        pairs = zip(setting.emissions, drawn, strict=True)
+        return replace(setting, emissions=tuple(replace(e, intercept=a) for e, a in pairs))
+
+    def _draw_isometries(self, point, setting: Setting) -> None:
+        if self._isometric:
+            own = {isometry.domain for isometry in self.part.isometries}
+            others = [
+                None if d in own else contribution(*pair)
+                for d, pair in enumerate(zip(self._some, setting.emissions, strict=True))
+            ]
+            draw_isometries(self.rng, self.part, setting, point, self._key, self._some, others)
 
     # -- given latent vectors ---------------------------------------------------------------------
 
@@ -340,10 +359,10 @@ class FeatureGibbs(PartitionStep):
 
     def _draw_noise(self, point, factors: NDArray) -> None:
         """Draw noise precisions with a Wishart prior from their conjugate conditional."""
+        emissions = self._setting(point).emissions
         for p in self._parameters:
             if p.update == "wishart":
-                emission = self._setting(point).emissions[p.domain]
-                n, squares = self._residual_squares(p.domain, emission, point, factors)
+                n, squares = self._residual_squares(p.domain, emissions[p.domain], point, factors)
                 self._draw_wishart(p, point, n, squares)
 
     def _residual_squares(self, d: int, emission: Emission, point, factors: NDArray):

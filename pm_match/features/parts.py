@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +152,48 @@ class Parameter:
     transposed: bool = False
 
 
+class LogNormalNumber(NamedTuple):
+    """A number that multiplies something, and is normal on the log scale, which is sampled.
+
+    Attributes
+    ----------
+    name : str
+    mean, precision : float
+        Of its value variable.
+    """
+
+    name: str
+    mean: float
+    precision: float
+
+
+@dataclass(frozen=True)
+class Isometry:
+    """Parameters of a domain whose projection is a scale times a polar factor.
+
+    Attributes
+    ----------
+    domain : int
+    orientation : Parameter
+        A normal variable, with independent entries of mean 0 and one precision, of which nothing
+        but its polar factor matters.
+    scale, spread : LogNormalNumber or None
+        What multiplies the polar factor, and the standard deviation of deviations; None for what is
+        drawn otherwise, or constant.
+    """
+
+    domain: int
+    orientation: Parameter
+    scale: LogNormalNumber | None
+    spread: LogNormalNumber | None
+
+    @property
+    def names(self) -> list[str]:
+        """Of all its variables."""
+        numbers = [own.name for own in (self.scale, self.spread) if own is not None]
+        return [self.orientation.name, *numbers]
+
+
 @dataclass(frozen=True, eq=False)
 class Features(Evidence):
     """Feature vectors of some of a clustering's objects, around shared latent vectors.
@@ -170,6 +212,8 @@ class Features(Evidence):
         In the order of the clustering's assignments, some of which may have none.
     parameters : tuple of Parameter
         What else is ours to draw.
+    isometries : tuple of Isometry
+        Of the domains that have one.
     """
 
     kind = "features"
@@ -182,6 +226,7 @@ class Features(Evidence):
     n_factors: int
     domains: tuple[FeatureDomain, ...]
     parameters: tuple[Parameter, ...]
+    isometries: tuple[Isometry, ...]
     _reader: Any = field(repr=False)
     _priors: Mapping[str, Callable] = field(repr=False)
     _standard: bool = field(repr=False)

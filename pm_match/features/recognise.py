@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +17,20 @@ from pm_match.features.emission_reader import (
     Observed,
     undivided,
 )
-from pm_match.features.parts import FeatureDomain, Features, Parameter, Setting
+from pm_match.features.isometric import polar_factor
+from pm_match.features.parts import (
+    FeatureDomain,
+    Features,
+    Isometry,
+    LogNormalNumber,
+    Parameter,
+    Setting,
+)
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
+from pm_match.reading.priors import log_density_function
 from pm_match.reading.probe import compiled, stand_in
 
 # More numbers than this in one variable are not drawn one by one.
@@ -119,6 +130,7 @@ class FeaturesCandidate:
             n_factors=graphs.n_factors,
             domains=domains,
             parameters=parameters,
+            isometries=tuple(_isometries(context, check, graphs, reader, parameters)),
             _reader=reader,
             _standard=all(e.standard for e in reader(context.start).emissions),
             _priors={
@@ -573,3 +585,112 @@ def _moved(context: Context, check: DensityCheck, rv: RV, read: Callable) -> Ite
     for point in check.points:
         moved = point[key] + 0.1 * rng.standard_normal(np.shape(point[key]))
         yield read(point), read(point | {key: np.asarray(moved)})
+
+
+# -- projections that keep distances --------------------------------------------------------------
+
+
+def _isometries(
+    context: Context, check: DensityCheck, graphs: Graphs, reader: EmissionReader, parameters
+) -> Iterator[Isometry]:
+    """Find the domains whose projection is a scale times the polar factor of a normal variable."""
+    if graphs.precision is not None:
+        return
+    for d, (own, data) in enumerate(zip(graphs.observed, graphs.data, strict=True)):
+        shape = data.values.shape[1], graphs.n_factors
+        if shape[0] < shape[1] or (own.multivariate and data.observed is not None):
+            continue
+        moving = partial(_moves_alone, context, check, reader, d)
+        for p in parameters:
+            rv = context.model[p.name]
+            if (
+                p.update == "normal"
+                and context.start[context.key(rv)].shape == shape
+                and _is_spherical(context, check, rv)
+                and moving(rv, "projection", _keeps_scale)
+            ):
+                numbers: dict[str, LogNormalNumber | None] = {}
+                for other in parameters:
+                    number = _log_normal_number(context, other)
+                    for what in () if number is None else ("projection", "spread"):
+                        if moving(context.model[other.name], what, _multiplies):
+                            numbers[what] = number
+                yield Isometry(d, p, numbers.get("projection"), numbers.get("spread"))
+                break
+
+
+def _is_spherical(context: Context, check: DensityCheck, rv: RV) -> bool:
+    """Whether the entries of a normal variable are independent, with mean 0 and one variance."""
+    read = context.normal_prior(rv, np.asarray)
+    moments = [read(point) for point in check.points]
+    return all(not mean.any() and (tau == tau.flat[0]).all() for mean, tau in moments)
+
+
+def _log_normal_number(context: Context, parameter: Parameter) -> LogNormalNumber | None:
+    """Return a number whose value is normal with a known mean and variance; None if it is not."""
+    rv = context.model[parameter.name]
+    value = context.start[context.key(rv)]
+    if parameter.update != "slice" or value.shape or context.ancestry.parents[rv]:
+        return None
+    density = log_density_function(context.model, parameter.name, True)
+    at = np.array([-1.0, 0.0, 1.0, -2.3, 3.1, -0.4])
+    found = np.array([density({context.key(rv): np.asarray(x)}) for x in at])
+    if not np.isfinite(found).all():
+        return None
+    quadratic, slope = (found[2] + found[0]) / 2.0 - found[1], (found[2] - found[0]) / 2.0
+    if quadratic >= 0.0 or not same(found, found[1] + slope * at + quadratic * at**2):
+        return None
+    return LogNormalNumber(parameter.name, -0.5 * slope / quadratic, -2.0 * quadratic)
+
+
+def _moves_alone(
+    context: Context,
+    check: DensityCheck,
+    reader: EmissionReader,
+    d: int,
+    rv: RV,
+    what: str,
+    fits: Callable,
+) -> bool:
+    """Whether nothing depends on a variable but a domain's projection, or spread, as it should.
+
+    `fits` says so of the old and the new value of the variable and of what depends on it.
+    """
+    key, rng, k = context.key(rv), np.random.default_rng(2), reader.graphs.n_factors
+
+    def parts(point) -> tuple[list[NDArray], NDArray | None]:
+        setting = reader(point)
+        found: dict[Any, NDArray] = {"latent": np.asarray(setting.latent_precision)}
+        for e, emission in enumerate(setting.emissions):
+            spread, background = setting.spreads[e], reader.background(e, point)
+            found[e, "intercept"], found[e, "root"] = emission.intercept, emission.root
+            found[e, "projection"] = emission.projection[:, :k]
+            if spread is not None:
+                found[e, "spread"] = spread
+            if background is not None:
+                found[e, "mean"], found[e, "background"] = background.mean, background.root
+        own = found.pop((d, what), None)
+        return list(found.values()), own
+
+    for point in check.points:
+        value = np.asarray(point[key])
+        moved = value + 0.3 * rng.standard_normal(value.shape)
+        (old, own), (new, other) = parts(point), parts(point | {key: np.asarray(moved)})
+        # A projection is what is left when an intercept is taken away: up to rounding.
+        still = all(np.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in zip(old, new, strict=True))
+        if not still or own is None or not fits(value, moved, own, other):
+            return False
+    return True
+
+
+def _keeps_scale(value: NDArray, moved: NDArray, own: NDArray, other: NDArray) -> bool:
+    """Whether W is the same number times the polar factor at both values."""
+    number = np.linalg.norm(own) / np.sqrt(own.shape[1])
+    pairs = (value, own), (moved, other)
+    return all(np.allclose(w, number * polar_factor(a), atol=1e-9 * number) for a, w in pairs)
+
+
+def _multiplies(value: NDArray, moved: NDArray, own: NDArray, other: NDArray) -> bool:
+    """Whether what depends on a number is multiplied by its exponential; spreads are all equal."""
+    alike = own.ndim > 1 or (own == own.flat[0]).all()
+    return bool(alike) and np.allclose(other, own * np.exp(moved - value), rtol=1e-9)

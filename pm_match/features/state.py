@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
-from pm_match.features import projection
+from pm_match.features import isometric, projection
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.parts import Features, Setting
@@ -37,10 +37,10 @@ class FeatureState(EvidenceState):
         self.terms = [(self._number, self.evidence.term)]
 
     def kernels(self) -> list[Job]:
-        """List what the term's state and draws are made by, and flat projections fitted."""
+        """List what the term's state, its draws and those of projections are made by."""
         found = self.evidence.kernels(self.site.slot_of(self._number))
-        fitted = any(own.update == "flat" for own in self.features.parameters)
-        return found + (projection.kernels() if fitted else [])
+        found += isometric.kernels() if self.features.isometries else []
+        return found + (projection.kernels() if self.features.flat else [])
 
     def load(self, point: Point) -> None:
         """Bring the sums to a point."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.distributions.multivariate import WishartRV
 from pymc.logprob.transforms import LogTransform
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import (
@@ -18,7 +19,7 @@ from pytensor.tensor.random.basic import (
     LogNormalRV,
     NormalRV,
 )
-from scipy.special import gammaln
+from scipy.special import gammaln, multigammaln
 
 from pm_match.reading.ancestry import parameters
 from pm_match.reading.probe import compiled, density_graphs, point_function
@@ -59,6 +60,16 @@ _ON_LOG_SCALE: dict[type, Callable] = {
 }
 
 
+def _wishart(x, degrees, scale_factor):
+    n = len(x)
+    sign, log_det = np.linalg.slogdet(x)
+    whitened = np.linalg.solve(scale_factor, x)
+    trace = np.trace(np.linalg.solve(scale_factor, whitened.T))
+    total = 0.5 * ((degrees - n - 1.0) * log_det - trace - degrees * n * np.log(2.0))
+    total -= degrees * np.log(np.diagonal(scale_factor)).sum() + multigammaln(0.5 * degrees, n)
+    return float(total) if sign > 0.0 else -np.inf
+
+
 def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[Any], float]:
     """Make the log density of a variable at a point.
 
@@ -81,6 +92,9 @@ def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[A
         formula = _normal
     elif type(transform) is LogTransform and kind in _ON_LOG_SCALE:
         formula = _ON_LOG_SCALE[kind]
+    elif kind is WishartRV and not jacobian:
+        at = point_function(model, [rv, *parameters(rv)])
+        return lambda point: _wishart(*at(point))
     else:
         function, _ = compiled(model, [density_graphs(model, [rv], jacobian)])
         return lambda point: float(function(point)[0])

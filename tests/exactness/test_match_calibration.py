@@ -10,7 +10,7 @@ KINDS = ("match", "within", "unmatched")
 
 @pytest.fixture(scope="module")
 def table():
-    return calibration(make_simulator(31), 100)
+    return calibration(make_simulator(31), 200)
 
 
 @pytest.mark.slow

@@ -3,8 +3,10 @@
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.stats import wishart
 
 from pm_match.reading.priors import log_densities_function, log_density_function
+from pm_match.reading.probe import natural_function
 
 ONE = np.float64(1.0)
 
@@ -51,6 +53,20 @@ def test_density_is_the_declared_one(model, name, jacobian):
             assert log_density(point) == -np.inf
             continue
         assert log_density(point) == pytest.approx(float(expected(point)), rel=1e-10)
+
+
+def test_wishart_density_is_scipys():
+    scale = np.array([[2.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 0.5]])
+    with pm.Model() as model:
+        pm.Wishart("w", nu=5, V=scale)
+    read = natural_function(model, ["w"])
+    log_density = log_density_function(model, "w", jacobian=False)
+    expected = model.compile_logp(vars=[model["w"]], jacobian=False, mode="FAST_COMPILE")
+    for point in points(model):
+        exact = wishart(5, scale).logpdf(read(point)[0])
+        assert log_density(point) == pytest.approx(exact, rel=1e-10)
+        # PyMC's has a constant in single precision.
+        assert log_density(point) == pytest.approx(float(expected(point)), rel=1e-7)
 
 
 def test_joint_density_is_the_sum(model):

@@ -18,6 +18,7 @@ from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, draw_missing
 from pm_match.features.feature_gibbs import FeatureGibbs
+from pm_match.features.isometric import polar_factor
 from pm_match.features.parts import Features
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.search.match_shapes import common_shape, match_shapes
@@ -208,37 +209,13 @@ def turned(chain: Chain, features: Features, projections: Sequence[NDArray]) -> 
         if p.update in ("projection", "flat"):
             w = projections[p.domain]
             point[key] = np.ascontiguousarray(w.T if p.transposed else w)
-        elif p.update == "normal":
-            d = _oriented_by(features, chain.point, key)
-            if d is not None:
-                # As long as a matrix of standard normal numbers is.
-                w = projections[d]
-                point[key] = _polar(w) * np.sqrt(max(w.shape))
+    for isometry in features.isometries:
+        w, p = projections[isometry.domain], isometry.orientation
+        key = model.rvs_to_values[model[p.name]].name
+        _, precision = features.prior(p, point)
+        # As long as a matrix of such numbers is.
+        point[key] = polar_factor(w) * np.sqrt(len(w) / precision.flat[0])
     return point
-
-
-def _polar(w: NDArray) -> NDArray[np.float64]:
-    u, _, v = np.linalg.svd(w, full_matrices=False)
-    return u @ v
-
-
-def _oriented_by(features: Features, point, key: str) -> int | None:
-    """Return the domain whose projection is a multiple of the polar factor of a variable."""
-    k = features.n_factors
-    if point[key].ndim != 2 or point[key].shape[1] != k:
-        return None
-    # Another value tells whose projection follows it.
-    other = np.random.default_rng(len(key)).standard_normal(point[key].shape)
-    before, after = features.setting(point), features.setting({**point, key: other})
-    polar = _polar(other)
-    for d, (old, new) in enumerate(zip(before.emissions, after.emissions, strict=True)):
-        w = new.projection[:, :k]
-        if w.shape != polar.shape or np.array_equal(w, old.projection[:, :k]):
-            continue
-        scale = (w * polar).sum() / np.square(polar).sum()
-        if scale > 0.0 and np.allclose(w, scale * polar, rtol=1e-6, atol=1e-9 * scale):
-            return d
-    return None
 
 
 def judged(

@@ -1,0 +1,433 @@
+r"""Draws of projections that keep distances, with scales and deviations, by compiled slices.
+
+The projection of such a domain is a scale times a polar factor, :math:`W = c Q` with :math:`Q = A
+(A^\top A)^{-1/2}` and :math:`A` of independent normal entries with mean 0: then :math:`Q` is
+uniform over all matrices with orthonormal columns, and independent of :math:`A^\top A`, of which
+the data say nothing. So :math:`Q` is drawn itself, and :math:`A = Q (B^\top B)^{1/2}` with a new
+:math:`B` from the prior of :math:`A`.
+
+Given the clusters, latent vectors are integrated out, and so are deviations :math:`e_{dj} \sim N(0,
+\kappa^2 I)`. With :math:`\Lambda = U \mathrm{diag}(\lambda) U^\top` the noise precision, the
+coordinates of :math:`U^\top x` are independent. Write :math:`s_{jm} = \lambda_m N_{jm}` for the
+precision with which cluster j's mean is seen in coordinate m, :math:`b_{jm}` for its sum times
+:math:`\lambda_m`, and :math:`q_m` for the rows of :math:`U^\top Q`. Up to a constant,
+
+.. math:: \log p(X_d, \ldots) = \tfrac12 \sum_{jm} \left[ \frac{\kappa^2 b_{jm}^2}{1 + \kappa^2
+          s_{jm}} - \log(1 + \kappa^2 s_{jm}) \right] + \tfrac12 \sum_j \left[ m_j^\top P_j^{-1}
+          m_j - \log |P_j| \right], \quad
+          P_j = P_j^0 + c^2 \sum_m \frac{s_{jm} q_m q_m^\top}{1 + \kappa^2 s_{jm}}, \quad
+          m_j = m_j^0 + c \sum_m \frac{b_{jm} q_m}{1 + \kappa^2 s_{jm}}
+
+with :math:`P^0` and :math:`m^0` from the prior of the latent vectors and the other domains. The
+uniform distribution of Q does not change when two rows of :math:`U^\top Q` are rotated: the angle
+is drawn by a slice (Neal 2003), pair after pair. So are :math:`\log c` and :math:`\log \kappa`,
+whose priors are normal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import cos, exp, inf, log, pi, sin
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import ClusterSums, Contribution
+from pm_match.features.parts import Features, Isometry, Setting
+from pm_match.numerics.ahead import Job, job
+from pm_match.numerics.cholesky import factorise, solve_lower
+from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.slices import draw_slice
+
+# What is drawn by a slice: the numbers of `Shape.numbers`, and the angle of two rows.
+_SCALE, _SPREAD, _ANGLE = range(3)
+# First intervals: of numbers, on the log scale, and of angles, of which some go all round.
+_WIDTH = 0.5
+_NARROW, _ALL_ROUND = 0.5, 0.1
+_MOST_STEPS = 20
+_LEAST = 1e-12
+# Pairs of rows that are rotated in a draw: some for each column, but no pair is there twice.
+_TURNS_A_COLUMN = 8
+
+
+class Shape(NamedTuple):
+    """What a domain's projection and deviations are drawn from, for J clusters.
+
+    Attributes
+    ----------
+    q : (M, K) array
+        U' Q.
+    numbers : (2,) array
+        Logs of c and kappa; kappa is 0 if there are no deviations.
+    prior : (2, 2) array
+        Mean and precision of each; a precision of 0 if it is not to be drawn.
+    weight, pull : (J, M) array
+        s and b.
+    rest, rest_linear : (J, K, K), (J, K) array
+        P and m without the domain.
+    seen, damped : (J, M) array
+        s and b over 1 + kappa^2 s.
+    base, base_linear : (J, K, K), (J, K) array
+        Scratch: P and m without two rows of q.
+    rows, matrix, lower, vectors : (2, K), (K, K), (K, K), (2, K) array
+        Scratch.
+    """
+
+    q: NDArray[np.float64]
+    numbers: NDArray[np.float64]
+    prior: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    pull: NDArray[np.float64]
+    rest: NDArray[np.float64]
+    rest_linear: NDArray[np.float64]
+    seen: NDArray[np.float64]
+    damped: NDArray[np.float64]
+    base: NDArray[np.float64]
+    base_linear: NDArray[np.float64]
+    rows: NDArray[np.float64]
+    matrix: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, q, numbers, prior, weight, pull, rest, rest_linear) -> "Shape":
+        """Make it with scratch space."""
+        k = q.shape[1]
+        own = q, numbers, prior, weight, pull, rest, rest_linear
+        like = np.empty_like(weight), np.empty_like(weight), np.empty_like(rest)
+        small = np.empty((2, k)), np.empty((k, k)), np.empty((k, k)), np.empty((2, k))
+        return cls(*own, *like, np.empty_like(rest_linear), *small)
+
+
+@part
+def _damp(shape):
+    """Fill `seen` and `damped`; return what of the log density only deviations enter."""
+    variance = exp(2.0 * shape.numbers[_SPREAD])
+    total = 0.0
+    for j in range(shape.weight.shape[0]):
+        for m in range(shape.weight.shape[1]):
+            ratio = 1.0 / (1.0 + variance * shape.weight[j, m])
+            shape.seen[j, m] = shape.weight[j, m] * ratio
+            shape.damped[j, m] = shape.pull[j, m] * ratio
+            total += variance * shape.pull[j, m] * shape.damped[j, m] + log(ratio)
+    return 0.5 * total
+
+
+@part
+def _add_row(row, precision, pull, matrix, vector):
+    """Add a row (K,) of W to P and m; of P the lower triangle."""
+    for k in range(row.shape[0]):
+        vector[k] += pull * row[k]
+        for i in range(k + 1):
+            matrix[k, i] += precision * row[k] * row[i]
+
+
+@part
+def _sum_rows(shape, one, two):
+    """Fill `base` with all rows of the projection but `one` and `two`."""
+    scale = exp(shape.numbers[_SCALE])
+    n_factors = shape.q.shape[1]
+    for j in range(shape.rest.shape[0]):
+        for k in range(n_factors):
+            shape.base_linear[j, k] = shape.rest_linear[j, k]
+            for i in range(k + 1):
+                shape.base[j, k, i] = shape.rest[j, k, i]
+        for m in range(shape.q.shape[0]):
+            if m != one and m != two:
+                precision, pull = scale * scale * shape.seen[j, m], scale * shape.damped[j, m]
+                _add_row(shape.q[m], precision, pull, shape.base[j], shape.base_linear[j])
+
+
+@part
+def _log_evidence(shape, one, two):
+    """Sum what clusters explain, with rows `one` and `two` (if not -1) as they are in `rows`."""
+    scale = exp(shape.numbers[_SCALE])
+    n_factors = shape.q.shape[1]
+    vector, solution = shape.vectors[0], shape.vectors[1]
+    total = 0.0
+    for j in range(shape.rest.shape[0]):
+        for k in range(n_factors):
+            vector[k] = shape.base_linear[j, k]
+            for i in range(k + 1):
+                shape.matrix[k, i] = shape.base[j, k, i]
+        if one >= 0:
+            square = scale * scale
+            precision, pull = square * shape.seen[j, one], scale * shape.damped[j, one]
+            _add_row(shape.rows[0], precision, pull, shape.matrix, vector)
+            precision, pull = square * shape.seen[j, two], scale * shape.damped[j, two]
+            _add_row(shape.rows[1], precision, pull, shape.matrix, vector)
+        total -= factorise(shape.matrix, shape.lower)
+        total += solve_lower(shape.lower, vector, solution)
+    return 0.5 * total
+
+
+@part
+def _log_density(shape, what, x, one, two):
+    """Log density at a value of what is drawn, at which the shape is left."""
+    if what == _ANGLE:
+        for k in range(shape.q.shape[1]):
+            shape.rows[0, k] = cos(x) * shape.q[one, k] - sin(x) * shape.q[two, k]
+            shape.rows[1, k] = sin(x) * shape.q[one, k] + cos(x) * shape.q[two, k]
+        return _log_evidence(shape, one, two)
+    shape.numbers[what] = x
+    off = x - shape.prior[what, 0]
+    total = _damp(shape) - 0.5 * shape.prior[what, 1] * off * off
+    _sum_rows(shape, -1, -1)
+    return total + _log_evidence(shape, -1, -1)
+
+
+@part
+def _slice(rng, shape, what, start, width, most_steps, one, two):
+    """Draw by one slice, stepping out by at most so many steps."""
+    level = _log_density(shape, what, start, one, two) + log(rng.random())
+    left = start - width * rng.random()
+    right = left + width
+    n_left = int(most_steps * rng.random())
+    n_right = most_steps - 1 - n_left
+    while n_left > 0 and _log_density(shape, what, left, one, two) > level:
+        left -= width
+        n_left -= 1
+    while n_right > 0 and _log_density(shape, what, right, one, two) > level:
+        right += width
+        n_right -= 1
+    while right - left > _LEAST:
+        x = left + (right - left) * rng.random()
+        if _log_density(shape, what, x, one, two) > level:
+            return
+        if x < start:
+            left = x
+        else:
+            right = x
+    _log_density(shape, what, start, one, two)
+
+
+@part
+def _turn(shape, one, two):
+    """Take over the two rows that the log density was last asked about."""
+    for k in range(shape.q.shape[1]):
+        shape.q[one, k] = shape.rows[0, k]
+        shape.q[two, k] = shape.rows[1, k]
+
+
+@entry
+def draw_shape(rng, shape, n_turns):
+    """Draw the numbers, and `n_turns` angles between rows of q, all but these being given."""
+    n_features, n_factors = shape.q.shape
+    for what in range(2):
+        if shape.prior[what, 1] > 0.0:
+            _slice(rng, shape, what, shape.numbers[what], _WIDTH, _MOST_STEPS, -1, -1)
+    _damp(shape)
+    for _ in range(n_turns):
+        one = int(n_features * rng.random())
+        two = int((n_features - 1) * rng.random())
+        if two >= one:
+            two += 1
+        _sum_rows(shape, one, two)
+        width = 2.0 * pi if rng.random() < _ALL_ROUND else _NARROW
+        _slice(rng, shape, _ANGLE, 0.0, width, 1, one, two)
+        _turn(shape, one, two)
+    # A reflection: no rotation leads there if the projection is square.
+    one = int(n_features * rng.random())
+    _sum_rows(shape, -1, -1)
+    before = _log_evidence(shape, -1, -1)
+    for k in range(n_factors):
+        shape.q[one, k] = -shape.q[one, k]
+    _sum_rows(shape, -1, -1)
+    if not _log_evidence(shape, -1, -1) - before > log(rng.random()):
+        for k in range(n_factors):
+            shape.q[one, k] = -shape.q[one, k]
+
+
+def kernels() -> list[Job]:
+    """List what a draw calls."""
+    matrix, cube = np.zeros((1, 1)), np.zeros((1, 1, 1))
+    shape = Shape.of(matrix, np.zeros(2), matrix, matrix, matrix, cube, matrix)
+    return [job(draw_shape, np.random.default_rng(), shape, 1)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Domain:
+    """What a domain says of its projection, in the coordinates in which its noise is independent.
+
+    Attributes
+    ----------
+    basis : (M, M) array or None
+        U; None for the identity.
+    weight, pull : (J, M) array
+        s and b.
+    """
+
+    basis: NDArray[np.float64] | None
+    weight: NDArray[np.float64]
+    pull: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, sums: ClusterSums, emission: Emission) -> "_Domain":
+        left = sums.shifted(emission.intercept)
+        if not emission.full:
+            weight = np.broadcast_to(sums.counts, left.sums.shape) * emission.precision
+            return cls(None, weight, left.sums * emission.precision)
+        precision, basis = np.linalg.eigh(emission.precision)
+        # Of a positive definite matrix, whatever rounding says.
+        precision = np.maximum(precision, 0.0)
+        return cls(basis, sums.counts * precision, (left.sums @ basis) * precision)
+
+    def rotated(self, rows: NDArray) -> NDArray[np.float64]:
+        """Return U' of (M, K) rows."""
+        return np.ascontiguousarray(rows if self.basis is None else self.basis.T @ rows)
+
+    def back(self, rows: NDArray) -> NDArray[np.float64]:
+        """Return U of (M, K) rows."""
+        return rows if self.basis is None else self.basis @ rows
+
+    def says(self, w: NDArray, variance: float) -> tuple[NDArray, NDArray]:
+        """Return what it adds to P (J, K, K) and m (J, K), deviations integrated out.
+
+        Parameters
+        ----------
+        w : (M, K) array
+            U' W.
+        variance : float
+            Of deviations.
+        """
+        ratio = 1.0 / (1.0 + variance * self.weight)
+        (m, k), j = w.shape, len(ratio)
+        outer = (w[:, :, None] * w[:, None, :]).reshape(m, k * k)
+        return ((self.weight * ratio) @ outer).reshape(j, k, k), (self.pull * ratio) @ w
+
+
+def polar_factor(matrix: NDArray) -> NDArray[np.float64]:
+    """Return the semi-orthogonal matrix nearest to one of full rank (see `semi_orthogonal`)."""
+    u, _, v = np.linalg.svd(matrix, full_matrices=False)
+    return u @ v
+
+
+def without_deviations(found: Contribution, k: int, r: float) -> tuple[NDArray, NDArray]:
+    """Return what a domain adds to P (J, K, K) and m (J, K), its deviations integrated out.
+
+    Parameters
+    ----------
+    found : Contribution
+        Of all factors.
+    k : int
+        K: how many of them are no deviations.
+    r : float
+        Prior precision of all factors.
+    """
+    gram, linear = found[0], found[1]
+    if gram.shape[1] == k:
+        return gram, linear
+    cross = gram[:, k:, :k]
+    own = gram[:, k:, k:] + r * np.eye(gram.shape[1] - k)
+    solved = np.linalg.solve(own, np.concatenate([cross, linear[:, k:, None]], axis=2))
+    down = cross.transpose(0, 2, 1) @ solved
+    return gram[:, :k, :k] - down[:, :, :k], linear[:, :k] - down[:, :, k]
+
+
+def draw_isometries(
+    rng: np.random.Generator,
+    features: Features,
+    setting: Setting,
+    point: dict[str, NDArray],
+    keys: dict[str, str],
+    sums: Sequence[ClusterSums],
+    contributions: Sequence[Contribution | None],
+) -> None:
+    """Draw the projections of all domains with an isometry, and write them to a new `point`.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    features : Features
+    setting : Setting
+        At the point.
+    point : dict
+    keys : dict of str to str
+        The value variable of every parameter.
+    sums : sequence of ClusterSums
+        Of each domain, of the clusters with objects.
+    contributions : sequence of Contribution or None
+        Of each domain; None of those with an isometry.
+    """
+    k, r = features.n_factors, setting.latent_precision
+    own = {i.domain: i for i in features.isometries}
+    domains, shapes, said = {}, {}, []
+    for d, emission in enumerate(setting.emissions):
+        if d not in own:
+            found = contributions[d]
+            assert found is not None
+            said.append(without_deviations(found, k, r))
+            continue
+        domain = domains[d] = _Domain.of(sums[d], emission)
+        w = np.ascontiguousarray(emission.projection[:, :k])
+        scale = np.linalg.norm(w) / np.sqrt(k)
+        spread = setting.spreads[d]
+        variance = 0.0 if spread is None else float(spread[0]) ** 2
+        numbers = np.array([log(scale), 0.5 * log(variance) if variance > 0.0 else -inf])
+        prior = np.zeros((2, 2))
+        for what, number in ((_SCALE, own[d].scale), (_SPREAD, own[d].spread)):
+            if number is not None:
+                # The prior is that of the value variable, which differs from the log by a constant.
+                off = numbers[what] - float(point[keys[number.name]])
+                prior[what] = number.mean + off, number.precision
+        shapes[d] = domain.rotated(w / scale), numbers, prior
+        said.append(domain.says(domain.rotated(w), variance))
+    for d, (q, numbers, prior) in shapes.items():
+        domain, before = domains[d], numbers.copy()
+        rest = sum(gram for e, (gram, _) in enumerate(said) if e != d) + r * np.eye(k)
+        rest_linear = sum((linear for e, (_, linear) in enumerate(said) if e != d), np.zeros(k))
+        rest = np.array(np.broadcast_to(rest, (len(domain.weight), k, k)))
+        rest_linear = np.array(np.broadcast_to(rest_linear, (len(domain.weight), k)))
+        shape = Shape.of(q, numbers, prior, domain.weight, domain.pull, rest, rest_linear)
+        n_turns = min(len(q) * (len(q) - 1) // 2, _TURNS_A_COLUMN * k)
+        draw_shape(rng, shape, n_turns)
+        said[d] = domain.says(exp(numbers[_SCALE]) * q, exp(2.0 * numbers[_SPREAD]))
+        for what, number in ((_SCALE, own[d].scale), (_SPREAD, own[d].spread)):
+            if number is not None:
+                key = keys[number.name]
+                point[key] = np.asarray(point[key] + (numbers[what] - before[what]))
+        orientation = own[d].orientation
+        _, precision = features.prior(orientation, point)
+        point[keys[orientation.name]] = _with_polar(rng, domain.back(q), precision.flat[0])
+    _draw_common_scale(rng, point, keys, [own[d] for d in shapes], shapes, said, r)
+
+
+def _with_polar(rng: np.random.Generator, q: NDArray, precision: float) -> NDArray[np.float64]:
+    """Draw a matrix of independent normal entries that has the polar factor `q` (M, K)."""
+    other = rng.standard_normal(q.shape)
+    values, vectors = np.linalg.eigh(other.T @ other)
+    return q @ ((vectors * np.sqrt(np.maximum(values, 0.0) / precision)) @ vectors.T)
+
+
+def _draw_common_scale(
+    rng: np.random.Generator, point, keys, isometries: Sequence[Isometry], shapes, said, r: float
+) -> None:
+    """Multiply the scales of all domains that have one by a number: latent vectors hide it."""
+    scaled = [i for i in isometries if i.scale is not None]
+    if len(scaled) < 2:
+        return
+    moving = {i.domain for i in scaled}
+    gram, linear = (np.sum([said[d][part] for d in moving], axis=0) for part in (0, 1))
+    still = np.zeros_like(gram) + r * np.eye(gram.shape[1])
+    still_linear = np.zeros_like(linear)
+    for d, (own, pull) in enumerate(said):
+        if d not in moving:
+            still, still_linear = still + own, still_linear + pull
+    logs, means, precisions = np.array(
+        [[shapes[i.domain][1][_SCALE], *shapes[i.domain][2][_SCALE]] for i in scaled]
+    ).T
+
+    def log_density(shift: float) -> float:
+        grown = exp(shift)
+        lower = np.linalg.cholesky(still + grown * grown * gram)
+        solved = np.linalg.solve(lower, (still_linear + grown * linear)[:, :, None])
+        total = 0.5 * np.square(solved).sum()
+        total -= np.log(np.diagonal(lower, axis1=1, axis2=2)).sum()
+        return float(total - 0.5 * precisions @ np.square(logs + shift - means))
+
+    shift = draw_slice(rng, 0.0, log_density)
+    for i in scaled:
+        assert i.scale is not None
+        key = keys[i.scale.name]
+        point[key] = np.asarray(point[key] + shift)
