@@ -16,6 +16,7 @@ Run ``python -m case_studies.rotated_digits --out demo``.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -53,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         draws=options.draws,
         tune=options.tune,
         chains=options.chains,
+        cores=os.cpu_count(),
         random_seed=options.seed,
         progressbar=sys.stdout.isatty(),
         model=model,

@@ -66,8 +66,10 @@ def match_shapes(
         return [[identity, maps[i]] for i in np.argsort(-scores, kind="stable")[:top]]
     found: dict[bytes, tuple[float, list[Map]]] = {}
     grams = [_gram(m, s, k) for m, s in zip(means, sizes, strict=True)]
-    for _ in range(_STARTS):
-        value, maps_ = _climb(means, sizes, _start(rng, grams), k)
+    # Many are the same.
+    starts = [_start(rng, grams) for _ in range(_STARTS)]
+    for start in {np.concatenate(maps).tobytes(): maps for maps in starts}.values():
+        value, maps_ = _climb(means, sizes, start, k)
         found[np.concatenate(maps_).tobytes()] = value, maps_
     return [maps for _, maps in sorted(found.values(), key=lambda pair: -pair[0])[:top]]
 
