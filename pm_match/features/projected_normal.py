@@ -28,6 +28,12 @@ is linear in the K(K+1)/2 products of :math:`h`, in :math:`h`, and in 1, with co
 kept until cluster :math:`j` changes. The coefficients of all clusters lie side by side, so that one
 pass of fused multiply-adds scores a unit against every cluster.
 
+Deviations are factors of which a domain sees none but its own (see `emission`): a pattern has a
+*part* of the factors, and its :math:`h` and :math:`G` are of these alone. The deviations of
+different domains have no precision in common, and shared factors come last here: rows of Cholesky
+factors then begin with zeros, and a part's rows and columns of one are all that its own block of
+:math:`C_j` takes.
+
 Intercepts, and noise of the features' own, are given: all of this is then of data that are shifted
 and whitened by them (see `emission`), :math:`\alpha` being what multiplies all precisions. If there
 is no such number, :math:`\alpha = 1`: the log predictive is :math:`\tfrac12 \log
@@ -49,7 +55,14 @@ from pm_match.clusters.units import Units
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.numerics.ahead import Job, job
-from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
+from pm_match.numerics.cholesky import (
+    factorise,
+    factorise_within,
+    invert,
+    solve_lower_within,
+    solve_upper,
+    solve_upper_within,
+)
 from pm_match.numerics.kernels import entry, part
 
 # Where the numbers of `ProjectedNormal.hyper` are.
@@ -65,7 +78,8 @@ _SERIES = 0.1
 class ProjectedNormal(NamedTuple):
     """State of the term, for U units, P patterns of which Q are kept, S slots, K factors.
 
-    With L = K (K + 1) / 2 + K + 1 coefficients of a quadratic in h.
+    With A factors in the largest part, and L = A (A + 1) / 2 + A + 1 coefficients of a quadratic in
+    as many.
 
     Attributes
     ----------
@@ -81,9 +95,13 @@ class ProjectedNormal(NamedTuple):
         one that is common to all clusters. Empty if all units are relevant.
     background_total : (1,) array
         Sum of `background` over the irrelevant units.
-    projected, pattern : (U, K) array, (U,) integer array
+    first : (K,) integer array
+        The first factor with which each has a precision in common.
+    part, n_part : (P, A), (P,) integer array
+        The factors of each pattern, in their order, and how many there are.
+    projected, pattern : (U, A) array, (U,) integer array
         h and the pattern of each unit.
-    gram : (P, K, K) array
+    gram : (P, A, A) array
         G of each pattern.
     kept : (P,) integer array
         Where the coefficients of a pattern are kept, -1 if they are not.
@@ -101,8 +119,8 @@ class ProjectedNormal(NamedTuple):
         The same for taking a unit out of its own slot.
     group_held, group_precision, group_linear : (S,), (S, K, K), (S, K) array
         Scratch: what the units of one assignment add to every slot.
-    products, delta, matrix, lower, inverse, vector, solution : arrays
-        Scratch.
+    products, delta, matrix, lower, own, vector, solution : arrays
+        Scratch; `own` is (3, A, A).
     """
 
     hyper: NDArray[np.float64]
@@ -110,6 +128,9 @@ class ProjectedNormal(NamedTuple):
     rate: NDArray[np.float64]
     background: NDArray[np.float64]
     background_total: NDArray[np.float64]
+    first: NDArray[np.int64]
+    part: NDArray[np.int64]
+    n_part: NDArray[np.int64]
     projected: NDArray[np.float64]
     pattern: NDArray[np.int64]
     gram: NDArray[np.float64]
@@ -132,7 +153,7 @@ class ProjectedNormal(NamedTuple):
     delta: NDArray[np.float64]
     matrix: NDArray[np.float64]
     lower: NDArray[np.float64]
-    inverse: NDArray[np.float64]
+    own: NDArray[np.float64]
     vector: NDArray[np.float64]
     solution: NDArray[np.float64]
     group_held: NDArray[np.int64]
@@ -159,12 +180,20 @@ def _clear(term, slot):
 @part
 def _add(term, unit, slot, sign, held, precision, linear):
     """Add (or with `sign` = -1 subtract) a unit's statistics to those of a slot."""
-    gram = term.gram[term.pattern[unit]]
-    n_factors = linear.shape[1]
-    for k in range(n_factors):
-        linear[slot, k] += sign * term.projected[unit, k]
-        for i in range(n_factors):
-            precision[slot, k, i] += sign * gram[k, i]
+    pattern = term.pattern[unit]
+    gram, own = term.gram[pattern], term.part[pattern]
+    n = linear.shape[1]
+    if term.n_part[pattern] == n:
+        for k in range(n):
+            linear[slot, k] += sign * term.projected[unit, k]
+            for i in range(n):
+                precision[slot, k, i] += sign * gram[k, i]
+        held[slot] += sign
+        return
+    for k in range(term.n_part[pattern]):
+        linear[slot, own[k]] += sign * term.projected[unit, k]
+        for i in range(term.n_part[pattern]):
+            precision[slot, own[k], own[i]] += sign * gram[k, i]
     held[slot] += sign
 
 
@@ -175,10 +204,18 @@ def _shift(term, unit, slot, sign):
 
 
 @part
+def _factorise(term, matrix):
+    """Factorise a matrix (K, K) into `lower`; return its log determinant."""
+    if term.part.shape[1] == matrix.shape[0]:
+        return factorise(matrix, term.lower)
+    return factorise_within(matrix, term.lower, term.first)
+
+
+@part
 def _refresh(term, slot):
     """Bring q_j, log |C_j| and b' up to date after the slot's statistics changed."""
-    term.log_det[slot] = -factorise(term.precision[slot], term.lower)
-    quadratic = solve_lower(term.lower, term.linear[slot], term.solution)
+    term.log_det[slot] = -_factorise(term, term.precision[slot])
+    quadratic = solve_lower_within(term.lower, term.first, term.linear[slot], term.solution)
     term.rate[0] -= 0.5 * (quadratic - term.quadratic[slot])
     term.quadratic[slot] = quadratic
     term.version[slot] += 1
@@ -244,73 +281,102 @@ def _joined(term, slot, pattern, sign):
     float
         Half the log determinant of C with the Gram matrix in, less that without.
     """
-    n_factors = term.linear.shape[1]
-    gram = term.gram[pattern]
+    gram, own = term.gram[pattern], term.part[pattern]
     precision = term.precision[slot]
-    for i in range(n_factors):
-        for k in range(i + 1):
-            term.matrix[i, k] = precision[i, k] + sign * gram[i, k]
-    log_det = -factorise(term.matrix, term.lower)
+    n = precision.shape[0]
+    if term.n_part[pattern] == n:
+        for i in range(n):
+            for k in range(i + 1):
+                term.matrix[i, k] = precision[i, k] + sign * gram[i, k]
+    else:
+        for i in range(n):
+            for k in range(term.first[i], i + 1):
+                term.matrix[i, k] = precision[i, k]
+        for i in range(term.n_part[pattern]):
+            for k in range(i + 1):
+                term.matrix[own[i], own[k]] += sign * gram[i, k]
+    log_det = -_factorise(term, term.matrix)
     return 0.5 * sign * (log_det - term.log_det[slot])
 
 
 @part
-def _coefficients(term, slot, out):
+def _coefficients(term, slot, pattern, out):
     """Write C, 2 C m and m' C m for the matrix factorised in `lower` as coefficients of h."""
-    n_factors = term.linear.shape[1]
-    invert(term.lower, term.matrix, term.inverse)
-    constant = solve_lower(term.lower, term.linear[slot], term.vector)
-    solve_upper(term.lower, term.vector, term.solution)
+    constant = solve_lower_within(term.lower, term.first, term.linear[slot], term.vector)
+    own, n_own = term.part[pattern], term.n_part[pattern]
+    lower, scratch, inverse = term.own[0], term.own[1], term.own[2]
+    for k in range(lower.shape[0]):
+        if k < n_own:
+            # Left of the first it is of another time.
+            begin = term.first[own[k]]
+            term.solution[k] = term.vector[own[k]]
+            for i in range(k + 1):
+                lower[k, i] = term.lower[own[k], own[i]] if own[i] >= begin else 0.0
+        else:
+            # A smaller part, and nothing beside it.
+            term.solution[k] = 0.0
+            for i in range(k):
+                lower[k, i] = 0.0
+            lower[k, k] = 1.0
+    invert(lower, scratch, inverse)
+    solve_upper(lower, term.solution, term.vector)
     place = 0
-    for k in range(n_factors):
-        out[place] = term.inverse[k, k]
+    for k in range(n_own):
+        out[place] = inverse[k, k]
         place += 1
-        for i in range(k + 1, n_factors):
-            out[place] = 2.0 * term.inverse[k, i]
+        for i in range(k + 1, n_own):
+            out[place] = 2.0 * inverse[k, i]
             place += 1
-    for k in range(n_factors):
-        out[place] = 2.0 * term.solution[k]
+    for k in range(n_own):
+        out[place] = 2.0 * term.vector[k]
         place += 1
     out[place] = constant
 
 
 @part
-def _products(vector, out):
-    """Fill `out` with the quadratic features of `vector` (K,) that coefficients multiply."""
-    n_factors = vector.shape[0]
+def _products(vector, n_own, out):
+    """Fill `out` with the quadratic features of `vector` (A,) that coefficients multiply."""
     place = 0
-    for k in range(n_factors):
-        for i in range(k, n_factors):
+    for k in range(n_own):
+        for i in range(k, n_own):
             out[place] = vector[k] * vector[i]
             place += 1
-    for k in range(n_factors):
+    for k in range(n_own):
         out[place] = vector[k]
         place += 1
     out[place] = 1.0
 
 
 @part
+def _moved(term, unit, slot, sign):
+    """Add a unit's h to m of a slot (or subtract it), in thought: solve for it; return q."""
+    pattern = term.pattern[unit]
+    for k in range(term.vector.shape[0]):
+        term.vector[k] = term.linear[slot, k]
+    for k in range(term.n_part[pattern]):
+        term.vector[term.part[pattern, k]] += sign * term.projected[unit, k]
+    return solve_lower_within(term.lower, term.first, term.vector, term.solution)
+
+
+@part
 def _leave(term, unit, own):
     """Take `unit` out of slot `own`, in thought: return the drop in q, and half the log ratio."""
     pattern = term.pattern[unit]
-    n_factors = term.linear.shape[1]
-    h = term.projected[unit]
+    n_factors = term.n_part[pattern]
     if term.held[own] == 1:
         return term.quadratic[own], 0.5 * (term.log_det[own] - term.log_det[0])
     kept = term.kept[pattern]
     if kept < 0:
         half = _joined(term, own, pattern, -1)
-        for k in range(n_factors):
-            term.vector[k] = term.linear[own, k] - h[k]
-        return term.quadratic[own] - solve_lower(term.lower, term.vector, term.solution), half
+        return term.quadratic[own] - _moved(term, unit, own, -1), half
     loss = term.loss[kept, own]
     if term.loss_stamp[kept, own] != term.version[own]:
         term.loss_log_det[kept, own] = _joined(term, own, pattern, -1)
-        _coefficients(term, own, loss)
+        _coefficients(term, own, pattern, loss)
         term.loss_stamp[kept, own] = term.version[own]
     # (m - h)' C (m - h): the linear coefficients change their sign. Four sums run side by side.
-    n_products = loss.shape[0]
-    n_square = n_products - 1 - n_factors
+    n_square = n_factors * (n_factors + 1) // 2
+    n_products = n_square + n_factors + 1
     one = 0.0
     two = 0.0
     three = 0.0
@@ -333,26 +399,23 @@ def _leave(term, unit, own):
 def _gains(term, unit, n_slots):
     """Fill ``delta[0]`` with Delta_j and ``delta[1]`` with half the log determinant ratios."""
     pattern = term.pattern[unit]
-    n_factors = term.linear.shape[1]
+    n_factors = term.n_part[pattern]
     kept = term.kept[pattern]
     delta = term.delta[0]
     half = term.delta[1]
     if kept < 0:
-        h = term.projected[unit]
         for slot in range(n_slots):
             half[slot] = _joined(term, slot, pattern, 1)
-            for k in range(n_factors):
-                term.vector[k] = term.linear[slot, k] + h[k]
-            delta[slot] = solve_lower(term.lower, term.vector, term.solution) - term.quadratic[slot]
+            delta[slot] = _moved(term, unit, slot, 1) - term.quadratic[slot]
         return
     gain = term.gain[kept]
-    n_products = gain.shape[0]
+    n_products = n_factors * (n_factors + 1) // 2 + n_factors + 1
     if term.gain_epoch[kept] != term.epoch[0]:
         for slot in range(n_slots):
             if term.gain_stamp[kept, slot] != term.version[slot]:
                 term.gain_log_det[kept, slot] = _joined(term, slot, pattern, 1)
                 column = gain[:, slot]
-                _coefficients(term, slot, column)
+                _coefficients(term, slot, pattern, column)
                 column[n_products - 1] -= term.quadratic[slot]
                 term.gain_stamp[kept, slot] = term.version[slot]
         term.gain_epoch[kept] = term.epoch[0]
@@ -390,7 +453,7 @@ def _score(term, unit, own, n_slots, out):
     delta = term.delta[0]
     half = term.delta[1]
     ratio = term.delta[2]
-    _products(term.projected[unit], term.products)
+    _products(term.projected[unit], term.n_part[term.pattern[unit]], term.products)
     dropped = 0.0
     own_half = 0.0
     if own > 0:
@@ -485,8 +548,8 @@ def _joined_groups(term, group, slot):
             term.vector[k] += term.group_linear[group, k]
             for i in range(k + 1):
                 term.matrix[k, i] += term.group_precision[group, k, i]
-    log_det = factorise(term.matrix, term.lower)
-    return log_det, solve_lower(term.lower, term.vector, term.solution)
+    log_det = _factorise(term, term.matrix)
+    return log_det, solve_lower_within(term.lower, term.first, term.vector, term.solution)
 
 
 @part
@@ -516,7 +579,7 @@ def _log_shared(term, change):
 
 
 @entry
-def draw_latent(rng, precision, linear, slot_of, shape, rate, lower, vector, out):
+def draw_latent(rng, precision, linear, first, slot_of, shape, rate, lower, vector, out):
     """Draw the precision and every latent vector from their exact conditional (eq. 9 and 10).
 
     Parameters
@@ -524,6 +587,8 @@ def draw_latent(rng, precision, linear, slot_of, shape, rate, lower, vector, out
     rng : numpy.random.Generator
     precision, linear : (S, K, K), (S, K) array
         Inverse of C_j and m_j of every slot; slot 0 holds the prior's.
+    first : (K,) integer array
+        As in `ProjectedNormal`.
     slot_of : (T,) integer array
         Slot of each label; labels without objects (0) draw from the prior.
     shape, rate : float
@@ -542,11 +607,11 @@ def draw_latent(rng, precision, linear, slot_of, shape, rate, lower, vector, out
     scale = alpha**-0.5
     for label in range(slot_of.shape[0]):
         slot = slot_of[label]
-        factorise(precision[slot], lower)
-        solve_lower(lower, linear[slot], vector)
+        factorise_within(precision[slot], lower, first)
+        solve_lower_within(lower, first, linear[slot], vector)
         for k in range(vector.shape[0]):
             vector[k] += scale * rng.standard_normal()
-        solve_upper(lower, vector, out[label])
+        solve_upper_within(lower, first, vector, out[label])
     return alpha
 
 
@@ -570,6 +635,9 @@ class ProjectedNormalEvidence:
     flagged : bool, default False
         Whether objects may be irrelevant; those with features only if no precision is integrated
         out.
+    deviations : sequence of int, optional
+        How many of the last factors are deviations of each domain, one domain after the other.
+        Default: none.
     """
 
     def __init__(
@@ -579,6 +647,7 @@ class ProjectedNormalEvidence:
         truncation: int,
         n_factors: int,
         flagged=False,
+        deviations: Sequence[int] | None = None,
     ):
         self.flagged = flagged
         self.domains = list(domains)
@@ -586,19 +655,29 @@ class ProjectedNormalEvidence:
         self.truncation = truncation
         self.n_factors = n_factors
         self.n_values = sum(domain.n_values for domain in self.domains)
-        self._members, unit_pattern = self._unit_patterns()
-        self.term = self._allocate(unit_pattern)
+        widths = np.array([0 for _ in self.domains] if deviations is None else deviations)
+        # Shared factors come last in the term.
+        self._n_shared = n_factors - int(widths.sum())
+        self._members, unit_pattern, seen = self._unit_patterns(widths)
+        self.term = self._allocate(unit_pattern, widths, seen)
 
-    def _unit_patterns(self):
-        """Patterns of units: as (Q, P) counts of the objects' patterns, and one for each unit."""
+    def _unit_patterns(self, widths: NDArray[np.int64]):
+        """Patterns of units: as (Q, P) counts of the objects' patterns, and one for each unit.
+
+        And which factors each pattern has: (Q, K) boolean array.
+        """
         offset = 0
-        of_object = []
-        for rows, inverse in (domain.patterns for domain in self.domains):
+        of_object, seen = [], []
+        whose = np.repeat(np.arange(len(widths)), widths)
+        for d, (rows, inverse) in enumerate(domain.patterns for domain in self.domains):
             of_object.append(inverse + offset)
             offset += len(rows)
+            own = np.append(whose == d, np.ones(self._n_shared, np.bool_))
+            seen.append(np.broadcast_to(own, (len(rows), len(own))))
         pattern = np.concatenate(of_object)
+        parts = np.concatenate(seen)
         if not self.units.linked:
-            return None, pattern
+            return None, pattern, parts
         kinds: dict[tuple[int, ...], int] = {}
         unit_pattern = np.empty(len(self.units.size), np.int64)
         for unit, members in enumerate(self.units.members()):
@@ -607,12 +686,17 @@ class ProjectedNormalEvidence:
         counts = np.zeros((len(kinds), offset))
         for kind, number in kinds.items():
             np.add.at(counts[number], list(kind), 1.0)
-        return counts, unit_pattern
+        return counts, unit_pattern, counts @ parts > 0
 
-    def _allocate(self, pattern) -> ProjectedNormal:
+    def _allocate(self, pattern, widths, seen) -> ProjectedNormal:
         k, slots = self.n_factors, capacity(self.truncation)
         usage = np.bincount(pattern)
-        n_products = k * (k + 1) // 2 + k + 1
+        n_part = seen.sum(axis=1)
+        a = int(n_part.max(initial=1))
+        n_products = a * (a + 1) // 2 + a + 1
+        first = np.append(
+            np.repeat(np.cumsum(widths) - widths, widths), np.zeros(self._n_shared, np.int64)
+        )
         room = _MOST_COEFFICIENTS // (2 * n_products * slots)
         common = np.argsort(-usage, kind="stable")[:room]
         common = common[usage[common] >= _COMMON]
@@ -625,9 +709,14 @@ class ProjectedNormalEvidence:
             rate=np.zeros(1),
             background=np.zeros(len(pattern) if self.flagged else 0),
             background_total=np.zeros(1),
-            projected=np.zeros((len(pattern), k)),
+            # If some pattern has all factors, nothing is to be had by leaving zeros out.
+            first=first if a < k else np.zeros(k, np.int64),
+            # Those that are there come first, in their order.
+            part=np.ascontiguousarray(np.argsort(~seen, axis=1, kind="stable")[:, :a]),
+            n_part=n_part,
+            projected=np.zeros((len(pattern), a)),
             pattern=np.ascontiguousarray(pattern),
-            gram=np.zeros((len(usage), k, k)),
+            gram=np.zeros((len(usage), a, a)),
             kept=kept,
             precision=np.zeros((slots, k, k)),
             linear=np.zeros((slots, k)),
@@ -647,7 +736,7 @@ class ProjectedNormalEvidence:
             delta=aligned_zeros(3, slots),
             matrix=np.zeros((k, k)),
             lower=np.zeros((k, k)),
-            inverse=np.zeros((k, k)),
+            own=np.zeros((3, a, a)),
             vector=np.zeros(k),
             solution=np.zeros(k),
             group_held=np.zeros(slots, np.int64),
@@ -694,8 +783,13 @@ class ProjectedNormalEvidence:
         gram = np.concatenate([own.gram for own in found])
         if self._members is not None:
             gram = (self._members @ gram.reshape(len(gram), k * k)).reshape(-1, k, k)
-        term.gram[:] = gram
-        term.projected[:] = self.units.total(np.concatenate([own.projected for own in found]))
+        projected = self.units.total(np.concatenate([own.projected for own in found]))
+        # Where the term's factors are in those of emissions; beyond a part's number, never read.
+        place = (term.part + self._n_shared) % k
+        term.gram[:] = np.take_along_axis(
+            np.take_along_axis(gram, place[:, :, None], axis=1), place[:, None, :], axis=2
+        )
+        term.projected[:] = np.take_along_axis(projected, place[term.pattern], axis=1)
         if background is not None:
             each = np.concatenate([0.5 * own.squares - own.constants for own in found])
             term.background[:] = self.units.total(background + each)
@@ -704,8 +798,8 @@ class ProjectedNormalEvidence:
     def kernels(self, slot_of: NDArray[np.int64]) -> list[Job]:
         """List what `load` and `draw` call."""
         own, rng, latent = self.term, np.random.default_rng(), np.empty((0, self.n_factors))
-        given = own.precision, own.linear, slot_of, 1.0, 1.0, own.lower, own.vector, latent
-        return [job(rebuild, own, slot_of, 1.0), job(draw_latent, rng, *given)]
+        given = own.precision, own.linear, own.first, slot_of, 1.0, 1.0, own.lower, own.vector
+        return [job(rebuild, own, slot_of, 1.0), job(draw_latent, rng, *given, latent)]
 
     def draw(
         self, rng: np.random.Generator, slot_of: NDArray[np.int64]
@@ -721,6 +815,7 @@ class ProjectedNormalEvidence:
             rng,
             term.precision,
             term.linear,
+            term.first,
             slot_of,
             term.hyper[SHAPE],
             rate,
@@ -728,7 +823,7 @@ class ProjectedNormalEvidence:
             term.vector,
             latent,
         )
-        return alpha, latent
+        return alpha, np.roll(latent, self._n_shared, axis=1)
 
 
 def log_marginal(

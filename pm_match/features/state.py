@@ -30,8 +30,14 @@ class FeatureState(EvidenceState):
         domains = self._by_assignment([domain.data for domain in features.domains], nothing)
         # Objects without features may be irrelevant too, by what else is seen of them.
         flagged = any(a.relevance for a in self._assignments)
+        widths = [d.n_features if d.deviation else 0 for d in features.domains]
         self.evidence = ProjectedNormalEvidence(
-            domains, own, features.truncation, features.n_all_factors, flagged
+            domains,
+            own,
+            features.truncation,
+            features.n_all_factors,
+            flagged,
+            self._by_assignment(widths, [0 for _ in self._assignments]),
         )
         self._nothing = [Emission.of_nothing(features.n_all_factors) for _ in self._assignments]
         self.terms = [(self._number, self.evidence.term)]

@@ -85,3 +85,54 @@ def invert(lower, scratch, inverse):
                 total += scratch[k, i] * scratch[k, j]
             inverse[i, j] = total
             inverse[j, i] = total
+
+
+# -- matrices of which rows begin with zeros: their factors' rows begin with as many --------------
+
+
+@part
+def factorise_within(matrix, lower, first):
+    """Factorise `matrix` likewise, whose row i is zero before column ``first[i]``.
+
+    Of `lower`, neither is what is left of these columns written, nor is it read by the following.
+    """
+    product = 1.0
+    log_det = 0.0
+    for i in range(matrix.shape[0]):
+        begin = first[i]
+        for j in range(begin, i + 1):
+            total = matrix[i, j]
+            for k in range(max(begin, first[j]), j):
+                total -= lower[i, k] * lower[j, k]
+            if i == j:
+                root = sqrt(total)
+                lower[i, i] = root
+                product *= root
+                if product > 1e100 or product < 1e-100:
+                    log_det += log(product)
+                    product = 1.0
+            else:
+                lower[i, j] = total / lower[j, j]
+    return 2.0 * (log_det + log(product))
+
+
+@part
+def solve_lower_within(lower, first, vector, out):
+    """Solve ``lower @ out = vector`` likewise; return the squared norm of `out`."""
+    norm = 0.0
+    for i in range(lower.shape[0]):
+        total = vector[i]
+        for k in range(first[i], i):
+            total -= lower[i, k] * out[k]
+        out[i] = total / lower[i, i]
+        norm += out[i] * out[i]
+    return norm
+
+
+@part
+def solve_upper_within(lower, first, vector, out):
+    """Solve ``lower.T @ out = vector`` likewise; `vector` is left as scratch."""
+    for i in range(lower.shape[0] - 1, -1, -1):
+        out[i] = vector[i] / lower[i, i]
+        for k in range(first[i], i):
+            vector[k] -= lower[i, k] * out[i]
