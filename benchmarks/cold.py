@@ -84,6 +84,8 @@ def measured(data: str, folder: str) -> list[list[float]]:
     environment = {
         "NUMBA_CACHE_DIR": f"{folder}/numba",
         "PYTENSOR_FLAGS": f"base_compiledir={folder}/pytensor",
+        # Python keeps what it compiles too, as it does for users.
+        "PYTHONDONTWRITEBYTECODE": "",
     }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _RUN.replace("{data}", data)],

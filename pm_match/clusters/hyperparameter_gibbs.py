@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from pymc.blocking import PointType, StatsType
 
 from pm_match.clusters.collapsed import Collapsed
@@ -121,9 +122,6 @@ class HyperparameterGibbs(PartitionStep):
 
         What is integrated out stays as it was.
         """
-        # SciPy's optimisers are slow to import: not before they are needed.
-        from scipy.optimize import minimize_scalar
-
         collapsed = self._collapsed
         collapsed.load(point, collapsed.labels(point), everything=False)
         new = dict(point)
@@ -135,7 +133,7 @@ class HyperparameterGibbs(PartitionStep):
                     return -self._log_posterior(name, new)
 
                 before = depth(start)
-                found = minimize_scalar(
+                found = scipy.optimize.minimize_scalar(
                     depth,
                     bounds=(start - _FAR, start + _FAR),
                     method="bounded",

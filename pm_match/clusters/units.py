@@ -7,9 +7,9 @@ Links are pairs of objects that share a cluster; overlapping links merge into co
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Units:
 def units(n_objects: int, links: NDArray[np.int64]) -> Units:
     """Group `n_objects` by `links`, a (n_links, 2) array of pairs of objects."""
     graph = coo_array((np.ones(len(links)), links.T), shape=(n_objects, n_objects))
-    _, component = connected_components(graph, directed=False)
+    _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
     _, first, of_object, size = np.unique(
         component, return_index=True, return_inverse=True, return_counts=True
     )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.declared.parts import Likelihoods
@@ -164,7 +164,7 @@ class Parameters:
         start = np.clip(np.concatenate([np.ravel(part) for part in parts]), low, high)
         before, _ = depth(start)
         if np.isfinite(before):
-            found = minimize(
+            found = scipy.optimize.minimize(
                 depth,
                 start,
                 jac=True,

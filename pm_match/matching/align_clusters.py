@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 
 def numbers_like(
@@ -39,7 +39,7 @@ def numbers_like(
     np.add.at(overlap, (place[labels[both]], target[both]), 1)
 
     numbers = np.full(n_labels, -1)
-    rows, columns = linear_sum_assignment(overlap, maximize=True)
+    rows, columns = scipy.optimize.linear_sum_assignment(overlap, maximize=True)
     shared = overlap[rows, columns] > 0
     numbers[mine[rows[shared]]] = columns[shared]
     by_size = mine[np.argsort(-size, kind="stable")]

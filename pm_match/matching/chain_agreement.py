@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 # Chains with distances below this agree, whatever their noise.
 _NEAR = 0.1
@@ -50,4 +50,4 @@ def groups_of_chains(distance: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Give the chains (n_chains,) that agree, directly or through others, the same number."""
     noise = (expected[:, None] + expected[None]) / 2
     near = distance <= np.maximum(_NEAR, _BEYOND * noise)
-    return connected_components(near, directed=False)[1]
+    return scipy.sparse.csgraph.connected_components(near, directed=False)[1]

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 import xarray as xr
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 
 from pm_match.checks import check_count
 from pm_match.matching.chance import MOST_TOGETHER, probability_together
@@ -221,7 +221,7 @@ def _assigned(pairs: _Pairs, draws: SetDraws, threshold: float) -> _Pairs:
     if not len(pairs.row):
         return pairs
     graph = sparse.coo_array((np.ones(len(pairs.row)), (pairs.row, n + pairs.column)), (n + m,) * 2)
-    part = connected_components(graph, directed=False)[1][pairs.row]
+    part = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][pairs.row]
     order = np.argsort(part, kind="stable")
     chosen = []
     for own in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
@@ -244,7 +244,9 @@ def _assigned(pairs: _Pairs, draws: SetDraws, threshold: float) -> _Pairs:
             ),
             (k, len(columns) + k),
         )
-        found_row, found_column = min_weight_full_bipartite_matching(weights, maximize=True)
+        found_row, found_column = scipy.sparse.csgraph.min_weight_full_bipartite_matching(
+            weights, maximize=True
+        )
         partner = np.empty(k, dtype=np.int64)
         partner[found_row] = found_column
         chosen.append(own[partner[row] == column])

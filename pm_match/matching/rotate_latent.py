@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
+import scipy
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 LATENT = "latent"
 PROJECTION = "projection_"
@@ -83,7 +83,7 @@ def rotated(
     if alone:
         turn = np.zeros_like(cross)
         for t in range(n_draws):
-            rows, columns = linear_sum_assignment(np.abs(cross[t]), maximize=True)
+            rows, columns = scipy.optimize.linear_sum_assignment(np.abs(cross[t]), maximize=True)
             turn[t, rows, columns] = np.where(cross[t, rows, columns] < 0, -1.0, 1.0)
     else:
         u, _, v = np.linalg.svd(cross)

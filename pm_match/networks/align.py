@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
@@ -189,14 +190,11 @@ class Sums:
 
     def solve(self, mobile: Mobile, labels: Sequence[NDArray[np.int64]]) -> bool:
         """Give the groups of a kind their best labels, all else fixed; return if any changed."""
-        # SciPy's optimisers are slow to import: not before they are needed.
-        from scipy.optimize import linear_sum_assignment
-
         own, chosen = labels[mobile.clustering], self.members(mobile, labels)
         if not len(chosen):
             return False
         values = self.values(mobile, labels)
-        _, best = linear_sum_assignment(np.maximum(values, -1e300), maximize=True)
+        _, best = scipy.optimize.linear_sum_assignment(np.maximum(values, -1e300), maximize=True)
         # A tie is no reason to move.
         rows = np.arange(len(chosen))
         before = own[chosen]

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from pm_match.clusters.climb import climb
 from pm_match.clusters.evidence import Board
@@ -50,7 +50,7 @@ def parts_of(component: Component) -> list[Part]:
     ]
     pairs = np.array(ends, np.int64).reshape(-1, 2)
     graph = coo_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(offset[-1], offset[-1]))
-    n_parts, part = connected_components(graph, directed=False)
+    n_parts, part = scipy.sparse.csgraph.connected_components(graph, directed=False)
     return [
         Part(
             [np.flatnonzero(part[offset[c] : offset[c + 1]] == p) for c in range(len(clusterings))],

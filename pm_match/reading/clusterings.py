@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.logprob.transforms import LogOddsTransform, SimplexTransform
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, DirichletRV
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
 from pm_match.reading.ancestry import RV, Refusal, a_kind, names, parameters
@@ -154,7 +154,7 @@ def _observed_labels(
 def _spread(known: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.int64]:
     """Give the objects that are linked to one whose label is known its label."""
     graph = coo_array((np.ones(len(links)), links.T), shape=(len(known), len(known)))
-    n, part = connected_components(graph, directed=False)
+    n, part = scipy.sparse.csgraph.connected_components(graph, directed=False)
     label = np.full(n, -1)
     seen = known >= 0
     label[part[seen]] = known[seen]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
@@ -87,13 +88,13 @@ def _start(rng: np.random.Generator, grams: Sequence[NDArray[np.float64]]) -> li
 
     That is a quadratic assignment, solved approximately, with a random start.
     """
-    # SciPy's optimisers are slow to import: not before they are needed.
-    from scipy.optimize import quadratic_assignment
-
     maps, common = [np.arange(len(grams[0]))], grams[0]
     options = {"rng": rng, "P0": "randomized", "maximize": True}
     for gram in grams[1:]:
-        tries = [quadratic_assignment(common, gram, options=options) for _ in range(_TRIES)]
+        tries = [
+            scipy.optimize.quadratic_assignment(common, gram, options=options)
+            for _ in range(_TRIES)
+        ]
         found = max(tries, key=lambda solved: solved.fun).col_ind
         maps.append(found)
         common = common + gram[np.ix_(found, found)]

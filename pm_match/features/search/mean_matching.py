@@ -7,6 +7,7 @@ linear map between the two sets of means with the best assignment under it.
 """
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from pm_match.features.projection_fit import GroupTable
@@ -32,9 +33,6 @@ def propose(
     list of (n,) integer array
         For every label of the moved side, the one on the fixed side.
     """
-    # SciPy's optimisers are slow to import: not before they are needed.
-    from scipy.optimize import linear_sum_assignment, quadratic_assignment
-
     n = int(max(fixed.max(), moved.max())) + 1
     left, right = _means(table, fixed, n), _means(table, moved, n)
     n_factors = min(table.w.shape[1], n)
@@ -44,11 +42,11 @@ def propose(
     for number in range(starts):
         options = {"rng": rng, "P0": "randomized" if number else "barycenter", "maximize": True}
         # Row i of the fixed side goes with row order[i] of the moved one.
-        order = quadratic_assignment(one, two, options=options).col_ind
+        order = scipy.optimize.quadratic_assignment(one, two, options=options).col_ind
         for _ in range(_MOST_ALTERNATIONS):
             linear = np.linalg.lstsq(left, right[order], rcond=None)[0]
             distance = ((left @ linear)[:, None] - right[None]) ** 2
-            new = linear_sum_assignment(distance.sum(axis=2))[1]
+            new = scipy.optimize.linear_sum_assignment(distance.sum(axis=2))[1]
             if np.array_equal(new, order):
                 break
             order = new
