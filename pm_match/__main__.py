@@ -1,4 +1,7 @@
-"""Match clusters of tables or networks: ``python -m pm_match FILE FILE … [options]``."""
+"""Match clusters of tables or networks: ``python -m pm_match FILE FILE … [options]``.
+
+``python -m pm_match warm [MODEL …]`` compiles what the models of the README need, and ends.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pm_match.cli.networks import Networks
 from pm_match.cli.output import netcdf_engine as _netcdf_engine
 from pm_match.cli.output import write_draws
 from pm_match.cli.tables import Tables
+from pm_match.cli.warm import warm
 from pm_match.matching import best_chain, diagnose, log_joint_rhat
 from pm_match.plots import plot_log_joint, plot_trace
 from pm_match.sampling import sample
@@ -35,8 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit status: 0, also if sampling is interrupted: what there is of draws is reported. Without
         any, it exits with status 130, and for bad input with status 2, each with a message.
     """
+    given = sys.argv[1:] if argv is None else list(argv)
     parser = make_parser()
-    options = parser.parse_args(argv)
+    if given[:1] == ["warm"]:
+        try:
+            warm(given[1:])
+        except InputError as error:
+            parser.exit(2, f"pm_match: error: {error}\n")
+        return 0
+    options = parser.parse_args(given)
     try:
         _need_examples()
         work = (Networks if kind_of_files(options) == "networks" else Tables)(options)

@@ -71,6 +71,9 @@ examples
   python -m pm_match upright.csv half.csv --links links.csv --seed 1 --out result
   python -m pm_match english.mtx german.mtx --types document,word --seed 1 --out result
   python -m pm_match firm1.csv firm2.csv --edges --symmetric --types person --out result
+
+  python -m pm_match warm [MODEL ...] compiles the kernels of common models and ends, so that the
+  first run does not wait for them: for images, and for tests on other machines
 """
 
 # Options that files of the other kind have no use for.

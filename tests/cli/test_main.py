@@ -1,4 +1,5 @@
 import gzip
+import os
 import signal
 import subprocess
 import sys
@@ -637,3 +638,38 @@ def test_csv_files_hold_no_formulas(tmp_path):
         starts = {row.split(",")[0] for row in text.splitlines()}
         assert {"'=HYPERLINK(1)", "'+1+1", "'@SUM(A1)", "d"} <= starts
         assert not starts & set(labels[:3])
+
+
+def run(folder, *command):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *command],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(folder)},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["projected_clusters", "table_clusters", "relational_clusters"])
+def test_nothing_is_left_to_compile(model, tmp_path):
+    found = run(tmp_path, "-m", "pm_match", "warm", model)
+    assert found.startswith(model)
+    before = sorted(path.name for path in tmp_path.rglob("*.nb[ic]"))
+    assert before
+    declared = {
+        "projected_clusters": "models.projected_clusters(datasets.synthetic(40), 5)",
+        "table_clusters": "models.table_clusters(datasets.synthetic(40, 6))",
+        "relational_clusters": "models.relational_clusters(datasets.synthetic_networks().networks)",
+    }[model]
+    sampled = f"sample(draws=1, tune=1, chains=1, model={declared})"
+    run(tmp_path, "-c", f"from pm_match import datasets, models, sample; {sampled}")
+    assert sorted(path.name for path in tmp_path.rglob("*.nb[ic]")) == before
+
+
+def test_unknown_models_are_not_warmed(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["warm", "everything"])
+    assert stopped.value.code == 2
+    assert "expected any of projected_clusters, " in capsys.readouterr().err
