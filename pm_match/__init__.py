@@ -33,9 +33,12 @@ from pm_match.matching import (
 )
 from pm_match.networks import BlockNetwork
 from pm_match.networks.kind import Networks
+from pm_match.normal.alignment_gibbs import AlignmentGibbs
 from pm_match.normal.kind import NormalClusters
+from pm_match.normal.scale_matrix_gibbs import ScaleMatrixGibbs
 from pm_match.prediction.assign import assign
 from pm_match.prediction.impute import impute
+from pm_match.reading.coarsen import coarsen
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.kinds import Kind, register_kind
 from pm_match.reading.links import must_link
@@ -58,6 +61,7 @@ from pm_match.views.kind import LinkedViews
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlignmentGibbs",
     "BlockNetwork",
     "ClusterGibbs",
     "ClusterSlice",
@@ -72,12 +76,14 @@ __all__ = [
     "Kind",
     "LatentHMC",
     "ProjectionMAP",
+    "ScaleMatrixGibbs",
     "UnservedModelError",
     "assign",
     "best_chain",
     "choose_n_factors",
     "cluster_sizes",
     "cluster_spans",
+    "coarsen",
     "credible_ball",
     "datasets",
     "decide",

@@ -38,6 +38,7 @@ from pm_match.features.parts import Features, Isometry, Setting
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.polar import draw_with_polar
 from pm_match.numerics.slices import draw_slice
 
 # What is drawn by a slice: the numbers of `Shape.numbers`, and the angle of two rows.
@@ -297,12 +298,6 @@ class _Domain:
         return ((self.weight * ratio) @ outer).reshape(j, k, k), (self.pull * ratio) @ w
 
 
-def polar_factor(matrix: NDArray) -> NDArray[np.float64]:
-    """Return the semi-orthogonal matrix nearest to one of full rank (see `semi_orthogonal`)."""
-    u, _, v = np.linalg.svd(matrix, full_matrices=False)
-    return u @ v
-
-
 def without_deviations(found: Contribution, k: int, r: float) -> tuple[NDArray, NDArray]:
     """Return what a domain adds to P (J, K, K) and m (J, K), its deviations integrated out.
 
@@ -389,15 +384,8 @@ def draw_isometries(
                 point[key] = np.asarray(point[key] + (numbers[what] - before[what]))
         orientation = own[d].orientation
         _, precision = features.prior(orientation, point)
-        point[keys[orientation.name]] = _with_polar(rng, domain.back(q), precision.flat[0])
+        point[keys[orientation.name]] = draw_with_polar(rng, domain.back(q), precision.flat[0])
     _draw_common_scale(rng, point, keys, [own[d] for d in shapes], shapes, said, r)
-
-
-def _with_polar(rng: np.random.Generator, q: NDArray, precision: float) -> NDArray[np.float64]:
-    """Draw a matrix of independent normal entries that has the polar factor `q` (M, K)."""
-    other = rng.standard_normal(q.shape)
-    values, vectors = np.linalg.eigh(other.T @ other)
-    return q @ ((vectors * np.sqrt(np.maximum(values, 0.0) / precision)) @ vectors.T)
 
 
 def _draw_common_scale(

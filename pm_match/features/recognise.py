@@ -17,7 +17,6 @@ from pm_match.features.emission_reader import (
     Observed,
     undivided,
 )
-from pm_match.features.isometric import polar_factor
 from pm_match.features.parts import (
     FeatureDomain,
     Features,
@@ -26,6 +25,7 @@ from pm_match.features.parts import (
     Parameter,
     Setting,
 )
+from pm_match.numerics.polar import polar_factor
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context

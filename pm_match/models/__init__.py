@@ -1,5 +1,6 @@
 """The papers' models, declared: each file is one, and the example for a variation of it."""
 
+from pm_match.models.aligned_clusters import aligned_clusters
 from pm_match.models.dependency_clusters import dependency_clusters
 from pm_match.models.dependency_hierarchy import dependency_hierarchy
 from pm_match.models.max_margin_views import max_margin_views
@@ -10,6 +11,7 @@ from pm_match.models.shared_factors import shared_factors
 from pm_match.models.table_clusters import table_clusters
 
 __all__ = [
+    "aligned_clusters",
     "dependency_clusters",
     "dependency_hierarchy",
     "max_margin_views",

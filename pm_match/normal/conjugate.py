@@ -11,13 +11,19 @@ from numpy.typing import NDArray
 from scipy.special import multigammaln
 
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
+from pm_match.numerics.ahead import Job
 from pm_match.numerics.wishart import draw_wishart
 
 __all__ = ["NormalEvidence", "draw_parameters", "log_marginal", "posterior"]
 
 
 def posterior(
-    values: NDArray, labels: NDArray, n_clusters: int, prior: NormalWishartPrior, shared: bool
+    values: NDArray,
+    labels: NDArray,
+    n_clusters: int,
+    prior: NormalWishartPrior,
+    shared: bool,
+    power: float = 1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Update the prior by the vectors of every cluster.
 
@@ -30,17 +36,20 @@ def posterior(
     prior : NormalWishartPrior
     shared : bool
         Whether all clusters have one precision: P is 1 then, otherwise T.
+    power : float, default 1.0
+        Of the vectors' densities: each vector is worth so much of one.
 
     Returns
     -------
     counts : (T,) array
+        How many vectors they are worth.
     means : (T, D) array
         m_j.
     degrees : (P,) array
     inverse_scales : (P, D, D) array
         Of the Wishart conditionals.
     """
-    counts = np.bincount(labels, minlength=n_clusters).astype(float)
+    counts = power * np.bincount(labels, minlength=n_clusters)
     means = np.tile(prior.center, (n_clusters, 1))
     scatter = np.zeros((n_clusters, *prior.inverse_scale.shape))
     for j in np.flatnonzero(counts):
@@ -50,7 +59,7 @@ def posterior(
         residual = inside - average
         total = prior.strength + counts[j]
         means[j] += counts[j] / total * shift
-        scatter[j] = residual.T @ residual
+        scatter[j] = power * (residual.T @ residual)
         scatter[j] += prior.strength * counts[j] / total * np.outer(shift, shift)
     own = counts
     if shared:
@@ -59,7 +68,11 @@ def posterior(
 
 
 def log_marginal(
-    values: NDArray, labels: NDArray, prior: NormalWishartPrior, shared: bool
+    values: NDArray,
+    labels: NDArray,
+    prior: NormalWishartPrior,
+    shared: bool,
+    power: float = 1.0,
 ) -> float:
     """Log p(values | labels), means and precisions integrated out.
 
@@ -70,6 +83,8 @@ def log_marginal(
         Whole numbers from 0.
     prior : NormalWishartPrior
     shared : bool
+    power : float, default 1.0
+        Of the vectors' densities.
 
     Returns
     -------
@@ -77,12 +92,13 @@ def log_marginal(
     """
     values, labels = np.asarray(values, float), np.asarray(labels)
     d, n_clusters = values.shape[1], int(labels.max(initial=-1)) + 1
-    counts, _, degrees, inverse_scales = posterior(values, labels, n_clusters, prior, shared)
+    found = posterior(values, labels, n_clusters, prior, shared, power)
+    counts, _, degrees, inverse_scales = found
     total = np.sum([multigammaln(0.5 * nu, d) for nu in degrees])
     total -= 0.5 * (degrees * np.linalg.slogdet(inverse_scales)[1]).sum()
     prior_log_det = np.linalg.slogdet(prior.inverse_scale)[1]
     alone = 0.5 * prior.degrees * prior_log_det - multigammaln(0.5 * prior.degrees, d)
-    total += len(degrees) * alone - 0.5 * values.size * log(pi)
+    total += len(degrees) * alone - 0.5 * power * values.size * log(pi)
     total += 0.5 * d * np.log(prior.strength / (prior.strength + counts)).sum()
     return float(total)
 
@@ -94,6 +110,7 @@ def draw_parameters(
     n_clusters: int,
     prior: NormalWishartPrior,
     shared: bool,
+    power: float = 1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw all clusters' means, and precisions, given the labels; empty clusters' from the prior.
 
@@ -107,13 +124,15 @@ def draw_parameters(
         T.
     prior : NormalWishartPrior
     shared : bool
+    power : float, default 1.0
+        Of the vectors' densities.
 
     Returns
     -------
     means : (T, D) array
     precisions : (T, D, D) array, or (D, D) if it is shared
     """
-    counts, means, degrees, scales = posterior(values, labels, n_clusters, prior, shared)
+    counts, means, degrees, scales = posterior(values, labels, n_clusters, prior, shared, power)
     precisions, roots = draw_wishart(rng, degrees, scales)
     # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
     noise = rng.standard_normal(means.shape)[:, :, None]
@@ -130,15 +149,19 @@ class NormalEvidence:
     rows : NormalRows
         Which vectors there are, and of which units.
     truncation : int
+    power : float, default 1.0
+        Of the vectors' densities (see `coarsen`).
     """
 
     term: Any
     shared: bool
 
-    def __init__(self, rows: NormalRows, truncation: int):
-        self.rows, self.truncation = rows, truncation
+    def __init__(self, rows: NormalRows, truncation: int, power: float = 1.0):
+        self.rows, self.truncation, self.power = rows, truncation, power
 
-    def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
+    def load(
+        self, values: NDArray, slots: NDArray, prior: NormalWishartPrior, constant: float = 0.0
+    ) -> None:
         """Bring the term to a point.
 
         Parameters
@@ -148,17 +171,25 @@ class NormalEvidence:
         slots : (U,) integer array
             The slot of every unit.
         prior : NormalWishartPrior
+        constant : float, default 0.0
+            Is added to the log evidence.
         """
         self.values, self.prior = values, prior
         self.term.value[:] = self.rows.means(values - prior.center)
+
+    def kernels(self, slots: NDArray) -> list[Job]:
+        """List what `load` calls."""
+        raise NotImplementedError
 
     def draw(
         self, rng: np.random.Generator, labels: NDArray
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Draw means and precisions, as `draw_parameters`, given the labels (N,) of all objects."""
         own = labels[self.rows.object]
-        return draw_parameters(rng, self.values, own, self.truncation, self.prior, self.shared)
+        given = self.prior, self.shared, self.power
+        return draw_parameters(rng, self.values, own, self.truncation, *given)
 
     def log_marginal(self, labels: NDArray) -> float:
         """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
-        return log_marginal(self.values, labels[self.rows.object], self.prior, self.shared)
+        own = labels[self.rows.object]
+        return log_marginal(self.values, own, self.prior, self.shared, self.power)

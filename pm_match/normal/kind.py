@@ -5,10 +5,17 @@ from collections.abc import Sequence
 from pymc.model.core import Model
 
 from pm_match.clusters.evidence import Site
-from pm_match.normal import search
+from pm_match.normal import search, search_aligned
+from pm_match.normal.alignment_gibbs import AlignmentGibbs
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
-from pm_match.normal.recognise import NormalsCandidate, mean_and_precision, normals_candidates
+from pm_match.normal.recognise import (
+    NormalsCandidate,
+    coarsened,
+    mean_and_precision,
+    normals_candidates,
+)
+from pm_match.normal.scale_matrix_gibbs import ScaleMatrixGibbs
 from pm_match.normal.state import NormalsState
 from pm_match.reading.ancestry import RV
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -21,9 +28,16 @@ class NormalClusters(Kind):
     """Vectors that are normal around means of their clusters, with a Wishart precision."""
 
     name = "normal"
+    potentials = True
+    steps = (AlignmentGibbs, ScaleMatrixGibbs)
 
     def claims(self, context: Context, rv: RV) -> bool:
-        """Whether a variable is normal around normal means that share its Wishart precision."""
+        """Whether a variable is normal around normal means that share its Wishart precision.
+
+        Or a potential says that such a variable is coarsened.
+        """
+        if rv in context.model.potentials:
+            return coarsened(context, rv) is not None
         return mean_and_precision(context, rv) is not None
 
     def candidates(
@@ -45,5 +59,6 @@ class NormalClusters(Kind):
         return NormalsState(evidence, site, access)
 
     def search(self, component: Component):
-        """Start at k-means of whitened views, and climb."""
-        return search.search
+        """Start at k-means of whitened views, or of domains that are aligned, and climb."""
+        aligned = [own.aligned for own in component.of(Normals)]
+        return search_aligned.search if len(aligned) == 1 and aligned[0] else search.search

@@ -23,6 +23,9 @@ A unit of n vectors with mean x and scatter W takes :math:`\Psi_j` to
 
 which for one vector (W = 0) is of rank one: with :math:`\Psi_j^{-1}` at hand, its predictive, a
 multivariate t, costs :math:`D^2`, and so does a move.
+
+Where the densities of vectors count to a power :math:`\zeta` (`coarsen`), each vector is worth
+:math:`\zeta` of one in all of these but :math:`\pi^{-\zeta nD/2}`.
 """
 
 from math import lgamma, log, log1p, pi
@@ -42,6 +45,8 @@ from pm_match.numerics.kernels import entry, inlined, part
 
 # Updates of rank one after which an inverse is computed anew: rounding errors do not add up.
 _REFRESH = 256
+# Where the power of the vectors' densities is in `NormalWishart.hyper`.
+POWER = 5
 
 
 class NormalWishart(NamedTuple):
@@ -49,9 +54,9 @@ class NormalWishart(NamedTuple):
 
     Attributes
     ----------
-    hyper : (5,) array
+    hyper : (6,) array
         Strength and degrees of the prior; log determinant of its inverse scale; log Gamma_D of half
-        its degrees; a constant of the log evidence.
+        its degrees; a constant of the log evidence; the power of the vectors' densities.
     log_gamma : (N + 1,) array
         Log Gamma_D of half the degrees of a cluster, by the number of its vectors.
     prior_scatter, prior_inverse : (D, D) array
@@ -62,7 +67,7 @@ class NormalWishart(NamedTuple):
     several : (U,) integer array
         The row of `within` for units of more than one vector, otherwise -1.
     within : (Q, D, D) array
-        Scatter of these vectors around their means.
+        Scatter of these vectors around their means, times the power.
     held, log_det : (S,) array
         Vectors in each slot; log determinant of its scatter.
     mean : (S, D) array
@@ -151,10 +156,10 @@ def log_det_with(term, slot, unit, weight, sign):
 @inlined
 def joining(term, unit, slot):
     """Log predictive of a unit in a slot that it is not in."""
-    n, d = term.size[unit], term.value.shape[1]
-    before = term.held[slot]
-    strength = term.hyper[0] + before
-    degrees = term.hyper[1] + before
+    size, d, power = term.size[unit], term.value.shape[1], term.hyper[POWER]
+    before, n = term.held[slot], power * size
+    strength = term.hyper[0] + power * before
+    degrees = term.hyper[1] + power * before
     weight = strength * n / (strength + n)
     away_from(term.value[unit], term.mean[slot], term.away)
     if term.several[unit] < 0:
@@ -162,7 +167,7 @@ def joining(term, unit, slot):
     else:
         grown = log_det_with(term, slot, unit, weight, 1.0) - term.log_det[slot]
     return (
-        term.log_gamma[int(before + n)]
+        term.log_gamma[int(before + size)]
         - term.log_gamma[int(before)]
         - 0.5 * (degrees + n) * grown
         - 0.5 * n * term.log_det[slot]
@@ -173,10 +178,10 @@ def joining(term, unit, slot):
 @inlined
 def rejoining(term, unit, slot):
     """Log predictive of a unit in the slot that it is in, as if it were out of it."""
-    n, d = term.size[unit], term.value.shape[1]
-    before = term.held[slot] - n
-    strength = term.hyper[0] + before
-    degrees = term.hyper[1] + before
+    size, d, power = term.size[unit], term.value.shape[1], term.hyper[POWER]
+    before, n = term.held[slot] - size, power * size
+    strength = term.hyper[0] + power * before
+    degrees = term.hyper[1] + power * before
     # The distance from the mean without the unit is (strength + n) / strength times that with it.
     weight = (strength + n) * n / strength
     away_from(term.value[unit], term.mean[slot], term.away)
@@ -185,7 +190,7 @@ def rejoining(term, unit, slot):
     else:
         shrunk = log_det_with(term, slot, unit, weight, -1.0) - term.log_det[slot]
     return (
-        term.log_gamma[int(before + n)]
+        term.log_gamma[int(before + size)]
         - term.log_gamma[int(before)]
         + 0.5 * degrees * shrunk
         - 0.5 * n * term.log_det[slot]
@@ -229,15 +234,15 @@ def shift(term, unit, slot, sign, scatter):
     float
         What the outer product of `away`, the unit's distance from the mean before, is weighted by.
     """
-    n = term.size[unit]
-    strength = term.hyper[0] + term.held[slot]
+    n = term.hyper[POWER] * term.size[unit]
+    strength = term.hyper[0] + term.hyper[POWER] * term.held[slot]
     after = strength + sign * n
     weight = sign * strength * n / after
     away_from(term.value[unit], term.mean[slot], term.away)
     add_outer(scatter, term.away, weight)
     for i in range(term.away.shape[0]):
         term.mean[slot, i] += sign * n / after * term.away[i]
-    term.held[slot] += sign * n
+    term.held[slot] += sign * term.size[unit]
     return weight
 
 
@@ -318,8 +323,8 @@ def _log_evidence(term, n_slots):
     strength, degrees = term.hyper[0], term.hyper[1]
     total = term.hyper[4]
     for slot in range(1, n_slots):
-        n = term.held[slot]
-        total += term.log_gamma[int(n)] - term.hyper[3]
+        total += term.log_gamma[int(term.held[slot])] - term.hyper[3]
+        n = term.hyper[POWER] * term.held[slot]
         total += 0.5 * degrees * term.hyper[2] - 0.5 * (degrees + n) * term.log_det[slot]
         total -= 0.5 * d * log1p(n / strength)
     return total
@@ -341,17 +346,12 @@ def rebuild(term, slots):
 
 
 @entry
-def fill_log_gamma(degrees, d, out):
-    """Fill `out` (N + 1,) with log Gamma_D((degrees + n) / 2), by the ratio of successive ones."""
-    total = 0.25 * d * (d - 1) * log(pi)
-    for i in range(d):
-        total += lgamma(0.5 * (degrees - i))
-    out[0] = total
-    for n in range(1, out.shape[0]):
-        # Gamma_D(a + 1/2) / Gamma_D(a) = Gamma(a + 1/2) / Gamma(a + 1/2 - D/2).
-        a = 0.5 * (degrees + n)
-        total += lgamma(a) - lgamma(a - 0.5 * d)
-        out[n] = total
+def fill_log_gamma(degrees, power, d, out):
+    """Fill `out` (N + 1,) with log Gamma_D((degrees + power n) / 2)."""
+    for n in range(out.shape[0]):
+        out[n] = 0.25 * d * (d - 1) * log(pi)
+        for i in range(d):
+            out[n] += lgamma(0.5 * (degrees + power * n - i))
 
 
 class NormalWishartEvidence(NormalEvidence):
@@ -359,14 +359,14 @@ class NormalWishartEvidence(NormalEvidence):
 
     shared = False
 
-    def __init__(self, rows: NormalRows, truncation: int):
-        super().__init__(rows, truncation)
+    def __init__(self, rows: NormalRows, truncation: int, power: float = 1.0):
+        super().__init__(rows, truncation, power)
         d, slots = rows.n_features, capacity(truncation)
         n_units, n_several = len(rows.size), len(rows.several_units)
         several = np.full(n_units, -1)
         several[rows.several_units] = np.arange(n_several)
         self.term = NormalWishart(
-            hyper=np.zeros(5),
+            hyper=np.zeros(6),
             log_gamma=np.zeros(len(rows.unit) + 1),
             prior_scatter=np.zeros((d, d)),
             prior_inverse=np.zeros((d, d)),
@@ -389,24 +389,28 @@ class NormalWishartEvidence(NormalEvidence):
 
     def kernels(self, slots: NDArray) -> list[Job]:
         """List what `load` calls."""
-        return [job(fill_log_gamma, 1.0, 1, self.term.log_gamma), job(rebuild, self.term, slots)]
+        filled = job(fill_log_gamma, 1.0, 1.0, 1, self.term.log_gamma)
+        return [filled, job(rebuild, self.term, slots)]
 
-    def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
+    def load(
+        self, values: NDArray, slots: NDArray, prior: NormalWishartPrior, constant: float = 0.0
+    ) -> None:
         """Bring the term to a point, as `NormalEvidence.load`."""
         super().load(values, slots, prior)
         term, d = self.term, self.rows.n_features
         if term.hyper[1] != prior.degrees:
-            fill_log_gamma(float(prior.degrees), d, term.log_gamma)
+            fill_log_gamma(float(prior.degrees), self.power, d, term.log_gamma)
         term.hyper[:] = (
             prior.strength,
             prior.degrees,
             np.linalg.slogdet(prior.inverse_scale)[1],
             term.log_gamma[0],
-            -0.5 * values.size * log(pi),
+            constant - 0.5 * self.power * values.size * log(pi),
+            self.power,
         )
         term.prior_scatter[:] = prior.inverse_scale
         term.prior_inverse[:] = np.linalg.inv(prior.inverse_scale)
         for place, members in enumerate(self.rows.several):
             away = values[members] - values[members].mean(axis=0)
-            term.within[place] = away.T @ away
+            term.within[place] = self.power * (away.T @ away)
         rebuild(term, slots)

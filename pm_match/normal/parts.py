@@ -2,13 +2,93 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.normal.normal_rows import NormalWishartPrior
+from pm_match.numerics.polar import polar_factor
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
+
+
+class Map(NamedTuple):
+    """What brings a domain's vectors to the space of its clusters: y = Q' (x - a) / c.
+
+    Attributes
+    ----------
+    q : (D, D) array
+    scale : float
+    intercept : (D,) array
+    """
+
+    q: NDArray[np.float64]
+    scale: float
+    intercept: NDArray[np.float64]
+
+    def __call__(self, x: NDArray) -> NDArray[np.float64]:
+        """Bring vectors (R, D) there."""
+        return (x - self.intercept) @ self.q / self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """The free variables of a domain's map, each with its value variable and its prior.
+
+    Attributes
+    ----------
+    orientation, scale, intercept : str or None
+        A normal matrix, of which nothing but its polar factor Q matters; a lognormal number; a
+        normal vector. None for what is not there: Q is the identity then, c is 1, a is 0.
+    keys : dict of str to str
+        The value variable of each.
+    logs : bool
+        Whether the scale is sampled as its log.
+    priors : dict of str to callable
+        Mean and precision of every entry (of the log of the scale), at a point.
+    """
+
+    orientation: str | None
+    scale: str | None
+    intercept: str | None
+    keys: dict[str, str]
+    logs: bool
+    priors: dict[str, Callable] = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all its variables."""
+        return [name for name in (self.orientation, self.scale, self.intercept) if name]
+
+    def read(self, point: Point, d: int) -> Map:
+        """Read the map, of vectors of d numbers, from a point."""
+        q, scale, intercept = np.eye(d), 1.0, np.zeros(d)
+        if self.orientation:
+            q = polar_factor(point[self.keys[self.orientation]])
+        if self.scale:
+            value = float(point[self.keys[self.scale]])
+            scale = float(np.exp(value)) if self.logs else value
+        if self.intercept:
+            intercept = np.asarray(point[self.keys[self.intercept]])
+        return Map(q, scale, intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleMatrix:
+    """A free Wishart matrix that the precisions' prior has, times a number, for inverse scale.
+
+    Attributes
+    ----------
+    name : str
+    factor : float
+    prior : callable
+        Its degrees of freedom, and its own inverse scale (D, D), at a point.
+    """
+
+    name: str
+    factor: float
+    prior: Callable[[Point], tuple[float, NDArray[np.float64]]] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +104,20 @@ class NormalValues:
         The object of every vector, as its assignment numbers them.
     data : (R, D) array or None
         What is observed; None if the variable is free, and its value is read from points.
+    alignment : Alignment or None
+        What they are mapped by before they are compared with other domains'; None if by nothing.
     """
 
     name: str
     assignment: str
     objects: NDArray[np.int64]
     data: NDArray[np.float64] | None
+    alignment: Alignment | None = None
+
+    def vectors(self, point: Point) -> NDArray[np.float64]:
+        """Read the vectors (R, D), brought to the space of the clusters."""
+        x = np.asarray(point[self.name]) if self.data is None else self.data
+        return x if self.alignment is None else self.alignment.read(point, x.shape[1])(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +136,10 @@ class Normals(Evidence):
     values : tuple of NormalValues
     prior : callable
         The prior of means and precisions at a point of value variables.
+    power : float
+        To which the densities of all vectors count.
+    scale_matrix : ScaleMatrix or None
+        What the prior of the precisions depends on, if that is free.
     """
 
     kind = "normal"
@@ -60,6 +152,8 @@ class Normals(Evidence):
     n_features: int
     values: tuple[NormalValues, ...]
     prior: Callable[[Point], NormalWishartPrior] = field(repr=False)
+    power: float = 1.0
+    scale_matrix: ScaleMatrix | None = None
 
     @property
     def names(self) -> list[str]:
@@ -78,13 +172,38 @@ class Normals(Evidence):
 
     @property
     def handed_on(self) -> list[str]:
-        """Steps of what the priors depend on are given the parameters."""
-        return self.names if self.searchable else []
+        """Steps of what the priors depend on are given the parameters; and all maps."""
+        return [*self.names, *self.drawn] if self.searchable else []
+
+    @property
+    def aligned(self) -> list[tuple[NormalValues, Alignment]]:
+        """The vectors that are mapped, and by what."""
+        return [(own, own.alignment) for own in self.values if own.alignment is not None]
+
+    @property
+    def mapped(self) -> list[str]:
+        """The variables of all maps."""
+        return [name for _, alignment in self.aligned for name in alignment.names]
+
+    @property
+    def orientations(self) -> list[str]:
+        """Those of them that only directions are read from."""
+        return [own.orientation for _, own in self.aligned if own.orientation]
+
+    @property
+    def drawn(self) -> list[str]:
+        """What steps of its own draw: maps, and the precisions' scale matrix."""
+        return [*self.mapped, *([self.scale_matrix.name] if self.scale_matrix else [])]
 
     def vectors(self, point: Point) -> NDArray[np.float64]:
         """Read all vectors (R, D), one variable after the other."""
-        found = [
-            np.asarray(point[values.name]) if values.data is None else values.data
-            for values in self.values
-        ]
+        found = [values.vectors(point) for values in self.values]
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def log_jacobian(self, point: Point) -> float:
+        """Log density of the vectors as they are, less that of the mapped ones."""
+        total = 0.0
+        for own, alignment in self.aligned:
+            scale = alignment.read(point, self.n_features).scale
+            total -= len(own.objects) * self.n_features * np.log(scale)
+        return self.power * total

@@ -1,19 +1,34 @@
 """Reads and writes points of value variables, for normal clusters."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.clusters.points import Writer
-from pm_match.normal.parts import Normals
+from pm_match.clusters.points import ClusteringPoints, Writer
+from pm_match.normal.parts import Alignment, Map, Normals
+from pm_match.reading import read
+from pm_match.reading.priors import log_densities_function
 
 
 class NormalsPoints(Writer):
     """Writes the means and precisions of normal clusters."""
 
     def __init__(self, model: Model, normals: Normals):
-        super().__init__(model, normals.names)
+        super().__init__(model, [*normals.names, *normals.drawn])
         self.normals = normals
+        clustering = read(model).clustering_of(normals)
+        self._clustering = ClusteringPoints(model, clustering)
+        where = clustering.slices
+        self._objects = [v.objects + where[v.assignment].start for v in normals.values]
+        proper = [name for name in normals.drawn if name not in normals.orientations]
+        self.log_parameters = log_densities_function(model, proper)
+
+    def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
+        """Read the labels of the vectors of every variable from a point."""
+        labels = self._clustering.labels(point)
+        return [labels[objects] for objects in self._objects]
 
     def write_parameters(
         self, point: dict[str, NDArray], mean: NDArray, precision: NDArray
@@ -24,9 +39,21 @@ class NormalsPoints(Writer):
                 f"{self.normals.mean!r} or {self.normals.precision!r} is not finite any more: the "
                 "data are on too extreme a scale."
             )
-        if self.transformed[self.normals.precision]:
-            precision = packed_cholesky(precision)
-        self.write(point, {self.normals.mean: mean, self.normals.precision: precision})
+        self.write(point, {self.normals.mean: mean})
+        self.write_matrices(point, self.normals.precision, precision)
+
+    def write_matrices(self, point: dict[str, NDArray], name: str, value: NDArray) -> None:
+        """Write positive definite matrices (..., D, D) into a new `point`."""
+        self.write(point, {name: packed_cholesky(value) if self.transformed[name] else value})
+
+    def write_map(self, point: dict[str, NDArray], alignment: Alignment, own: Map, raw) -> None:
+        """Write a map into a new `point`; `raw` (D, D) is a matrix that has its polar factor."""
+        if alignment.orientation:
+            self.write(point, {alignment.orientation: raw})
+        if alignment.scale:
+            self.write_positive(point, alignment.scale, np.log(own.scale))
+        if alignment.intercept:
+            self.write(point, {alignment.intercept: own.intercept})
 
 
 def packed_cholesky(matrices: NDArray) -> NDArray[np.float64]:

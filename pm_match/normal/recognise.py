@@ -1,7 +1,8 @@
 """Reads normal clusters: variables that are normal around their cluster's mean.
 
 Means and precisions have conjugate priors, and every cluster has a precision of its own, or all
-share one. What varies around the means may be observed or a free variable.
+share one. What varies around the means may be observed or a free variable. Observed domains may be
+seen through maps of their own, and their densities may count to a power (`coarsen`).
 """
 
 from collections.abc import Sequence
@@ -11,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import WishartRV
 from pymc.distributions.transforms import CholeskyCovTransform
-from pytensor.tensor.random.basic import MvNormalRV
+from pymc.logprob.transforms import LogTransform
+from pytensor.tensor.random.basic import LogNormalRV, MvNormalRV, NormalRV
 
 from pm_match.normal.normal_rows import NormalWishartPrior
-from pm_match.normal.parts import Normals, NormalValues
+from pm_match.normal.parts import Alignment, Normals, NormalValues, ScaleMatrix
 from pm_match.reading.ancestry import RV, Refusal, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.coarsen import read_power
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.evidence import Point
@@ -43,6 +46,8 @@ class NormalsCandidate:
     truncation : int
     values, assignments : list of variables
         What varies around the means, and the assignment of each.
+    powers : dict
+        By the coarsened ones of these, the potential that says so, and the power.
     """
 
     clustering: int
@@ -51,11 +56,12 @@ class NormalsCandidate:
     truncation: int
     values: list[RV]
     assignments: list[RV]
+    powers: dict[RV, tuple[RV, float]]
 
     @property
     def covered(self) -> list[RV]:
         """The claimed variables that it is evidence of."""
-        return list(self.values)
+        return [*self.values, *(potential for potential, _ in self.powers.values())]
 
     @property
     def checked(self) -> list[RV]:
@@ -78,13 +84,21 @@ def normals_candidates(
         for rv in context.ancestry.children(assignment):
             if rv not in values:
                 continue
-            pair = mean_and_precision(context, rv)
+            of = coarsened(context, rv) if rv in context.model.potentials else (rv, 1.0)
+            assert of is not None
+            pair = mean_and_precision(context, of[0])
             assert pair is not None
             if pair[0] not in found:
-                found[pair[0]] = NormalsCandidate(number, *pair, clustering.truncation, [], [])
-            _check_values(context, rv, assignment, *pair)
-            found[pair[0]].values.append(rv)
-            found[pair[0]].assignments.append(assignment)
+                found[pair[0]] = NormalsCandidate(number, *pair, clustering.truncation, [], [], {})
+            own = found[pair[0]]
+            if of[0] is not rv:
+                if of[0] in own.powers:
+                    raise Refusal(f"{of[0].name!r} is coarsened twice; expected one power")
+                own.powers[of[0]] = rv, of[1]
+                continue
+            context.must_be_plain(rv, (), discrete=[assignment])
+            own.values.append(rv)
+            own.assignments.append(assignment)
     flagged = [rv for c in found.values() for rv in c.assignments if rv in clustering.flags]
     if flagged:
         raise Refusal(
@@ -109,14 +123,54 @@ def mean_and_precision(context: Context, rv: RV) -> tuple[RV, RV] | None:
     return None
 
 
-def _check_values(context: Context, rv, assignment, centers, precision) -> None:
+def coarsened(context: Context, potential: RV) -> tuple[RV, float] | None:
+    """Return the normal variable whose density a potential brings to a power, and the power."""
+    parents = context.ancestry.parents
+    for rv in context.model.observed_RVs:
+        if parents[rv] == parents[potential] and mean_and_precision(context, rv) is not None:
+            power = read_power(context.model, potential, rv)
+            if power is not None:
+                return rv, power
+    return None
+
+
+def _alignment(
+    context: Context, candidate: NormalsCandidate, rv: RV, assignment: RV
+) -> Alignment | None:
+    """Find the variables of the map that a domain's clusters are seen through, by their form."""
+    centers, precision = candidate.mean, candidate.precision
+    d = context.shapes[centers.name][-1]
     others = context.ancestry.parents[rv] - {assignment, centers, precision}
-    if others:
-        raise Refusal(
-            f"{rv.name!r} depends on {names(others)} too; expected vectors that are normal around "
-            f"{centers.name!r} with precision {precision.name!r}, and nothing else"
-        )
-    context.must_be_plain(rv, (), discrete=[assignment])
+    forms = (
+        ("orientation", NormalRV, (d, d)),
+        ("scale", LogNormalRV, ()),
+        ("intercept", NormalRV, (d,)),
+    )
+    found: dict[str, RV] = {}
+    for own in others:
+        for role, kind, shape in forms:
+            free = own in context.model.free_RVs and isinstance(own.owner.op, kind)
+            if role not in found and free and context.shapes[own.name] == shape:
+                found[role] = own
+                break
+        else:
+            raise Refusal(
+                f"{rv.name!r} depends on {own.name!r} too; expected vectors that are normal around "
+                f"{centers.name!r} with precision {precision.name!r}, seen through an orientation "
+                f"(pm.Normal, {d} x {d}), a scale (pm.LogNormal) and an intercept (pm.Normal, {d})"
+            )
+    if not found:
+        return None
+    for role, own in found.items():
+        context.must_be_plain(own, (LogTransform,) if role == "scale" else ())
+        context.ancestry.only_children(own, candidate.covered, drawn=True)
+    scale = found.get("scale")
+    return Alignment(
+        **{role: found[role].name if role in found else None for role, _, _ in forms},
+        keys={own.name: context.key(own) for own in found.values()},
+        logs=scale is not None and context.transformed(scale),
+        priors={own.name: context.normal_prior(own) for own in found.values()},
+    )
 
 
 def _check_candidate(context: Context, candidate: NormalsCandidate) -> None:
@@ -135,8 +189,21 @@ def _check_candidate(context: Context, candidate: NormalsCandidate) -> None:
             f"{precision.name!r} has shape {context.shapes[precision.name]}; expected one "
             f"precision ({d}, {d}), or one for each cluster ({n}, {d}, {d})"
         )
-    context.ancestry.only_children(centers, candidate.values)
-    context.ancestry.only_children(precision, [centers, *candidate.values])
+    context.ancestry.only_children(centers, candidate.covered)
+    context.ancestry.only_children(precision, [centers, *candidate.covered])
+    if (candidate.powers or _mapped(context, candidate)) and len(shape) == len(
+        context.shapes[precision.name]
+    ):
+        raise Refusal(
+            f"{precision.name!r} is one precision for all clusters; expected one for each where "
+            "domains are seen through maps, or coarsened"
+        )
+    powers = {candidate.powers[rv][1] if rv in candidate.powers else 1.0 for rv in candidate.values}
+    if len(powers) > 1:
+        raise Refusal(
+            f"the densities of {names(candidate.values)} count to the powers {sorted(powers)}; "
+            "expected the same one for all that share their clusters' means"
+        )
 
 
 # -- what the candidates mean, by numbers --------------------------------------------------------
@@ -147,15 +214,16 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
     centers, precision = candidate.mean, candidate.precision
     shared = len(context.shapes[precision.name]) == 2
     prior = _prior_function(context, centers, precision)
-    values = tuple(
-        NormalValues(
-            rv.name,
-            assignment.name,
-            _objects(context, rv, assignment, candidate),
-            None if rv in context.model.free_RVs else context.table([rv], _INSTEAD)[0],
-        )
-        for rv, assignment in zip(candidate.values, candidate.assignments, strict=True)
-    )
+    values = []
+    for rv, assignment in zip(candidate.values, candidate.assignments, strict=True):
+        alignment = _alignment(context, candidate, rv, assignment)
+        data = None if rv in context.model.free_RVs else context.table([rv], _INSTEAD)[0]
+        if alignment is None:
+            objects = _objects(context, rv, assignment, candidate)
+        else:
+            objects = _all_objects(context, rv, assignment)
+            _check_alignment(rv, alignment, check)
+        values.append(NormalValues(rv.name, assignment.name, objects, data, alignment))
     expected: dict[RV, list[NDArray]] = {rv: [] for rv in candidate.checked}
     natural = check.at([centers, precision])
     for number, (point, (own_mean, own_precision)) in enumerate(
@@ -166,10 +234,13 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
         for rv, assignment, own in zip(
             candidate.values, candidate.assignments, values, strict=True
         ):
-            x = point[rv.name] if own.data is None else own.data
             labels = check.value(number, assignment)[own.objects]
             rows = own_precision if shared else own_precision[labels]
-            expected[rv].append(log_mv_normal(x - own_mean[labels], rows))
+            found = log_mv_normal(own.vectors(point) - own_mean[labels], rows)
+            if own.alignment is not None:
+                d = own_mean.shape[1]
+                found -= d * np.log(own.alignment.read(point, d).scale)
+            expected[rv].append(found)
     if not check.agrees(centers, expected[centers]):
         raise Refusal(
             f"the declared density of {centers.name!r} is not that of means whose precision is a "
@@ -181,6 +252,7 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
                 f"the declared density of {rv.name!r} is not normal around {centers.name!r} of its "
                 f"clusters with their precision {precision.name!r}"
             )
+    power = next((power for _, power in candidate.powers.values()), 1.0)
     return Normals(
         clustering=candidate.clustering,
         mean=centers.name,
@@ -188,9 +260,71 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
         shared=shared,
         truncation=candidate.truncation,
         n_features=context.shapes[centers.name][1],
-        values=values,
+        values=tuple(values),
         prior=prior,
+        power=power,
+        scale_matrix=_scale_matrix(context, precision, prior, check),
     )
+
+
+def _mapped(context: Context, candidate: NormalsCandidate) -> bool:
+    """Whether some of the vectors depend on more than their clusters."""
+    own = {candidate.mean, candidate.precision, *candidate.assignments}
+    return any(context.ancestry.parents[rv] - own for rv in candidate.values)
+
+
+def _all_objects(context: Context, rv: RV, assignment: RV) -> NDArray[np.int64]:
+    """Return the objects of the rows of a table that has one for each, in order."""
+    n, (n_objects,) = len(context.observed([rv])), context.shapes[assignment.name]
+    if n != n_objects:
+        raise Refusal(
+            f"{rv.name!r} has {n} rows; expected one for each of the {n_objects} objects of "
+            f"{assignment.name!r}, where a domain is seen through a map"
+        )
+    return np.arange(n)
+
+
+def _check_alignment(rv: RV, alignment: Alignment, check: DensityCheck) -> None:
+    """Refuse orientations of which more than directions matter to their prior."""
+    if alignment.orientation is None:
+        return
+    for point in check.points:
+        middle, precision = alignment.priors[alignment.orientation](point)
+        if np.any(middle) or common(precision) is None:
+            raise Refusal(
+                f"the entries of {alignment.orientation!r} have different priors, or a mean; "
+                f"expected one normal prior around 0, so that {rv.name!r} is turned at random"
+            )
+
+
+def _scale_matrix(
+    context: Context, precision: RV, prior, check: DensityCheck
+) -> ScaleMatrix | None:
+    """Find a free Wishart matrix that the inverse scale of the precisions is a multiple of."""
+    for own in context.ancestry.parents[precision]:
+        wishart = own in context.model.free_RVs and isinstance(own.owner.op, WishartRV)
+        if not wishart or context.ancestry.strangers(own, [precision]):
+            continue
+        ratios = [
+            prior(point).inverse_scale / value
+            for point, value in zip(check.points, check.natural(own), strict=True)
+        ]
+        factor = float(ratios[0].flat[0])
+        if np.allclose(ratios, factor, rtol=1e-6, atol=0.0):
+            context.must_be_plain(own, (CholeskyCovTransform,))
+            return ScaleMatrix(own.name, factor, _wishart_prior(context, own))
+    return None
+
+
+def _wishart_prior(context: Context, rv: RV):
+    """Make a reader of degrees of freedom and inverse scale (D, D) of a Wishart matrix."""
+    d = context.shapes[rv.name][0]
+
+    def finish(nu, lower) -> tuple[float, NDArray[np.float64]]:
+        inverse = np.linalg.inv(lower.reshape(-1, d, d)[0])
+        return float(nu.flat[0]), inverse.T @ inverse
+
+    return context.prior(parameters(rv), finish)
 
 
 def log_mv_normal(away: NDArray, precision: NDArray) -> NDArray[np.float64]:

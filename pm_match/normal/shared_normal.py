@@ -228,12 +228,14 @@ class SharedNormalEvidence(NormalEvidence):
         """List what `load` calls."""
         return [job(rebuild, self.term, slots)]
 
-    def load(self, values: NDArray, slots: NDArray, prior: NormalWishartPrior) -> None:
+    def load(
+        self, values: NDArray, slots: NDArray, prior: NormalWishartPrior, constant: float = 0.0
+    ) -> None:
         """Bring the term to a point, as `NormalEvidence.load`."""
         super().load(values, slots, prior)
         term, (n, d) = self.term, values.shape
         degrees = prior.degrees + n
-        constant = multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
+        constant += multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
         constant += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
         term.hyper[:] = prior.strength, degrees, constant - 0.5 * n * d * log(pi)
         term.scatter[:] = prior.inverse_scale

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.normal import maps
+from pm_match.normal.conjugate import NormalEvidence
 from pm_match.normal.normal_rows import NormalRows
 from pm_match.normal.normal_wishart import NormalWishartEvidence
 from pm_match.normal.parts import Normals
@@ -23,18 +25,24 @@ class NormalsState(EvidenceState):
         # The vectors may be of some objects only.
         where = clustering.slices
         objects = np.concatenate([v.objects + where[v.assignment].start for v in normals.values])
-        make = SharedNormalEvidence if normals.shared else NormalWishartEvidence
-        self.evidence = make(NormalRows(objects, own, normals.n_features), clustering.truncation)
+        rows = NormalRows(objects, own, normals.n_features)
+        self.evidence: NormalEvidence
+        if normals.shared:
+            self.evidence = SharedNormalEvidence(rows, clustering.truncation)
+        else:
+            self.evidence = NormalWishartEvidence(rows, clustering.truncation, normals.power)
         self.terms = [(normals.clustering, self.evidence.term)]
 
     def kernels(self) -> list[Job]:
         """List what the sums are made by."""
-        return self.evidence.kernels(self.site.slots(self.normals.clustering))
+        found = self.evidence.kernels(self.site.slots(self.normals.clustering))
+        return [*found, *maps.kernels()] if self.normals.aligned else found
 
     def load(self, point: Point) -> None:
         """Bring the clusters' sums to a point."""
         slots = self.site.slots(self.normals.clustering)
-        self.evidence.load(self.normals.vectors(point), slots, self.normals.prior(point))
+        given = self.normals.vectors(point), slots, self.normals.prior(point)
+        self.evidence.load(*given, self.normals.log_jacobian(point))
 
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
         """Draw means and precisions."""
@@ -43,4 +51,9 @@ class NormalsState(EvidenceState):
 
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log marginal likelihood by the plain formula."""
-        return self.evidence.log_marginal(labels[self.normals.clustering])
+        found = self.evidence.log_marginal(labels[self.normals.clustering])
+        return found + self.normals.log_jacobian(point)
+
+    def log_prior(self, point: Point) -> float:
+        """Log density of maps, and of the precisions' scale matrix."""
+        return self.points.log_parameters(point)

@@ -160,7 +160,8 @@ class Reader:
         """Return the kind that claims a variable over assignments, or a potential."""
         potential = rv in self.model.potentials
         for own in self.kinds:
-            asked = (own, rv) not in self.passed and (own.last or not potential)
+            asked = (own, rv) not in self.passed
+            asked = asked and (own.last or own.potentials or not potential)
             if asked and own.claims(self.context, rv):
                 return own
         return None

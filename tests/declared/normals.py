@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.transforms import CholeskyCovTransform
 
 import pm_match as pmm
 from pm_match.normal.parts import Normals
@@ -152,3 +153,41 @@ def exact_law(own, point):
 def natural(model, point):
     names = [rv.name for rv in model.free_RVs]
     return dict(zip(names, natural_function(model, names)(point), strict=True))
+
+
+def aligned_model(d=2, sizes=(4, 3, 3), power=0.6, free_scale=True, truncation=3) -> pm.Model:
+    """Declare a tiny model of domains that are seen through maps, and coarsened.
+
+    The first domain has no map, the last one no scale.
+    """
+    rng = np.random.default_rng(6)
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", np.float64(1.4), truncation - 1)
+        scale = pm.Wishart("scale_matrix", nu=d + 5, V=0.3 * np.eye(d)) if free_scale else np.eye(d)
+        # Light tails: precisions have moments then.
+        precision = pm.Wishart(
+            "precision",
+            nu=d + 7,
+            V=0.5 * pt.linalg.inv(scale),
+            shape=(truncation, d, d),
+            # PyMC's own depends on V, and random numbers in the log density are refused.
+            default_transform=CholeskyCovTransform(d),
+        )
+        covariance = pt.linalg.inv(precision)
+        center = 0.3 * np.arange(d)
+        mean = pm.MvNormal("mean", center, cov=covariance / 0.7, shape=(truncation, d))
+        for e, n in enumerate(sizes):
+            cluster = pm.Categorical(f"cluster_{'abc'[e]}", p=weights, shape=n)
+            centre, spread = mean[cluster], covariance[cluster]
+            if e:
+                raw = pm.Normal(f"orientation_{e}", 0.0, 1.3, shape=(d, d))
+                q = pmm.semi_orthogonal(raw)
+                c = pm.LogNormal(f"scale_{e}", 0.1, 0.3) if e < 2 else np.float64(1.0)
+                a = pm.Normal(f"intercept_{e}", np.linspace(-0.2, 0.3, d), 0.6, shape=d)
+                centre = a + c * (centre @ q.T)
+                spread = c**2 * (q @ spread @ q.T)
+            x = rng.normal(size=(n, d)) + 0.2
+            pm.MvNormal(f"x_{e}", centre, cov=spread, observed=x)
+            if power < 1.0:
+                pmm.coarsen(f"coarsened_{e}", f"x_{e}", power)
+    return model

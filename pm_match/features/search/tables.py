@@ -18,11 +18,11 @@ from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, draw_missing
 from pm_match.features.feature_gibbs import FeatureGibbs
-from pm_match.features.isometric import polar_factor
 from pm_match.features.parts import Features
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.search.match_shapes import common_shape, match_shapes
 from pm_match.features.search.mixture_path import cluster_means, mixture_path
+from pm_match.numerics.polar import polar_factor
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import climb_objects, renamed
 

@@ -1,0 +1,141 @@
+"""Draws of the maps by which domains are aligned."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.blocking import PointType, StatsType
+
+from pm_match.clusters.step import PartitionStep
+from pm_match.normal.conjugate import draw_parameters
+from pm_match.normal.maps import Maps, draw_maps, n_turns
+from pm_match.normal.normal_rows import NormalWishartPrior
+from pm_match.normal.parts import Map, Normals
+from pm_match.normal.points import NormalsPoints
+from pm_match.numerics.polar import draw_with_polar
+from pm_match.reading.parts import Structure
+
+__all__ = ["AlignmentGibbs"]
+
+
+class AlignmentGibbs(PartitionStep):
+    """Draw the maps through which domains see their common normal clusters.
+
+    Orientations, scales and intercepts of every domain that has some, by compiled slices given the
+    assignments, with the clusters' means and precisions integrated out (see `normal.maps`). These
+    are drawn last, so that the step leaves the declared posterior alone whatever comes before or
+    after it.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        The orientations, scales and intercepts.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not of a model that the steps can serve.
+    """
+
+    name = "alignment_gibbs"
+    order = 32
+
+    @classmethod
+    def parts(cls, structure: Structure) -> list[Normals]:
+        """Return the normal clusters of a model that domains are aligned by."""
+        return [normals for normals in structure.of(Normals) if normals.aligned]
+
+    @classmethod
+    def served(cls, part: Normals) -> list[str]:
+        """Names of the variables of the maps."""
+        return part.mapped
+
+    @classmethod
+    def writes(cls, structure: Structure, part: Normals) -> list[str]:
+        """Names of what it integrates out, and then draws."""
+        return part.names
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._points = NormalsPoints(self.model, self.part)
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        normals, points, rng = self.part, self._points, self.rng
+        d, prior, labels = normals.n_features, normals.prior(point), points.labels(point)
+        own = domain_maps(normals, point, labels, prior)
+        draw_maps(rng, own, n_turns(d))
+        new = dict(point)
+        for e, values in enumerate(normals.values):
+            alignment = values.alignment
+            if alignment is not None:
+                raw = None
+                if alignment.orientation:
+                    precision = alignment.priors[alignment.orientation](point)[1]
+                    raw = draw_with_polar(rng, own.q[e], float(precision.flat[0]))
+                drawn = Map(own.q[e], float(own.scale[e]), own.intercept[e])
+                points.write_map(new, alignment, drawn, raw)
+        given = normals.truncation, prior, normals.shared, normals.power
+        vectors = normals.vectors(new)
+        points.write_parameters(new, *draw_parameters(rng, vectors, np.concatenate(labels), *given))
+        return new, [{}]
+
+
+def domain_maps(
+    normals: Normals,
+    point: PointType,
+    labels: Sequence[NDArray[np.int64]],
+    prior: NormalWishartPrior,
+) -> Maps:
+    """Read the maps at a point, and sum up what the clusters see of the domains.
+
+    Parameters
+    ----------
+    normals : Normals
+    point : mapping
+    labels : sequence of (R,) integer array
+        Of the vectors of every variable.
+    prior : NormalWishartPrior
+        At the point.
+    """
+    d, power, n_domains = normals.n_features, normals.power, len(labels)
+    occupied = np.unique(np.concatenate(labels))
+    sums: list[Any] = [np.zeros((n_domains, len(occupied), *(d,) * n)) for n in range(3)]
+    maps = np.tile(np.eye(d), (n_domains, 1, 1)), np.ones(n_domains), np.zeros((n_domains, d))
+    drawn = np.zeros((n_domains, 3), np.int64)
+    scale_prior, intercept_prior = np.zeros((n_domains, 2)), np.zeros((n_domains, 2, d))
+    for e, (values, label) in enumerate(zip(normals.values, labels, strict=True)):
+        vectors = values.vectors(point)
+        for j, cluster in enumerate(occupied):
+            inside = vectors[label == cluster]
+            sums[0][e, j] = power * len(inside)
+            sums[1][e, j] = power * inside.sum(axis=0)
+            sums[2][e, j] = power * (inside.T @ inside)
+        if values.alignment is not None:
+            own = values.alignment
+            maps[0][e], maps[1][e], maps[2][e] = own.read(point, d)
+            drawn[e] = [bool(name) for name in (own.orientation, own.scale, own.intercept)]
+            if own.scale:
+                scale_prior[e] = [float(x.flat[0]) for x in own.priors[own.scale](point)]
+            if own.intercept:
+                intercept_prior[e] = own.priors[own.intercept](point)
+    strength, center = prior.strength, prior.center
+    square = prior.inverse_scale + strength * np.outer(center, center)
+    numbers = np.array([strength, prior.degrees, power, 0.0])
+    size = power * np.array([float(len(label)) for label in labels])
+    return Maps.of(
+        *sums,
+        numbers,
+        strength * center,
+        square,
+        *maps,
+        drawn,
+        size,
+        scale_prior,
+        intercept_prior,
+    )

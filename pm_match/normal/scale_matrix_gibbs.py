@@ -1,0 +1,93 @@
+"""Draws of the scale matrix that the precisions of all clusters have in common."""
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+
+from pm_match.clusters.step import PartitionStep
+from pm_match.normal.conjugate import draw_parameters
+from pm_match.normal.parts import Normals
+from pm_match.normal.points import NormalsPoints
+from pm_match.numerics.wishart import draw_wishart
+from pm_match.reading.parts import Structure
+from pm_match.reading.probe import natural_function
+
+__all__ = ["ScaleMatrixGibbs"]
+
+
+class ScaleMatrixGibbs(PartitionStep):
+    r"""Draw the scale matrix that clusters' precisions have in common, from its conditional.
+
+    .. math:: \Lambda_j \sim \mathrm{Wishart}(\nu_0, (f S)^{-1}), \quad
+              S \sim \mathrm{Wishart}(\nu_S, V), \quad
+              S \mid \Lambda \sim \mathrm{Wishart}\left(\nu_S + J \nu_0,
+              \left(V^{-1} + f \sum_j \Lambda_j\right)^{-1}\right)
+
+    with the J clusters that hold vectors. Means and precisions of the others are integrated out,
+    and drawn from their prior afterwards.
+
+    Parameters
+    ----------
+    vars : sequence of variables
+        The scale matrix.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    rng : optional
+        Seed or generator; PyMC hands every chain its own.
+
+    Raises
+    ------
+    UnservedModelError
+        If the variables are not of a model that the steps can serve.
+    """
+
+    name = "scale_matrix_gibbs"
+    order = 33
+
+    @classmethod
+    def parts(cls, structure: Structure) -> list[Normals]:
+        """Return the normal clusters of a model whose precisions share a scale matrix."""
+        return [n for n in structure.of(Normals) if n.scale_matrix is not None]
+
+    @classmethod
+    def served(cls, part: Normals) -> list[str]:
+        """Name of the scale matrix."""
+        assert part.scale_matrix is not None
+        return [part.scale_matrix.name]
+
+    @classmethod
+    def writes(cls, structure: Structure, part: Normals) -> list[str]:
+        """Names of the parameters of empty clusters."""
+        return part.names
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._points = NormalsPoints(self.model, self.part)
+        self._parameters = natural_function(self.model, self.part.names)
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Perform one update of a point; the point given is left as it is."""
+        normals, points = self.part, self._points
+        own = normals.scale_matrix
+        assert own is not None
+        mean, precision = (np.array(value) for value in self._parameters(point))
+        degrees, inverse = own.prior(point)
+        each = normals.prior(point).degrees
+        if normals.shared:
+            held, total = 1, precision
+        else:
+            occupied = np.unique(np.concatenate(points.labels(point)))
+            held, total = len(occupied), precision[occupied].sum(axis=0)
+        drawn = draw_wishart(
+            self.rng, np.array([degrees + held * each]), (inverse + own.factor * total)[None]
+        )[0]
+        new = dict(point)
+        points.write_matrices(new, own.name, drawn[0])
+        if not normals.shared:
+            none = np.zeros((0, normals.n_features)), np.zeros(0, np.int64)
+            prior = normals.prior(new)
+            means, precisions = draw_parameters(
+                self.rng, *none, normals.truncation, prior, normals.shared
+            )
+            means[occupied], precisions[occupied] = mean[occupied], precision[occupied]
+            points.write_parameters(new, means, precisions)
+        return new, [{}]

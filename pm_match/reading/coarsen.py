@@ -1,0 +1,86 @@
+"""Coarsened data: densities that count to a power, so that small misfits tell nothing apart."""
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.model.core import Model, modelcontext
+from pytensor.graph.basic import Constant, equal_computations
+
+from pm_match.reading.ancestry import RV, itself
+
+__all__ = ["coarsen"]
+
+
+def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
+    r"""Declare that the density of an observed variable counts to a power.
+
+    .. math:: p(x_n \mid \theta)^\zeta, \qquad 0 < \zeta \le 1
+
+    No cluster is exactly normal, and with enough objects a mixture finds out: it spends clusters on
+    what the shape of one leaves over. With :math:`\zeta < 1` every object is worth
+    :math:`\zeta` of one, so that only larger misfits are worth another cluster, and match
+    probabilities are less sure of themselves (J. Miller & D. Dunson 2019, "Robust Bayesian
+    inference via coarsening", JASA 114, whose power posterior this is).
+
+    It adds ``pm.Potential(name, (power - 1) * pm.logp(variable, data))``, entry by entry; written
+    so by hand, it is recognised as well.
+
+    Parameters
+    ----------
+    name : str
+        Of the potential.
+    variable : variable or str
+        An observed variable of the model of the context.
+    power : float
+        :math:`\zeta`, above 0 and at most 1.
+
+    Returns
+    -------
+    TensorVariable
+        The potential.
+
+    Raises
+    ------
+    TypeError
+        If the variable is not observed.
+    ValueError
+        If the power is not a number in (0, 1].
+
+    Examples
+    --------
+    >>> pm.MvNormal("x", mean[cluster], cov=covariance[cluster], observed=x)
+    >>> pmm.coarsen("coarsened_x", "x", 0.5)
+    """
+    model = modelcontext(None)
+    rv = model[variable] if isinstance(variable, str) else variable
+    if rv not in model.observed_RVs:
+        raise TypeError(
+            f"coarsen {name!r}: expected an observed variable of the model; found {variable!r}"
+        )
+    if not (isinstance(power, float | int) and 0.0 < power <= 1.0):
+        raise ValueError(f"coarsen {name!r}: expected a power in (0, 1]; found {power!r}")
+    return pm.Potential(name, _change(model, rv, np.float64(power) - 1.0))
+
+
+def _change(model: Model, rv: RV, factor: Any) -> Any:
+    """Return what a power adds to the log density of a variable."""
+    return factor * pm.logp(rv, model.rvs_to_values[rv])
+
+
+def read_power(model: Model, potential: RV, rv: RV) -> float | None:
+    """Return the power to which a potential brings the density of an observed variable.
+
+    None if it is anything else. Whether it is what it seems is settled by its graph, operation by
+    operation.
+    """
+    whole = itself(potential)
+    for factor in [] if whole.owner is None else whole.owner.inputs:
+        while factor.owner is not None and len(factor.owner.inputs) == 1:
+            (factor,) = factor.owner.inputs
+        if isinstance(factor, Constant) and np.size(factor.data) == 1:
+            number = np.float64(np.asarray(factor.data).item())
+            if equal_computations([whole], [_change(model, rv, number)]):
+                return float(number + 1.0)
+    return None
