@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.distributions.distribution import PartialObservedRV
-from pymc.distributions.transforms import CholeskyCovTransform
+from pymc.distributions.transforms import CholeskyCovPacked, CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
@@ -177,7 +177,7 @@ def _widths(model: Model, start) -> dict[str, float]:
     """
     found = {}
     for rv, transform in model.rvs_to_transforms.items():
-        if isinstance(transform, CholeskyCovTransform):
+        if isinstance(transform, CholeskyCovTransform | CholeskyCovPacked):
             name = model.rvs_to_values[rv].name
             found[name] = _WIDTH / np.sqrt(max(1.0, np.shape(start[name])[-1]) ** 0.5)
     return found
