@@ -191,9 +191,9 @@ def _check_candidate(context: Context, candidate: NormalsCandidate) -> None:
         )
     context.ancestry.only_children(centers, candidate.covered)
     context.ancestry.only_children(precision, [centers, *candidate.covered])
-    if (candidate.powers or _mapped(context, candidate)) and len(shape) == len(
-        context.shapes[precision.name]
-    ):
+    pairs = zip(candidate.values, candidate.assignments, strict=True)
+    mapped = [_alignment(context, candidate, *pair) is not None for pair in pairs]
+    if (candidate.powers or any(mapped)) and len(context.shapes[precision.name]) == 2:
         raise Refusal(
             f"{precision.name!r} is one precision for all clusters; expected one for each where "
             "domains are seen through maps, or coarsened"
@@ -265,12 +265,6 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
         power=power,
         scale_matrix=_scale_matrix(context, precision, prior, check),
     )
-
-
-def _mapped(context: Context, candidate: NormalsCandidate) -> bool:
-    """Whether some of the vectors depend on more than their clusters."""
-    own = {candidate.mean, candidate.precision, *candidate.assignments}
-    return any(context.ancestry.parents[rv] - own for rv in candidate.values)
 
 
 def _all_objects(context: Context, rv: RV, assignment: RV) -> NDArray[np.int64]:
