@@ -5,8 +5,8 @@ Nothing says which images match, nor how the domains are turned (Iwata, Hirao & 
 figures 4 and 5, there with MNIST).
 
 The tables are reduced to ten principal components, and the model is `aligned_clusters`: whatever is
-drawn in one domain could be drawn in any, and the domains differ by a rotation, a scale and a shift.
-It is not told how many digits there are. Every chain starts at a search of its own; the best by log
+drawn in one domain could be drawn in any, and domains differ by a rotation, a scale and a shift. It
+is not told how many digits there are. Every chain starts at a search of its own; the best by log
 joint is reported, and all are printed.
 
 Run ``python -m case_studies.rotated_digits --out demo``.

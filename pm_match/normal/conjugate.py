@@ -49,7 +49,7 @@ def posterior(
     inverse_scales : (P, D, D) array
         Of the Wishart conditionals.
     """
-    counts = power * np.bincount(labels, minlength=n_clusters)
+    counts = power * np.bincount(labels, minlength=n_clusters).astype(np.float64)
     means = np.tile(prior.center, (n_clusters, 1))
     scatter = np.zeros((n_clusters, *prior.inverse_scale.shape))
     for j in np.flatnonzero(counts):

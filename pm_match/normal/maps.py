@@ -45,7 +45,7 @@ class Maps(NamedTuple):
 
     Attributes
     ----------
-    count, total, square : (E, J), (E, J, D), (E, J, D, D) array
+    held, total, square : (E, J), (E, J, D), (E, J, D, D) array
         How many vectors each domain's are worth in each cluster; sums of them and of their outer
         products, in the clusters' space.
     prior : (4,) array
@@ -67,7 +67,7 @@ class Maps(NamedTuple):
         Scratch.
     """
 
-    count: NDArray[np.float64]
+    held: NDArray[np.float64]
     total: NDArray[np.float64]
     square: NDArray[np.float64]
     prior: NDArray[np.float64]
@@ -90,13 +90,13 @@ class Maps(NamedTuple):
     solved: NDArray[np.float64]
 
     @classmethod
-    def of(cls, count, total, square, prior, prior_total, prior_square, *maps) -> "Maps":
+    def of(cls, held, total, square, prior, prior_total, prior_square, *maps) -> "Maps":
         """Make it with scratch space; `maps` are the arrays from `q` to `intercept_prior`."""
         j, d = total.shape[1:]
         rest = np.empty(j), np.empty((j, d)), np.empty((j, d, d))
         scratch = np.empty((j, 11)), np.empty((d, d)), np.empty((d, d))
-        given = count, total, square, prior, prior_total, prior_square
-        return cls(*given, *maps, *rest, *scratch, np.empty((4, d)), np.empty((4, d)))
+        given = held, total, square, prior, prior_total, prior_square
+        return cls._make([*given, *maps, *rest, *scratch, np.empty((4, d)), np.empty((4, d))])
 
 
 @part
@@ -111,7 +111,7 @@ def _set_rest(m, e):
                 m.rest_square[j, i, k] = m.prior_square[i, k]
         for other in range(n_domains):
             if other != e:
-                m.rest_count[j] += m.count[other, j]
+                m.rest_count[j] += m.held[other, j]
                 for i in range(d):
                     m.rest_total[j, i] += m.total[other, j, i]
                     for k in range(d):
@@ -129,7 +129,7 @@ def _without(m, e, j, one, two):
     n : float
         How many vectors the cluster's are worth, with the prior's.
     """
-    n, row = m.rest_count[j] + m.count[e, j], 0
+    n, row = m.rest_count[j] + m.held[e, j], 0
     for i in range(m.total.shape[2]):
         if i in (one, two):
             continue
@@ -201,7 +201,7 @@ def _axis(m, e, axis):
     """Fill `form` for shifts of an axis: C(t) = e + 2 h t + f t^2."""
     for j in range(m.total.shape[1]):
         size, n = _without(m, e, j, axis, -1)
-        own, count = m.total[e, j, axis], m.count[e, j]
+        own, count = m.total[e, j, axis], m.held[e, j]
         whole, row = m.rest_total[j, axis] + own, 0
         for i in range(m.total.shape[2]):
             if i == axis:
@@ -256,7 +256,7 @@ def _scaled(m, e, change):
     n_clusters, d = m.total.shape[1:]
     shrunk, total = exp(-change), 0.0
     for j in range(n_clusters):
-        n = m.rest_count[j] + m.count[e, j]
+        n = m.rest_count[j] + m.held[e, j]
         for i in range(d):
             one = m.rest_total[j, i] + shrunk * m.total[e, j, i]
             for k in range(i + 1):
@@ -334,7 +334,7 @@ def _shift(m, e, axis, shift):
     for j in range(m.total.shape[1]):
         for i in range(d):
             m.square[e, j, i, axis] += shift * m.total[e, j, i]
-        m.total[e, j, axis] += shift * m.count[e, j]
+        m.total[e, j, axis] += shift * m.held[e, j]
         for i in range(d):
             m.square[e, j, axis, i] += shift * m.total[e, j, i]
 
