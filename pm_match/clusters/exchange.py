@@ -249,7 +249,9 @@ class Exchange:
         self.free = free_assignments(units, ends, partition.fixed > 0)
         self._kernel, *self._scratch = kernel_and_scratch(collected(terms), truncation)
 
-    def propose(self, rng: np.random.Generator, a, b, number: int) -> tuple[int, int]:
+    def propose(
+        self, rng: np.random.Generator, a: NDArray, b: NDArray, number: int
+    ) -> tuple[int, int]:
         """Propose exchanges in one of the `free` assignments; return accepted and proposed."""
         given = rng, a, b, self._partition, self._terms, *self.free[number], *self._scratch
         return self._kernel(*given)

@@ -48,7 +48,7 @@ class Chance(NamedTuple):
         return (self.again - self.together) / (1.0 - self.together) if self.together < 1.0 else 0.0
 
     @property
-    def idle(self) -> bool:
+    def uninformative(self) -> bool:
         """Whether clusters hardly tell objects apart."""
         if np.isnan(self.again):
             return self.together > MOST_TOGETHER
@@ -132,7 +132,7 @@ def _sentences(draws: SetDraws, several: bool) -> list[str]:
         f"{which}{where}, taken at random, share a cluster with probability {found.together:.2g}"
         f"{again}: match probabilities are to be held against that."
     )
-    if not found.idle:
+    if not found.uninformative:
         return [first]
     return [
         first,

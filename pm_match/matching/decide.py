@@ -134,7 +134,7 @@ def decide(
     draws = read_one_set(idata, [a, b], group, sample_dims)
     labels = apart([draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]])
     chance = probability_together(draws)
-    _warn_if_idle(draws.n_draws, chance, threshold)
+    _warn_if_uninformative(draws.n_draws, chance, threshold)
     pairs, exact = _worth_it(draws, labels, threshold, top)
     if rule == "one-to-one":
         pairs = _assigned(pairs, draws, threshold)
@@ -160,7 +160,7 @@ def decide(
     return table
 
 
-def _warn_if_idle(n_draws: int, chance: float, threshold: float) -> None:
+def _warn_if_uninformative(n_draws: int, chance: float, threshold: float) -> None:
     """Warn of probabilities that decide nothing."""
     if n_draws == 1:
         warnings.warn(

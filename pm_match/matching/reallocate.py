@@ -21,7 +21,7 @@ from pm_match.numerics.kernels import part, threaded
 OUT = -1
 
 
-class Candidate(NamedTuple):
+class CandidatePartition(NamedTuple):
     """A partition of U units, and how it meets S draws.
 
     Attributes

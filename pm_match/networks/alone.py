@@ -21,7 +21,7 @@ from pm_match.reading.parts import Component
 Priors = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
-class Part(NamedTuple):
+class ConnectedPart(NamedTuple):
     """Assignments that networks connect, and nothing but clusters' names connects to others.
 
     Attributes
@@ -36,7 +36,7 @@ class Part(NamedTuple):
     networks: list[list[str]]
 
 
-def parts_of(component: Component) -> list[Part]:
+def parts_of(component: Component) -> list[ConnectedPart]:
     """Find the parts of a component: one for every network, if no two share objects."""
     clusterings = component.clusterings
     offset = np.cumsum([0, *(len(c.assignments) for c in clusterings)])
@@ -52,7 +52,7 @@ def parts_of(component: Component) -> list[Part]:
     graph = coo_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(offset[-1], offset[-1]))
     n_parts, part = scipy.sparse.csgraph.connected_components(graph, directed=False)
     return [
-        Part(
+        ConnectedPart(
             [np.flatnonzero(part[offset[c] : offset[c + 1]] == p) for c in range(len(clusterings))],
             [
                 [name for name in relation.networks if part[owner[name][0]] == p]
@@ -76,7 +76,7 @@ def _owners(component: Component) -> dict[str, list[int]]:
     return found
 
 
-def objects_of(component: Component, part: Part) -> list[NDArray[np.int64]]:
+def objects_of(component: Component, part: ConnectedPart) -> list[NDArray[np.int64]]:
     """Find the objects of a part in every clustering."""
     found = []
     for clustering, chosen in zip(component.clusterings, part.assignments, strict=True):
@@ -93,7 +93,7 @@ class Alone:
     Parameters
     ----------
     component : Component
-    part : Part
+    part : ConnectedPart
     point : mapping
         Where the priors are taken from.
 
@@ -103,7 +103,7 @@ class Alone:
         One for every clustering: of the part's objects alone.
     """
 
-    def __init__(self, component: Component, part: Part, point: Point):
+    def __init__(self, component: Component, part: ConnectedPart, point: Point):
         clusterings = component.clusterings
         self.objects = objects_of(component, part)
         self.units: list[Units] = []
@@ -175,7 +175,7 @@ class Alone:
 
 def clusters_alone(
     component: Component,
-    part: Part,
+    part: ConnectedPart,
     point: Point,
     rng: np.random.Generator,
     *,

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from pm_match.clusters.evidence import Board
 from pm_match.clusters.sweep import capacity
 from pm_match.networks import blocks, one_mode
-from pm_match.networks.blocks import Contacts, Relation, Side
+from pm_match.networks.blocks import BlockSums, Contacts, Side
 from pm_match.networks.families import (
     BERNOULLI,
     FAMILIES,
@@ -130,10 +130,10 @@ class BlockEvidence:
 
     # -- building ---------------------------------------------------------------------------------
 
-    def _relation(self) -> Relation:
+    def _relation(self) -> BlockSums:
         counted = np.ones(self._capacities, np.bool_)
         n_blocks = counted.size
-        return Relation(
+        return BlockSums(
             family=np.array([self.family]),
             prior=np.ones((2, 4)),
             tables=np.zeros((3, TABLE)),

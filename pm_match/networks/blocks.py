@@ -32,7 +32,7 @@ from pm_match.numerics.numba_internals import record
 
 
 @record
-class Relation(NamedTuple):
+class BlockSums(NamedTuple):
     """What all sides of a relation share: D networks of A axes, B blocks.
 
     Attributes
@@ -88,7 +88,7 @@ class Contacts(NamedTuple):
     others : (E * O,) integer array
         The units at the O other ends of each stored cell.
     values, weights : (E,) array, or empty
-        Values (all 1 if empty), and exposures beyond those of `Relation.full` (all 0 if empty).
+        Values (all 1 if empty), and exposures beyond those of `BlockSums.full` (all 0 if empty).
     part, part_network, part_exposure : (U + 1,), (M,), (M,) array
         The networks that each unit's objects are in, and the sum of their exposures.
     kind : (U,) integer array
@@ -113,7 +113,7 @@ class Side(NamedTuple):
 
     Attributes
     ----------
-    relation : Relation
+    relation : BlockSums
     contacts : Contacts
     axis, stride : (1,) integer array
         The axis, and how far apart its slots are in the blocks.
@@ -145,7 +145,7 @@ class Side(NamedTuple):
         the log predictive of a unit in its own slot.
     """
 
-    relation: Relation
+    relation: BlockSums
     contacts: Contacts
     axis: NDArray[np.int64]
     stride: NDArray[np.int64]
