@@ -68,10 +68,6 @@ class Clusters:
         ]
         return cls(emissions, *posterior(own, latent_precision), row)
 
-    def joined(self, emission: Emission, x: NDArray) -> "Joined":
-        """Let each of some objects join every cluster, by features that are all observed."""
-        return Joined(self, emission, x)
-
     @cached_property
     def _lower(self) -> NDArray[np.float64]:
         return np.linalg.cholesky(self.precision)

@@ -552,8 +552,8 @@ def _joined_groups(term, group, slot):
     return log_det, solve_lower_within(term.lower, term.first, term.vector, term.solution)
 
 
-@part
-def _compare_groups(term, slots, start, stop, n_slots, worth, shared):
+@implements(protocol.tabulate, ProjectedNormal)
+def _tabulate(term, slots, start, stop, n_slots, worth, shared):
     _group(term, slots, start, stop, n_slots)
     for slot in range(n_slots):
         log_det, quadratic = _joined_groups(term, 0, slot)
@@ -562,11 +562,6 @@ def _compare_groups(term, slots, start, stop, n_slots, worth, shared):
                 with_group, raised = _joined_groups(term, group, slot)
                 worth[group, slot] += 0.5 * (log_det - with_group)
                 shared[group, slot] += 0.5 * (quadratic - raised)
-
-
-@implements(protocol.tabulate, ProjectedNormal)
-def _tabulate(term, slots, start, stop, n_slots, worth, shared):
-    _compare_groups(term, slots, start, stop, n_slots, worth, shared)
 
 
 @implements(protocol.log_shared, ProjectedNormal)

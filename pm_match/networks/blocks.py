@@ -449,14 +449,9 @@ def add_mass(side, unit, slot, sign):
 
 
 @implements(protocol.move, Side)
-def _move(term, unit, source, target):
-    if term.contacts.kind[unit] >= 0:
-        change_slot(term, unit, source, target)
-
-
-@part
-def change_slot(side, unit, source, target):
-    """Move a unit between slots, 0 being the noise."""
+def _move(side, unit, source, target):
+    if side.contacts.kind[unit] < 0:
+        return
     current = is_current(side)
     activate(side)
     gather(side, unit)
@@ -537,9 +532,8 @@ def group(side, slots, start, stop, n_slots):
                     side.grouped[k, side.active[i], slot] += side.amounts[k, side.active[i]]
 
 
-@part
-def compare_groups(side, slots, start, stop, n_slots, worth):
-    """Add to `worth` what the blocks of every slot gain by those of every group."""
+@implements(protocol.tabulate, Side)
+def _tabulate(side, slots, start, stop, n_slots, worth, shared):
     relation, grouped = side.relation, side.grouped
     family, prior = relation.family[0], relation.prior[0]
     group(side, slots, start, stop, n_slots)
@@ -555,11 +549,6 @@ def compare_groups(side, slots, start, stop, n_slots, worth):
                 n = relation.sums[1, at] - grouped[1, c, slot]
                 q = relation.sums[2, at] - grouped[2, c, slot]
                 worth[own, slot] += gain(family, prior, relation.tables, t, n, q, dt, dc, dq)
-
-
-@implements(protocol.tabulate, Side)
-def _tabulate(term, slots, start, stop, n_slots, worth, shared):
-    compare_groups(term, slots, start, stop, n_slots, worth)
 
 
 @implements(protocol.log_shared, Side)
