@@ -14,9 +14,9 @@ from pymc.distributions.distribution import PartialObservedRV
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import MvNormalRV
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, with_deviations
 from pm_match.features.parts import Background, Parameter, Setting
+from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.ancestry import RV, Refusal, mean, scale
 from pm_match.reading.context import Context
 from pm_match.reading.densities import common
@@ -100,7 +100,7 @@ class Graphs:
     Attributes
     ----------
     observed : list of Observed
-    data : list of DomainData
+    data : list of MaskedTable
         Of each.
     latent : variable
     transposed : bool
@@ -111,7 +111,7 @@ class Graphs:
     """
 
     observed: list[Observed]
-    data: list[DomainData]
+    data: list[MaskedTable]
     latent: RV
     transposed: bool
     precision: RV | None

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, block_roots
 from pm_match.numerics.kernels import entry
+from pm_match.numerics.masked import MaskedTable
 
 _LOG_2PI = log(2.0 * pi)
 
@@ -72,13 +72,13 @@ class ClusterSums:
 
     @classmethod
     def of(
-        cls, data: DomainData, labels: NDArray[np.int64], n_clusters: int, full: bool = False
+        cls, data: MaskedTable, labels: NDArray[np.int64], n_clusters: int, full: bool = False
     ) -> "ClusterSums":
         """Sum a domain by `labels` (N,) in 0 ... n_clusters - 1, -1 for irrelevant objects.
 
         Parameters
         ----------
-        data : DomainData
+        data : MaskedTable
         labels : (N,) integer array
         n_clusters : int
         full : bool
@@ -92,7 +92,7 @@ class ClusterSums:
         by_pattern = full and data.observed is not None
         row = labels
         if by_pattern:
-            observed, own = data.patterns
+            observed, own = data.patterns, data.index
             codes, place = np.unique(labels[kept] * len(observed) + own[kept], return_inverse=True)
             cluster, pattern = np.divmod(codes, len(observed))
             row = np.full(len(labels), -1)

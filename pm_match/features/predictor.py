@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.parts import Background, FeatureDomain, Features
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictive import Clusters, Joined
 from pm_match.features.values import Outlook, entries, normal_law, normals
+from pm_match.numerics.masked import MaskedTable
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import Holes, NewObjects, Place, Predictor, coords
 from pm_match.reading.parts import Clustering
@@ -148,7 +148,7 @@ class FeaturePredictor(Predictor):
         for rows, observed, joined in self.patterns(place, seen):
             found[rows, :-1] = joined.log_density()
             if background is not None:
-                x = DomainData(seen.values[np.ix_(rows, observed)])
+                x = MaskedTable(seen.values[np.ix_(rows, observed)])
                 found[rows, -1] = background.restricted(observed).log_noise(x)
         return found
 

@@ -52,7 +52,6 @@ from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
 from pm_match.clusters.units import Units
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import (
@@ -64,6 +63,7 @@ from pm_match.numerics.cholesky import (
     solve_upper_within,
 )
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.masked import MaskedTable
 
 # Where the numbers of `ProjectedNormal.hyper` are.
 SHAPE, RATE, LATENT, NORMALISER = range(4)
@@ -622,7 +622,7 @@ class ProjectedNormalEvidence:
 
     Parameters
     ----------
-    domains : sequence of DomainData
+    domains : sequence of MaskedTable
         Their objects, one domain after the other, are the objects of the partition.
     units : Units
         What moves together.
@@ -637,7 +637,7 @@ class ProjectedNormalEvidence:
 
     def __init__(
         self,
-        domains: Sequence[DomainData],
+        domains: Sequence[MaskedTable],
         units: Units,
         truncation: int,
         n_factors: int,
@@ -664,7 +664,8 @@ class ProjectedNormalEvidence:
         offset = 0
         of_object, seen = [], []
         whose = np.repeat(np.arange(len(widths)), widths)
-        for d, (rows, inverse) in enumerate(domain.patterns for domain in self.domains):
+        for d, domain in enumerate(self.domains):
+            rows, inverse = domain.patterns, domain.index
             of_object.append(inverse + offset)
             offset += len(rows)
             own = np.append(whose == d, np.ones(self._n_shared, np.bool_))
@@ -822,7 +823,7 @@ class ProjectedNormalEvidence:
 
 
 def log_marginal(
-    domains: Sequence[DomainData],
+    domains: Sequence[MaskedTable],
     emissions: Sequence[Emission],
     labels: NDArray[np.int64],
     latent_precision: float,
@@ -835,7 +836,7 @@ def log_marginal(
 
     Parameters
     ----------
-    domains : sequence of DomainData
+    domains : sequence of MaskedTable
     emissions : sequence of Emission
     labels : (N,) integer array
         Cluster of every object, domain after domain; -1 for irrelevant ones.

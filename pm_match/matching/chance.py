@@ -8,8 +8,6 @@ sure of the clusters, :math:`r = 1`. What there is between them is Cohen's kappa
 .. math:: \kappa = \frac{r - c}{1 - c}.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 

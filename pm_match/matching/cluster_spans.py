@@ -1,7 +1,5 @@
 """How many clusters span which domains."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -12,8 +10,6 @@ from pm_match.matching.draws import SAMPLE_DIMS, SET
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.matching.span_probability import present_domains
-
-__all__ = ["cluster_spans"]
 
 
 def cluster_spans(

@@ -1,7 +1,5 @@
 """Which pairs to link: decisions that are optimal for a stated utility."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
@@ -18,8 +16,6 @@ from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.pair_counts import apart, best_partners, counts_together
 from pm_match.matching.set_draws import SetDraws, read_one_set
 from pm_match.matching.unmatched_probability import probability_alone
-
-__all__ = ["decide"]
 
 _RULES = ("one-to-one", "many-to-many")
 

@@ -1,15 +1,11 @@
 """What a diagnosis holds, and how it is shown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 import numpy as np
 import pandas as pd
-
-__all__ = ["Diagnosis"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,6 @@ second differences of f (see `losses`); f is convex, and Δ²f does not grow wit
    cluster where it costs less, the other one costs no more there than where it is.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import NamedTuple

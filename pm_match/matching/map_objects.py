@@ -1,7 +1,5 @@
 """Objects carried from one domain to another through the latent space."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -10,8 +8,6 @@ import pandas as pd
 import xarray as xr
 
 from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, sampled, variable_of
-
-__all__ = ["map_objects"]
 
 # A factor whose scale is this much below a projection's largest is one that the domain does not
 # use; inverting it would only blow up rounding errors.

@@ -1,7 +1,5 @@
 """Draws whose clusters are numbered alike, so that what belongs to a cluster can be summarised."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +14,6 @@ from pm_match.matching.partition_loss import losses_of
 from pm_match.matching.pooled import draw_keys, pool
 from pm_match.matching.rotate_latent import LATENT, has_latent_space, rotated
 from pm_match.matching.set_draws import SetDraws, read_sets, renumbered
-
-__all__ = ["relabel"]
 
 # A second dim over the same clusters, as of the densities of one-mode networks.
 _OTHER = "_other"

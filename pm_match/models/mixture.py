@@ -1,7 +1,5 @@
 """Mixtures of ordinary tables, whose columns are numbers, counts, booleans or categories."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +13,6 @@ from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_count, check_identifier, check_option, check_positive
 from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
-
-__all__ = ["mixture"]
 
 _KINDS = ("number", "positive", "count", "boolean", "category")
 _ONE = np.float64(1.0)

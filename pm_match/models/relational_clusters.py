@@ -1,7 +1,5 @@
 """Relational clusters: (subset) infinite relational models of one or several networks, declared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,8 +21,6 @@ from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, lin
 from pm_match.networks import BlockNetwork
 from pm_match.networks.data import ABSENT, FAMILIES, Network, as_network
 from pm_match.tables.domains import as_labels, check_names
-
-__all__ = ["relational_clusters"]
 
 # What the two numbers of a prior on densities or noise are.
 _PARAMETERS = {

@@ -3,8 +3,6 @@
 Every message begins with `where`, which names the network.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from typing import Any

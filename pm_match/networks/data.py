@@ -5,8 +5,6 @@ expected and found). Memory is linear in what the user stored: matrices that are
 as a table, are never made dense.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +17,6 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.checks import LARGEST, check_option, plain, type_name
-
-__all__ = ["Network", "as_network", "cell_numbers", "count_cells"]
 
 FAMILIES = ("bernoulli", "poisson", "normal")
 ABSENT = ("zero", "unknown")

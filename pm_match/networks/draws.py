@@ -1,7 +1,5 @@
 """Random draws of a block network: edges block by block, without the matrix."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol

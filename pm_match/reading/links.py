@@ -10,8 +10,6 @@ from pymc.model.core import modelcontext
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant, Variable
 
-__all__ = ["must_link"]
-
 
 class MustLink(OpFromGraph):
     """Log probability of a set of links: 0 where each k-th entry shares a cluster, -inf elsewhere.

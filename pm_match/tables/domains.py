@@ -4,8 +4,6 @@ Everything that can be wrong with a table is said here, early and by name (domai
 rather than by a shape error from inside a compiled kernel.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,17 +15,6 @@ import scipy.sparse
 import xarray as xr
 
 from pm_match.checks import LARGEST, check_given_by_name, check_identifier, plain, type_name
-
-__all__ = [
-    "Domain",
-    "as_domains",
-    "as_new_columns",
-    "as_new_objects",
-    "check_names",
-    "read_table",
-    "refuse_lines",
-    "seen_domain",
-]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(

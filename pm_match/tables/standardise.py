@@ -9,8 +9,6 @@ import xarray as xr
 from pm_match.checks import check_count
 from pm_match.tables.domains import as_domains, as_new_objects
 
-__all__ = ["standardise"]
-
 
 def standardise(
     domains: Mapping[str, Any],

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 from scipy.optimize import approx_fprime, minimize
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, with_deviations
 from pm_match.features.feature_sums import (
     ClusterSums,
@@ -14,6 +13,7 @@ from pm_match.features.feature_sums import (
 )
 from pm_match.features.projected_normal import log_marginal
 from pm_match.features.projection import ProjectionObjective
+from pm_match.numerics.masked import MaskedTable
 from tests.features.objective import depth, value_and_gradient
 
 SHAPE, RATE, R, T = 2.0, 1.5, 0.7, 6
@@ -26,9 +26,9 @@ def case(missing, n_factors, seed=0):
         x = rng.normal(size=(n, m)) * 1.3
         if missing:
             seen = rng.random((n, m)) > 0.3
-            domains.append(DomainData(np.where(seen, x, 0.0), seen))
+            domains.append(MaskedTable(np.where(seen, x, 0.0), seen))
         else:
-            domains.append(DomainData(x))
+            domains.append(MaskedTable(x))
         labels.append(rng.choice([0, 2, 3, 5], size=n))
     w = rng.normal(size=(9, n_factors))
     objective = ProjectionObjective(

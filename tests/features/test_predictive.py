@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.predictive import Clusters, Joined
 from pm_match.features.values import Outlook
+from pm_match.numerics.masked import MaskedTable
 from tests.prediction.made_up import dense_log_density
 
 R = 0.7
@@ -31,7 +31,7 @@ def problem(seed, full=True, holes=False, n_clusters=4):
         lower = np.linalg.cholesky(sigma)
         own = np.linalg.inv(lower).T if full else 1.0 / np.diagonal(lower)
         emissions.append(Emission(w, a, own))
-    data = [DomainData(np.nan_to_num(t), ~np.isnan(t) if holes else None) for t in tables]
+    data = [MaskedTable(np.nan_to_num(t), ~np.isnan(t) if holes else None) for t in tables]
     clusters = Clusters.of(data, labels, emissions, R, n_clusters)
     return tables, labels, plain, clusters, rng
 
