@@ -88,7 +88,7 @@ def _spans(draws: SetDraws, levels: np.ndarray) -> pd.DataFrame:
             objects[key] += int(total[i])
     taken = {"mean", "sd", "objects"} & {*draws.domains}
     if taken:
-        raise ValueError(f"domain {min(taken)!r} has the name of another column of this table")
+        raise ValueError(f"domains: expected names that no other column has; found {min(taken)!r}")
     low, high = (f"eti{round(100 * (levels[1] - levels[0]))}_{side}" for side in ("lb", "ub"))
     rows = []
     for key, number in numbers.items():

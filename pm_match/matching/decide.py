@@ -124,8 +124,7 @@ def decide(
         check_count("top", top)
     if a == b and rule == "one-to-one":
         raise ValueError(
-            f"rule 'one-to-one' is for two domains; found {a!r} twice. Within a domain, use "
-            "rule='many-to-many'"
+            f"rule: expected 'many-to-many' within a domain; found 'one-to-one', and {a!r} twice"
         )
     draws = read_one_set(idata, [a, b], group, sample_dims)
     labels = apart([draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]])

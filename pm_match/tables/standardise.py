@@ -90,6 +90,6 @@ def standardise(
 def _refuse_missing(name: str, values: np.ndarray) -> None:
     if np.isnan(values).any():
         raise ValueError(
-            f"domain {name!r}: principal components need all values, found "
+            f"domain {name!r}: expected all values for principal components; found "
             f"{int(np.isnan(values).sum())} missing."
         )
