@@ -78,7 +78,7 @@ def first_matching(
     codes = [np.zeros(len(own.size), np.int64) for own in linked]
     # Objects that are linked across parts go with the first of these.
     for p in order[::-1]:
-        found = clusters_alone(component, parts[p], chain.point, rng)
+        found = clusters_alone(chain.model, component, parts[p], chain.point, rng)
         for own, code, objects, mine in zip(
             linked, codes, objects_of(component, parts[p]), found, strict=True
         ):

@@ -172,7 +172,7 @@ def assign(
             progress.advance()
     groups = {f"prediction/{t.new.place.domain}": t.summary() for t in tallies}
     _warn_if_few(groups, points.n_draws)
-    drawn = _assignments(points, new)
+    drawn = _assignments(points)
     for tally in tallies:
         drawn = drawn.assign(tally.draws())
     return xr.DataTree.from_dict({"posterior": drawn, **groups})
@@ -287,7 +287,7 @@ def _draw_categories(rng: np.random.Generator, p: NDArray) -> NDArray[np.int64]:
     return np.asarray((uniform >= cumulative).sum(axis=1), np.int64)
 
 
-def _assignments(points: RecordedPoints, new: Sequence[NewObjects]) -> xr.Dataset:
+def _assignments(points: RecordedPoints) -> xr.Dataset:
     """Take the draws of all assignments, and of their relevance, from the posterior."""
     names = [
         name

@@ -520,7 +520,7 @@ def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) ->
         if candidate.intercept is not None:
             centre = centre + check.value(number, candidate.intercept).reshape(-1)
         noise = np.broadcast_to(view.noise(point), centre.shape)
-        for rv, seen in zip(candidate.rvs, _masks(view.table, candidate.rvs), strict=True):
+        for rv, seen in zip(candidate.rvs, _masks(view.table), strict=True):
             x = view.table.values[seen] if rv is candidate.rvs[0] else check.value(number, rv)
             expected = log_normal(x, centre[seen], noise[seen])
             if not same(np.ravel(check.declared(rv)[number]), np.ravel(expected)):
@@ -531,7 +531,7 @@ def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) ->
                 )
 
 
-def _masks(table: MaskedTable, rvs: list[RV]) -> list[NDArray[np.bool_]]:
+def _masks(table: MaskedTable) -> list[NDArray[np.bool_]]:
     if table.observed is None:
         return [np.ones(table.values.shape, bool)]
     return [table.observed, ~table.observed]
