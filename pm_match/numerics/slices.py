@@ -1,7 +1,6 @@
 """Slice sampling (Neal 2003) of numbers, and of a vector with a normal prior (Murray 2010)."""
 
 from collections.abc import Callable
-from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +28,7 @@ def slice_of(rng, log_density, given, start, width, most_steps):
         Where the number is, and the first interval.
     most_steps : int
     """
-    # Of a number in (0, 1].
-    level = log_density(start, *given) + log(1.0 - rng.random())
+    level = log_density(start, *given) + np.log(rng.random())
     left = start - width * rng.random()
     right = left + width
     # Shared between the two sides at random.
