@@ -328,34 +328,21 @@ def read_table(where: str, table: Any) -> TableParts:
 
     mask = np.ma.getmaskarray(values)
     data = np.array(np.ma.getdata(values), dtype=np.float64, order="C")
-    _refuse_cells(
-        where,
-        np.isinf(data) & ~mask,
-        data,
-        objects,
-        features,
-        "infinite value",
-        "expected finite numbers (NaN for a missing value)",
-    )
-    _refuse_cells(
-        where,
-        (np.abs(data) > LARGEST) & ~mask,
-        data,
-        objects,
-        features,
-        "excessive value",
-        f"expected numbers of at most {LARGEST:g} in size; use another unit",
-    )
-    if isinstance(values, np.ma.MaskedArray):
-        _refuse_cells(
-            where,
-            np.isnan(data) & ~mask,
-            data,
-            objects,
-            features,
+    refused = [
+        (np.isinf(data), "infinite value", "finite numbers (NaN for a missing value)"),
+        (
+            np.abs(data) > LARGEST,
+            "excessive value",
+            f"numbers of at most {LARGEST:g} in size; use another unit",
+        ),
+        (
+            np.isnan(data) & isinstance(values, np.ma.MaskedArray),
             "NaN value",
-            "the mask of a masked array must cover every missing value (np.ma.masked_invalid does)",
-        )
+            "a mask that covers every missing value (np.ma.masked_invalid makes one)",
+        ),
+    ]
+    for bad, what, expected in refused:
+        _refuse_cells(where, bad & ~mask, data, objects, features, what, expected)
     data[mask] = np.nan
     return TableParts(data, objects, features, labelled, labelled_columns)
 
@@ -459,7 +446,7 @@ def _refuse_cells(
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
             f"{where}: {_count(int(bad.sum()), what)}, the first ({data[row, column]}) in row "
-            f"{plain(objects[row])!r}, column {plain(features[column])!r}; {expected}"
+            f"{plain(objects[row])!r}, column {plain(features[column])!r}; expected {expected}"
         )
 
 
