@@ -20,7 +20,7 @@ from numba import njit
 
 import pm_match as pmm
 from pm_match.clusters.protocol import collect
-from pm_match.features.data import DomainData
+from pm_match.numerics.masked import MaskedTable
 from pm_match.features.emission import Emission
 from pm_match.features.projected_normal import ProjectedNormalEvidence
 from pm_match.clusters.sweep import new_partition, place, sweep
@@ -58,7 +58,7 @@ class Kernel:
             noise = rng.standard_normal((len(label), n_features))
             projections.append(w)
             labels.append(label)
-            domains.append(DomainData(latent[label] @ w.T + noise))
+            domains.append(MaskedTable(latent[label] @ w.T + noise))
         self.emissions = [Emission.of_projection(w) for w in projections]
         self.truth = np.concatenate(labels)
         grouped = units(len(self.truth), np.zeros((0, 2), np.int64))

@@ -39,10 +39,10 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{name}: expected a whole number of at least {least}; found {value!r}")
 
 
-def check_counts(least: int = 1, **values: Any) -> None:
-    """Refuse what is no whole number of at least `least`, of several arguments."""
+def check_counts(**values: Any) -> None:
+    """Refuse what is no whole number of at least 1, of several arguments."""
     for name, value in values.items():
-        check_count(name, value, least)
+        check_count(name, value)
 
 
 def counts_by_name(name: str, given: Any, names: Collection[str], least: int = 1) -> dict[str, int]:

@@ -242,7 +242,7 @@ def _shared_factors(model: Model, part: FactorModel, options: Ascent) -> _Fitted
     intercepts = [view.intercept for view in part.views]
     if None in intercepts and any(intercepts):
         raise Refusal("some views have intercepts and others none")
-    tables = {view.name: view.table.with_nan for view in part.views}
+    tables = {view.name: view.table.filled(np.nan) for view in part.views}
     fit = fit_shared_factors(
         tables,
         part.latents[shared[0]].shape[1],

@@ -14,6 +14,7 @@ from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
+from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import initial_point, natural_function, sampled_function, without_c
 from pm_match.search.recipe import searched
@@ -130,7 +131,7 @@ def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[st
 
 
 def dispersed_point(
-    model: Model, structure: Structure, start, rng: np.random.Generator
+    model: Model, structure: Structure, start: Point, rng: np.random.Generator
 ) -> dict[str, NDArray]:
     """Put a dispersed start of labels, flags and projections into a point of value variables."""
     point = dict(start)

@@ -11,21 +11,10 @@ from math import log
 
 import numpy as np
 
-from pm_match.clusters.protocol import score
 from pm_match.clusters.relevance import log_flags
-from pm_match.clusters.sweep import reassign
+from pm_match.clusters.sweep import reassign, score_unit
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.stick_breaking import log_prior, predictive
-
-
-@part
-def score_evidence(partition, terms, unit):
-    """Fill `scores` with the log predictives of a unit in every slot, and in none."""
-    scores, n_slots = partition.scores, partition.n_slots[0]
-    for slot in range(n_slots + 1):
-        scores[slot] = 0.0
-    for i in range(terms.shape[0]):
-        score(terms[i], unit, partition.slot[unit], n_slots, scores)
 
 
 @part
@@ -34,7 +23,7 @@ def shift(a, b, partition, terms, unit, label):
     old = partition.label[unit]
     if old == label:
         return 0.0
-    score_evidence(partition, terms, unit)
+    score_unit(partition, terms, unit, partition.scores)
     none = partition.n_slots[0]
     here = none if old < 0 else partition.slot[unit]
     there = none if label < 0 else partition.slot_of[label]
@@ -93,7 +82,7 @@ def weigh_none(a, b, partition, unit):
 @part
 def best_label(a, b, partition, terms, unit):
     """Find a unit's best label, -1 for none, and what the log joint would gain by."""
-    score_evidence(partition, terms, unit)
+    score_unit(partition, terms, unit, partition.scores)
     scores, own = partition.scores, partition.slot[unit]
     weights = partition.prior_by_label
     weigh_labels(a, b, partition, unit, weights)

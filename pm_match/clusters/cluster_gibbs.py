@@ -3,12 +3,15 @@
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pm_match.checks import check_count
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.step import PartitionStep
+from pm_match.clusters.units import Units
 from pm_match.reading.parts import Component
 
 
@@ -76,18 +79,18 @@ class ClusterGibbs(PartitionStep):
 
     def __init__(
         self,
-        vars,
+        vars: Any,
         n_sweeps: int | None = None,
         n_split_merge: float = 1.0,
         n_exchanges: float = 0.5,
-        **kwargs,
+        **kwargs: Any,
     ):
-        if n_sweeps is not None and n_sweeps < 1:
-            raise ValueError(f"ClusterGibbs: n_sweeps must be at least 1, found {n_sweeps}.")
+        if n_sweeps is not None:
+            check_count("ClusterGibbs: n_sweeps", n_sweeps)
         for name, value in (("n_split_merge", n_split_merge), ("n_exchanges", n_exchanges)):
             if not 0 <= value < np.inf:
                 raise ValueError(
-                    f"ClusterGibbs: {name} must be a number that is not negative, found {value}."
+                    f"ClusterGibbs: {name}: expected a number of at least 0; found {value!r}"
                 )
         self.n_sweeps = n_sweeps
         self.n_split_merge = n_split_merge
@@ -182,7 +185,7 @@ def whole(rng: np.random.Generator, mean: float) -> int:
     return int(mean + rng.random())
 
 
-def random_labels(rng: np.random.Generator, grouped, truncation: int):
+def random_labels(rng: np.random.Generator, grouped: Units, truncation: int) -> NDArray[np.int64]:
     """Draw labels (N,) uniformly, one for each unit: a start that favours no matching."""
     n_labels = min(truncation, START_CLUSTERS)
     return rng.integers(n_labels, size=len(grouped.size))[grouped.of_object]

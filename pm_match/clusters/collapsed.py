@@ -1,5 +1,6 @@
 """A component with all that can be integrated out integrated out: what several steps share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from pm_match.clusters.sweep import (
 from pm_match.clusters.units import Units, units
 from pm_match.numerics.ahead import Job, compile_ahead, job
 from pm_match.progress import say
+from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
 
@@ -156,11 +158,13 @@ class Collapsed:
 
     # -- in ---------------------------------------------------------------------------------------
 
-    def labels(self, point) -> list[NDArray[np.int64]]:
+    def labels(self, point: Point) -> list[NDArray[np.int64]]:
         """Read the labels of the objects of every clustering, -1 for irrelevant ones."""
         return [points.labels(point) for points in self.points]
 
-    def load(self, point, labels, everything: bool = True) -> None:
+    def load(
+        self, point: Point, labels: Sequence[NDArray[np.int64]], everything: bool = True
+    ) -> None:
         """Bring the state to a point, with the given `labels` of every clustering's objects.
 
         Parameters
@@ -191,7 +195,7 @@ class Collapsed:
             if everything or declared.hyperpriors
         ]
 
-    def load_priors(self, point) -> None:
+    def load_priors(self, point: Point) -> None:
         """Bring the priors of weights, flags and evidence to a point."""
         for number, clustering in enumerate(self.component.clusterings):
             # Copies: kernels are compiled for arrays of any one kind.
@@ -204,7 +208,9 @@ class Collapsed:
 
     # -- moves ------------------------------------------------------------------------------------
 
-    def refreshed(self, rng: np.random.Generator, point, labels):
+    def refreshed(
+        self, rng: np.random.Generator, point: Point, labels: Sequence[NDArray[np.int64]]
+    ) -> Point:
         """Return a point in which parameters of empty clusters are new draws from their prior."""
         for evidence in self.evidence:
             point = evidence.refreshed(rng, point, labels)
@@ -279,7 +285,7 @@ class Collapsed:
             total += log_joint(*prior, partition, terms)
         return total
 
-    def log_prior(self, point) -> float:
+    def log_prior(self, point: Point) -> float:
         """Log density of parameters that are not integrated out, so that modes compare."""
         return sum(own.log_prior(point) for own in self.evidence)
 
@@ -292,7 +298,13 @@ class Collapsed:
             for partition, own in zip(self.partitions, self.units, strict=True)
         ]
 
-    def draw(self, rng: np.random.Generator, point, new, everything: bool = True) -> None:
+    def draw(
+        self,
+        rng: np.random.Generator,
+        point: Point,
+        new: dict[str, NDArray],
+        everything: bool = True,
+    ) -> None:
         """Draw all that was integrated out from its exact conditional, and write it to `new`.
 
         What belongs to evidence that was not loaded may be left as it is (`everything`): given the

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.label_swap import log_shift_ratio
+from pm_match.clusters.label_swap import log_shift_ratio, rename_two
 from pm_match.clusters.protocol import Terms, collected, implemented, log_shared, tabulate
 from pm_match.clusters.split_merge import log_odds
 from pm_match.clusters.sweep import Partition, capacity, reassign
@@ -76,16 +76,6 @@ def draw_exchange(rng, groups, renamed, objects):
                 return renamed[groups[own]], label
             n -= 1
     return -1, -1
-
-
-@part
-def rename_two(renamed, first, second):
-    """Let what is renamed `first` be renamed `second`, and the other way round."""
-    for old in range(renamed.shape[0]):
-        if renamed[old] == first:
-            renamed[old] = second
-        elif renamed[old] == second:
-            renamed[old] = first
 
 
 @part
@@ -249,7 +239,9 @@ class Exchange:
         self.free = free_assignments(units, ends, partition.fixed > 0)
         self._kernel, *self._scratch = kernel_and_scratch(collected(terms), truncation)
 
-    def propose(self, rng: np.random.Generator, a, b, number: int) -> tuple[int, int]:
+    def propose(
+        self, rng: np.random.Generator, a: NDArray, b: NDArray, number: int
+    ) -> tuple[int, int]:
         """Propose exchanges in one of the `free` assignments; return accepted and proposed."""
         given = rng, a, b, self._partition, self._terms, *self.free[number], *self._scratch
         return self._kernel(*given)

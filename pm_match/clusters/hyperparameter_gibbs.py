@@ -13,6 +13,7 @@ from pm_match.clusters.step import PartitionStep
 from pm_match.numerics.slices import draw_slice
 from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.ancestry import Ancestry
+from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component, Structure
 from pm_match.reading.priors import log_density_function
 
@@ -113,7 +114,7 @@ class HyperparameterGibbs(PartitionStep):
         collapsed.draw(self.rng, new, new, everything=False)
         return new, [{}]
 
-    def log_prior(self, point) -> float:
+    def log_prior(self, point: Point) -> float:
         """Log density of the hyperparameters, on the scale that is sampled."""
         return sum(self._log_prior[name](point) for name in self._names)
 

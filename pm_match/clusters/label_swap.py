@@ -37,6 +37,16 @@ def log_shift_ratio(a, b, counts, first, second, shift):
 
 
 @part
+def rename_two(renamed, first, second):
+    """Let what is renamed `first` be renamed `second`, and the other way round."""
+    for old in range(renamed.shape[0]):
+        if renamed[old] == first:
+            renamed[old] = second
+        elif renamed[old] == second:
+            renamed[old] = first
+
+
+@part
 def swap_labels(rng, a, b, counts, named, renamed, n_proposals):
     """Propose `n_proposals` swaps; update `counts` and `renamed` (old label -> new) in place.
 
@@ -69,11 +79,7 @@ def swap_labels(rng, a, b, counts, named, renamed, n_proposals):
             continue
         accepted += 1
         counts[first], counts[second] = counts[second], counts[first]
-        for old in range(n_labels):
-            if renamed[old] == first:
-                renamed[old] = second
-            elif renamed[old] == second:
-                renamed[old] = first
+        rename_two(renamed, first, second)
     return accepted, proposed
 
 

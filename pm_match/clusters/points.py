@@ -143,7 +143,9 @@ class ClusteringPoints(Writer):
                 f"{clustering.truncation - 1}; found {labels.min()} to {labels.max()}"
             )
         if not np.array_equal(labels, clustering.respected(labels)):
-            raise ValueError(f"labels of {clustering.title!r}: some are not those observed")
+            raise ValueError(
+                f"labels of {clustering.title!r}: expected those observed; found others"
+            )
         for assignment, own in zip(
             clustering.assignments, np.split(labels, clustering.ends), strict=True
         ):
@@ -151,12 +153,21 @@ class ClusteringPoints(Writer):
                 self.write(point, {assignment.relevance: own >= 0})
             elif own.min() < 0:
                 raise ValueError(
-                    f"{assignment.name!r}: all its objects are relevant, found a label of -1."
+                    f"{assignment.name!r}: expected labels from 0, all its objects being relevant; "
+                    "found -1"
                 )
             # An irrelevant object has a cluster, which says nothing.
             self.write(point, assignment.values(np.maximum(own, 0)))
 
-    def draw(self, rng: np.random.Generator, point, new, labels, counts, flag_counts) -> None:
+    def draw(
+        self,
+        rng: np.random.Generator,
+        point: Mapping[str, NDArray],
+        new: dict[str, NDArray],
+        labels: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        flag_counts: NDArray[np.float64],
+    ) -> None:
         """Draw what was integrated out from its exact conditional, and write the clustering.
 
         Parameters
@@ -224,12 +235,12 @@ class ClusteringPoints(Writer):
         self.write_simplex(point, name, logs)
 
 
-def least_log(dtype) -> float:
+def least_log(dtype: Any) -> float:
     """Give the log of the least weight of a simplex that is told from zero."""
     return float(np.log(np.finfo(dtype).tiny) + _MARGIN)
 
 
-def from_log_odds(log_odds, transformed: bool):
+def from_log_odds(log_odds: Any, transformed: bool) -> Any:
     """Return probabilities, or log odds where those are what is sampled."""
     clipped = np.clip(log_odds, _LEAST_LOG_ODDS, _MOST_LOG_ODDS)
     return clipped if transformed else 1.0 / (1.0 + np.exp(-clipped))

@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numba
 import numpy as np
@@ -59,8 +59,12 @@ from pm_match.numerics.numba_internals import (
 
 # A table of terms, as `collect` makes it.
 Terms = NDArray[np.int64]
-_INT, _NUMBER, _NUMBERS = types.int64, types.float64, types.Array(types.float64, 1, "C")
-_SLOTS, _TABLE = types.Array(types.int16, 1, "C"), types.Array(types.float64, 2, "C")
+# What functions of the protocol take besides the term, and what that is in compiled code.
+Whole = Annotated[int, types.int64]
+Number = Annotated[float, types.float64]
+Numbers = Annotated[NDArray[np.float64], types.Array(types.float64, 1, "C")]
+Slots = Annotated[NDArray[np.int16], types.Array(types.int16, 1, "C")]
+Table = Annotated[NDArray[np.float64], types.Array(types.float64, 2, "C")]
 # Places outside of numba in what it says of an error, the innermost first.
 _PLACE = re.compile(r" at (?P<file>\S[^\n]*) \((?P<line>\d+)\)$", re.MULTILINE)
 _NUMBA = str(Path(numba.__file__).parent)
@@ -82,17 +86,17 @@ _ASKED: dict[Callable, _Asked] = {}
 _IMPLEMENTED: dict[tuple[Callable, type], Callable] = {}
 
 
-def _asked(*takes: types.Type, returns: types.Type = types.none, optional=False) -> Callable:
-    """Make the decorated function one of the protocol, which compiled code calls by a row.
-
-    It takes what is said here besides the term.
-    """
+def _asked(optional: bool = False) -> Callable:
+    """Make the decorated function one of the protocol, which compiled code calls by a row."""
 
     def declare(function: Callable) -> Callable:
-        column = 1 + len(_ASKED)
-        _ASKED[function] = _Asked(column, returns, takes, optional)
-
-        called_by_address(function, column, returns, takes)
+        column, hints = 1 + len(_ASKED), get_type_hints(function, include_extras=True)
+        _, *takes, returns = (
+            own.__metadata__[0] if hasattr(own, "__metadata__") else types.none
+            for own in hints.values()
+        )
+        _ASKED[function] = _Asked(column, returns, tuple(takes), optional)
+        called_by_address(function, column, returns, tuple(takes))
         return function
 
     return declare
@@ -119,7 +123,8 @@ def implements(function: Callable, kind: type) -> Callable:
         given, expected = signature(implementation), signature(function)
         if len(given.parameters) != len(expected.parameters):
             raise TypeError(
-                f"{kind.__name__}: expected `{function.__name__}` to take {expected}; found {given}"
+                f"{kind.__name__}: expected `{function.__name__}` to take "
+                f"({', '.join(expected.parameters)}); found ({', '.join(given.parameters)})"
             )
 
         def resolve(term, *args):
@@ -235,8 +240,8 @@ def _explain(error: str) -> str:
     return reason
 
 
-@_asked(_INT, _INT, _INT, _NUMBERS)
-def score(term, unit, own, n_slots, out):
+@_asked()
+def score(term: Any, unit: Whole, own: Whole, n_slots: Whole, out: Numbers) -> None:
     """Add to ``out[:n_slots]`` the log predictive of `unit` in each slot, given all other units.
 
     `own` is the slot that the unit is in, 0 if it is irrelevant. A constant common to all slots may
@@ -246,8 +251,8 @@ def score(term, unit, own, n_slots, out):
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
-@_asked(_INT, _INT, _INT)
-def move(term, unit, source, target):
+@_asked()
+def move(term: Any, unit: Whole, source: Whole, target: Whole) -> None:
     """Move `unit` from slot `source` to slot `target`; the kernel has cleared a new `target`.
 
     Slot 0 as `source` or `target` means that the unit is irrelevant before or after.
@@ -255,20 +260,20 @@ def move(term, unit, source, target):
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
-@_asked(_INT)
-def clear(term, slot):
+@_asked()
+def clear(term: Any, slot: Whole) -> None:
     """Make `slot` an empty cluster."""
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
-@_asked(_INT, _INT)
-def relocate(term, source, target):
+@_asked()
+def relocate(term: Any, source: Whole, target: Whole) -> None:
     """Copy the cluster in slot `source` to slot `target` (whose cluster has become empty)."""
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
-@_asked(_INT, returns=_NUMBER)
-def log_evidence(term, n_slots):
+@_asked()
+def log_evidence(term: Any, n_slots: Whole) -> Number:
     """Log marginal likelihood of the term's data given the partition, from the running state."""
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
@@ -276,8 +281,16 @@ def log_evidence(term, n_slots):
 # -- optional, all or none: what `clusters.exchange` can do without, slowly -----------------------
 
 
-@_asked(_SLOTS, _INT, _INT, _INT, _TABLE, _TABLE, optional=True)
-def tabulate(term, slots, start, stop, n_slots, worth, shared):
+@_asked(optional=True)
+def tabulate(
+    term: Any,
+    slots: Slots,
+    start: Whole,
+    stop: Whole,
+    n_slots: Whole,
+    worth: Table,
+    shared: Table,
+) -> None:
     """Add to tables what clusters of one assignment are worth in every slot.
 
     The assignment's units are `start` ... `stop` (excluded), of those whose `slots` (U,) are given.
@@ -289,7 +302,7 @@ def tabulate(term, slots, start, stop, n_slots, worth, shared):
     raise NotImplementedError(f"no table is implemented for {type(term).__name__}")
 
 
-@_asked(_NUMBER, returns=_NUMBER, optional=True)
-def log_shared(term, change):
+@_asked(optional=True)
+def log_shared(term: Any, change: Number) -> Number:
     """Log evidence for the sum of what slots share having changed by `change`, less that of now."""
     raise NotImplementedError(f"no table is implemented for {type(term).__name__}")

@@ -36,7 +36,6 @@ from math import exp, log, log1p
 
 import numpy as np
 
-from pm_match.clusters.protocol import score
 from pm_match.clusters.sweep import draw_empty_label, reassign, score_unit
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.stick_breaking import predictive
@@ -46,11 +45,7 @@ from pm_match.numerics.stick_breaking import predictive
 def log_odds(a, b, partition, terms, unit, source, target):
     """Log of p(X, s with `unit` in the cluster `target`) / p(X, s with it in `source`)."""
     scores = partition.scores
-    n_slots = partition.n_slots[0]
-    for slot in range(n_slots + 1):
-        scores[slot] = 0.0
-    for i in range(terms.shape[0]):
-        score(terms[i], unit, partition.slot[unit], n_slots, scores)
+    score_unit(partition, terms, unit, scores)
     size, weights = partition.size[unit], partition.prior_by_label
     predictive(a, b, partition.counts, partition.label[unit], size, weights)
     found = scores[partition.slot_of[target]] - scores[partition.slot_of[source]]

@@ -55,7 +55,7 @@ class PartitionStep(BlockedStep):
     # Whether it maximises where others draw, which makes the chain stochastic EM.
     maximises: ClassVar[bool] = False
 
-    def __new__(cls, vars, *args, **kwargs):
+    def __new__(cls, vars: Any, *args: Any, **kwargs: Any) -> Any:
         """Make a step; of variables of several parts, a compound of one step for each part.
 
         PyMC gives a step that it chooses itself all variables that it is competent for.
@@ -81,9 +81,9 @@ class PartitionStep(BlockedStep):
         vars: Sequence[Any],
         *,
         model: Model | None = None,
-        rng=None,
-        initial_point=None,
-        compile_kwargs=None,
+        rng: Any = None,
+        initial_point: Any = None,
+        compile_kwargs: Any = None,
         blocked: bool = True,
     ):
         model = modelcontext(model)
@@ -185,7 +185,7 @@ class PartitionStep(BlockedStep):
         ]
         return {name: getattr(self, name) for name in given if name not in ("self", "vars")}
 
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain."""
         super().setup_chain(rng, tune, draws)
         self.started = False
@@ -196,7 +196,7 @@ class PartitionStep(BlockedStep):
             self._prepare()
 
     @classmethod
-    def competence(cls, var, has_grad) -> Competence:
+    def competence(cls, var: Any, has_grad: bool) -> Competence:
         """Claim, inside a model context, exactly the variables that the step serves there."""
         try:
             model = modelcontext(None)

@@ -367,10 +367,7 @@ def sweep(rng, a, b, partition, terms):
         own = partition.slot[unit]
         n_slots = partition.n_slots[0]
         # Slot 0 stands for a new cluster, slot n_slots for none.
-        for slot in range(n_slots + 1):
-            scores[slot] = 0.0
-        for i in range(terms.shape[0]):
-            score(terms[i], unit, own, n_slots, scores)
+        score_unit(partition, terms, unit, scores)
         prior = partition.prior[own]
         # Prior weights change with the counts only: a settled sweep looks them up.
         fresh = size == 1 and partition.prior_stamp[own] == partition.version[0]

@@ -5,8 +5,6 @@ by features) whose object dimension carries the true clusters as the coordinate 
 sees only the values; `true_labels` gives the labels.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

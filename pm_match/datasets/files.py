@@ -1,7 +1,5 @@
 """Where data come from that are not drawn: files in a folder of the user's, and scikit-learn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType

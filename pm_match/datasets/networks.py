@@ -1,7 +1,5 @@
 """Networks with known true clusters, in small records whose ``networks`` a model sees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Drawn objects in several views: what the views share is known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Real objects that are seen in several views, with known classes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How many dimensions latent vectors should have: by cross-validation, or by BIC."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -14,15 +12,13 @@ from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_option, type_name
-from pm_match.features.data import DomainData
 from pm_match.features.parts import Features
 from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.plain import Mode, find_mode, problem_of
+from pm_match.numerics.masked import MaskedTable
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, UnservedModelError
 from pm_match.reading.probe import initial_point
-
-__all__ = ["choose_n_factors"]
 
 Factory = Callable[[int], pm.Model]
 
@@ -149,7 +145,7 @@ def choose_n_factors(
 
 
 def draw_folds(
-    data: Sequence[DomainData], n_folds: int, rng: np.random.Generator
+    data: Sequence[MaskedTable], n_folds: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Divide the observed entries of all domains into folds of nearly equal size.
 
@@ -174,15 +170,15 @@ def draw_folds(
 
 
 def hold_out(
-    data: Sequence[DomainData], folds: Sequence[NDArray[np.int64]], held_out: int
-) -> list[DomainData]:
+    data: Sequence[MaskedTable], folds: Sequence[NDArray[np.int64]], held_out: int
+) -> list[MaskedTable]:
     """Return the data without the entries of one fold."""
     left = []
     for domain, fold in zip(data, folds, strict=True):
         kept = fold != held_out
         if domain.observed is not None:
             kept &= domain.observed
-        left.append(DomainData(np.where(kept, domain.values, 0.0), None if kept.all() else kept))
+        left.append(MaskedTable(np.where(kept, domain.values, 0.0), None if kept.all() else kept))
     return left
 
 
@@ -261,7 +257,7 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
     return clustering, features
 
 
-def _predictive(problem: FeatureProblem, mode: Mode, whole: Sequence[DomainData]) -> float:
+def _predictive(problem: FeatureProblem, mode: Mode, whole: Sequence[MaskedTable]) -> float:
     """Log predictive density of the held-out entries, per entry."""
     labels = np.concatenate(mode.labels)[problem.units.first]
     everything = problem.with_data(whole)
@@ -273,7 +269,7 @@ def _predictive(problem: FeatureProblem, mode: Mode, whole: Sequence[DomainData]
     return gained / n_held_out
 
 
-def _bic(numbers: list[int], data: Sequence[DomainData], log_joint: NDArray) -> xr.Dataset:
+def _bic(numbers: list[int], data: Sequence[MaskedTable], log_joint: NDArray) -> xr.Dataset:
     n_objects = sum(domain.values.shape[0] for domain in data)
     n_features = sum(domain.values.shape[1] for domain in data)
     parameters = np.array([k * n_features - k * (k - 1) // 2 for k in numbers])

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.data import DomainData
+from pm_match.numerics.masked import MaskedTable, pattern_grams
 
 _LOG_2PI = log(2.0 * pi)
 
@@ -131,34 +131,34 @@ class Emission:
             root = np.linalg.inv(lower).T
         return Emission(self.projection[seen], self.intercept[seen], root)
 
-    def whitened(self, data: DomainData) -> DomainData:
+    def whitened(self, data: MaskedTable) -> MaskedTable:
         """Shift and whiten data, of which nothing is missing if the noise is dependent."""
         if self.standard:
             return data
         values = self.whiten(data.values - self.intercept)
         if data.observed is not None:
             values[~data.observed] = 0.0
-        return DomainData(np.ascontiguousarray(values), data.observed)
+        return MaskedTable(np.ascontiguousarray(values), data.observed)
 
-    def statistics(self, data: DomainData) -> ObjectStatistics:
+    def statistics(self, data: MaskedTable) -> ObjectStatistics:
         """Return what every object of the data says of its factors."""
         if self.full and data.observed is not None:
             return self._by_pattern(data)
         w = self.whitened_projection()
         white = self.whitened(data)
-        constants = -0.5 * _LOG_2PI * data.n_seen
+        constants = -0.5 * _LOG_2PI * data.n_of_object
         if data.observed is None:
             gram = (w.T @ w)[None]
             constants += self.log_root.sum()
         else:
-            gram = _grams(data.patterns[0], w)
+            gram = pattern_grams(data.patterns, w)
             if not self.standard:
                 constants += data.weights @ self.log_root
         return ObjectStatistics(gram, white.values @ w, white.squares, constants)
 
-    def _by_pattern(self, data: DomainData) -> ObjectStatistics:
+    def _by_pattern(self, data: MaskedTable) -> ObjectStatistics:
         """Whiten what is observed of each object."""
-        observed, pattern = data.patterns
+        observed, pattern = data.patterns, data.index
         n, k = len(data.values), self.projection.shape[1]
         gram = np.empty((len(observed), k, k))
         projected, squares, constants = np.empty((n, k)), np.empty(n), np.empty(n)
@@ -174,19 +174,13 @@ class Emission:
             projected[rows] = white @ w
             squares[rows] = np.square(white).sum(axis=1)
             constants[rows] = logs[p]
-        return ObjectStatistics(gram, projected, squares, constants - 0.5 * _LOG_2PI * data.n_seen)
+        constants -= 0.5 * _LOG_2PI * data.n_of_object
+        return ObjectStatistics(gram, projected, squares, constants)
 
-    def log_noise(self, data: DomainData) -> NDArray[np.float64]:
+    def log_noise(self, data: MaskedTable) -> NDArray[np.float64]:
         """Log density of every object (N,) as nothing but noise about the intercept."""
         found = self.statistics(data)
         return found.constants - 0.5 * found.squares
-
-
-def _grams(observed: NDArray[np.bool_], w: NDArray) -> NDArray[np.float64]:
-    """Return W' W over the rows of W that each pattern (P, M) has."""
-    k = w.shape[1]
-    outer = (w[:, :, None] * w[:, None, :]).reshape(len(w), k * k)
-    return (observed @ outer).reshape(len(observed), k, k)
 
 
 def block_roots(root: NDArray, observed: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -215,7 +209,7 @@ def block_roots(root: NDArray, observed: NDArray[np.bool_]) -> NDArray[np.float6
 
 
 def draw_missing(
-    rng: np.random.Generator | None, emission: Emission, data: DomainData, factors: NDArray
+    rng: np.random.Generator | None, emission: Emission, data: MaskedTable, factors: NDArray
 ) -> NDArray[np.float64]:
     r"""Draw missing values given the observed ones and all else, or give their means.
 
@@ -227,7 +221,7 @@ def draw_missing(
     rng : numpy.random.Generator or None
         None for the means.
     emission : Emission
-    data : DomainData
+    data : MaskedTable
     factors : (N, K) array
         Of the cluster of every object.
 
@@ -244,7 +238,7 @@ def draw_missing(
             drawn += rng.standard_normal(len(row)) / emission.root[column]
         return drawn
     precision, values = emission.precision, np.empty(data.values.shape)
-    observed, pattern = data.patterns
+    observed, pattern = data.patterns, data.index
     for p, seen in enumerate(observed):
         if seen.all():
             continue

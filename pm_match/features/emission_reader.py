@@ -6,6 +6,7 @@ that gives the projection and the intercept, however they are written.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from pymc.distributions.distribution import PartialObservedRV
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import MvNormalRV
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, with_deviations
+from pm_match.features.kept import Kept
 from pm_match.features.parts import Background, Parameter, Setting
+from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.ancestry import RV, Refusal, mean, scale
 from pm_match.reading.context import Context
 from pm_match.reading.densities import common
@@ -100,7 +102,7 @@ class Graphs:
     Attributes
     ----------
     observed : list of Observed
-    data : list of DomainData
+    data : list of MaskedTable
         Of each.
     latent : variable
     transposed : bool
@@ -111,7 +113,7 @@ class Graphs:
     """
 
     observed: list[Observed]
-    data: list[DomainData]
+    data: list[MaskedTable]
     latent: RV
     transposed: bool
     precision: RV | None
@@ -133,7 +135,7 @@ class Graphs:
         return [rv for own in self.observed for rv in own.rvs]
 
 
-class _Kept:
+class _Watched:
     """Something read of a point, anew only when what enters it, the values `watched`, has changed.
 
     Subclasses say how, in `_read`.
@@ -155,7 +157,7 @@ class _Kept:
         raise NotImplementedError
 
 
-class _Part(_Kept):
+class _Part(_Watched):
     """A graph as a function of a point.
 
     Parameters
@@ -208,7 +210,7 @@ class _Part(_Kept):
         return False
 
 
-class _Direct(_Kept):
+class _Direct(_Watched):
     """The intercept and projection of a domain where variables are just these: nothing is probed.
 
     Parameters
@@ -258,8 +260,8 @@ class EmissionReader:
             self._backgrounds.append(
                 None if own.flag is None else self._background(own.flag, d, domain.values.shape)
             )
-        self._kept: list[tuple] = [() for _ in graphs.data]
-        self._kept_backgrounds: list[tuple] = [() for _ in graphs.data]
+        self._kept = [Kept() for _ in graphs.data]
+        self._kept_backgrounds = [Kept() for _ in graphs.data]
         self._gamma = None if precision is None else context.gamma_prior(precision)
         # A reading must not keep its model alive (see `structure.read`).
         del self._model
@@ -420,22 +422,25 @@ class EmissionReader:
         latent_precision = self._latent(point) ** -2.0
         spreads = tuple(None if part is None else part(point) for part in self._spreads)
         own = any(s is not None for s in spreads)
-        for d, (mean_part, noise) in enumerate(zip(self._means, self._noises, strict=True)):
-            centre, root = mean_part(point), noise(point)
-            key = (centre, root, *((spreads[d], latent_precision) if own else ()))
-            kept = self._kept[d]
-            if kept and all(map(_is, kept[0], key)):
-                continue
+
+        def emission(d: int, centre: tuple[NDArray, NDArray], root: NDArray, *_: Any) -> Emission:
             intercept, projection = centre
             if own:
                 projection = with_deviations(projection, d, spreads, latent_precision)
-            self._kept[d] = key, Emission(projection, intercept, root)
+            return Emission(projection, intercept, root)
+
+        emissions = []
+        for d, (mean_part, noise) in enumerate(zip(self._means, self._noises, strict=True)):
+            deviations = (spreads[d], latent_precision) if own else ()
+            kept = self._kept[d]
+            emissions.append(
+                kept(partial(emission, d), mean_part(point), noise(point), *deviations)
+            )
         gamma = None
         if self._gamma is not None:
             shape, rate = self._gamma(point)
             gamma = float(shape), float(rate)
-        emissions = tuple(emission for _, emission in self._kept)
-        return Setting(emissions, spreads, latent_precision, gamma)
+        return Setting(tuple(emissions), spreads, latent_precision, gamma)
 
     def background(self, number: int, point: Point) -> Background | None:
         """Read how a domain's irrelevant objects vary, if there may be any.
@@ -445,17 +450,8 @@ class EmissionReader:
         parts = self._backgrounds[number]
         if parts is None:
             return None
-        key = parts[0](point), parts[1](point)
-        kept = self._kept_backgrounds[number]
-        if not kept or not all(map(_is, kept[0], key)):
-            name = self.graphs.observed[number].name
-            kept = self._kept_backgrounds[number] = key, Background(name, *key)
-        return kept[1]
-
-
-def _is(one, other) -> bool:
-    """Whether two keys are the same: one object, or one number."""
-    return one is other or (isinstance(one, float) and one == other)
+        name = self.graphs.observed[number].name
+        return self._kept_backgrounds[number](Background, name, parts[0](point), parts[1](point))
 
 
 def _one_number(rv: RV, value: NDArray) -> float:

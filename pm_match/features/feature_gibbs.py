@@ -23,7 +23,8 @@ from pm_match.features.feature_sums import (
     log_evidence,
 )
 from pm_match.features.isometric import draw_isometries
-from pm_match.features.parts import Background, Features, Parameter, Setting
+from pm_match.features.kept import Kept
+from pm_match.features.parts import Features, Parameter, Setting
 from pm_match.features.permute import Regressions, permute_labels
 from pm_match.features.points import FeaturesPoints
 from pm_match.numerics.rescale import rescale
@@ -183,21 +184,17 @@ class FeatureGibbs(PartitionStep):
         self._contributions = Contributions(self._some)
         self._irrelevant = [np.flatnonzero(label < 0) for label in labels]
         self._precision = self._points.precision(point)
-        # What is kept for as long as what it was made of is the same object.
-        self._scaled: list[tuple[Emission, Emission] | None] = [None for _ in labels]
-        self._backgrounds: list[tuple[Background, float] | None] = [None for _ in labels]
+        self._scaled, self._backgrounds = [Kept() for _ in labels], [Kept() for _ in labels]
 
     def _setting(self, point) -> Setting:
         """Read the setting, with the shared precision (if there is one) at its present value."""
         setting = self.part.setting(point)
         if setting.gamma is None:
             return setting
-        emissions = []
-        for d, emission in enumerate(setting.emissions):
-            kept = self._scaled[d]
-            if kept is None or kept[0] is not emission:
-                kept = self._scaled[d] = emission, emission.scaled(self._precision)
-            emissions.append(kept[1])
+        emissions = [
+            kept(Emission.scaled, emission, self._precision)
+            for kept, emission in zip(self._scaled, setting.emissions, strict=True)
+        ]
         r = setting.latent_precision * self._precision
         return Setting(tuple(emissions), setting.spreads, r)
 
@@ -220,11 +217,10 @@ class FeatureGibbs(PartitionStep):
         """Log density of the irrelevant objects of a domain."""
         background = self.part.background(d, point)
         assert background is not None
-        kept = self._backgrounds[d]
-        if kept is None or kept[0] is not background:
-            logs = background.log_density(self.part.domains[d].data)
-            kept = self._backgrounds[d] = background, float(logs[irrelevant].sum())
-        return kept[1]
+        data = self.part.domains[d].data
+        return self._backgrounds[d](
+            lambda own: float(own.log_density(data)[irrelevant].sum()), background
+        )
 
     def _draw_numbers(self, parameter: Parameter, point, evidence: bool) -> None:
         """Draw the numbers of a variable one by one."""

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, block_roots
+from pm_match.features.kept import Kept
 from pm_match.numerics.kernels import entry
+from pm_match.numerics.masked import MaskedTable
 
 _LOG_2PI = log(2.0 * pi)
 
@@ -68,17 +69,17 @@ class ClusterSums:
     cluster: NDArray[np.int64]
     pattern: NDArray[np.int64]
     observed: NDArray[np.bool_]
-    _kept: dict = field(default_factory=dict, repr=False)
+    _kept: Kept = field(default_factory=Kept, repr=False)
 
     @classmethod
     def of(
-        cls, data: DomainData, labels: NDArray[np.int64], n_clusters: int, full: bool = False
+        cls, data: MaskedTable, labels: NDArray[np.int64], n_clusters: int, full: bool = False
     ) -> "ClusterSums":
         """Sum a domain by `labels` (N,) in 0 ... n_clusters - 1, -1 for irrelevant objects.
 
         Parameters
         ----------
-        data : DomainData
+        data : MaskedTable
         labels : (N,) integer array
         n_clusters : int
         full : bool
@@ -92,7 +93,7 @@ class ClusterSums:
         by_pattern = full and data.observed is not None
         row = labels
         if by_pattern:
-            observed, own = data.patterns
+            observed, own = data.patterns, data.index
             codes, place = np.unique(labels[kept] * len(observed) + own[kept], return_inverse=True)
             cluster, pattern = np.divmod(codes, len(observed))
             row = np.full(len(labels), -1)
@@ -167,14 +168,18 @@ class ClusterSums:
 
     def precisions(self, emission: Emission) -> NDArray[np.float64]:
         """Noise precisions (P, M, M) of the patterns, zero where something is missing."""
-        # The root stays the same object while other parameters move.
-        if self._kept.get("root") is not emission.root:
-            roots = block_roots(emission.root, self.observed)
+        return self._noise(emission)[0]
+
+    def _noise(self, emission: Emission) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return `precisions`, and half of their log determinants (P,)."""
+
+        def make(root: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            roots = block_roots(root, self.observed)
             diagonal = np.where(self.observed, np.diagonal(roots, axis1=1, axis2=2), 1.0)
-            self._kept["root"] = emission.root
-            self._kept["precisions"] = roots @ roots.transpose(0, 2, 1)
-            self._kept["logs"] = np.log(diagonal).sum(axis=1)
-        return self._kept["precisions"]
+            return roots @ roots.transpose(0, 2, 1), np.log(diagonal).sum(axis=1)
+
+        # The root stays the same object while other parameters move.
+        return self._kept(make, emission.root)
 
     def weigh(self, emission: Emission) -> NDArray[np.float64]:
         """Sum of Lambda x by cluster (J, M)."""
@@ -236,12 +241,12 @@ class ClusterSums:
             total, n = self.sums.sum(axis=0), self.counts.sum(axis=0)
             squares = emission.precision @ (self.scatter - 2.0 * total * a + n * a * a)
             return float((n * (emission.log_root - 0.5 * _LOG_2PI)).sum()), float(squares)
-        precisions = self.precisions(emission)
+        precisions, half = self._noise(emission)
         n, total = self._of_pattern(self.counts[:, 0]), self._of_pattern(self.sums)
         # Where something is missing, precisions are zero.
         cross = total[:, :, None] * a
         about = self.scatter - cross - cross.transpose(0, 2, 1) + n[:, None, None] * np.outer(a, a)
-        logs = self._kept["logs"] - 0.5 * _LOG_2PI * self.observed.sum(axis=1)
+        logs = half - 0.5 * _LOG_2PI * self.observed.sum(axis=1)
         return float(n @ logs), float(np.einsum("pij,pij->", precisions, about))
 
 
@@ -267,17 +272,12 @@ class Contributions:
 
     def __init__(self, sums: Sequence[ClusterSums]):
         self.sums = sums
-        self._kept: list[tuple[Emission, Contribution] | None] = [None for _ in sums]
+        self._kept = [Kept() for _ in sums]
 
     def of(self, emissions: Sequence[Emission]) -> list[Contribution]:
         """Return what every domain adds with its emission."""
-        found = []
-        for d, (own, emission) in enumerate(zip(self.sums, emissions, strict=True)):
-            kept = self._kept[d]
-            if kept is None or kept[0] is not emission:
-                kept = self._kept[d] = emission, contribution(own, emission)
-            found.append(kept[1])
-        return found
+        own = zip(self._kept, self.sums, emissions, strict=True)
+        return [kept(contribution, sums, emission) for kept, sums, emission in own]
 
 
 def posterior(

@@ -39,7 +39,7 @@ from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.polar import draw_with_polar
-from pm_match.numerics.slices import draw_slice
+from pm_match.numerics.slices import draw_slice, slice_of
 
 # What is drawn by a slice: the numbers of `Shape.numbers`, and the angle of two rows.
 _SCALE, _SPREAD, _ANGLE = range(3)
@@ -47,7 +47,6 @@ _SCALE, _SPREAD, _ANGLE = range(3)
 _WIDTH = 0.5
 _NARROW, _ALL_ROUND = 0.5, 0.1
 _MOST_STEPS = 20
-_LEAST = 1e-12
 # Pairs of rows that are rotated in a draw: some for each column, but no pair is there twice.
 _TURNS_A_COLUMN = 8
 
@@ -164,7 +163,7 @@ def _log_evidence(shape, one, two):
 
 
 @part
-def _log_density(shape, what, x, one, two):
+def _log_density(x, shape, what, one, two):
     """Log density at a value of what is drawn, at which the shape is left."""
     if what == _ANGLE:
         for k in range(shape.q.shape[1]):
@@ -176,31 +175,6 @@ def _log_density(shape, what, x, one, two):
     total = _damp(shape) - 0.5 * shape.prior[what, 1] * off * off
     _sum_rows(shape, -1, -1)
     return total + _log_evidence(shape, -1, -1)
-
-
-@part
-def _slice(rng, shape, what, start, width, most_steps, one, two):
-    """Draw by one slice, stepping out by at most so many steps."""
-    level = _log_density(shape, what, start, one, two) + log(rng.random())
-    left = start - width * rng.random()
-    right = left + width
-    n_left = int(most_steps * rng.random())
-    n_right = most_steps - 1 - n_left
-    while n_left > 0 and _log_density(shape, what, left, one, two) > level:
-        left -= width
-        n_left -= 1
-    while n_right > 0 and _log_density(shape, what, right, one, two) > level:
-        right += width
-        n_right -= 1
-    while right - left > _LEAST:
-        x = left + (right - left) * rng.random()
-        if _log_density(shape, what, x, one, two) > level:
-            return
-        if x < start:
-            left = x
-        else:
-            right = x
-    _log_density(shape, what, start, one, two)
 
 
 @part
@@ -217,7 +191,8 @@ def draw_shape(rng, shape, n_turns):
     n_features, n_factors = shape.q.shape
     for what in range(2):
         if shape.prior[what, 1] > 0.0:
-            _slice(rng, shape, what, shape.numbers[what], _WIDTH, _MOST_STEPS, -1, -1)
+            given = shape, what, -1, -1
+            slice_of(rng, _log_density, given, shape.numbers[what], _WIDTH, _MOST_STEPS)
     _damp(shape)
     for _ in range(n_turns):
         one = int(n_features * rng.random())
@@ -226,7 +201,7 @@ def draw_shape(rng, shape, n_turns):
             two += 1
         _sum_rows(shape, one, two)
         width = 2.0 * pi if rng.random() < _ALL_ROUND else _NARROW
-        _slice(rng, shape, _ANGLE, 0.0, width, 1, one, two)
+        slice_of(rng, _log_density, (shape, _ANGLE, one, two), 0.0, width, 1)
         _turn(shape, one, two)
     # A reflection: no rotation leads there if the projection is square.
     one = int(n_features * rng.random())

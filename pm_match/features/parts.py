@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
+from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point, UnservedModelError
 
@@ -30,7 +30,7 @@ class FeatureDomain:
     name : str
         The observed variable, as the user named it.
     assignment : str
-    data : DomainData
+    data : MaskedTable
     full : bool
         Whether the noise of its features is dependent.
     missing : str or None
@@ -41,7 +41,7 @@ class FeatureDomain:
 
     name: str
     assignment: str
-    data: DomainData
+    data: MaskedTable
     full: bool
     missing: str | None = None
     deviation: str | None = None
@@ -100,16 +100,16 @@ class Background:
     mean: NDArray[np.float64]
     root: NDArray[np.float64]
 
-    def log_density(self, data: DomainData) -> NDArray[np.float64]:
+    def log_density(self, data: MaskedTable) -> NDArray[np.float64]:
         """Log density (N,) of what is observed of each object, as an irrelevant one."""
         return Emission.of_noise(self.root).log_noise(self.residuals(data))
 
-    def residuals(self, data: DomainData) -> DomainData:
+    def residuals(self, data: MaskedTable) -> MaskedTable:
         """Return what is left of the objects' features when the means are taken away."""
         left = data.values - self.mean
         if data.observed is not None:
             left[~data.observed] = 0.0
-        return DomainData(left, data.observed)
+        return MaskedTable(left, data.observed)
 
     def emission(self) -> Emission:
         """Return the emission that a new irrelevant object has.

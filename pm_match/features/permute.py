@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.exchange import draw_exchange, rename_two, shift_objects
-from pm_match.clusters.label_swap import log_shift_ratio
+from pm_match.clusters.exchange import draw_exchange, shift_objects
+from pm_match.clusters.label_swap import log_shift_ratio, rename_two
 from pm_match.numerics.cholesky import factorise, solve_lower
 from pm_match.numerics.kernels import entry, part
 

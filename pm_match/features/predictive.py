@@ -21,9 +21,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums, contribution, posterior
+from pm_match.numerics.masked import MaskedTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Clusters:
     @classmethod
     def of(
         cls,
-        data: Sequence[DomainData],
+        data: Sequence[MaskedTable],
         labels: Sequence[NDArray[np.int64]],
         emissions: Sequence[Emission],
         latent_precision: float,
@@ -67,10 +67,6 @@ class Clusters:
             for d, part, e in zip(data, parts, emissions, strict=True)
         ]
         return cls(emissions, *posterior(own, latent_precision), row)
-
-    def joined(self, emission: Emission, x: NDArray) -> "Joined":
-        """Let each of some objects join every cluster, by features that are all observed."""
-        return Joined(self, emission, x)
 
     @cached_property
     def _lower(self) -> NDArray[np.float64]:
@@ -100,7 +96,7 @@ class Joined:
     """
 
     def __init__(self, clusters: Clusters, emission: Emission, x: NDArray):
-        own = emission.statistics(DomainData(x))
+        own = emission.statistics(MaskedTable(x))
         self.clusters, self._log_noise = clusters, own.constants - 0.5 * own.squares
         self._lower = np.linalg.cholesky(clusters.precision + own.gram[0])
         # L^-1 m_{j+}, for all objects side by side: (J, K, N).

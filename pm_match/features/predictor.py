@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.parts import Background, FeatureDomain, Features
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictive import Clusters, Joined
 from pm_match.features.values import Outlook, entries, normal_law, normals
+from pm_match.numerics.masked import MaskedTable
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import Holes, NewObjects, Place, Predictor, coords
 from pm_match.reading.parts import Clustering
@@ -57,18 +57,15 @@ class FeaturePredictor(Predictor):
         slices = clustering.slices
         self._slices = [slices[domain.assignment] for domain in features.domains]
         self._points = FeaturesPoints(model, features)
+        self._number = {domain.assignment: n for n, domain in enumerate(features.domains)}
 
-    def number_of(self, place: Place) -> int | None:
-        """Return the number of an assignment's feature vectors, if it has any."""
-        if place.clustering != self.features.clustering:
-            return None
-        names = [domain.assignment for domain in self.features.domains]
-        return names.index(place.assignment.name) if place.assignment.name in names else None
+    def covers(self, place: Place) -> bool:
+        """Whether an assignment's objects have feature vectors."""
+        return place.assignment.name in self._number
 
     def observed(self, place: Place) -> list[str]:
         """Name of the observed variable of an assignment's objects, if it has one."""
-        number = self.number_of(place)
-        return [] if number is None else [self.features.domains[number].name]
+        return [self.domain_of(place).name] if self.covers(place) else []
 
     def read(
         self, model: Model, place: Place, given: Mapping[str, Any]
@@ -83,9 +80,7 @@ class FeaturePredictor(Predictor):
 
     def domain_of(self, place: Place) -> FeatureDomain:
         """Return the feature vectors of an assignment's objects."""
-        number = self.number_of(place)
-        assert number is not None
-        return self.features.domains[number]
+        return self.features.domains[self._number[place.assignment.name]]
 
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Bring the clusters to a draw."""
@@ -105,15 +100,11 @@ class FeaturePredictor(Predictor):
 
     def emission_of(self, place: Place) -> Emission:
         """Return how the vectors of an assignment's objects vary in the draw."""
-        number = self.number_of(place)
-        assert number is not None
-        return self.clusters.emissions[number]
+        return self.clusters.emissions[self._number[place.assignment.name]]
 
     def irrelevant(self, place: Place) -> Background | None:
         """Return how those of irrelevant objects do, if there may be any."""
-        number = self.number_of(place)
-        assert number is not None
-        return self.backgrounds[number]
+        return self.backgrounds[self._number[place.assignment.name]]
 
     def background_of(self, place: Place) -> Emission | None:
         """Return how those of new irrelevant objects do, if there may be any."""
@@ -138,7 +129,7 @@ class FeaturePredictor(Predictor):
             rows = np.flatnonzero(which.ravel() == pattern)
             own = emission.restricted(observed)
             x = seen.values[np.ix_(rows, observed)]
-            found.append((rows, observed, self.clusters.joined(own, x)))
+            found.append((rows, observed, Joined(self.clusters, own, x)))
         return found
 
     def by_row(self, log_joint: NDArray) -> NDArray[np.float64]:
@@ -157,13 +148,13 @@ class FeaturePredictor(Predictor):
         for rows, observed, joined in self.patterns(place, seen):
             found[rows, :-1] = joined.log_density()
             if background is not None:
-                x = DomainData(seen.values[np.ix_(rows, observed)])
+                x = MaskedTable(seen.values[np.ix_(rows, observed)])
                 found[rows, -1] = background.restricted(observed).log_noise(x)
         return found
 
     def holes(self, place: Place, seen: NewVectors | None = None) -> list[Holes]:
         """Give the missing values of an assignment's feature vectors, or of new ones."""
-        if self.number_of(place) is None:
+        if not self.covers(place):
             return []
         domain = self.domain_of(place)
         values = domain.data.filled(np.nan) if seen is None else seen.values
@@ -213,7 +204,7 @@ class FeaturePredictor(Predictor):
 def feature_predictor(predictive: Predictive, place: Place) -> FeaturePredictor | None:
     """Return what predicts the feature vectors of an assignment's objects, if they have any."""
     for predictor in predictive.predictors:
-        if isinstance(predictor, FeaturePredictor) and predictor.number_of(place) is not None:
+        if isinstance(predictor, FeaturePredictor) and predictor.covers(place):
             return predictor
     return None
 

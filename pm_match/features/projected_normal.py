@@ -52,7 +52,6 @@ from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
 from pm_match.clusters.units import Units
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import (
@@ -64,6 +63,7 @@ from pm_match.numerics.cholesky import (
     solve_upper_within,
 )
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.masked import MaskedTable
 
 # Where the numbers of `ProjectedNormal.hyper` are.
 SHAPE, RATE, LATENT, NORMALISER = range(4)
@@ -552,8 +552,8 @@ def _joined_groups(term, group, slot):
     return log_det, solve_lower_within(term.lower, term.first, term.vector, term.solution)
 
 
-@part
-def _compare_groups(term, slots, start, stop, n_slots, worth, shared):
+@implements(protocol.tabulate, ProjectedNormal)
+def _tabulate(term, slots, start, stop, n_slots, worth, shared):
     _group(term, slots, start, stop, n_slots)
     for slot in range(n_slots):
         log_det, quadratic = _joined_groups(term, 0, slot)
@@ -562,11 +562,6 @@ def _compare_groups(term, slots, start, stop, n_slots, worth, shared):
                 with_group, raised = _joined_groups(term, group, slot)
                 worth[group, slot] += 0.5 * (log_det - with_group)
                 shared[group, slot] += 0.5 * (quadratic - raised)
-
-
-@implements(protocol.tabulate, ProjectedNormal)
-def _tabulate(term, slots, start, stop, n_slots, worth, shared):
-    _compare_groups(term, slots, start, stop, n_slots, worth, shared)
 
 
 @implements(protocol.log_shared, ProjectedNormal)
@@ -627,7 +622,7 @@ class ProjectedNormalEvidence:
 
     Parameters
     ----------
-    domains : sequence of DomainData
+    domains : sequence of MaskedTable
         Their objects, one domain after the other, are the objects of the partition.
     units : Units
         What moves together.
@@ -642,7 +637,7 @@ class ProjectedNormalEvidence:
 
     def __init__(
         self,
-        domains: Sequence[DomainData],
+        domains: Sequence[MaskedTable],
         units: Units,
         truncation: int,
         n_factors: int,
@@ -669,7 +664,8 @@ class ProjectedNormalEvidence:
         offset = 0
         of_object, seen = [], []
         whose = np.repeat(np.arange(len(widths)), widths)
-        for d, (rows, inverse) in enumerate(domain.patterns for domain in self.domains):
+        for d, domain in enumerate(self.domains):
+            rows, inverse = domain.patterns, domain.index
             of_object.append(inverse + offset)
             offset += len(rows)
             own = np.append(whose == d, np.ones(self._n_shared, np.bool_))
@@ -827,7 +823,7 @@ class ProjectedNormalEvidence:
 
 
 def log_marginal(
-    domains: Sequence[DomainData],
+    domains: Sequence[MaskedTable],
     emissions: Sequence[Emission],
     labels: NDArray[np.int64],
     latent_precision: float,
@@ -840,7 +836,7 @@ def log_marginal(
 
     Parameters
     ----------
-    domains : sequence of DomainData
+    domains : sequence of MaskedTable
     emissions : sequence of Emission
     labels : (N,) integer array
         Cluster of every object, domain after domain; -1 for irrelevant ones.

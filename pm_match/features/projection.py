@@ -47,7 +47,7 @@ class ClusterTable(NamedTuple):
     vectors: NDArray[np.float64]
 
 
-@entry
+@part
 def fill_gradient(table, n, free, gradient):
     r"""Give L at `w`, of `n` clusters that `sorted` lists, and its gradient (R, K).
 
@@ -288,13 +288,6 @@ class ProjectionObjective:
             np.linalg.solve(e.root.T, w) if e.full else w / e.root[:, None]
             for e, w in zip(self.emissions, np.split(self.w, self._ends), strict=True)
         ]
-
-    def gradient(self) -> tuple[float, NDArray[np.float64]]:
-        """Return L and its gradient (M, K) at `w`."""
-        k, table = self.n_factors, self.table
-        found = np.empty(table.w.shape)
-        value = fill_gradient(table, len(table.sorted), k, found)
-        return value, found[:, :k]
 
     def climb(self, most: int) -> float:
         """Climb from `w` by `most` steps, or fewer; return L."""

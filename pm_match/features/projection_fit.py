@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.data import DomainData
 from pm_match.features.feature_sums import ClusterSums
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.stick_breaking import stick_factor
 
 # An iteration that gains less than this many nats is the last.
@@ -486,7 +486,7 @@ class ProjectionFit:
     @classmethod
     def of(
         cls,
-        domains: Sequence[DomainData],
+        domains: Sequence[MaskedTable],
         groups: Sequence[NDArray[np.int64]],
         n_groups: int,
         n_factors: int,
@@ -500,7 +500,7 @@ class ProjectionFit:
 
         Parameters
         ----------
-        domains : sequence of DomainData
+        domains : sequence of MaskedTable
         groups : sequence of (N_d,) integer array
             The group of every object, 0 ... `n_groups` - 1.
         n_groups, n_factors : int

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pymc.distributions.multivariate import WishartRV
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, MvNormalRV, NormalRV
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission_reader import (
     EmissionReader,
     Graphs,
@@ -25,6 +24,7 @@ from pm_match.features.parts import (
     Parameter,
     Setting,
 )
+from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -235,22 +235,19 @@ def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
     for rv in rvs:
         if not is_normal(rv):
             raise Refusal(f"{rv.name!r} is {a_kind(rv)}; expected a Normal or MvNormal")
-    stems = {rv.name.removesuffix("_observed").removesuffix("_unobserved") for rv in rvs}
-    split = len(rvs) == 2 and len(stems) == 1
+    # PyMC splits data with missing values into an observed and a free variable.
+    split = len(rvs) == 2 and len({context.whole_name(rv) for rv in rvs}) == 1
     if len(rvs) > 1 and not split:
         raise Refusal(
             f"{names(rvs)} all depend on {assignment.name!r}; put the features of one "
             "assignment side by side in one observed variable"
         )
     if split:
-        # PyMC splits data with missing values into an observed and a free variable.
         rvs = sorted(rvs, key=lambda rv: rv in free)
-        if rvs[0] in free or rvs[1] not in free:
-            raise Refusal(f"{names(rvs)} are not one observed variable with missing values")
         context.ancestry.only_children(rvs[1], [])
     elif rvs[0] in free:
         raise Refusal(f"{rvs[0].name!r} is not observed")
-    return Observed.of(context, stems.pop() if split else rvs[0].name, assignment, rvs)
+    return Observed.of(context, context.whole_name(rvs[0]), assignment, rvs)
 
 
 def deviation_of(context: Context, own: Observed, truncation: int) -> RV | None:
@@ -323,11 +320,11 @@ def _shared_precision(context: Context, latent: RV, observed: list[Observed]) ->
     return precision if multiples else None
 
 
-def _data(context: Context, own: Observed) -> DomainData:
+def _data(context: Context, own: Observed) -> MaskedTable:
     values, seen = context.table(own.rvs)
     if values.ndim != 2:
         raise Refusal(f"{own.name!r} has shape {values.shape}; expected (objects, features)")
-    return DomainData(values, seen)
+    return MaskedTable(values, seen)
 
 
 # -- what the candidates mean, by numbers ---------------------------------------------------------
@@ -388,17 +385,17 @@ def _check_domain(
     values = data.values.copy()
     if len(own.rvs) == 2:
         values[~seen] = np.ravel(check.value(number, own.rvs[1]))
-    logs = emission.log_noise(DomainData(values - centre[label]))
+    logs = emission.log_noise(MaskedTable(values - centre[label]))
     background = reader.background(d, point)
     if background is not None:
         assert flag is not None
         others = dict(point)
         for v in graphs.integrated:
             others[context.key(v)] = np.zeros_like(point[context.key(v)])
-        alone = background.log_density(DomainData(values))
+        alone = background.log_density(MaskedTable(values))
         without = reader.background(d, others)
         assert without is not None
-        if not same(alone, without.log_density(DomainData(values))):
+        if not same(alone, without.log_density(MaskedTable(values))):
             raise Refusal(
                 f"{own.name!r}: objects that are irrelevant by {names([flag])} still depend on "
                 "their cluster"

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-__all__ = ["semi_orthogonal"]
-
 
 def semi_orthogonal(raw: Any) -> Any:
     r"""Return the semi-orthogonal matrix nearest to `raw`, its polar factor.

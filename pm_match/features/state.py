@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.features import isometric, projection
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.parts import Features, Setting
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
 from pm_match.numerics.ahead import Job
+from pm_match.numerics.masked import MaskedTable
 
 
 class FeatureState(EvidenceState):
@@ -26,7 +26,7 @@ class FeatureState(EvidenceState):
         clustering, own = site.clusterings[self._number], site.units[self._number]
         self._assignments = clustering.assignments
         # Assignments without features have none to show.
-        nothing = [DomainData(np.zeros((a.n_objects, 0))) for a in self._assignments]
+        nothing = [MaskedTable(np.zeros((a.n_objects, 0))) for a in self._assignments]
         domains = self._by_assignment([domain.data for domain in features.domains], nothing)
         # Objects without features may be irrelevant too, by what else is seen of them.
         flagged = any(a.relevance for a in self._assignments)

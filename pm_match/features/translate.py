@@ -1,7 +1,5 @@
 """Objects' features in another domain, with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -20,8 +18,6 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place
 from pm_match.prediction.summaries import summary_dataset
-
-__all__ = ["translate"]
 
 
 def translate(

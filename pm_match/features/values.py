@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
+from pm_match.numerics.masked import MaskedTable
 from pm_match.prediction.mixture import NormalLaw
 
 
@@ -63,7 +63,7 @@ class Outlook:
 
 def entries(
     emission: Emission,
-    data: DomainData,
+    data: MaskedTable,
     factors: NDArray,
     root: NDArray,
     cluster: NDArray[np.int64],
@@ -75,7 +75,7 @@ def entries(
     Parameters
     ----------
     emission : Emission
-    data : DomainData
+    data : MaskedTable
     factors, root : (J, K), (J, K, K) array
         Means of the clusters' factors, and roots of their covariances.
     cluster : (N,) integer array
@@ -90,7 +90,7 @@ def entries(
         outlook = Outlook.fresh(emission)
         own = cluster[row], column
         return outlook.means(factors)[own], outlook.deviations(root)[own]
-    observed, pattern = data.patterns
+    observed, pattern = data.patterns, data.index
     mean, sd = np.empty((2, len(row)))
     for p in np.unique(pattern[row]):
         seen, here = observed[p], np.flatnonzero(pattern[row] == p)

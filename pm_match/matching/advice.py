@@ -1,7 +1,5 @@
 """What is wrong with chains, and what to do about it, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One draw's clusters numbered as those of an estimate."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 from numpy.typing import NDArray

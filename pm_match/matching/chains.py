@@ -1,12 +1,15 @@
 """Which chain found the highest mode, and whether the chains agree."""
 
-from __future__ import annotations
-
+import numpy as np
+import scipy
 import xarray as xr
 
 from pm_match.matching.draws import log_joint_of
 
-__all__ = ["best_chain", "log_joint_rhat"]
+# Chains with distances below this agree, whatever their noise.
+_NEAR = 0.1
+# By how much chains' distance has to exceed what their own halves lead one to expect.
+_BEYOND = 2.0
 
 
 def best_chain(idata: xr.DataTree) -> xr.DataTree:
@@ -53,3 +56,45 @@ def log_joint_rhat(idata: xr.DataTree) -> float:
     from arviz_stats import rhat
 
     return float(rhat(log_joint))
+
+
+def chain_distances(together: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""Compare the co-clustering probabilities of chains, and of each chain's halves.
+
+    .. math:: d_{cd} = \sum_p |P_{cp} - P_{dp}| \Big/ \sum_p (P_{cp} + P_{dp})
+
+    over pairs p of objects, with :math:`P_c` the probabilities by chain c alone: the mean absolute
+    difference of co-clustering matrices, relative to their size (Bray and Curtis). 0 if chains
+    say the same, 1 if no pair shares a cluster in both.
+
+    Parameters
+    ----------
+    together : array of bool, shape (n_chains, n_draws, n_pairs)
+
+    Returns
+    -------
+    array, shape (n_chains, n_chains)
+        Distances of chains.
+    array, shape (n_chains,)
+        The distance that a chain of the same law would have from each, by its own halves: theirs
+        divided by the square root of 2, as halves have half the draws. 0 with one draw.
+    """
+    probability = together.mean(axis=1)
+    half = together.shape[1] // 2
+    expected = np.zeros(len(together))
+    if half:
+        first, second = together[:, :half].mean(axis=1), together[:, -half:].mean(axis=1)
+        expected = _relative(first, second) / np.sqrt(2)
+    return _relative(probability[:, None], probability[None]), expected
+
+
+def _relative(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    total = (one + other).sum(axis=-1)
+    return np.abs(one - other).sum(axis=-1) / np.where(total > 0, total, 1)
+
+
+def groups_of_chains(distance: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Give the chains (n_chains,) that agree, directly or through others, the same number."""
+    noise = (expected[:, None] + expected[None]) / 2
+    near = distance <= np.maximum(_NEAR, _BEYOND * noise)
+    return scipy.sparse.csgraph.connected_components(near, directed=False)[1]

@@ -8,8 +8,6 @@ sure of the clusters, :math:`r = 1`. What there is between them is Cohen's kappa
 .. math:: \kappa = \frac{r - c}{1 - c}.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -48,7 +46,7 @@ class Chance(NamedTuple):
         return (self.again - self.together) / (1.0 - self.together) if self.together < 1.0 else 0.0
 
     @property
-    def idle(self) -> bool:
+    def uninformative(self) -> bool:
         """Whether clusters hardly tell objects apart."""
         if np.isnan(self.again):
             return self.together > MOST_TOGETHER
@@ -132,7 +130,7 @@ def _sentences(draws: SetDraws, several: bool) -> list[str]:
         f"{which}{where}, taken at random, share a cluster with probability {found.together:.2g}"
         f"{again}: match probabilities are to be held against that."
     )
-    if not found.idle:
+    if not found.uninformative:
         return [first]
     return [
         first,

@@ -1,14 +1,10 @@
 """How many objects of every domain are in every cluster."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from pm_match.matching.draws import PREFIX, SET, by_set
-
-__all__ = ["cluster_sizes"]
 
 
 def cluster_sizes(labels: xr.Dataset) -> pd.DataFrame:

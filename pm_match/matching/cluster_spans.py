@@ -1,7 +1,5 @@
 """How many clusters span which domains."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -12,8 +10,6 @@ from pm_match.matching.draws import SAMPLE_DIMS, SET
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.matching.span_probability import present_domains
-
-__all__ = ["cluster_spans"]
 
 
 def cluster_spans(
@@ -92,7 +88,7 @@ def _spans(draws: SetDraws, levels: np.ndarray) -> pd.DataFrame:
             objects[key] += int(total[i])
     taken = {"mean", "sd", "objects"} & {*draws.domains}
     if taken:
-        raise ValueError(f"domain {min(taken)!r} has the name of another column of this table")
+        raise ValueError(f"domains: expected names that no other column has; found {min(taken)!r}")
     low, high = (f"eti{round(100 * (levels[1] - levels[0]))}_{side}" for side in ("lb", "ub"))
     rows = []
     for key, number in numbers.items():

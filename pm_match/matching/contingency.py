@@ -1,7 +1,5 @@
 """How many objects two partitions put into the same pair of clusters."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The partitions around the estimate that hold most of the posterior."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -15,8 +13,6 @@ from pm_match.matching.losses import Loss, check_loss
 from pm_match.matching.partition_loss import losses_of
 from pm_match.matching.pooled import draw_keys, pool
 from pm_match.matching.set_draws import names_of, read_sets
-
-__all__ = ["credible_ball"]
 
 BOUNDS = ("vertical_upper", "vertical_lower", "horizontal")
 # Losses are sums of as many terms as there are clusters: nearer than this is equally far.

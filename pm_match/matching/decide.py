@@ -1,7 +1,5 @@
 """Which pairs to link: decisions that are optimal for a stated utility."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
@@ -18,8 +16,6 @@ from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.pair_counts import apart, best_partners, counts_together
 from pm_match.matching.set_draws import SetDraws, read_one_set
 from pm_match.matching.unmatched_probability import probability_alone
-
-__all__ = ["decide"]
 
 _RULES = ("one-to-one", "many-to-many")
 
@@ -128,13 +124,12 @@ def decide(
         check_count("top", top)
     if a == b and rule == "one-to-one":
         raise ValueError(
-            f"rule 'one-to-one' is for two domains; found {a!r} twice. Within a domain, use "
-            "rule='many-to-many'"
+            f"rule: expected 'many-to-many' within a domain; found 'one-to-one', and {a!r} twice"
         )
     draws = read_one_set(idata, [a, b], group, sample_dims)
     labels = apart([draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]])
     chance = probability_together(draws)
-    _warn_if_idle(draws.n_draws, chance, threshold)
+    _warn_if_uninformative(draws.n_draws, chance, threshold)
     pairs, exact = _worth_it(draws, labels, threshold, top)
     if rule == "one-to-one":
         pairs = _assigned(pairs, draws, threshold)
@@ -160,7 +155,7 @@ def decide(
     return table
 
 
-def _warn_if_idle(n_draws: int, chance: float, threshold: float) -> None:
+def _warn_if_uninformative(n_draws: int, chance: float, threshold: float) -> None:
     """Warn of probabilities that decide nothing."""
     if n_draws == 1:
         warnings.warn(

@@ -1,7 +1,5 @@
 """Whether chains have found the posterior, judged on what no relabelling changes, in words too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -11,16 +9,13 @@ import xarray as xr
 
 from pm_match.checks import check_count
 from pm_match.matching.advice import convergence_advice, truncation_advice
-from pm_match.matching.chain_agreement import chain_distances, groups_of_chains
+from pm_match.matching.chains import chain_distances, groups_of_chains
 from pm_match.matching.diagnosis import Diagnosis
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws, weights_dim
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.mixing import mixing, worst_of
-from pm_match.matching.pair_traces import choose_pairs, pair_name, pair_traces
-from pm_match.matching.partition_traces import partition_traces
 from pm_match.matching.set_draws import names_of, read_sets
-
-__all__ = ["diagnose"]
+from pm_match.matching.traces import choose_pairs, pair_name, pair_traces, partition_traces
 
 _MOVES = (
     "moved",

@@ -1,15 +1,12 @@
 """What a diagnosis holds, and how it is shown."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 import numpy as np
 import pandas as pd
-
-__all__ = ["Diagnosis"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,23 +70,15 @@ class Diagnosis:
         return f"{self.tables_html()}<ul>{items}</ul>"
 
 
-def _number(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.4g}"
-
-
-def _r_hat(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.3f}"
-
-
-def _whole(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.0f}"
+def _format(spec: str) -> Callable[[float], str]:
+    return lambda value: "-" if np.isnan(value) else format(value, spec)
 
 
 _FORMATS: Any = {
-    "mean": _number,
-    "sd": _number,
-    "r_hat": _r_hat,
-    "ess_bulk": _whole,
-    "ess_tail": _whole,
+    "mean": _format(".4g"),
+    "sd": _format(".4g"),
+    "r_hat": _format(".3f"),
+    "ess_bulk": _format(".0f"),
+    "ess_tail": _format(".0f"),
 }
 _CHAIN_FORMATS: Any = {"log_joint": "{:.1f}".format}

@@ -1,7 +1,5 @@
 """What a DataTree of draws holds: assignments, their relevance, and the sets of their clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -9,8 +7,6 @@ import numpy as np
 import xarray as xr
 
 from pm_match.checks import type_name
-
-__all__ = ["assignment_names", "assignment_sets"]
 
 PREFIX = "cluster_"
 RELEVANCE = "relevance_"
@@ -84,6 +80,7 @@ def assignment_sets(
 
 
 def read_draws(idata: Any, group: str) -> xr.Dataset:
+    """Return the draws of a group, or those that are given."""
     if isinstance(idata, xr.Dataset):
         return idata
     if not isinstance(idata, xr.DataTree):
@@ -94,6 +91,7 @@ def read_draws(idata: Any, group: str) -> xr.Dataset:
 
 
 def variable_of(posterior: xr.Dataset, name: str, prefix: str) -> xr.DataArray:
+    """Return a variable; names that begin with `prefix` are listed if it is not there."""
     if name not in posterior.data_vars:
         similar = [str(v) for v in posterior.data_vars if str(v).startswith(prefix)]
         raise KeyError(
@@ -117,6 +115,7 @@ def sampled(variable: xr.DataArray, sample_dims: Sequence[Hashable], n_dims: int
 def assignment_of(
     posterior: xr.Dataset, name: str, sample_dims: Sequence[Hashable]
 ) -> xr.DataArray:
+    """Return the labels of an assignment, sample dims first, and check them."""
     variable = sampled(variable_of(posterior, name, PREFIX), sample_dims, 1)
     if variable.dtype.kind not in "iu":
         raise ValueError(

@@ -1,7 +1,5 @@
 """A partition's labels, side by side for all objects of a set of clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

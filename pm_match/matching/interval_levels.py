@@ -1,7 +1,5 @@
 """Levels of intervals, as ArviZ is set."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

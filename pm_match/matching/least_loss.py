@@ -18,8 +18,6 @@ second differences of f (see `losses`); f is convex, and Δ²f does not grow wit
    cluster where it costs less, the other one costs no more there than where it is.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import NamedTuple
@@ -30,7 +28,7 @@ from numpy.typing import NDArray
 from pm_match.matching.losses import Loss, scale, whole_terms
 from pm_match.matching.pair_counts import groups
 from pm_match.matching.pooled import draw_keys
-from pm_match.matching.reallocate import OUT, Candidate, merge, put, reallocate, take_out
+from pm_match.matching.reallocate import OUT, CandidatePartition, merge, put, reallocate, take_out
 from pm_match.progress import PATIENCE, SearchProgress
 
 # Steps that may be spent on finding the best draws: a step is one object in two draws.
@@ -62,7 +60,7 @@ class Found(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """What all candidates share: see `reallocate.Candidate`."""
+    """What all candidates share: see `reallocate.CandidatePartition`."""
 
     labels: NDArray[np.unsignedinteger]
     weight: NDArray[np.int64]
@@ -71,10 +69,10 @@ class _Problem(NamedTuple):
     n_rows: int
     f: NDArray[np.int64]
 
-    def candidate(self, n_slots: int) -> Candidate:
+    def candidate(self, n_slots: int) -> CandidatePartition:
         """Make a candidate that all units are out of, with room for the scores of one."""
         n_objects = len(self.f) - 1
-        return Candidate(
+        return CandidatePartition(
             labels=self.labels,
             weight=self.weight,
             relevant=self.relevant,
@@ -181,7 +179,7 @@ def _draw_totals(problem: _Problem, labels, draws, most: int) -> NDArray[np.int6
     return totals
 
 
-def _put_draw(state: Candidate, labels, most: int) -> None:
+def _put_draw(state: CandidatePartition, labels, most: int) -> None:
     """Make a draw the candidate; who is irrelevant, or not in the largest clusters, stays out."""
     size = np.bincount(labels, state.weight)
     size[0] = 0
@@ -236,7 +234,7 @@ def _search(problem: _Problem, draw: int | None, rng, most: int) -> tuple[NDArra
             return state.slot, int(state.totals[0])
 
 
-def _allocate(state: Candidate, order, most: int) -> tuple[Candidate, bool]:
+def _allocate(state: CandidatePartition, order, most: int) -> tuple[CandidatePartition, bool]:
     """Put units where they cost least, with more slots as they are needed."""
     place, moved = 0, 0
     while True:
@@ -247,7 +245,9 @@ def _allocate(state: Candidate, order, most: int) -> tuple[Candidate, bool]:
         state = _resized(state, np.arange(len(state.size)), 2 * len(state.size))
 
 
-def _resized(state: Candidate, kept, n_slots: int, *, n_scores: int = 0) -> Candidate:
+def _resized(
+    state: CandidatePartition, kept, n_slots: int, *, n_scores: int = 0
+) -> CandidatePartition:
     """Give a candidate another number of slots, of which the first are some of the present ones.
 
     With `n_scores`, that many units' scores are kept from now on.
@@ -266,7 +266,7 @@ def _resized(state: Candidate, kept, n_slots: int, *, n_scores: int = 0) -> Cand
     )
 
 
-def _merge_all(state: Candidate) -> bool:
+def _merge_all(state: CandidatePartition) -> bool:
     change = np.zeros((len(state.size), len(state.size)), np.int64)
     occupied = np.empty(state.counts.shape[1], np.uint64)
     n_units = np.bincount(state.slot, minlength=len(state.size))
@@ -276,7 +276,7 @@ def _merge_all(state: Candidate) -> bool:
     return merged
 
 
-def _destroy_each(state: Candidate, rng, most: int) -> tuple[Candidate, bool]:
+def _destroy_each(state: CandidatePartition, rng, most: int) -> tuple[CandidatePartition, bool]:
     """Destroy clusters in random order, allocate their units anew; undo what is no gain."""
     improved = False
     _, representatives, n_units = np.unique(state.slot, return_index=True, return_counts=True)

@@ -12,8 +12,6 @@ A cluster of one adds nothing to either, f(1) = 0. An irrelevant object shares a
 nobody: it is a cluster of one, and adds nothing wherever it is irrelevant.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Objects carried from one domain to another through the latent space."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -10,8 +8,6 @@ import pandas as pd
 import xarray as xr
 
 from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, sampled, variable_of
-
-__all__ = ["map_objects"]
 
 # A factor whose scale is this much below a projection's largest is one that the domain does not
 # use; inverting it would only blow up rounding errors.
@@ -67,8 +63,8 @@ def map_objects(
     w_target, target_features = _projection(posterior, target, sample_dims)
     if w_source.shape[-1] != w_target.shape[-1]:
         raise ValueError(
-            f"the projections differ in their number of factors: {w_source.shape[-1]} of "
-            f"{source!r}, {w_target.shape[-1]} of {target!r}"
+            f"expected projections with as many factors; found {w_source.shape[-1]} of "
+            f"{source!r} and {w_target.shape[-1]} of {target!r}"
         )
     values, object_dim, objects = _objects_to_map(x, source, source_features)
 
@@ -131,8 +127,8 @@ def _objects_to_map(
         if order is None or (order < 0).any():
             unknown = [label for label in columns if label not in expected]
             raise ValueError(
-                f"{where}: its features are not those of the domain; "
-                + (f"unknown: {unknown[:5]}" if unknown else "a label appears more than once")
+                f"{where}: expected the features of the domain, each once; found "
+                + (f"{unknown[:5]}" if unknown else "one more than once")
             )
         values = values[:, order]
     if not np.isfinite(values).all():

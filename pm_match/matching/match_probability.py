@@ -1,7 +1,5 @@
 """The probability that two objects match."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Literal, overload
@@ -14,8 +12,6 @@ from pm_match.matching.chance import probability_together
 from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relevance_of
 from pm_match.matching.pair_counts import apart, best_partners, together
 from pm_match.matching.set_draws import read_one_set
-
-__all__ = ["match_probability"]
 
 
 @overload

@@ -1,7 +1,5 @@
 """What is sure about each cluster of an estimate, and about each object."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -15,8 +13,6 @@ from pm_match.matching.draws import SAMPLE_DIMS, SET
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.partition_estimate import partition_estimate
 from pm_match.matching.set_draws import SetDraws, read_sets
-
-__all__ = ["MatchSummary", "match_summary"]
 
 # Entries of one-hot labels that are multiplied at a time: 16 MB of indices and values.
 _BATCH = 2**20

@@ -1,7 +1,5 @@
 """R-hat and effective draws, also of what is constant."""
 
-from __future__ import annotations
-
 import warnings
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """In how many draws two objects share a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

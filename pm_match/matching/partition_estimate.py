@@ -1,7 +1,5 @@
 """One partition of the objects of all domains, from the draws."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -15,8 +13,6 @@ from pm_match.matching.least_loss import least_loss
 from pm_match.matching.losses import Loss, check_loss
 from pm_match.matching.pooled import pool
 from pm_match.matching.set_draws import names_of, read_sets
-
-__all__ = ["partition_estimate"]
 
 
 def partition_estimate(

@@ -1,7 +1,5 @@
 """How far every draw is from a partition."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +11,6 @@ from pm_match.matching.draws import SAMPLE_DIMS, SET, read_draws
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.losses import Loss, check_loss, loss_between
 from pm_match.matching.set_draws import SetDraws, names_of, read_sets
-
-__all__ = ["partition_loss"]
 
 
 def partition_loss(

@@ -1,7 +1,5 @@
 """The draws of a set of clusters as one array of small numbers: objects of all domains by draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -9,8 +9,6 @@ Objects that are together in all draws are one *unit*, of which the objects are 
 may be *out*, in no slot: its objects then count as alone, and add nothing to the loss.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +19,7 @@ from pm_match.numerics.kernels import part, threaded
 OUT = -1
 
 
-class Candidate(NamedTuple):
+class CandidatePartition(NamedTuple):
     """A partition of U units, and how it meets S draws.
 
     Attributes

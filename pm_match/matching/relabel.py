@@ -1,7 +1,5 @@
 """Draws whose clusters are numbered alike, so that what belongs to a cluster can be summarised."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +14,6 @@ from pm_match.matching.partition_loss import losses_of
 from pm_match.matching.pooled import draw_keys, pool
 from pm_match.matching.rotate_latent import LATENT, has_latent_space, rotated
 from pm_match.matching.set_draws import SetDraws, read_sets, renumbered
-
-__all__ = ["relabel"]
 
 # A second dim over the same clusters, as of the densities of one-mode networks.
 _OTHER = "_other"
@@ -169,7 +165,7 @@ def _cluster_dims(
             if typed or (dim == "cluster" and single):
                 candidates.append(dim)
         if len(candidates) > 1:
-            raise ValueError(f"{where}: several dims could be theirs, {candidates}. {ask}")
+            raise ValueError(f"{where}: expected one dim of theirs; found {candidates}. {ask}")
     found = [d for dim in candidates for d in (dim, dim + _OTHER) if d in posterior.dims]
     sizes = {posterior.sizes[d] for d in found}
     for name, variable in posterior.data_vars.items():
@@ -208,8 +204,8 @@ def _n_labels(posterior, own, raw, mask, target, title) -> int:
         )
     if n_targets > n_labels:
         raise ValueError(
-            f"{where}: the estimate has {n_targets}, and the draws have room for {n_labels}. "
-            "Estimate with max_clusters"
+            f"{where}: expected an estimate with at most the {n_labels} that the draws have room "
+            f"for; found {n_targets}. Estimate with max_clusters"
         )
     return n_labels
 

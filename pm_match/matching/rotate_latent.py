@@ -1,7 +1,5 @@
 """Latent spaces of all draws turned to agree with that of one draw."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 
 import numpy as np

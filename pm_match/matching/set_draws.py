@@ -4,8 +4,6 @@ Summaries that look at a draw, add what it says and go on need no matrix of pair
 with the number of objects, whatever the number of draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

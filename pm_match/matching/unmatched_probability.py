@@ -1,7 +1,5 @@
 """The probability that an object has no counterpart."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -9,8 +7,6 @@ import xarray as xr
 
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.set_draws import SetDraws, read_one_set, set_of
-
-__all__ = ["unmatched_probability"]
 
 
 def unmatched_probability(

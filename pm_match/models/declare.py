@@ -1,7 +1,5 @@
 """What the declared models have in common: priors on the weights of clusters, and links."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,17 +13,6 @@ from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_positive
 from pm_match.reading.links import must_link
-
-__all__ = [
-    "WEIGHTS",
-    "check_all_positive",
-    "cluster_weights",
-    "declare_links",
-    "imputing",
-    "link_sets",
-    "normal_clusters",
-    "real",
-]
 
 # PyTensor keeps a Python float that fits in single precision, and computes with it there.
 real = np.float64

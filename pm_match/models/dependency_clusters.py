@@ -18,8 +18,6 @@ from pm_match.models.declare import (
 from pm_match.tables.domains import as_domains, check_names
 from pm_match.tables.paired_views import refuse_unseen, same_objects, seen_rows
 
-__all__ = ["dependency_clusters"]
-
 # The dim of objects that are seen in several views; their assignment is `cluster_object`.
 _OBJECT = "object"
 # What a view brings into the model.

@@ -10,8 +10,6 @@ from pm_match.checks import check_count, check_option, counts_by_name
 from pm_match.models.declare import WEIGHTS, check_all_positive, cluster_weights, normal_clusters
 from pm_match.tables.paired_views import as_paired_views, seen_rows
 
-__all__ = ["dependency_hierarchy"]
-
 _DERIVED = (
     "{}",
     "{}_feature",

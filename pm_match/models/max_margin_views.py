@@ -1,7 +1,5 @@
 """Max-margin multi-view learning with an adaptive kernel, declared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +16,6 @@ from pm_match.models.declare import check_all_positive, cluster_weights, real
 from pm_match.models.shared_factors import declare_views
 from pm_match.tables.paired_views import as_paired_views
 from pm_match.views.hinge import Hinge, fourier_features
-
-__all__ = ["max_margin_views"]
 
 
 def max_margin_views(

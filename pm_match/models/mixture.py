@@ -1,8 +1,5 @@
 """Mixtures of ordinary tables, whose columns are numbers, counts, booleans or categories."""
 
-from __future__ import annotations
-
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,12 +8,9 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 from numpy.typing import NDArray
-from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_count, check_identifier, check_option, check_positive
-from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
-
-__all__ = ["mixture"]
+from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, imputing, link_sets
 
 _KINDS = ("number", "positive", "count", "boolean", "category")
 _ONE = np.float64(1.0)
@@ -118,9 +112,7 @@ def mixture(
             name: pm.Categorical(f"cluster_{name}", p=prior, dims=f"{name}_object")
             for name in frames
         }
-        with warnings.catch_warnings():
-            # PyMC announces that it imputes missing values: that is what was asked for.
-            warnings.simplefilter("ignore", ImputationWarning)
+        with imputing():
             for group in groups:
                 group.declare(model, cluster)
         declare_links(linked, list(frames))

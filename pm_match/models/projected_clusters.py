@@ -19,8 +19,6 @@ from pm_match.models.declare import (
 )
 from pm_match.tables.domains import as_domains
 
-__all__ = ["projected_clusters"]
-
 
 def projected_clusters(
     domains: Mapping[str, Any],

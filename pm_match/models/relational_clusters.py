@@ -1,7 +1,5 @@
 """Relational clusters: (subset) infinite relational models of one or several networks, declared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,8 +21,6 @@ from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, lin
 from pm_match.networks import BlockNetwork
 from pm_match.networks.data import ABSENT, FAMILIES, Network, as_network
 from pm_match.tables.domains import as_labels, check_names
-
-__all__ = ["relational_clusters"]
 
 # What the two numbers of a prior on densities or noise are.
 _PARAMETERS = {
@@ -358,7 +354,7 @@ def _with_values(observed, types, columns):
 def _check_one_mode(types, one_mode, symmetric, self_loops) -> bool:
     for option, flag in (("symmetric", symmetric), ("self_loops", self_loops)):
         if flag and one_mode is not None and not one_mode:
-            raise ValueError(f"{option}=True is for one-mode networks; found one_mode=False")
+            raise ValueError(f"{option}=True: expected one-mode networks; found one_mode=False")
     if isinstance(types, str):
         raise TypeError(
             f"types: expected a sequence of names, such as ({types!r},); found a string"
@@ -408,8 +404,7 @@ def _check_unused(family, concentration, density_prior, noise_prior, relevance_p
     for name, value in given.items():
         if value not in (1.0, (1.0, 1.0)):
             raise ValueError(
-                f"{name} is a number only with hyperpriors=False, otherwise it is drawn; "
-                f"found {name}={value!r} and hyperpriors=True."
+                f"{name}: expected none with hyperpriors=True, as it is drawn; found {value!r}"
             )
 
 

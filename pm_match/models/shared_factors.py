@@ -10,8 +10,6 @@ from pm_match.models.declare import imputing, real
 from pm_match.tables.domains import Domain
 from pm_match.tables.paired_views import as_paired_views
 
-__all__ = ["declare_views", "shared_factors"]
-
 
 def shared_factors(
     views: Mapping[str, Any],

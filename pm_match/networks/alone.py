@@ -6,22 +6,17 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 from numpy.typing import NDArray
+from pymc.model.core import Model
 from scipy.sparse import coo_array
 
-from pm_match.clusters.climb import climb
-from pm_match.clusters.evidence import Board
-from pm_match.clusters.protocol import collect
-from pm_match.clusters.sweep import log_joint, new_partition, place, sweep
-from pm_match.clusters.units import Units, units
-from pm_match.networks.block_evidence import BlockEvidence
+from pm_match.clusters.collapsed import Collapsed
 from pm_match.networks.parts import Relation
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component
+from pm_match.search.coarse import settled
 
-Priors = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 
-
-class Part(NamedTuple):
+class ConnectedPart(NamedTuple):
     """Assignments that networks connect, and nothing but clusters' names connects to others.
 
     Attributes
@@ -36,7 +31,7 @@ class Part(NamedTuple):
     networks: list[list[str]]
 
 
-def parts_of(component: Component) -> list[Part]:
+def parts_of(component: Component) -> list[ConnectedPart]:
     """Find the parts of a component: one for every network, if no two share objects."""
     clusterings = component.clusterings
     offset = np.cumsum([0, *(len(c.assignments) for c in clusterings)])
@@ -52,7 +47,7 @@ def parts_of(component: Component) -> list[Part]:
     graph = coo_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(offset[-1], offset[-1]))
     n_parts, part = scipy.sparse.csgraph.connected_components(graph, directed=False)
     return [
-        Part(
+        ConnectedPart(
             [np.flatnonzero(part[offset[c] : offset[c + 1]] == p) for c in range(len(clusterings))],
             [
                 [name for name in relation.networks if part[owner[name][0]] == p]
@@ -76,7 +71,7 @@ def _owners(component: Component) -> dict[str, list[int]]:
     return found
 
 
-def objects_of(component: Component, part: Part) -> list[NDArray[np.int64]]:
+def objects_of(component: Component, part: ConnectedPart) -> list[NDArray[np.int64]]:
     """Find the objects of a part in every clustering."""
     found = []
     for clustering, chosen in zip(component.clusterings, part.assignments, strict=True):
@@ -85,97 +80,49 @@ def objects_of(component: Component, part: Part) -> list[NDArray[np.int64]]:
     return found
 
 
-class Alone:
-    """The collapsed state of one part, all of whose objects are relevant.
+def _as_component(
+    component: Component, part: ConnectedPart, objects: list[NDArray[np.int64]], used: list[int]
+) -> Component:
+    """Return a part as a component of its own, all of whose objects are relevant.
 
-    That of an infinite relational model, if the part is one network.
-
-    Parameters
-    ----------
-    component : Component
-    part : Part
-    point : mapping
-        Where the priors are taken from.
-
-    Attributes
-    ----------
-    units : list of Units
-        One for every clustering: of the part's objects alone.
+    That of an infinite relational model, if the part is one network. It has the clusterings `used`.
     """
-
-    def __init__(self, component: Component, part: Part, point: Point):
-        clusterings = component.clusterings
-        self.objects = objects_of(component, part)
-        self.units: list[Units] = []
-        for clustering, own in zip(clusterings, self.objects, strict=True):
-            inside = np.full(clustering.n_objects, -1)
-            inside[own] = np.arange(len(own))
-            links = inside[clustering.links].reshape(-1, 2)
-            self.units.append(units(len(own), links[(links >= 0).all(axis=1)]))
-        self.board = Board(self.units, [c.truncation for c in clusterings])
-        self.partitions = [
-            new_partition(
-                own.size,
-                clustering.truncation,
-                slot=self.board.slots_of(number),
-                n_slots=self.board.n_slots[number : number + 1],
+    clusterings = []
+    for c in used:
+        clustering, own = component.clusterings[c], objects[c]
+        inside = np.full(clustering.n_objects, -1)
+        inside[own] = np.arange(len(own))
+        links = inside[clustering.links].reshape(-1, 2)
+        assignments = [clustering.assignments[number] for number in part.assignments[c]]
+        clusterings.append(
+            replace(
+                clustering,
+                assignments=tuple(replace(a, relevance=None, group=-1) for a in assignments),
+                probabilities=(),
+                links=links[(links >= 0).all(axis=1)],
+                known=clustering.known[own],
             )
-            for number, (clustering, own) in enumerate(zip(clusterings, self.units, strict=True))
-        ]
-        self.priors: Priors = [c.prior(point) for c in clusterings]
-        self.relations: list[BlockEvidence] = []
-        for relation, names in zip(component.of(Relation), part.networks, strict=True):
-            if not names:
-                continue
-            networks = []
-            for name in names:
-                network = relation.networks[name]
-                first = tuple(
-                    int(np.searchsorted(self.objects[c], start))
-                    for c, start in zip(relation.axes, network.first, strict=True)
-                )
-                networks.append(replace(network, first=first))
-            evidence = relation.on(self.board, networks=networks)
-            evidence.set_prior(relation.prior(point)[0], None)
-            self.relations.append(evidence)
-        self.terms = [
-            collect([term for r in self.relations for home, term in r.terms if home == number])
-            for number in range(len(clusterings))
-        ]
-
-    def start(self, rng: np.random.Generator, n_labels: int) -> None:
-        """Place every unit in one of the first `n_labels` clusters, at random."""
-        for partition in self.partitions:
-            n = min(n_labels, len(partition.counts))
-            place(partition, rng.integers(n, size=len(partition.label)))
-        for evidence in self.relations:
-            evidence.load()
-
-    def run(self, rng: np.random.Generator, n_sweeps: int) -> float:
-        """Sweep, then climb; return the log joint."""
-        for _ in range(n_sweeps):
-            for partition, terms, prior in self._all():
-                if len(terms):
-                    sweep(rng, *prior, partition, terms)
-        for partition, terms, prior in self._all():
-            if len(terms):
-                climb(*prior, partition, terms, 0.0)
-        return sum(log_joint(*prior, p, terms) for p, terms, prior in self._all() if len(terms))
-
-    def _all(self):
-        return zip(self.partitions, self.terms, self.priors, strict=True)
-
-    def labels(self) -> list[NDArray[np.int64]]:
-        """Labels of the part's objects, for every clustering."""
-        return [
-            partition.label[own.of_object]
-            for partition, own in zip(self.partitions, self.units, strict=True)
-        ]
+        )
+    relations = []
+    for relation, names in zip(component.of(Relation), part.networks, strict=True):
+        networks = {}
+        for name in names:
+            network = relation.networks[name]
+            first = tuple(
+                int(np.searchsorted(objects[c], start))
+                for c, start in zip(relation.axes, network.first, strict=True)
+            )
+            networks[name] = replace(network, first=first)
+        if names:
+            axes = tuple(used.index(c) for c in relation.axes)
+            relations.append(replace(relation, axes=axes, networks=networks))
+    return Component(tuple(clusterings), tuple(relations), ())
 
 
 def clusters_alone(
+    model: Model,
     component: Component,
-    part: Part,
+    part: ConnectedPart,
     point: Point,
     rng: np.random.Generator,
     *,
@@ -194,11 +141,21 @@ def clusters_alone(
     list of (N_c,) array
         For every clustering, the labels of the part's objects (see `objects_of`).
     """
-    state = Alone(component, part, point)
-    best, labels = -np.inf, state.labels()
+    objects = objects_of(component, part)
+    used = [c for c, chosen in enumerate(part.assignments) if len(chosen)]
+    state = Collapsed(model, _as_component(component, part, objects, used))
+    best, labels = -np.inf, state.found()
     for _ in range(n_runs):
-        state.start(rng, int(rng.choice(n_labels)))
-        found = state.run(rng, n_sweeps)
+        most = int(rng.choice(n_labels))
+        starts = [
+            rng.integers(min(most, c.truncation), size=len(linked.size))[linked.of_object]
+            for c, linked in zip(state.component.clusterings, state.units, strict=True)
+        ]
+        state.load(point, starts)
+        found = settled(state, rng, n_sweeps)
         if found > best:
-            best, labels = found, state.labels()
-    return labels
+            best, labels = found, state.found()
+    whole = [np.zeros(len(own), np.int64) for own in objects]
+    for c, own in zip(used, labels, strict=True):
+        whole[c] = own
+    return whole

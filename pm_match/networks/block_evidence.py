@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lgamma, log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from scipy.special import gammaln
 from pm_match.clusters.evidence import Board
 from pm_match.clusters.sweep import capacity
 from pm_match.networks import blocks, one_mode
-from pm_match.networks.blocks import Contacts, Relation, Side
+from pm_match.networks.blocks import BlockSums, Contacts, Side
 from pm_match.networks.families import (
     BERNOULLI,
     FAMILIES,
@@ -130,10 +131,10 @@ class BlockEvidence:
 
     # -- building ---------------------------------------------------------------------------------
 
-    def _relation(self) -> Relation:
+    def _relation(self) -> BlockSums:
         counted = np.ones(self._capacities, np.bool_)
         n_blocks = counted.size
-        return Relation(
+        return BlockSums(
             family=np.array([self.family]),
             prior=np.ones((2, 4)),
             tables=np.zeros((3, TABLE)),
@@ -371,14 +372,17 @@ class BlockEvidence:
 
     def kernels(self) -> list[Job]:
         """List what `load` calls."""
-        relation, start = self.relation, self.board.start
+        tables = self.family, self.relation.prior[0], self.relation.tables
+        return [job(fill_tables, *tables), *(job(*call) for call in self._sums())]
+
+    def _sums(self) -> list[tuple[Any, ...]]:
+        """List the kernels that compute masses and blocks, with what they are given."""
+        start = self.board.start
         ((partition, term), *_) = self.terms
-        rebuild = one_mode.rebuild if self.one_mode else blocks.rebuild
         return [
-            job(fill_tables, self.family, relation.prior[0], relation.tables),
-            job(blocks.reset, relation),
-            *(job(blocks.weigh, side, start[number]) for number, side in self._sides[:1]),
-            job(rebuild, term, start[partition]),
+            (blocks.reset, self.relation),
+            *((blocks.weigh, side, start[number]) for number, side in self._sides),
+            (one_mode.rebuild if self.one_mode else blocks.rebuild, term, start[partition]),
         ]
 
     def load(self) -> None:
@@ -386,13 +390,8 @@ class BlockEvidence:
         if self._tabulated != tuple(self.relation.prior[0]):
             self._tabulated = tuple(self.relation.prior[0])
             fill_tables(self.family, self.relation.prior[0], self.relation.tables)
-        blocks.reset(self.relation)
-        start = self.board.start
-        for partition, side in self._sides:
-            blocks.weigh(side, start[partition])
-        ((partition, term), *_) = self.terms
-        rebuild = one_mode.rebuild if self.one_mode else blocks.rebuild
-        rebuild(term, start[partition])
+        for kernel, *given in self._sums():
+            kernel(*given)
 
     def log_blocks(self, density: Prior, noise: Prior | None) -> float:
         """Log marginal likelihood at the present state and under any prior, but for a constant."""

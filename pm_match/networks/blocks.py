@@ -32,7 +32,7 @@ from pm_match.numerics.numba_internals import record
 
 
 @record
-class Relation(NamedTuple):
+class BlockSums(NamedTuple):
     """What all sides of a relation share: D networks of A axes, B blocks.
 
     Attributes
@@ -88,7 +88,7 @@ class Contacts(NamedTuple):
     others : (E * O,) integer array
         The units at the O other ends of each stored cell.
     values, weights : (E,) array, or empty
-        Values (all 1 if empty), and exposures beyond those of `Relation.full` (all 0 if empty).
+        Values (all 1 if empty), and exposures beyond those of `BlockSums.full` (all 0 if empty).
     part, part_network, part_exposure : (U + 1,), (M,), (M,) array
         The networks that each unit's objects are in, and the sum of their exposures.
     kind : (U,) integer array
@@ -113,7 +113,7 @@ class Side(NamedTuple):
 
     Attributes
     ----------
-    relation : Relation
+    relation : BlockSums
     contacts : Contacts
     axis, stride : (1,) integer array
         The axis, and how far apart its slots are in the blocks.
@@ -145,7 +145,7 @@ class Side(NamedTuple):
         the log predictive of a unit in its own slot.
     """
 
-    relation: Relation
+    relation: BlockSums
     contacts: Contacts
     axis: NDArray[np.int64]
     stride: NDArray[np.int64]
@@ -449,14 +449,9 @@ def add_mass(side, unit, slot, sign):
 
 
 @implements(protocol.move, Side)
-def _move(term, unit, source, target):
-    if term.contacts.kind[unit] >= 0:
-        change_slot(term, unit, source, target)
-
-
-@part
-def change_slot(side, unit, source, target):
-    """Move a unit between slots, 0 being the noise."""
+def _move(side, unit, source, target):
+    if side.contacts.kind[unit] < 0:
+        return
     current = is_current(side)
     activate(side)
     gather(side, unit)
@@ -537,9 +532,8 @@ def group(side, slots, start, stop, n_slots):
                     side.grouped[k, side.active[i], slot] += side.amounts[k, side.active[i]]
 
 
-@part
-def compare_groups(side, slots, start, stop, n_slots, worth):
-    """Add to `worth` what the blocks of every slot gain by those of every group."""
+@implements(protocol.tabulate, Side)
+def _tabulate(side, slots, start, stop, n_slots, worth, shared):
     relation, grouped = side.relation, side.grouped
     family, prior = relation.family[0], relation.prior[0]
     group(side, slots, start, stop, n_slots)
@@ -555,11 +549,6 @@ def compare_groups(side, slots, start, stop, n_slots, worth):
                 n = relation.sums[1, at] - grouped[1, c, slot]
                 q = relation.sums[2, at] - grouped[2, c, slot]
                 worth[own, slot] += gain(family, prior, relation.tables, t, n, q, dt, dc, dq)
-
-
-@implements(protocol.tabulate, Side)
-def _tabulate(term, slots, start, stop, n_slots, worth, shared):
-    compare_groups(term, slots, start, stop, n_slots, worth)
 
 
 @implements(protocol.log_shared, Side)

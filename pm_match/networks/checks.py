@@ -3,8 +3,6 @@
 Every message begins with `where`, which names the network.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from typing import Any
@@ -40,14 +38,14 @@ def check_axes(
     if len(axes) > 2 and len(set(axes)) < len(axes):
         twice = next(z for z in axes if axes.count(z) > 1)
         raise ValueError(
-            f"{where}: the axes of a network with {len(axes)} of them must be different variables; "
+            f"{where}: expected different variables on {len(axes)} axes; "
             f"found {_named(twice)} more than once"
         )
     for option, value in (("symmetric", symmetric), ("self_loops", self_loops)):
         if value and not one_mode:
             raise ValueError(
-                f"{where}: {option}=True is for one-mode networks, the same assignment on both "
-                f"axes; found {[_named(z) for z in axes]}"
+                f"{where}: expected the same assignment on both axes with {option}=True; "
+                f"found {[_named(z) for z in axes]}"
             )
     return axes, one_mode
 
@@ -73,7 +71,8 @@ def check_dims(
         length = int(model.dim_lengths[dim].eval(mode=_plain_mode()))
         if n is not None and n != length:
             raise ValueError(
-                f"{where}: dim {dim!r} has {length} objects, and the assignment {_named(z)} {n}"
+                f"{where}: expected a dim of the {n} objects of the assignment {_named(z)}; "
+                f"found {dim!r} with {length}"
             )
     return shape, [model.coords[dim] for dim in dims]
 
@@ -88,8 +87,8 @@ def check_order(where: str, network: Network, dims: Any, labels: list | None) ->
         given = pd.Index(given)
         if not given.equals(found) and len(given.symmetric_difference(found)) == 0:
             raise ValueError(
-                f"{where}: the labels of the observed network are those of dim {dim!r} in another "
-                "order; reindex it"
+                f"{where}: expected the labels of the observed network in the order of dim "
+                f"{dim!r}; found them in another order; reindex it"
             )
 
 
@@ -105,8 +104,8 @@ def check_shape(where: str, axes: Sequence[Variable], network: Network | None) -
         for axis, (n, found) in enumerate(zip(lengths, network.shape, strict=True)):
             if n is not None and n != found:
                 raise ValueError(
-                    f"{where}: axis {axis} has {found} objects, and the assignment "
-                    f"{_named(axes[axis])} {n}"
+                    f"{where}: expected the {n} objects of the assignment {_named(axes[axis])} on "
+                    f"axis {axis}; found {found}"
                 )
         return network.shape
     if None in lengths:
@@ -135,7 +134,7 @@ def check_density(
         )
     if len(set(axes)) == 1 and None not in sizes[0] and len(set(sizes[0])) > 1:
         raise ValueError(
-            f"{where}: both axes have the same clusters, so density must be square; "
+            f"{where}: expected a square density, as both axes have the same clusters; "
             f"found shape {tuple(sizes[0])}"
         )
     for axis, (z, n_clusters) in enumerate(zip(axes, sizes[0], strict=True)):
@@ -144,8 +143,8 @@ def check_density(
         categories = _lengths(z.owner.op.dist_params(z.owner)[0])[-1]
         if categories is not None and categories != n_clusters:
             raise ValueError(
-                f"{where}: the assignment {_named(z)} on axis {axis} has {categories} clusters, "
-                f"and density {n_clusters}"
+                f"{where}: expected a density of the {categories} clusters of the assignment "
+                f"{_named(z)} on axis {axis}; found {n_clusters}"
             )
     return density
 
@@ -175,19 +174,20 @@ def check_relevance(
             )
         if one_mode and relevance[0] is not relevance[1]:
             raise ValueError(
-                f"{where}: both axes are the same objects, so relevance needs one entry, or the "
-                f"same twice; found {[None if r is None else _named(r) for r in relevance]}"
+                f"{where}: expected one relevance, or the same twice, as both axes are the same "
+                f"objects; found {[None if r is None else _named(r) for r in relevance]}"
             )
     if relevance is None or all(r is None for r in relevance):
         if noise is not None:
             raise ValueError(
-                f"{where}: noise is what the cells of irrelevant objects have; "
-                "found noise without relevance"
+                f"{where}: expected relevance with noise, which is what the cells of irrelevant "
+                "objects have; found none"
             )
         return [None] * len(axes), []
     if noise is None:
         raise ValueError(
-            f"{where}: the cells of irrelevant objects have noise; found relevance without noise"
+            f"{where}: expected noise with relevance, for the cells of irrelevant objects; found "
+            "none"
         )
     for axis, (r, n) in enumerate(zip(relevance, shape, strict=True)):
         if r is None:
@@ -200,7 +200,8 @@ def check_relevance(
         length = _lengths(r)[0]
         if length is not None and length != n:
             raise ValueError(
-                f"{where}: axis {axis} has {n} objects, and its relevance {_named(r)} {length}"
+                f"{where}: expected relevance of the {n} objects on axis {axis}; found "
+                f"{_named(r)} of {length}"
             )
     noise = _parameters(where, "noise", noise, family)
     if any(parameter.type.ndim for parameter in noise):
@@ -240,7 +241,8 @@ def check_exposure(
         return [None] * len(shape)
     if family != "poisson":
         raise ValueError(
-            f"{where}: exposures multiply Poisson rates; found exposure and family {family!r}"
+            f"{where}: expected no exposure but with family 'poisson', whose rates it multiplies; "
+            f"found family {family!r}"
         )
     if isinstance(exposure, str):
         if exposure != "degree":
@@ -248,7 +250,9 @@ def check_exposure(
                 f"{where}: expected exposure to be vectors or 'degree'; found {exposure!r}"
             )
         if network is None:
-            raise ValueError(f"{where}: exposure='degree' needs an observed network")
+            raise ValueError(
+                f"{where}: expected an observed network with exposure='degree'; found none"
+            )
         exposure = _degree_exposure(network, symmetric)
     if symmetric and isinstance(exposure, Sequence) and len(exposure) == 1:
         exposure = [exposure[0]] * 2
@@ -280,8 +284,7 @@ def check_exposure(
         e, f = checked
         if not (e is f if e is None or f is None else np.array_equal(e, f)):
             raise ValueError(
-                f"{where}: a symmetric network has one exposure for both axes; found two that "
-                "differ"
+                f"{where}: expected one exposure for both axes of a symmetric network; found two"
             )
     if network is not None:
         bad = np.zeros(len(network.index), bool)

@@ -5,8 +5,6 @@ expected and found). Memory is linear in what the user stored: matrices that are
 as a table, are never made dense.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +17,6 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.checks import LARGEST, check_option, plain, type_name
-
-__all__ = ["Network", "as_network", "cell_numbers", "count_cells"]
 
 FAMILIES = ("bernoulli", "poisson", "normal")
 ABSENT = ("zero", "unknown")
@@ -236,7 +232,7 @@ def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense
     if columns is not None:
         if not isinstance(observed, pd.DataFrame):
             raise TypeError(
-                f"{where}: `columns` names the columns of a DataFrame in long form; "
+                f"{where}: expected a DataFrame in long form with `columns`; "
                 f"found {type_name(observed)}"
             )
         return _from_long(where, observed, shape, one_mode, columns, labels)
@@ -342,7 +338,7 @@ def _table_values(where, values, n_cells) -> NDArray[np.float64]:
 
 def _shape_of(where, index, one_mode) -> tuple[int, ...]:
     if not len(index):
-        raise ValueError(f"{where}: the table lists no cell, so its shape must be given")
+        raise ValueError(f"{where}: expected a shape with a table that lists no cell; found none")
     last = [int(n) + 1 for n in index.max(axis=0)]
     return tuple([max(last)] * len(last) if one_mode else last)
 

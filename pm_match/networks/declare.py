@@ -1,7 +1,5 @@
 """The distribution `BlockNetwork`: from a declaration to a variable of the op."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

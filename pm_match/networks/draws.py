@@ -1,7 +1,5 @@
 """Random draws of a block network: edges block by block, without the matrix."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -186,7 +184,7 @@ def _numbers_of_cells(op, members) -> NDArray[np.int64]:
     """Count the cells of each block: in the upper triangle if symmetric, without self-loops."""
     sizes = [np.array([len(m) for m in clusters]) for clusters in members]
     if math.prod(float(size.max()) for size in sizes) >= 2.0**62:
-        raise ValueError(f"{op.variable!r}: a block has too many cells to number")
+        raise ValueError(f"{op.variable!r}: expected fewer than 2**62 cells in a block; found more")
     cells = sizes[0]
     for size in sizes[1:]:
         cells = cells[..., None] * size

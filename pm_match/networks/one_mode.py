@@ -107,14 +107,10 @@ def block_gain(relation, at, dt, dc, dq):
 
 
 @implements(protocol.score, OneMode)
-def _score(term, unit, own, n_slots, out):
-    if term.out.contacts.kind[unit] >= 0:
-        score_unit(term, unit, own, n_slots, out)
-
-
-@part
-def score_unit(net, unit, own, n_slots, out):
-    """Score a unit, which is taken out of its slot meanwhile."""
+def _score(net, unit, own, n_slots, out):
+    # The unit is taken out of its slot meanwhile.
+    if net.out.contacts.kind[unit] < 0:
+        return
     relation, width = net.out.relation, net.out.stride[0]
     meet(net, unit, own)
     if own > 0:
@@ -155,14 +151,9 @@ def everything(net, unit, k):
 
 
 @implements(protocol.move, OneMode)
-def _move(term, unit, source, target):
-    if term.out.contacts.kind[unit] >= 0:
-        change_slot(term, unit, source, target)
-
-
-@part
-def change_slot(net, unit, source, target):
-    """Move a unit between slots, 0 being the noise."""
+def _move(net, unit, source, target):
+    if net.out.contacts.kind[unit] < 0:
+        return
     meet(net, unit, source)
     if source > 0:
         add(net, unit, source, -1.0)

@@ -1,7 +1,5 @@
 """The op behind `BlockNetwork`: its inputs and options, and reading them back from a variable."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 

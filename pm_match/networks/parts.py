@@ -74,9 +74,8 @@ class Relation(Evidence):
         self,
         board: Board,
         flagged: Sequence[NDArray[np.bool_]] | None = None,
-        networks: Sequence[NetworkCells] | None = None,
     ) -> BlockEvidence:
-        """Make the evidence of all or some of the networks for the units of a board.
+        """Make the evidence of the networks for the units of a board.
 
         `flagged` says for each of its partitions which units may be irrelevant; None for none.
         """
@@ -84,7 +83,7 @@ class Relation(Evidence):
             flagged = [np.zeros(len(own.size), np.bool_) for own in board.units]
         return BlockEvidence(
             self.family,
-            list(self.networks.values()) if networks is None else networks,
+            list(self.networks.values()),
             self.axes,
             board,
             flagged,

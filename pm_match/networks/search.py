@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.networks.align import ABSENT, Mobile, Sums, align
-from pm_match.networks.alone import Part, clusters_alone, objects_of, parts_of
+from pm_match.networks.alone import ConnectedPart, clusters_alone, objects_of, parts_of
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import LEAST, coarse_climb, groups_of, polish, shake
 from pm_match.search.doubt import doubt
@@ -69,7 +69,7 @@ def _sweep(chain: Chain, number: int) -> None:
 
 
 def first_matching(
-    chain: Chain, number: int, parts: list[Part], rng: np.random.Generator
+    chain: Chain, number: int, parts: list[ConnectedPart], rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Cluster every part alone, and align each with those before; labels of all objects (N_c,)."""
     component = chain.components[number]
@@ -78,7 +78,7 @@ def first_matching(
     codes = [np.zeros(len(own.size), np.int64) for own in linked]
     # Objects that are linked across parts go with the first of these.
     for p in order[::-1]:
-        found = clusters_alone(component, parts[p], chain.point, rng)
+        found = clusters_alone(chain.model, component, parts[p], chain.point, rng)
         for own, code, objects, mine in zip(
             linked, codes, objects_of(component, parts[p]), found, strict=True
         ):
@@ -109,7 +109,7 @@ def first_matching(
 
 
 def realign(
-    chain: Chain, number: int, parts: list[Part], rng: np.random.Generator, n_starts: int
+    chain: Chain, number: int, parts: list[ConnectedPart], rng: np.random.Generator, n_starts: int
 ) -> None:
     """Align every part with the others, and put the labels that are better into the point."""
     if len(parts) < 2:
@@ -123,5 +123,5 @@ def realign(
     chain.place(number, [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)])
 
 
-def _mobile(part: Part) -> list[Mobile]:
+def _mobile(part: ConnectedPart) -> list[Mobile]:
     return [Mobile(c, int(kind)) for c, own in enumerate(part.assignments) for kind in own]

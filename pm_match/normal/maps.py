@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import dot, factorise, solve_lower
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.slices import slice_of
 
 # What is drawn by a slice.
 _ANGLE, _SHIFT, _SCALE = range(3)
@@ -35,7 +36,6 @@ _ANGLE, _SHIFT, _SCALE = range(3)
 _NARROW, _ALL_ROUND = 0.5, 0.1
 _SHIFT_WIDTH, _SCALE_WIDTH = 0.5, 0.2
 _MOST_STEPS = 50
-_LEAST = 1e-12
 # Planes that are turned in a draw: so many for each axis, or all if these are fewer.
 _TURNS_AN_AXIS = 8
 
@@ -269,7 +269,7 @@ def _scaled(m, e, change):
 
 
 @part
-def _log_density(m, e, what, axis, x):
+def _log_density(x, m, e, what, axis):
     """Log density at a value of what is drawn; minus infinity if rounding leaves none."""
     if what == _ANGLE:
         found = _turned(m, x)
@@ -282,27 +282,8 @@ def _log_density(m, e, what, axis, x):
 
 @part
 def _slice(rng, m, e, what, axis, width, most_steps):
-    """Draw by one slice from 0, stepping out by at most so many steps."""
-    level = _log_density(m, e, what, axis, 0.0) + log(rng.random())
-    left = -width * rng.random()
-    right = left + width
-    n_left = int(most_steps * rng.random())
-    n_right = most_steps - 1 - n_left
-    while n_left > 0 and _log_density(m, e, what, axis, left) > level:
-        left -= width
-        n_left -= 1
-    while n_right > 0 and _log_density(m, e, what, axis, right) > level:
-        right += width
-        n_right -= 1
-    while right - left > _LEAST:
-        x = left + (right - left) * rng.random()
-        if _log_density(m, e, what, axis, x) > level:
-            return x
-        if x < 0.0:
-            left = x
-        else:
-            right = x
-    return 0.0
+    """Draw by one slice from 0."""
+    return slice_of(rng, _log_density, (m, e, what, axis), 0.0, width, most_steps)
 
 
 @part

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cluster_numbers", "k_means", "settle", "spread"]
-
 # Centres to begin with are drawn from at least so many points for each.
 _CANDIDATES = 5
 

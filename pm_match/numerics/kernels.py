@@ -65,6 +65,11 @@ def reducing(function: Callable) -> Any:
     return njit(**{**PART, "fastmath": {"nnan", "nsz", "reassoc"}})(function)
 
 
+def template(function: Callable) -> Any:
+    """Compile a part that is given other parts: into each caller, with these in their places."""
+    return njit(**PART, inline="always")(function)
+
+
 def inlined(function: Callable) -> Any:
     """Compile a part into its callers: for what inner loops of a few dozen numbers call."""
     return njit(**PART, forceinline=True)(function)

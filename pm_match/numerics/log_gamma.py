@@ -1,6 +1,7 @@
 """Log gamma functions and variates that keep their precision where numbers are large or tiny."""
 
 from math import lgamma, log, log1p
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ def near_log_rising(x, log_x, h):
     return h * log_x + (y - 0.5) * log_ratio - h - h / (12.0 * x * y)
 
 
-def draw_log_gamma(rng: np.random.Generator, shape) -> NDArray[np.float64]:
+def draw_log_gamma(rng: np.random.Generator, shape: Any) -> NDArray[np.float64]:
     """Draw the log of Gamma(shape) variates, which themselves may be too small for a float."""
     shape = np.asarray(shape, np.float64)
     logs = np.log(rng.standard_gamma(shape + 1.0))

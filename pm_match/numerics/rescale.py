@@ -15,10 +15,11 @@ S. Liu & C. Sabatti (2000), "Generalised Gibbs sampler and multigrid Monte Carlo
 computation", Biometrika 87(2), theorem 1.
 """
 
-from math import exp, log, sqrt
+from math import exp, sqrt
 
 from pm_match.numerics.cholesky import dot
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.slices import slice_of
 
 # Of the slice sampler, in log scale: a first guess at the width of the conditional.
 _WIDTH = 0.2
@@ -34,28 +35,9 @@ def _log_density(t, quadratic, linear, square, exponent):
 
 @part
 def _slice(rng, quadratic, linear, square, exponent):
-    """Draw t by one update of a slice sampler that starts at 0 (R. Neal 2003, stepping out)."""
-    height = log(rng.random())
-    low = -_WIDTH * rng.random()
-    high = low + _WIDTH
-    below = int(_MOST_STEPS * rng.random())
-    above = _MOST_STEPS - 1 - below
-    while below > 0 and _log_density(low, quadratic, linear, square, exponent) > height:
-        low -= _WIDTH
-        below -= 1
-    while above > 0 and _log_density(high, quadratic, linear, square, exponent) > height:
-        high += _WIDTH
-        above -= 1
-    for _ in range(_MOST_STEPS * 4):
-        t = low + (high - low) * rng.random()
-        if _log_density(t, quadratic, linear, square, exponent) >= height:
-            return t
-        if t < 0.0:
-            low = t
-        else:
-            high = t
-    # Only a density that is not a number rejects every t, down to the width of rounding.
-    return 0.0
+    """Draw t by one update of a slice sampler that starts at 0."""
+    given = quadratic, linear, square, exponent
+    return slice_of(rng, _log_density, given, 0.0, _WIDTH, _MOST_STEPS)
 
 
 @entry

@@ -5,42 +5,62 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.numerics.kernels import template
+
 # The first interval of a slice, on the scale that is sampled: for most, logs.
 _WIDTH = 1.0
 _MOST_STEPS = 100
 _LEAST_ANGLE = 1e-12
 
 
-def draw_slice(
-    rng: np.random.Generator, start: float, log_density: Callable[[float], float]
-) -> float:
-    """Draw a number by one slice, stepping out and shrinking.
+@template
+def slice_of(rng, log_density, given, start, width, most_steps):
+    """Draw a number by one slice, stepping out by at most so many steps in all, and shrinking.
 
-    `log_density` is called at the number returned last, so that what it leaves behind is of that.
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    log_density : part
+        Of a number, and of what is `given`, up to a constant. It is called at the number returned
+        last, so that what it leaves behind is of that.
+    given : tuple
+    start, width : float
+        Where the number is, and the first interval.
+    most_steps : int
     """
-    level = log_density(start) - rng.standard_exponential()
-    left = start - _WIDTH * rng.random()
-    right = left + _WIDTH
-    # At most so many steps in all, shared between the two sides at random.
-    n_left = int(rng.integers(_MOST_STEPS))
-    n_right = _MOST_STEPS - 1 - n_left
-    while n_left > 0 and log_density(left) > level:
-        left -= _WIDTH
+    level = log_density(start, *given) + np.log(rng.random())
+    left = start - width * rng.random()
+    right = left + width
+    # Shared between the two sides at random.
+    n_left = int(most_steps * rng.random())
+    n_right = most_steps - 1 - n_left
+    while n_left > 0 and log_density(left, *given) > level:
+        left -= width
         n_left -= 1
-    while n_right > 0 and log_density(right) > level:
-        right += _WIDTH
+    while n_right > 0 and log_density(right, *given) > level:
+        right += width
         n_right -= 1
-    while True:
+    found = start
+    while right - left > 1e-14 * (1.0 + abs(start)):
         x = left + (right - left) * rng.random()
-        if log_density(x) > level:
-            return x
+        if log_density(x, *given) > level:
+            found = x
+            break
         if x < start:
             left = x
         else:
             right = x
-        if right - left <= 1e-14 * (1.0 + abs(start)):
-            log_density(start)
-            return start
+    else:
+        # Only a density that is not a number rejects everything.
+        log_density(start, *given)
+    return found
+
+
+def draw_slice(
+    rng: np.random.Generator, start: float, log_density: Callable[[float], float]
+) -> float:
+    """Draw a number by one slice of a log density that is not compiled (see `slice_of`)."""
+    return slice_of.py_func(rng, log_density, (), start, _WIDTH, _MOST_STEPS)
 
 
 def draw_slices(
@@ -79,7 +99,6 @@ def draw_slices(
         left_over &= ~accepted
         np.copyto(left, trial, where=left_over & (trial < start))
         np.copyto(right, trial, where=left_over & (trial >= start))
-        # Only a density that is not a number rejects everything.
         left_over &= right - left > 1e-14 * (1.0 + abs(start))
     return found
 

@@ -137,13 +137,3 @@ def known_sticks(weights):
     No count can be told from nothing beside them, so that they are exact in floating point.
     """
     return dirichlet_sticks(_CERTAIN * weights)
-
-
-__all__ = [
-    "dirichlet_sticks",
-    "draw_log_sticks",
-    "known_sticks",
-    "log_prior",
-    "log_weights",
-    "predictive",
-]

@@ -1,7 +1,5 @@
 """What all figures share: matplotlib, sizes, marks of clusters on axes, colours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import ModuleType
 from typing import Any

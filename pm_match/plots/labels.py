@@ -1,7 +1,5 @@
 """Labels of objects, as users give them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -61,7 +61,9 @@ def plot_match_matrix(
         If only one of `a` and `b` is given, or labels do not fit.
     """
     if (a is None) != (b is None):
-        raise ValueError("a, b: give both assignment variables, or neither for every pair")
+        raise ValueError(
+            "a, b: expected both assignment variables, or neither for every pair; found one"
+        )
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
     if a is None or b is None:
         pairs = []

@@ -1,7 +1,5 @@
 """Labels of networks' rows and columns, as users give them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

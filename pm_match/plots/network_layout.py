@@ -1,7 +1,5 @@
 """Where the objects of networks are drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The clusters and the matches of new objects."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -18,15 +16,13 @@ from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, 
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
-from pm_match.prediction.axes import object_axis
 from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects
+from pm_match.prediction.summaries import object_axis
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading.probe import without_c
-
-__all__ = ["assign"]
 
 # Fewer effective draws than this are too few to trust, if there are many.
 _FEW, _MANY = 10.0, 50
@@ -176,7 +172,7 @@ def assign(
             progress.advance()
     groups = {f"prediction/{t.new.place.domain}": t.summary() for t in tallies}
     _warn_if_few(groups, points.n_draws)
-    drawn = _assignments(points, new)
+    drawn = _assignments(points)
     for tally in tallies:
         drawn = drawn.assign(tally.draws())
     return xr.DataTree.from_dict({"posterior": drawn, **groups})
@@ -291,7 +287,7 @@ def _draw_categories(rng: np.random.Generator, p: NDArray) -> NDArray[np.int64]:
     return np.asarray((uniform >= cumulative).sum(axis=1), np.int64)
 
 
-def _assignments(points: RecordedPoints, new: Sequence[NewObjects]) -> xr.Dataset:
+def _assignments(points: RecordedPoints) -> xr.Dataset:
     """Take the draws of all assignments, and of their relevance, from the posterior."""
     names = [
         name

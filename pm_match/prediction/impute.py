@@ -1,7 +1,5 @@
 """Missing values, predicted."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -19,8 +17,6 @@ from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import Holes, NewObjects, Place, Predictor
 from pm_match.prediction.summaries import summary_dataset
 from pm_match.reading.probe import without_c
-
-__all__ = ["impute"]
 
 
 @without_c()

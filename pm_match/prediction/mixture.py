@@ -61,20 +61,20 @@ class NormalLaw(Law):
         super().__init__(scipy.stats.norm, mean, sd)
         self._mean, self._sd = mean, sd
 
-    def mean(self):
+    def mean(self) -> NDArray[np.float64]:
         """Return means (C, M)."""
         return self._mean
 
-    def cdf(self, y):
+    def cdf(self, y: NDArray) -> NDArray[np.float64]:
         """Return distribution functions (C, M) at `y` (M,)."""
         return ndtr((y - self._mean) / self._sd)
 
-    def density(self, y):
+    def density(self, y: NDArray) -> NDArray[np.float64]:
         """Return densities (C, M) at `y` (M,)."""
         z = (y - self._mean) / self._sd
         return np.exp(-0.5 * z * z) / (self._sd * np.sqrt(2.0 * np.pi))
 
-    def quantile(self, level):
+    def quantile(self, level: float) -> NDArray[np.float64]:
         """Return quantiles (C, M)."""
         return self._mean + self._sd * ndtri(level)
 

@@ -1,7 +1,6 @@
 """Recorded draws as points of their model: what the readers of a model's structure evaluate at."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,7 +11,7 @@ from pm_match.checks import check_count
 from pm_match.matching.draws import read_draws
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
-from pm_match.reading.probe import compiled, initial_point, natural_function, stand_in
+from pm_match.reading.probe import initial_point, natural_function, sampled_function
 
 
 class RecordedPoints:
@@ -72,16 +71,16 @@ class RecordedPoints:
         names = [str(rv.name) for rv in model.free_RVs]
         initial = dict(zip(names, natural_function(model, names)(self._start), strict=True))
         free = _integrated_out(self.structure)
-        self._natural = {
-            name: self._values(name, value) for name, value in initial.items() if name not in free
-        }
-        self._initial = initial
-        self._key = {name: model.rvs_to_values[model[name]].name for name in names}
-        self._dtype = {name: model.rvs_to_values[model[name]].dtype for name in names}
-        transforms = {rv.name: model.rvs_to_transforms[rv] for rv in model.free_RVs}
-        self._transformed = [name for name in self._natural if transforms[name] is not None]
-        self._names = names
-        self._forward = self._compiled(model, transforms)
+        # In the order of their declaration: bounds of some may depend on what comes before.
+        self._variables = [
+            (
+                model.rvs_to_values[model[name]].name,
+                self._values(name, value),
+                sampled_function(model, name),
+            )
+            for name, value in initial.items()
+            if name not in free
+        ]
 
     def object_dim(self, name: str) -> Hashable:
         """Return the dim of an assignment's objects."""
@@ -104,27 +103,14 @@ class RecordedPoints:
             )
         return values.reshape(self.n_draws, *own)
 
-    def _compiled(self, model: Model, transforms) -> Any:
-        """Compile the map from variables themselves to the values that are sampled."""
-        stands = {rv: stand_in(rv) for rv in model.free_RVs}
-        outputs = [
-            transforms[name].forward(model[name], *model[name].owner.inputs)
-            for name in self._transformed
-        ]
-        return compiled(model, outputs, stands, [*stands.values()])[0]
-
     def __len__(self) -> int:
         return self.n_draws
 
     def __iter__(self) -> Iterator[dict[str, NDArray]]:
         for number in range(self.n_draws):
             point = dict(self._start)
-            natural = self._initial | {k: v[number] for k, v in self._natural.items()}
-            for name in self._natural:
-                point[self._key[name]] = np.asarray(natural[name], self._dtype[name])
-            given = [np.asarray(natural[name], self._initial[name].dtype) for name in self._names]
-            for name, value in zip(self._transformed, self._forward({}, *given), strict=True):
-                point[self._key[name]] = np.asarray(value, self._dtype[name])
+            for key, values, sampled in self._variables:
+                point[key] = sampled(point, values[number])
             yield point
 
 

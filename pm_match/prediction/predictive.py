@@ -1,5 +1,7 @@
 """The log predictive of new objects in every cluster, in one draw after the other."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
@@ -37,7 +39,7 @@ class Predictive:
             for evidence, state in zip(component.evidence, self._collapsed.evidence, strict=True)
         ]
 
-    def load(self, point) -> None:
+    def load(self, point: Mapping[str, NDArray]) -> None:
         """Bring everything to a point."""
         self._point = point
         self.labels = self._collapsed.labels(point)

@@ -1,6 +1,6 @@
 """Values, their intervals and the like, in the shape of the table that they belong to."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,9 +8,21 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.prediction.axes import object_axis
+from pm_match.matching.draws import coords_along
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictor import NewObjects, Place
+
+
+def object_axis(
+    points: RecordedPoints, objects: Place | NewObjects
+) -> tuple[Hashable, dict[Any, Any]]:
+    """Return the dim of a domain's own objects, or of new ones, and its coordinates."""
+    place = objects.place if isinstance(objects, NewObjects) else objects
+    variable = points.posterior[place.assignment.name]
+    dim = points.object_dim(place.assignment.name)
+    if isinstance(objects, NewObjects):
+        return f"{dim}_new", {f"{dim}_new": objects.labels}
+    return dim, coords_along(variable, dim)
 
 
 def summary_dataset(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy
@@ -367,7 +368,7 @@ def _relevance_function(context: Context, probabilities: Sequence[tuple[RV | Non
     return lambda point: np.array([part(point) for part in parts]).reshape(-1, 3)
 
 
-def over_weights(variable) -> bool:
+def over_weights(variable: Any) -> bool:
     """Whether a variable is an assignment over random weights: all that shows without its model."""
     node = getattr(variable, "owner", None)
     if node is None or not isinstance(node.op, CategoricalRV):

@@ -1,6 +1,6 @@
 """What the readers of the parts of a model share."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +108,7 @@ class Context:
             for name, value in self.start.items()
         }
 
-    def multiplied(self, point, rv: RV, factor) -> dict[str, NDArray]:
+    def multiplied(self, point: Mapping[str, NDArray], rv: RV, factor: Any) -> dict[str, NDArray]:
         """Return a point where a positive variable is `factor` times what it is at another."""
         key = self.key(rv)
         own = point[key] + np.log(factor) if self.transformed(rv) else np.abs(point[key]) * factor
@@ -301,7 +301,9 @@ class Context:
                 "default or none"
             )
 
-    def must_be_plain(self, rv: RV, transforms: tuple[type, ...], discrete=()) -> None:
+    def must_be_plain(
+        self, rv: RV, transforms: tuple[type, ...], discrete: Collection[RV] = ()
+    ) -> None:
         """Refuse transforms, discrete parents and precisions that the steps do not provide for.
 
         Parameters

@@ -183,19 +183,19 @@ def _widths(model: Model, start) -> dict[str, float]:
     return found
 
 
-def log_normal(x, mean, tau):
+def log_normal(x: Any, mean: Any, tau: Any) -> Any:
     """Log density of Normal(mean, tau=tau)."""
     return 0.5 * (np.log(tau) - np.log(2.0 * np.pi)) - 0.5 * tau * (x - mean) ** 2
 
 
-def common(values, ndim: int = 0) -> NDArray | None:
+def common(values: Any, ndim: int = 0) -> NDArray | None:
     """Return the entry, of `ndim` axes, that all of an array are; None if they differ."""
     values = np.asarray(values)
     rows = values.reshape(-1, *values.shape[values.ndim - ndim :])
     return rows[0] if np.allclose(rows, rows[0], rtol=1e-12, atol=0.0) else None
 
 
-def same(found, expected) -> bool:
+def same(found: Any, expected: Any) -> bool:
     """Whether two arrays of log densities are the same but for rounding."""
     found = np.asarray(found)
     if found.shape != np.shape(expected):

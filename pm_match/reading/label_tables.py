@@ -78,7 +78,9 @@ class LabelDensities:
         self._inputs: list[RV] = [v for v in explicit_graph_inputs(self._graphs) if v in values]
         self._compiled: dict[tuple[int, bool, bool], Entries] = {}
 
-    def shapes(self, point, labels: Sequence[NDArray[np.int64]]) -> list[tuple[int, ...]]:
+    def shapes(
+        self, point: Mapping[str, NDArray], labels: Sequence[NDArray[np.int64]]
+    ) -> list[tuple[int, ...]]:
         """Return the shapes of all factors' log densities, at one vector of labels (N,) each.
 
         Most often, shapes follow from shapes, and nothing else is evaluated.
@@ -116,7 +118,9 @@ class LabelDensities:
     def _values(self, point) -> list[NDArray]:
         return [np.asarray(point[v.name], v.dtype) for v in self._inputs]
 
-    def batch(self, conditions: bool, point, labels: Sequence[NDArray[np.int64]]) -> int:
+    def batch(
+        self, conditions: bool, point: Mapping[str, NDArray], labels: Sequence[NDArray[np.int64]]
+    ) -> int:
         """Find how many rows of labels may be evaluated at once: 1 for one after the other.
 
         As many as keep every intermediate result below a million numbers or so; one if PyTensor

@@ -10,8 +10,6 @@ from pymc.model.core import modelcontext
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant, Variable
 
-__all__ = ["must_link"]
-
 
 class MustLink(OpFromGraph):
     """Log probability of a set of links: 0 where each k-th entry shares a cluster, -inf elsewhere.
@@ -72,7 +70,7 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
             f"{strangers[0]}"
         )
     positions = [
-        _positions(name, variable, index, model)
+        _positions(name, variable, index)
         for variable, index in zip(assignments, linked.values(), strict=True)
     ]
     lengths = {variable.name: len(p) for variable, p in zip(assignments, positions, strict=True)}
@@ -86,7 +84,7 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
     return pm.Potential(name, _log_probability(assignments, positions))
 
 
-def _positions(name: str, variable, index, model) -> np.ndarray:
+def _positions(name: str, variable: Any, index: Any) -> np.ndarray:
     index = np.asarray(index)
     if index.dtype.kind not in "iu" and index.size:
         raise TypeError(

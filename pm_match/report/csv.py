@@ -1,13 +1,9 @@
 """Tables as comma-separated text whose cells a spreadsheet takes as text and numbers alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-
-__all__ = ["write_csv"]
 
 # A spreadsheet evaluates cells that begin with one of these.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -1,7 +1,5 @@
 """A matching as one page of HTML: what was found, how sure it is, whether to trust it."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -30,8 +28,6 @@ from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import read_sets
 from pm_match.plots.canvas import pyplot
 from pm_match.report.csv import write_csv
-
-__all__ = ["report"]
 
 # Objects listed in a table.
 _LISTED = 20

@@ -17,14 +17,13 @@ _MOST_ROUNDS = 20
 _SETTLING = 8
 
 
-def groups_of(chain: Chain, number: int, labels=None) -> list[ObjectGroups]:
+def groups_of(chain: Chain, number: int) -> list[ObjectGroups]:
     """Group the objects of every clustering of a component at the chain's labels."""
     state = chain.collapsed(number)
-    labels = chain.labels(number) if labels is None else labels
     return [
         groups(kinds_of_objects(clustering, linked), own)
         for clustering, linked, own in zip(
-            chain.components[number].clusterings, state.units, labels, strict=True
+            chain.components[number].clusterings, state.units, chain.labels(number), strict=True
         )
     ]
 

@@ -4,8 +4,6 @@ Everything that can be wrong with a table is said here, early and by name (domai
 rather than by a shape error from inside a compiled kernel.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,17 +15,6 @@ import scipy.sparse
 import xarray as xr
 
 from pm_match.checks import LARGEST, check_given_by_name, check_identifier, plain, type_name
-
-__all__ = [
-    "Domain",
-    "as_domains",
-    "as_new_columns",
-    "as_new_objects",
-    "check_names",
-    "read_table",
-    "refuse_lines",
-    "seen_domain",
-]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(
@@ -341,34 +328,21 @@ def read_table(where: str, table: Any) -> TableParts:
 
     mask = np.ma.getmaskarray(values)
     data = np.array(np.ma.getdata(values), dtype=np.float64, order="C")
-    _refuse_cells(
-        where,
-        np.isinf(data) & ~mask,
-        data,
-        objects,
-        features,
-        "infinite value",
-        "expected finite numbers (NaN for a missing value)",
-    )
-    _refuse_cells(
-        where,
-        (np.abs(data) > LARGEST) & ~mask,
-        data,
-        objects,
-        features,
-        "excessive value",
-        f"expected numbers of at most {LARGEST:g} in size; use another unit",
-    )
-    if isinstance(values, np.ma.MaskedArray):
-        _refuse_cells(
-            where,
-            np.isnan(data) & ~mask,
-            data,
-            objects,
-            features,
+    refused = [
+        (np.isinf(data), "infinite value", "finite numbers (NaN for a missing value)"),
+        (
+            np.abs(data) > LARGEST,
+            "excessive value",
+            f"numbers of at most {LARGEST:g} in size; use another unit",
+        ),
+        (
+            np.isnan(data) & isinstance(values, np.ma.MaskedArray),
             "NaN value",
-            "the mask of a masked array must cover every missing value (np.ma.masked_invalid does)",
-        )
+            "a mask that covers every missing value (np.ma.masked_invalid makes one)",
+        ),
+    ]
+    for bad, what, expected in refused:
+        _refuse_cells(where, bad & ~mask, data, objects, features, what, expected)
     data[mask] = np.nan
     return TableParts(data, objects, features, labelled, labelled_columns)
 
@@ -472,7 +446,7 @@ def _refuse_cells(
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
             f"{where}: {_count(int(bad.sum()), what)}, the first ({data[row, column]}) in row "
-            f"{plain(objects[row])!r}, column {plain(features[column])!r}; {expected}"
+            f"{plain(objects[row])!r}, column {plain(features[column])!r}; expected {expected}"
         )
 
 

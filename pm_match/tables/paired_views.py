@@ -1,7 +1,5 @@
 """The user's tables of the same objects seen in several views, checked."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,8 +8,6 @@ import numpy as np
 
 from pm_match.checks import check_given_by_name
 from pm_match.tables.domains import Domain, check_names, refuse_lines, seen_domain
-
-__all__ = ["as_paired_views", "refuse_unseen", "same_objects", "seen_rows"]
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset((

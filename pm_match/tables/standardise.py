@@ -9,8 +9,6 @@ import xarray as xr
 from pm_match.checks import check_count
 from pm_match.tables.domains import as_domains, as_new_objects
 
-__all__ = ["standardise"]
-
 
 def standardise(
     domains: Mapping[str, Any],
@@ -92,6 +90,6 @@ def standardise(
 def _refuse_missing(name: str, values: np.ndarray) -> None:
     if np.isnan(values).any():
         raise ValueError(
-            f"domain {name!r}: principal components need all values, found "
+            f"domain {name!r}: expected all values for principal components; found "
             f"{int(np.isnan(values).sum())} missing."
         )

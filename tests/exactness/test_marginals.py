@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from pm_match.clusters.sweep import log_joint, reassign
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, split_deviations, with_deviations
 from pm_match.features.feature_sums import (
     ClusterSums,
@@ -15,6 +14,7 @@ from pm_match.features.feature_sums import (
     draw_projection,
     log_evidence,
 )
+from pm_match.numerics.masked import MaskedTable
 from tests.declared.features import (
     Kind,
     Plain,
@@ -234,7 +234,7 @@ def problem(full, missing=False, seed=0):
         if missing:
             observed = rng.random((n, m)) > 0.3
             x = np.where(observed, x, 0.0)
-        data.append(DomainData(x, observed))
+        data.append(MaskedTable(x, observed))
         labels.append(rng.integers(-1, J, n))
         lower = np.tril(rng.normal(size=(m, m)))
         root = lower + 2.0 * np.eye(m) if full else rng.uniform(0.7, 1.5, m)

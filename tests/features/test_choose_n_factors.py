@@ -8,9 +8,9 @@ import pytest
 
 import pm_match as pmm
 from pm_match.features.choose_n_factors import draw_folds, hold_out
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.projected_normal import log_marginal
+from pm_match.numerics.masked import MaskedTable
 
 
 def three_factors(seed=0, missing=0.0):
@@ -73,7 +73,7 @@ def test_folds_share_out_what_is_observed():
     seen = rng.random((30, 7)) < 0.7
     seen[:, 0] = True
     seen[3, 1:] = False
-    data = [DomainData(np.where(seen, 1.5, 0.0), seen), DomainData(np.ones((9, 2)))]
+    data = [MaskedTable(np.where(seen, 1.5, 0.0), seen), MaskedTable(np.ones((9, 2)))]
     folds = draw_folds(data, 4, rng)
     assert (folds[0][~seen] == -1).all()
     # The only entry of an object is never held out, and no object loses all.

@@ -10,10 +10,10 @@ from pm_match.clusters.protocol import collect
 from pm_match.clusters.relevance import log_flags, new_relevance
 from pm_match.clusters.sweep import log_joint, new_partition, place, reassign
 from pm_match.clusters.units import units
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, draw_missing
 from pm_match.features.feature_sums import ClusterSums, Contributions, log_evidence
 from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
+from pm_match.numerics.masked import MaskedTable
 from tests.declared.plain import plain_log_prior
 from tests.exactness.dense import dense, moments
 
@@ -31,7 +31,7 @@ def problem(full, missing, seed=0):
             observed = rng.random((n, m)) > 0.4
             observed[1] = observed[0]
             x = np.where(observed, x, 0.0)
-        data.append(DomainData(x, observed))
+        data.append(MaskedTable(x, observed))
         root = np.tril(rng.normal(size=(m, m)), -1) + np.diag(rng.uniform(1.0, 2.0, m))
         root = root if full else rng.uniform(0.7, 1.5, m)
         emissions.append(Emission(rng.normal(size=(m, K)), rng.normal(size=m), root))
@@ -158,7 +158,7 @@ def test_objects_one_by_one(full, missing):
             noise = emission.covariance[np.ix_(seen, seen)]
             for factors, value in (
                 (np.zeros(K), emission.log_noise(domain)[n]),
-                (z, _log_density(found, domain.patterns[1][n], n, z)),
+                (z, _log_density(found, domain.index[n], n, z)),
             ):
                 mean = (emission.intercept + emission.projection @ factors)[seen]
                 expected = (

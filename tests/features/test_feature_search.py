@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 
 import pm_match as pmm
 from pm_match.clusters.units import units
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums
 from pm_match.features.parts import Features
@@ -22,6 +21,7 @@ from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.group_moves import merges, moves, permute, swaps
 from pm_match.features.search.one_domain import clusters_alone
 from pm_match.features.search.plain import find_mode, problem_of, search, spread_evenly
+from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.stick_breaking import known_sticks
 from pm_match.reading import read
 from pm_match.search.chain import Chain
@@ -34,7 +34,7 @@ NO_LINKS = np.zeros((0, 2), np.int64)
 def as_data(table):
     values = np.asarray(table, float)
     known = ~np.isnan(values)
-    return DomainData(np.where(known, values, 0.0), None if known.all() else known)
+    return MaskedTable(np.where(known, values, 0.0), None if known.all() else known)
 
 
 def problem_about(tables, n_factors=2, truncation=4, links=NO_LINKS, sticks=None):
@@ -126,7 +126,7 @@ def test_reduced_rows_lose_nothing():
     assert grouped.groups.table.sums.shape[1] == 6
     # The same data with its patterns of missing values declared, so that no row is left out.
     whole = problem.with_data(
-        [DomainData(d.values, np.ones(d.values.shape, bool)) for d in problem.domains]
+        [MaskedTable(d.values, np.ones(d.values.shape, bool)) for d in problem.domains]
     )
     assert whole.grouped(labels).groups.table.sums.shape[1] == 70
     np.testing.assert_allclose(problem.fit(labels)[0], whole.fit(labels)[0], rtol=1e-9)

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 from scipy.optimize import approx_fprime, minimize
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, with_deviations
 from pm_match.features.feature_sums import (
     ClusterSums,
@@ -14,7 +13,8 @@ from pm_match.features.feature_sums import (
 )
 from pm_match.features.projected_normal import log_marginal
 from pm_match.features.projection import ProjectionObjective
-from tests.features.objective import depth
+from pm_match.numerics.masked import MaskedTable
+from tests.features.objective import depth, value_and_gradient
 
 SHAPE, RATE, R, T = 2.0, 1.5, 0.7, 6
 
@@ -26,9 +26,9 @@ def case(missing, n_factors, seed=0):
         x = rng.normal(size=(n, m)) * 1.3
         if missing:
             seen = rng.random((n, m)) > 0.3
-            domains.append(DomainData(np.where(seen, x, 0.0), seen))
+            domains.append(MaskedTable(np.where(seen, x, 0.0), seen))
         else:
-            domains.append(DomainData(x))
+            domains.append(MaskedTable(x))
         labels.append(rng.choice([0, 2, 3, 5], size=n))
     w = rng.normal(size=(9, n_factors))
     objective = ProjectionObjective(
@@ -107,14 +107,14 @@ def test_climbs_to_where_a_general_optimiser_arrives(way, gamma):
     objective = ProjectionObjective(sums, emissions, R, 2, gamma)
     deviations = objective.table.w[:, 2:].copy()
     objective.w[:] = start
-    before, values = objective.gradient()[0], []
+    before, values = value_and_gradient(objective)[0], []
     for most in (1, 2, 5, 12, 500):
         objective.w[:] = start
         values.append(objective.climb(most))
-        assert objective.gradient()[0] == values[-1]
+        assert value_and_gradient(objective)[0] == values[-1]
     # Every step gains, long after the first are forgotten.
     assert (np.diff([before, *values]) > 0.0).all()
-    assert np.abs(objective.gradient()[1]).max() < 1e-2
+    assert np.abs(value_and_gradient(objective)[1]).max() < 1e-2
     np.testing.assert_array_equal(objective.table.w[:, 2:], deviations)
     found = minimize(depth(objective), start.ravel(), jac=True, options={"gtol": 1e-6})
     assert values[-1] == pytest.approx(-found.fun, abs=1e-5)

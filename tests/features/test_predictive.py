@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
-from pm_match.features.predictive import Clusters
+from pm_match.features.predictive import Clusters, Joined
 from pm_match.features.values import Outlook
+from pm_match.numerics.masked import MaskedTable
 from tests.prediction.made_up import dense_log_density
 
 R = 0.7
@@ -31,7 +31,7 @@ def problem(seed, full=True, holes=False, n_clusters=4):
         lower = np.linalg.cholesky(sigma)
         own = np.linalg.inv(lower).T if full else 1.0 / np.diagonal(lower)
         emissions.append(Emission(w, a, own))
-    data = [DomainData(np.nan_to_num(t), ~np.isnan(t) if holes else None) for t in tables]
+    data = [MaskedTable(np.nan_to_num(t), ~np.isnan(t) if holes else None) for t in tables]
     clusters = Clusters.of(data, labels, emissions, R, n_clusters)
     return tables, labels, plain, clusters, rng
 
@@ -47,7 +47,7 @@ def test_log_predictive_is_a_ratio_of_dense_densities(seed, full, seen):
     tables, labels, plain, clusters, rng = problem(seed, full, holes=not full)
     seen, x = np.array(seen), rng.normal(size=(2, 3))
     own = clusters.emissions[0].restricted(seen)
-    found = clusters.joined(own, x[:, seen]).log_density()
+    found = Joined(clusters, own, x[:, seen]).log_density()
     assert found.shape == (2, 4)
     before = dense_log_density(tables, labels, plain, R)
     for i, j in np.ndindex(found.shape):
@@ -63,7 +63,7 @@ def test_unseen_values_are_a_conditional_of_the_dense_normal(seed, full):
     tables, labels, plain, clusters, rng = problem(seed, full)
     seen = np.array([True, False, True])
     x = rng.normal(size=(1, 2))
-    joined = clusters.joined(clusters.emissions[0].restricted(seen), x)
+    joined = Joined(clusters, clusters.emissions[0].restricted(seen), x)
     outlook = Outlook.unseen(clusters.emissions[0], seen, x)
     factors, root = joined.factors()
     sd = outlook.deviations(root)
@@ -83,7 +83,7 @@ def test_unseen_values_are_a_conditional_of_the_dense_normal(seed, full):
 def test_values_of_another_domain_are_a_conditional_of_the_dense_normal():
     tables, labels, plain, clusters, rng = problem(3)
     x = rng.normal(size=(1, 3))
-    factors, root = clusters.joined(clusters.emissions[0], x).factors()
+    factors, root = Joined(clusters, clusters.emissions[0], x).factors()
     outlook = Outlook.fresh(clusters.emissions[1])
     sd = outlook.deviations(root)
     for j in range(4):

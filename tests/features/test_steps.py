@@ -149,7 +149,7 @@ def test_labels_that_are_none_are_refused(kind, labels, message):
 @pytest.mark.parametrize(
     ("kind", "argument", "message"),
     [
-        (pmm.ClusterGibbs, "n_sweeps", "n_sweeps must be at least 1, found 0"),
+        (pmm.ClusterGibbs, "n_sweeps", "n_sweeps: expected a whole number of at least 1; found 0"),
         (
             pmm.ProjectionMAP,
             "n_iterations",

@@ -7,12 +7,12 @@ import pytest
 from scipy.stats import ortho_group
 
 import pm_match as pmm
-from pm_match.features.data import DomainData
 from pm_match.features.parts import Features
 from pm_match.features.search.match_shapes import _climb, common_shape, match_shapes
 from pm_match.features.search.mixture_path import fit_mixture, merge_nearest, mixture_path
 from pm_match.features.search.tables import completed, propose, turned
 from pm_match.metrics import adjusted_rand_index
+from pm_match.numerics.masked import MaskedTable
 from pm_match.search.chain import Chain
 
 
@@ -116,7 +116,7 @@ def test_missing_values_are_filled_in_by_what_goes_with_them():
     z = rng.normal(size=(200, 2))
     x = z @ rng.normal(size=(2, 6)) + 0.05 * rng.normal(size=(200, 6)) + 3.0
     seen = rng.random(x.shape) > 0.15
-    found = completed(DomainData(np.where(seen, x, 0.0), seen))
+    found = completed(MaskedTable(np.where(seen, x, 0.0), seen))
     np.testing.assert_array_equal(found[seen], x[seen])
     left, spread = (found - x)[~seen], x.std(axis=0)[np.nonzero(~seen)[1]]
     # By column means nothing would be explained.

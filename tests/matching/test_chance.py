@@ -31,7 +31,7 @@ def test_chances_are_those_of_all_pairs(idata):
 
 
 @pytest.mark.parametrize(
-    ("together", "again", "kappa", "idle"),
+    ("together", "again", "kappa", "uninformative"),
     [
         (0.1, 0.25, 1 / 6, True),
         (0.1, 0.4, 1 / 3, False),
@@ -41,10 +41,10 @@ def test_chances_are_those_of_all_pairs(idata):
         (0.4, np.nan, np.nan, False),
     ],
 )
-def test_what_agrees_little_beyond_chance_is_idle(together, again, kappa, idle):
+def test_what_agrees_little_beyond_chance_is_uninformative(together, again, kappa, uninformative):
     found = Chance(together, again)
     assert found.kappa == pytest.approx(kappa, nan_ok=True)
-    assert found.idle is idle
+    assert found.uninformative is uninformative
 
 
 def test_one_draw_has_no_other_to_compare_with():

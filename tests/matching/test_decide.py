@@ -217,7 +217,7 @@ def test_wrong_parameters_are_refused():
         with pytest.raises(ValueError, match=message):
             pmm.decide(idata, *PAIR, **options)
     with pytest.raises(
-        ValueError, match=r"'one-to-one' is for two domains; found 'cluster_a' twice"
+        ValueError, match=r"expected 'many-to-many' within a domain; .* 'cluster_a' twice"
     ):
         pmm.decide(idata, "cluster_a", "cluster_a")
     with pytest.raises(ValueError, match="expected clusters of one set"):

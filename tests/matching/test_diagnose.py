@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pm_match as pmm
-from pm_match.matching.chain_agreement import chain_distances, groups_of_chains
+from pm_match.matching.chains import chain_distances, groups_of_chains
 from pm_match.matching.losses import loss_between
 from pm_match.matching.mixing import mixing, worst_of
-from pm_match.matching.pair_traces import choose_pairs, pair_traces
-from pm_match.matching.partition_traces import partition_traces
 from pm_match.matching.set_draws import read_sets
+from pm_match.matching.traces import choose_pairs, pair_traces, partition_traces
 from tests.declared.draws import tree, typed, with_relevance
 from tests.matching.relabelled import clusters_of, posteriors, relabelled
 

@@ -178,8 +178,8 @@ def test_map_objects_matches_features_by_label():
         (np.ones(8), r"objects of domain 'a': expected a 2-D table.*\(8,\)"),
         (np.ones((2, 7)), "expected 8 features; found 7"),
         (np.full((2, 8), np.nan), "expected finite values"),
-        (pd.DataFrame(np.ones((2, 8))), r"its features are not those.*unknown: \[0, 1, 2, 3, 4\]"),
-        (pd.DataFrame(np.ones((2, 8)), columns=["a_0"] * 8), "label appears more than once"),
+        (pd.DataFrame(np.ones((2, 8))), r"features of the domain, each.*found \[0, 1, 2, 3, 4\]"),
+        (pd.DataFrame(np.ones((2, 8)), columns=["a_0"] * 8), "each once; found one more than once"),
     ],
     ids=["vector", "features", "nan", "labels", "duplicates"],
 )
@@ -191,7 +191,7 @@ def test_map_objects_bad_input(x, message):
 def test_map_objects_needs_the_same_factors():
     posterior = tree()["posterior"].to_dataset()
     posterior["projection_b"] = posterior["projection_b"].isel(factor=[0]).rename(factor="other")
-    with pytest.raises(ValueError, match="number of factors: 2 of 'a', 1 of 'b'"):
+    with pytest.raises(ValueError, match="as many factors; found 2 of 'a' and 1 of 'b'"):
         matching.map_objects(posterior, np.ones((1, 8)), source="a", target="b")
 
 

@@ -300,7 +300,7 @@ def test_what_cannot_be_told_is_refused():
     with pytest.raises(ValueError, match="'projection_a': expected a dim of factors"):
         pmm.relabel(posterior.assign(projection_a=posterior["projection_a"].rename(factor="f")), to)
     many = {"cluster_a": np.arange(10), "cluster_b": np.arange(8)}
-    with pytest.raises(ValueError, match=r"the estimate has 10, and the draws have room for 6"):
+    with pytest.raises(ValueError, match=r"at most the 6 that the draws have room for; found 10"):
         pmm.relabel(posterior, many)
     with pytest.raises(ValueError, match="symmetric: variable 'weights' has dims"):
         pmm.relabel(posterior, to, symmetric=["weights"])

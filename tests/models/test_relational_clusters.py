@@ -368,11 +368,11 @@ BAD_OPTIONS = {
     ),
     "ignored concentration": (
         {"concentration": 2.0},
-        "concentration is a number only with hyperpriors=False, otherwise it is drawn",
+        "concentration: expected none with hyperpriors=True, as it is drawn; found 2.0",
     ),
     "ignored prior": (
         {"density_prior": [0.5, 0.5]},
-        r"found density_prior=\(0.5, 0.5\) and hyperpriors=True",
+        r"density_prior: expected none .*; found \(0.5, 0.5\)",
     ),
     "number of types": (
         {"types": ("row",), "one_mode": False},
@@ -382,14 +382,14 @@ BAD_OPTIONS = {
     "type's name": ({"types": ("row", "a b")}, "expected an identifier .* found 'a b'"),
     "not one-mode": (
         {"symmetric": True, "one_mode": False},
-        "symmetric=True is for one-mode networks; found one_mode=False",
+        "symmetric=True: expected one-mode networks; found one_mode=False",
     ),
     "types of one mode": (
         {"one_mode": True, "types": ("row", "column")},
         "types: expected 1 name, for the objects of one-mode networks; found",
     ),
     "exposure of one": ({"exposure": {"a": [None, None]}}, r"each of the networks \['a', 'b'\]"),
-    "exposure's family": ({"exposure": "degree"}, "exposures multiply Poisson rates"),
+    "exposure's family": ({"exposure": "degree"}, "expected no exposure but with family 'poisson'"),
     "links and relevance": (
         {"links": {"a_row": [0], "b_row": [0]}},
         "linked objects must be relevant.*Say relevance=False",
@@ -402,7 +402,7 @@ BAD_OPTIONS = {
         {"links": {"a_row": [0], "b_column": [0]}, "relevance": False},
         r"links: expected objects of one type.* of the types \['column', 'row'\]",
     ),
-    "columns": ({"columns": ["x", "y"]}, "`columns` names the columns of a DataFrame"),
+    "columns": ({"columns": ["x", "y"]}, "expected a DataFrame in long form with `columns`"),
 }
 
 

@@ -289,7 +289,11 @@ HALF_KNOWN[3, 1] = np.nan
         bad((np.zeros((3, 2), int),), ValueError, "found a 1-tuple"),
         bad((((0, 1), (1, 0)), [1]), ValueError, r"each of 2 cells; found shape \(1,\)"),
         bad((((0, 1), (1, 0)), ["x", "y"]), TypeError, "real numbers; found dtype <U1"),
-        bad((np.empty((0, 2), int), None), ValueError, "its shape must be given"),
+        bad(
+            (np.empty((0, 2), int), None),
+            ValueError,
+            "expected a shape with a table that lists no cell",
+        ),
         bad(
             (np.array([[0, 1, 2]]), None),
             ValueError,
@@ -371,7 +375,7 @@ HALF_KNOWN[3, 1] = np.nan
         bad(
             np.zeros((2, 2)),
             TypeError,
-            "`columns` names .* found an object of type ndarray",
+            "with `columns`; found an object of type ndarray",
             columns=("a", "b"),
         ),
         bad(

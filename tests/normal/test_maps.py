@@ -70,7 +70,7 @@ def angles(m, one, two, values, out):
     maps._set_rest(m, 1)
     maps._plane(m, 1, one, two)
     for i in range(len(values)):
-        out[i] = maps._log_density(m, 1, maps._ANGLE, -1, values[i])
+        out[i] = maps._log_density(values[i], m, 1, maps._ANGLE, -1)
 
 
 @njit
@@ -78,14 +78,14 @@ def shifts(m, axis, values, out):
     maps._set_rest(m, 1)
     maps._axis(m, 1, axis)
     for i in range(len(values)):
-        out[i] = maps._log_density(m, 1, maps._SHIFT, axis, values[i])
+        out[i] = maps._log_density(values[i], m, 1, maps._SHIFT, axis)
 
 
 @njit
 def scales(m, values, out):
     maps._set_rest(m, 1)
     for i in range(len(values)):
-        out[i] = maps._log_density(m, 1, maps._SCALE, -1, values[i])
+        out[i] = maps._log_density(values[i], m, 1, maps._SCALE, -1)
 
 
 @njit

@@ -1,10 +1,14 @@
 """Slices leave the distributions alone that they are given."""
 
+from math import log
+
 import numpy as np
 import pytest
+from numba import njit
 from scipy import stats
 
-from pm_match.numerics.slices import draw_slices
+from pm_match.numerics.kernels import part
+from pm_match.numerics.slices import draw_slice, draw_slices, slice_of
 
 N = 4000
 # One number after the other is of another scale.
@@ -36,3 +40,36 @@ def test_what_rejects_everything_stays():
         np.random.default_rng(0), start, np.ones(2), lambda x: np.where(x == start, 0.0, np.nan)
     )
     np.testing.assert_array_equal(found, start)
+
+
+@part
+def log_gamma_density(x, shape, left):
+    """Of a Gamma variable; `left` (1,) is where it was asked for last."""
+    left[0] = x
+    return (shape - 1.0) * log(x) - x if x > 0.0 else -np.inf
+
+
+@njit
+def draw_each(rng, values, shape, width, most_steps, left):
+    there = True
+    for i in range(values.shape[0]):
+        given = shape, left
+        values[i] = slice_of(rng, log_gamma_density, given, values[i], width, most_steps)
+        there = there and left[0] == values[i]
+    return there
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(("width", "most_steps"), [(0.3, 1), (0.3, 20), (30.0, 20)])
+def test_one_slice_leaves_a_law_alone(compiled, width, most_steps):
+    rng = np.random.default_rng(2)
+    law, left = stats.gamma(2.5), np.zeros(1)
+    before = law.rvs(N, random_state=rng)
+    after = before.copy()
+    if compiled:
+        assert draw_each(rng, after, 2.5, width, most_steps, left)
+    else:
+        for i, x in enumerate(before):
+            after[i] = draw_slice(rng, x, lambda y: law.logpdf(y) if y > 0.0 else -np.inf)
+    assert stats.kstest(after, law.cdf).pvalue > 1e-3
+    assert np.mean(abs(after - before)) > 0.1 * min(width, 1.0)

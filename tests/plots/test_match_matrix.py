@@ -27,7 +27,7 @@ def test_match_matrix_of_one_pair(idata):
     figure = plots.plot_match_matrix(idata, "cluster_c", "cluster_c")
     (axis,) = panels(figure)
     assert axis.get_xlabel() == "c: 30 objects, by cluster"
-    with pytest.raises(ValueError, match="give both assignment variables, or neither"):
+    with pytest.raises(ValueError, match="expected both assignment variables, or neither"):
         plots.plot_match_matrix(idata, "cluster_a")
     labels = partition_estimate(idata)
     with pytest.raises(KeyError, match="no labels of 'cluster_b'"):

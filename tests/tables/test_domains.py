@@ -135,7 +135,7 @@ BAD_TABLES = {
     "nan beside a mask": (
         np.ma.MaskedArray(changed(2, 0, np.nan), changed(0, 0, 0) > 100),
         ValueError,
-        "1 NaN value, the first .* in row 2, column 0; the mask .* must cover every missing",
+        "1 NaN value, the first .* in row 2, column 0; expected a mask that covers every missing",
     ),
     "constant column": (
         np.c_[np.arange(4.0), np.full(4, 2.5), np.ones(4)],

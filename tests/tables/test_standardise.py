@@ -55,7 +55,7 @@ def holed():
     ("x", "n", "message"),
     [
         (np.column_stack([table()[:, 0], np.ones(30)]), None, "column 1 has one constant value"),
-        (holed(), 2, "domain 'a': principal components need all values, found 1 missing"),
+        (holed(), 2, "domain 'a': expected all values for principal components; found 1 missing"),
         (table(), 0, "n_components: expected a whole number of at least 1; found 0"),
     ],
     ids=["constant", "missing", "none"],

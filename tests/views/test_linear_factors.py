@@ -68,7 +68,7 @@ def test_patterns_are_the_distinct_rows(problem):
     assert len(table.patterns) == len(np.unique(observed, axis=0))
     turned = table.turned
     assert np.array_equal(turned.patterns[turned.index], observed.T)
-    assert np.array_equal(table.n_observed, observed.sum(axis=0))
+    assert np.array_equal(table.n_of_feature, observed.sum(axis=0))
 
 
 def test_a_view_is_the_density_of_what_is_observed(problem):

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.units import Units
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums, contribution, log_evidence
 from pm_match.features.projection_fit import ProjectionFit
+from pm_match.numerics.masked import MaskedTable
 
 Labels = NDArray[np.int64]
 
@@ -41,7 +41,7 @@ class FeatureProblem:
 
     Attributes
     ----------
-    domains : tuple of DomainData
+    domains : tuple of MaskedTable
     units : Units
         What moves together: objects are numbered domain after domain.
     n_factors : int
@@ -53,7 +53,7 @@ class FeatureProblem:
         Beta parameters of the sticks; T is the most labels there are.
     """
 
-    domains: tuple[DomainData, ...]
+    domains: tuple[MaskedTable, ...]
     units: Units
     n_factors: int
     shape: float
@@ -101,7 +101,7 @@ class FeatureProblem:
         left = replace(self, domains=domains, units=Units(of_object.reshape(-1), size, first))
         return left, whole
 
-    def with_data(self, domains: Sequence[DomainData]) -> "FeatureProblem":
+    def with_data(self, domains: Sequence[MaskedTable]) -> "FeatureProblem":
         """Return the same problem about other values of the same objects and features."""
         return replace(self, domains=tuple(domains))
 

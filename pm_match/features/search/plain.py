@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, sweep
 from pm_match.clusters.units import Units, units
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission
 from pm_match.features.parts import Features
 from pm_match.features.points import FeaturesPoints
@@ -31,11 +30,10 @@ from pm_match.features.search.group_moves import (
     swaps,
 )
 from pm_match.features.search.one_domain import clusters_alone
+from pm_match.numerics.masked import MaskedTable
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, Point
 from pm_match.search.chain import Chain
-
-__all__ = ["find_mode", "search"]
 
 _SWEEPS = 15
 # The projections follow the assignments every so many sweeps.
@@ -189,7 +187,7 @@ def problem_of(
     everything = units(clustering.n_objects, clustering.links)
     whole = FeatureProblem(
         tuple(
-            whitened.get(assignment.name) or DomainData(np.zeros((assignment.n_objects, 0)))
+            whitened.get(assignment.name) or MaskedTable(np.zeros((assignment.n_objects, 0)))
             for assignment in clustering.assignments
         ),
         everything,

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
-from pm_match.features.data import DomainData
 from pm_match.features.emission import Emission, draw_missing
 from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.parts import Features
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.search.match_shapes import common_shape, match_shapes
 from pm_match.features.search.mixture_path import cluster_means, mixture_path
+from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import climb_objects, renamed
@@ -162,7 +162,7 @@ def propose(
     return found
 
 
-def completed(data: DomainData) -> NDArray[np.float64]:
+def completed(data: MaskedTable) -> NDArray[np.float64]:
     """Fill in missing values (N, M) by what one normal distribution of all objects expects."""
     if data.observed is None:
         return data.values

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pm_match.numerics.k_means import k_means
 from pm_match.views.em.ascent import Ascent, Fit, ascent, best_of
 from pm_match.views.em.views import (
-    Seen,
+    SeenView,
     check_number,
     log_normals,
     log_normals_of_views,
@@ -181,7 +181,7 @@ def _draw(rng: np.random.Generator, probabilities: Array) -> NDArray[np.int64]:
     return np.minimum((cumulative < uniform[:, None]).sum(axis=1), cumulative.shape[1] - 1)
 
 
-def _start(rng, seen: list[Seen], joint, n_clusters, marginal, by_k_means) -> DependencyMixture:
+def _start(rng, seen: list[SeenView], joint, n_clusters, marginal, by_k_means) -> DependencyMixture:
     by_k_means = by_k_means or marginal is None
     n = len(joint)
     z = k_means(rng, joint, n_clusters) if by_k_means else rng.integers(n_clusters, size=n)
@@ -202,7 +202,7 @@ def _start(rng, seen: list[Seen], joint, n_clusters, marginal, by_k_means) -> De
     return _maximised(seen, weights, own_shares)._replace(links=tuple(links))
 
 
-def _step(seen: list[Seen], n: int, parameters: DependencyMixture):
+def _step(seen: list[SeenView], n: int, parameters: DependencyMixture):
     logs = [
         log_normals(view.values, means, covariance, view.name)
         for view, means, covariance in zip(
@@ -249,7 +249,7 @@ def _expected(
     return total, z, w, pairs
 
 
-def _maximised(seen: list[Seen], weights: Array, shares, means=None) -> DependencyMixture:
+def _maximised(seen: list[SeenView], weights: Array, shares, means=None) -> DependencyMixture:
     """Means and covariances given the probabilities (N_v, T_v) of every view's clusters."""
     if means is None:
         means = [

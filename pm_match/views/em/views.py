@@ -12,7 +12,7 @@ from pm_match.checks import is_count
 Array = NDArray[np.float64]
 
 
-class Seen(NamedTuple):
+class SeenView(NamedTuple):
     """The samples that one view has seen.
 
     Attributes
@@ -79,7 +79,7 @@ def numbers_by_view(
     return [int(number) for number in numbers]
 
 
-def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[Seen], int]:
+def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[SeenView], int]:
     """Read views (N, D_v), and N; a row of NaN is a sample that the view has not seen."""
     found = []
     arrays = named(views)
@@ -110,7 +110,7 @@ def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[Seen], int]:
                 "no maximum; leave some out, or reduce them to principal components."
             )
         rows = slice(None) if seen.all() else np.flatnonzero(seen)
-        found.append(Seen(name, values, rows, centre, scatter))
+        found.append(SeenView(name, values, rows, centre, scatter))
     if not everywhere.all():
         row = int(np.flatnonzero(~everywhere)[0])
         raise ValueError(f"sample {row} is not seen by any view.")
@@ -172,13 +172,13 @@ def softened(labels: NDArray[np.integer], n_clusters: int) -> Array:
     return 0.9 * np.eye(n_clusters)[labels] + 0.1 / n_clusters
 
 
-def uncentred(parameters: Any, seen: Sequence[Seen]) -> Any:
+def uncentred(parameters: Any, seen: Sequence[SeenView]) -> Any:
     """Parameters with the `means` of the values that were given, not of those about centres."""
     means = tuple(own + view.centre for own, view in zip(parameters.means, seen, strict=True))
     return parameters._replace(means=means)
 
 
-def normal_step(view: Seen, probabilities: Array, means: Array) -> tuple[Array, Array]:
+def normal_step(view: SeenView, probabilities: Array, means: Array) -> tuple[Array, Array]:
     """Means (T, D) and their shared covariance (D, D) given the probabilities (N_v, T) of clusters.
 
     A cluster without samples keeps its mean, which nothing depends on.
@@ -192,13 +192,13 @@ def normal_step(view: Seen, probabilities: Array, means: Array) -> tuple[Array, 
     return means, 0.5 * (covariance + covariance.T)
 
 
-def whitened(view: Seen) -> Array:
+def whitened(view: SeenView) -> Array:
     """Values (N_v, D) with unit covariance."""
     factor = cholesky(view.scatter / len(view.values), lower=True)
     return solve_triangular(factor, view.values.T, lower=True).T
 
 
-def side_by_side(seen: Sequence[Seen], n: int) -> Array:
+def side_by_side(seen: Sequence[SeenView], n: int) -> Array:
     """All views whitened, in one table (N, sum of D_v); what was not seen is at the mean."""
     parts = []
     for view in seen:

@@ -179,7 +179,7 @@ class FactorGibbs(PartitionStep):
             for v, n in own.of:
                 view = part.views[v]
                 if n < 0:
-                    n_values = view.table.n_observed.astype(np.float64)
+                    n_values = view.table.n_of_feature.astype(np.float64)
                     # Precisions over the variable, to which they are proportional.
                     summed = squares[v] * (view.noise(point) / value.reshape(own.aligned))
                 else:
@@ -199,7 +199,7 @@ class FactorGibbs(PartitionStep):
         """Log density of all observed values, given sums of squared residuals."""
         total = 0.0
         for view, own in zip(self.part.views, squares, strict=True):
-            noise, n = view.noise(point), view.table.n_observed
+            noise, n = view.noise(point), view.table.n_of_feature
             total += float(0.5 * (n * (np.log(noise) - _LOG_2PI)).sum() - 0.5 * noise @ own)
         if not np.isfinite(total):
             raise FloatingPointError(

@@ -22,85 +22,15 @@ cost is linear in objects. Given latents, rows of :math:`L_i` have forms of the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.log_gamma import draw_log_gamma
+from pm_match.numerics.masked import MaskedTable, pattern_grams
 from pm_match.views.factors.row_solves import cholesky, row_products, solve_lower, solve_upper
 
-# How many numbers the masks of patterns are multiplied with at a time.
-_MOST_PRODUCTS = 4_000_000
-
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class MaskedTable:
-    """Values of objects by features, objects grouped by what is observed of them.
-
-    Attributes
-    ----------
-    values : (N, D) array
-        0 where they are missing.
-    observed : (N, D) boolean array or None
-        None if everything is.
-    """
-
-    values: Array
-    observed: NDArray[np.bool_] | None = None
-
-    @classmethod
-    def of(cls, values: Array) -> "MaskedTable":
-        """Make the table of values (N, D) of which NaN are missing."""
-        seen = ~np.isnan(values)
-        return cls(values) if seen.all() else cls(np.where(seen, values, 0.0), seen)
-
-    @property
-    def with_nan(self) -> Array:
-        """The values (N, D), NaN where they are missing."""
-        return (
-            self.values if self.observed is None else np.where(self.observed, self.values, np.nan)
-        )
-
-    @cached_property
-    def patterns(self) -> NDArray[np.bool_]:
-        """Distinct rows (P, D) of `observed`."""
-        return self._grouped[0]
-
-    @cached_property
-    def index(self) -> NDArray[np.int64]:
-        """The pattern (N,) of every object."""
-        return self._grouped[1]
-
-    @cached_property
-    def _grouped(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        n_objects, n_features = self.values.shape
-        if self.observed is None:
-            return np.ones((1, n_features), bool), np.zeros(n_objects, np.int64)
-        packed = np.packbits(self.observed, axis=1)
-        _, first, index = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-        return self.observed[first], index.reshape(-1).astype(np.int64)
-
-    @cached_property
-    def turned(self) -> "MaskedTable":
-        """The table of features by objects; its values are these, not a copy."""
-        return MaskedTable(self.values.T, None if self.observed is None else self.observed.T)
-
-    @cached_property
-    def n_observed(self) -> NDArray[np.int64]:
-        """Observed values (D,) of each feature."""
-        if self.observed is None:
-            return np.full(self.values.shape[1], self.values.shape[0])
-        return self.observed.sum(axis=0)
-
-    def residuals(self, means: Array) -> Array:
-        """Return observed values less `means` (N, D), and 0 where they are missing."""
-        found = self.values - means
-        if self.observed is not None:
-            found *= self.observed
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +192,7 @@ def likelihood(
     linear = table.values @ weighted
     if intercept is not None:
         linear -= (table.patterns @ (weighted * intercept[:, None]))[table.index]
-    return CanonicalForm(_grams(table.patterns, loadings, noise), linear, table.index)
+    return CanonicalForm(pattern_grams(table.patterns, loadings, noise), linear, table.index)
 
 
 def loading_form(
@@ -335,29 +265,6 @@ def summed_to(array: Array, shape: tuple[int, ...]) -> Array:
     array = array.sum(axis=tuple(range(extra)))
     repeated = tuple(axis for axis, n in enumerate(shape) if n == 1 and array.shape[axis] != 1)
     return array.sum(axis=repeated, keepdims=True) if repeated else array
-
-
-def _grams(patterns: NDArray[np.bool_], loadings: Array, noise: Array) -> Array:
-    """Sum, for each pattern, outer products of rows of loadings times noise: (P, k, k)."""
-    k = loadings.shape[1]
-    found = np.zeros((len(patterns), k, k))
-    counts = patterns.sum(axis=1)
-    whole = counts == patterns.shape[1]
-    if whole.any():
-        scaled = loadings * np.sqrt(noise)[:, None]
-        found[whole] = scaled.T @ scaled
-    some = np.flatnonzero(~whole & (counts > 0))
-    if len(some):
-        row, column = np.tril_indices(k)
-        sums = np.zeros((len(some), len(row)))
-        step = max(1, _MOST_PRODUCTS // len(row))
-        for start in range(0, len(loadings), step):
-            own = loadings[start : start + step]
-            products = own[:, row] * own[:, column] * noise[start : start + step, None]
-            sums += patterns[some, start : start + step].astype(np.float64) @ products
-        found[some[:, None], row, column] = sums
-        found[some[:, None], column, row] = sums
-    return found
 
 
 def _equal_rows(array: Array) -> bool:

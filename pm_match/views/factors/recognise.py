@@ -272,12 +272,9 @@ def _observed(context: Context) -> dict[str, list[RV]]:
     """Group normal variables that are observed, or hold the missing values of one, by name."""
     found: dict[str, list[RV]] = {}
     for rv in context.model.observed_RVs:
-        if not isinstance(rv.owner.op, NormalRV):
-            continue
-        stem = rv.name.removesuffix("_observed")
-        missing = context.model.named_vars.get(f"{stem}_unobserved")
-        split = stem != rv.name and missing is not None and missing in context.model.free_RVs
-        found[stem if split else rv.name] = [rv, missing] if split else [rv]
+        if isinstance(rv.owner.op, NormalRV):
+            missing = context.missing_part(rv)
+            found[context.whole_name(rv)] = [rv] if missing is None else [rv, missing]
     return found
 
 
@@ -312,7 +309,7 @@ def _orientations(context, pair: tuple[RV, RV], shape) -> list[tuple[RV, bool, R
 
 def _table(context: Context, name: str, rvs: list[RV]) -> MaskedTable:
     table = MaskedTable(*context.table(rvs))
-    empty = np.flatnonzero(table.n_observed == 0)
+    empty = np.flatnonzero(table.n_of_feature == 0)
     if len(empty):
         raise Refusal(f"{name!r}: its column number {empty[0]} (from 0) has no observed value")
     return table
@@ -492,7 +489,7 @@ def _noise_function(context: Context, candidate: _Candidate) -> Callable[[Point]
     rv, table = candidate.rvs[0], candidate.table
     evaluate_at = context.at([scale(rv)])
     n_features = table.values.shape[1]
-    place, n_observed = None, int(table.n_observed.sum())
+    place, n_observed = None, int(table.n_of_feature.sum())
     if table.observed is not None:
         # Observed values are in one row: that of each feature's first one.
         order = np.full(table.observed.shape, -1)
@@ -523,7 +520,7 @@ def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) ->
         if candidate.intercept is not None:
             centre = centre + check.value(number, candidate.intercept).reshape(-1)
         noise = np.broadcast_to(view.noise(point), centre.shape)
-        for rv, seen in zip(candidate.rvs, _masks(view.table, candidate.rvs), strict=True):
+        for rv, seen in zip(candidate.rvs, _masks(view.table), strict=True):
             x = view.table.values[seen] if rv is candidate.rvs[0] else check.value(number, rv)
             expected = log_normal(x, centre[seen], noise[seen])
             if not same(np.ravel(check.declared(rv)[number]), np.ravel(expected)):
@@ -534,7 +531,7 @@ def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) ->
                 )
 
 
-def _masks(table: MaskedTable, rvs: list[RV]) -> list[NDArray[np.bool_]]:
+def _masks(table: MaskedTable) -> list[NDArray[np.bool_]]:
     if table.observed is None:
         return [np.ones(table.values.shape, bool)]
     return [table.observed, ~table.observed]

@@ -39,7 +39,7 @@ def factor_start(model: Any, rng: np.random.Generator, point: Point) -> dict[str
     n_objects = model.n_objects
     filled, middles = [], []
     for view in model.views:
-        middle = view.table.values.sum(axis=0) / view.table.n_observed
+        middle = view.table.values.sum(axis=0) / view.table.n_of_feature
         centred = view.table.residuals(np.broadcast_to(middle, view.table.values.shape))
         filled.append(centred)
         middles.append(middle)
@@ -80,7 +80,7 @@ def factor_start(model: Any, rng: np.random.Generator, point: Point) -> dict[str
             found[view.intercept.name] = view.intercept.as_declared(middles[v])
         means = design @ rows.T + (middles[v] if view.intercept else 0.0)
         residuals = view.table.residuals(means)
-        squares[v, -1] = np.square(residuals).sum(axis=0) / view.table.n_observed
+        squares[v, -1] = np.square(residuals).sum(axis=0) / view.table.n_of_feature
         if view.missing and view.table.observed is not None:
             found[view.missing] = means[~view.table.observed]
     for precision in model.precisions:

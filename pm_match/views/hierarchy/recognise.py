@@ -278,6 +278,3 @@ def _check_probabilities(z, w, link, objects, check: DensityCheck) -> None:
                 f"{w.name!r}: its declared probabilities are not the rows of {link.name!r} that "
                 f"{z.name!r} chooses"
             )
-
-
-__all__ = ["Hierarchy", "HierarchyView", "hierarchies"]
