@@ -70,7 +70,7 @@ class DensityCheck:
         planned += zip(_OTHER_WIDTHS, values, strict=False)
         self.points, self._declared = [], []
         for width, own in planned:
-            point = _random_point(rng, context, width) | own
+            point = random_point(rng, context, width) | own
             try:
                 found = declared(point)
             except ParameterValueError as error:
@@ -159,7 +159,7 @@ def _size(context: Context, rv: RV) -> int:
     return context.observed([rv]).size
 
 
-def _random_point(rng: np.random.Generator, context: Context, width: float) -> dict[str, NDArray]:
+def random_point(rng: np.random.Generator, context: Context, width: float) -> dict[str, NDArray]:
     """Draw a point of the value variables, with nothing special about it; no discrete ones."""
     point, widths = {}, _widths(context.model, context.start)
     for name, value in context.start.items():
