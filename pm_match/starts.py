@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from pymc.initial_point import make_initial_point_fn
 from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
-from pytensor.graph.basic import Variable
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_option, type_name
@@ -147,7 +146,8 @@ def check_initvals(model: Model, initvals: Any, chains: int) -> None:
                     f"initvals: expected names of free variables, which are {sorted(names)}; found "
                     f"{name!r}"
                 )
-            if not isinstance(value, str | Variable):
+            # A graph has an owner, or could have one.
+            if not isinstance(value, str) and not hasattr(value, "owner"):
                 given.setdefault(name, []).append(np.asarray(value))
     start = initial_point(model)
     natural = [name for name in given if name in names]

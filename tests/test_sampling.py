@@ -256,6 +256,7 @@ def test_starts_that_are_none_are_refused(normal, start, error, message):
 def test_starts_may_be_in_any_form_that_pymc_takes(normal):
     value = normal.rvs_to_values[normal["precision"]].name
     starts = {"latent": "prior", normal["cluster_a"]: [2, 1, 0], value: 0.3}
+    starts["cluster_b"] = pm.math.stack([0, 0, 2])
     idata = draw(normal, initvals=[starts, None], draws=1, tune=0, cores=1)
     assert idata["posterior"].sizes["chain"] == 2
 

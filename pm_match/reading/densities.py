@@ -83,6 +83,13 @@ class DensityCheck:
                 continue
             self.points.append(point)
             self._declared.append(found)
+        for rv in variables:
+            somewhere = np.any([np.isfinite(own) for own in self.declared(rv)], axis=0)
+            if not somewhere.all():
+                place = np.argwhere(~somewhere)[0].tolist()
+                raise Refusal(
+                    f"{rv.name!r}{place or ''} has no density at any of the points that were tried"
+                )
 
     def declared(self, rv: RV) -> list[NDArray]:
         """Return the declared log density of a variable at every point."""

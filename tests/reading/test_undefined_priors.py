@@ -85,6 +85,17 @@ def test_priors_that_are_defined_nowhere_are_refused(case):
     assert structure.refusals["c"].endswith("which is nowhere the case")
 
 
+def test_data_without_a_density_are_refused():
+    """Infinite noise: formulas for what is integrated out take it for data that say nothing."""
+    with pm.Model() as model:
+        c = pm.Categorical("c", p=pm.Dirichlet("weights", np.ones(T)), shape=N)
+        z, w = pm.Normal("z", shape=(T, 1)), pm.Normal("w", shape=(M, 1))
+        pm.Normal("x", z[c] @ w.T, np.inf, observed=X)
+    structure = read(model)
+    assert not structure.components
+    assert "'x'[0, 0] has no density at any of the points" in structure.refusals["c"]
+
+
 SOMEWHERE = {
     "a spread": lambda: numbers(free),
     "a concentration": lambda: counts(lambda: pm.StickBreakingWeights("weights", free(), K=T - 1)),
