@@ -99,7 +99,11 @@ class Reader:
         points += [
             {name: -x if x.dtype.kind == "f" else x for name, x in own.items()} for own in points
         ]
-        priors = [rv for rv in self.model.free_RVs if rv.dtype.startswith("float")]
+        priors = [
+            rv
+            for rv in self.model.free_RVs
+            if rv.dtype.startswith("float") and not self.context.is_missing(rv)
+        ]
         unmet = Conditions(self.model, priors).never_met(points)
         if unmet:
             raise Refusal(f"{unmet}, which is nowhere the case")

@@ -96,6 +96,16 @@ def test_data_without_a_density_are_refused():
     assert "'x'[0, 0] has no density at any of the points" in structure.refusals["c"]
 
 
+@pytest.mark.filterwarnings("ignore:Data in x contains missing values")
+def test_missing_numbers_of_vectors_are_no_priors():
+    holes = np.where(np.eye(N, M) > 0, np.nan, X)
+    with pm.Model() as model:
+        c = pm.Categorical("c", p=pm.Dirichlet("weights", np.ones(T)), shape=N)
+        mean = pm.Normal("mean", shape=(T, M))
+        pm.MvNormal("x", mean[c], cov=np.eye(M), observed=holes)
+    assert not read(model).refusals
+
+
 SOMEWHERE = {
     "a spread": lambda: numbers(free),
     "a concentration": lambda: counts(lambda: pm.StickBreakingWeights("weights", free(), K=T - 1)),
