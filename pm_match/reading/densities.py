@@ -10,6 +10,7 @@ from pymc.distributions.transforms import CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
+from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.operations import not_analytic
@@ -85,11 +86,16 @@ class DensityCheck:
             self._declared.append(found)
         for rv in variables:
             somewhere = np.any([np.isfinite(own) for own in self.declared(rv)], axis=0)
-            if not somewhere.all():
+            if not somewhere.all() and self._may_have_a_density(rv):
                 place = np.argwhere(~somewhere)[0].tolist()
                 raise Refusal(
                     f"{rv.name!r}{place or ''} has no density at any of the points that were tried"
                 )
+
+    def _may_have_a_density(self, rv: RV) -> bool:
+        """Whether a variable is no data that are out of bounds, which kinds refuse themselves."""
+        seen = rv in self._context.model.observed_RVs
+        return not seen or bool((np.abs(self._context.observed([rv])) <= LARGEST).all())
 
     def declared(self, rv: RV) -> list[NDArray]:
         """Return the declared log density of a variable at every point."""

@@ -37,7 +37,7 @@ def test_new_objects(sampled):
 
 
 def test_posterior_predictive(sampled):
-    """Labels and rates of a draw go together: replicated counts have the rates of their clusters."""
+    """Labels and rates of a draw go together: counts are replicated by their clusters' rates."""
     model, idata = sampled
     with model:
         found = pm.sample_posterior_predictive(idata, random_seed=2, progressbar=False)
