@@ -16,7 +16,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_positive
+from pm_match.checks import check_count, check_positive
 from pm_match.progress import saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
@@ -26,7 +26,7 @@ from pm_match.running.checkpoint import Checkpoint, fingerprint, seed_state, set
 from pm_match.running.draws import Draws
 from pm_match.running.interrupt import Interrupt
 from pm_match.serving import steps
-from pm_match.starts import check_init, initial_points
+from pm_match.starts import check_init, check_initvals, initial_points
 
 __all__ = ["resume", "sample"]
 
@@ -120,7 +120,8 @@ def sample(
     UnservedModelError
         If no part of the model is one that the steps can serve.
     ValueError
-        If `init` is neither.
+        If `init` is neither, or `initvals` has another shape than its variable, or a value that the
+        variable cannot have.
     KeyboardInterrupt
         If it is interrupted before any chain has a draw after tuning, or twice.
     TypeError
@@ -141,6 +142,9 @@ def sample(
     model = modelcontext(model)
     check_init(init)
     chains = 4 if chains is None else chains
+    check_count("chains", chains)
+    if initvals is not None:
+        check_initvals(model, initvals, chains)
     given, ours = _steps(model, step, kwargs)
     if checkpoint is None:
         run = _Run(draws, chains, random_seed, init, initvals, kwargs)

@@ -1,5 +1,6 @@
 """Where chains start."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, check_option
+from pm_match.checks import check_count, check_option, type_name
 from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
@@ -20,7 +21,7 @@ from pm_match.reading.probe import initial_point, natural_function, sampled_func
 from pm_match.search.recipe import searched
 from pm_match.serving import steps
 
-__all__ = ["check_init", "dispersed_point", "initial_points"]
+__all__ = ["check_init", "check_initvals", "dispersed_point", "initial_points"]
 
 _INITS = ("search", "dispersed")
 
@@ -110,6 +111,67 @@ def initial_points(
 def check_init(init: str) -> None:
     """Refuse an `init` that is none."""
     check_option("init", init, _INITS)
+
+
+def check_initvals(model: Model, initvals: Any, chains: int) -> None:
+    """Refuse starts of one's own that are no values of the variables that they name.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    initvals : dict, or sequence of dict or None
+        By variable or its name; what PyMC makes numbers of itself ("prior", a graph) is left to it.
+    chains : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are not as many as chains, a name is none of a free variable's, or a value has
+        another shape, or numbers that the variable cannot have.
+    """
+    if isinstance(initvals, Mapping):
+        initvals = [initvals]
+    elif not isinstance(initvals, Sequence) or len(initvals) != chains:
+        raise ValueError(
+            f"initvals: expected a dict, or one for each of {chains} chains; found "
+            f"{len(initvals) if isinstance(initvals, Sequence) else type_name(initvals)}"
+        )
+    given: dict[str, list[NDArray]] = {}
+    names = {rv.name for rv in model.free_RVs}
+    sampled = {model.rvs_to_values[rv].name for rv in model.free_RVs}
+    for own in initvals:
+        for key, value in (own or {}).items():
+            name = getattr(key, "name", key)
+            if name not in names | sampled:
+                raise ValueError(
+                    f"initvals: expected names of free variables, which are {sorted(names)}; found "
+                    f"{name!r}"
+                )
+            # A graph has an owner, or could have one.
+            if not isinstance(value, str) and not hasattr(value, "owner"):
+                given.setdefault(name, []).append(np.asarray(value))
+    start = initial_point(model)
+    natural = [name for name in given if name in names]
+    like = start | dict(zip(natural, natural_function(model, natural)(start), strict=True))
+    for name, values in given.items():
+        for value in values:
+            _check_initval(name, value, np.asarray(like[name]))
+
+
+def _check_initval(name: str, value: NDArray, like: NDArray) -> None:
+    if value.shape != like.shape:
+        raise ValueError(
+            f"initvals: expected an array of shape {like.shape} of {name!r}; found {value.shape}"
+        )
+    if value.dtype.kind not in "buif":
+        raise TypeError(f"initvals: expected numbers of {name!r}; found dtype {value.dtype}")
+    whole = like.dtype.kind in "biu"
+    fine = np.isfinite(value) & (not whole or value == np.floor(value))
+    if not fine.all():
+        expected = "whole" if whole else "finite"
+        raise ValueError(
+            f"initvals: expected {expected} numbers of {name!r}; found {value[~fine][0]}"
+        )
 
 
 def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[str, NDArray]:

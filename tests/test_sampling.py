@@ -233,6 +233,34 @@ def test_own_starts_are_taken(normal):
     assert idata["posterior"].sizes["chain"] == 2
 
 
+@pytest.mark.parametrize(
+    ("start", "error", "message"),
+    [
+        ({"cluster_a": [0, 1]}, ValueError, r"shape \(3,\) of 'cluster_a'; found \(2,\)"),
+        ({"cluster_a": 2}, ValueError, r"shape \(3,\) of 'cluster_a'; found \(\)"),
+        ({"cluster_a": [0.0, 1.5, 2.0]}, ValueError, "whole numbers of 'cluster_a'; found 1.5"),
+        ({"cluster_a": ["a", "b", "c"]}, TypeError, "numbers of 'cluster_a'; found dtype <U1"),
+        ({"cluster_a": [0, 1, 100_000]}, ValueError, r"labels in 0 \.\.\. 2; found 0 to 100000"),
+        ({"latent": np.zeros((2, 2))}, ValueError, r"shape \(3, 2\) of 'latent'; found \(2, 2\)"),
+        ({"latent": np.full((3, 2), np.nan)}, ValueError, "finite numbers of 'latent'; found nan"),
+        ({"nobody": 1.0}, ValueError, r"free variables, which are .*'weights'.*found 'nobody'"),
+        ([{}], ValueError, "expected a dict, or one for each of 2 chains; found 1"),
+        (5, ValueError, "one for each of 2 chains; found an object of type int"),
+    ],
+)
+def test_starts_that_are_none_are_refused(normal, start, error, message):
+    with pytest.raises(error, match=message):
+        draw(normal, initvals=start, draws=1, tune=0, cores=1)
+
+
+def test_starts_may_be_in_any_form_that_pymc_takes(normal):
+    value = normal.rvs_to_values[normal["precision"]].name
+    starts = {"latent": "prior", normal["cluster_a"]: [2, 1, 0], value: 0.3}
+    starts["cluster_b"] = pm.math.stack([0, 0, 2])
+    idata = draw(normal, initvals=[starts, None], draws=1, tune=0, cores=1)
+    assert idata["posterior"].sizes["chain"] == 2
+
+
 def test_a_filled_truncation_is_said():
     rng = np.random.default_rng(0)
     x = np.repeat(10.0 * rng.normal(size=(4, 3)), 10, axis=0) + rng.normal(size=(40, 3))

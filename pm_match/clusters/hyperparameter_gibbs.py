@@ -15,7 +15,7 @@ from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component, Structure
-from pm_match.reading.priors import log_density_function
+from pm_match.reading.priors import Conditions, log_density_function
 
 # How far a climb looks at a time, and how closely: where a log density is flat to 1e-5 or so.
 _FAR = 3.0
@@ -86,15 +86,19 @@ class HyperparameterGibbs(PartitionStep):
         self._names = [model.values_to_rvs[value].name for value in self.vars]
         self._value_names = {name: model.rvs_to_values[model[name]].name for name in self._names}
         self._log_prior = {name: log_density_function(model, name, True) for name in self._names}
-        self._touched = {name: self._touched_by(name) for name in self._names}
+        ancestry = Ancestry(model)
+        children = {name: ancestry.children(model[name]) for name in self._names}
+        self._conditions = {name: Conditions(model, own) for name, own in children.items()}
+        self._touched = {
+            name: self._touched_by({rv.name for rv in own}) for name, own in children.items()
+        }
 
-    def _touched_by(self, name: str) -> tuple[list[int], list[int], list[int]]:
-        """Return where a hyperparameter enters.
+    def _touched_by(self, children: set[str]) -> tuple[list[int], list[int], list[int]]:
+        """Return where a hyperparameter enters that some variables depend on.
 
         These are the clusterings by their weights, those by their relevance, and the evidence.
         """
         component = self.part
-        children = {child.name for child in Ancestry(self.model).children(self.model[name])}
         numbered = list(enumerate(component.clusterings))
         clusterings = [number for number, c in numbered if c.weights in children]
         flags = [number for number, c in numbered if children & {*c.probabilities}]
@@ -162,7 +166,7 @@ class HyperparameterGibbs(PartitionStep):
 
     def _log_posterior(self, name: str, point) -> float:
         prior = self._log_prior[name](point)
-        if not np.isfinite(prior):
+        if not np.isfinite(prior) or not self._conditions[name].met(point):
             return -np.inf
         found = prior + self._log_likelihood(name, point)
         return found if np.isfinite(found) else -np.inf

@@ -417,14 +417,17 @@ def _values(context: Context, own: Reading) -> NDArray[np.float64]:
     name, n_cells = context.whole_name(own.rv), own.object.size
     values = context.table([own.rv], "; missing values are NaN or masked")[0]
     values = context.uncast(own.rv, values).reshape(n_cells, *values.shape[own.object.ndim :])
-    fine = np.asarray(own.family.supports(values, own.known.ravel())).reshape(n_cells, -1)
-    if not fine.all():
-        first = int(np.flatnonzero(~fine.all(axis=1))[0])
+    known = own.known.ravel()
+    for fine, expected, found in (
+        (known >= 0.0, "a known factor, or number of trials, of 0 or more", known),
+        (np.asarray(own.family.supports(values, known)), own.family.expects, values),
+    ):
+        if fine.all():
+            continue
+        first = int(np.flatnonzero(~fine.reshape(n_cells, -1).all(axis=1))[0])
         place = np.argwhere(context.order(own.rv, own.object.shape) == first)[0].tolist()
         where = ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column"), place, strict=False))
-        raise Refusal(
-            f"{name!r}, {where}: expected {own.family.expects}; found {values[first].tolist()}"
-        )
+        raise Refusal(f"{name!r}, {where}: expected {expected}; found {found[first].tolist()}")
     return values
 
 

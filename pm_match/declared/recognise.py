@@ -63,6 +63,11 @@ class LikelihoodCandidate:
                 f"{names(self.factors)}: expected likelihoods of objects that are all relevant; "
                 f"found {names(flags.values())}"
             )
+        if clusterings[self.clustering].truncation == 1:
+            raise Refusal(
+                f"{names(self.assignments)}: expected two labels or more; found one, which nothing "
+                "depends on"
+            )
         for rv in self.factors:
             _check_whole(context, rv)
         try:

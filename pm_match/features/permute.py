@@ -88,7 +88,7 @@ class Regressions(NamedTuple):
         repeats = np.ones(n_features, np.int64)
         rows = [sums[occupied]] + ([pull.T] if pull.any() else [])
         n_left = sum(map(len, rows))
-        if n_left < n_features and _alike(counts.T) and _alike(precision):
+        if 0 < n_left < n_features and _alike(counts.T) and _alike(precision):
             turned = np.linalg.qr(np.concatenate(rows).T, mode="r").T
             sums = np.zeros((len(sums), n_left))
             sums[occupied] = turned[: len(rows[0])]

@@ -9,7 +9,14 @@ import pandas as pd
 import pymc as pm
 from numpy.typing import NDArray
 
-from pm_match.checks import check_count, check_identifier, check_option, check_positive
+from pm_match.checks import (
+    check_count,
+    check_identifier,
+    check_option,
+    check_positive,
+    plain,
+    type_name,
+)
 from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, imputing, link_sets
 
 _KINDS = ("number", "positive", "count", "boolean", "category")
@@ -201,24 +208,25 @@ def _check_tables(frames: Any) -> None:
     if not isinstance(frames, Mapping) or not frames:
         raise TypeError(
             "tables: expected a DataFrame, or a mapping from names to DataFrames; found "
-            f"{'none' if isinstance(frames, Mapping) else f'a {type(frames).__name__}'}"
+            f"{'none' if isinstance(frames, Mapping) else type_name(frames)}"
         )
     for name, table in frames.items():
         check_identifier("a table", name)
         if not isinstance(table, pd.DataFrame):
-            raise TypeError(f"{name!r}: expected a DataFrame; found a {type(table).__name__}")
+            raise TypeError(f"{name!r}: expected a DataFrame; found {type_name(table)}")
         if not all(table.shape):
             raise ValueError(f"{name!r}: expected rows and columns; found the shape {table.shape}")
         for what, labels in (("rows", table.index), ("columns", table.columns)):
             if not labels.is_unique:
                 twice = labels[labels.duplicated()][0]
                 raise ValueError(
-                    f"{name!r}: expected labels of {what} that differ; found {twice!r} twice"
+                    f"{name!r}: expected labels of {what} that differ; found {plain(twice)!r} twice"
                 )
         for column in table.columns:
             if not isinstance(column, str) or "/" in column:
                 raise ValueError(
-                    f"{name!r}: expected names of columns without '/'; found {column!r}"
+                    f"{name!r}: expected names of columns that are text, without '/'; found "
+                    f"{plain(column)!r}"
                 )
 
 
@@ -245,6 +253,10 @@ def _owners(frames, shared) -> dict[str, list[tuple[str, ...]]]:
 def _kinds(frames, given: Mapping[str, str]) -> dict[str, str]:
     """Find what is in every column: as given, or by its dtype in all tables that have it."""
     found: dict[str, str] = {}
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"columns: expected a mapping from names of columns to kinds; found {type_name(given)}"
+        )
     for column, kind in given.items():
         check_option(f"columns[{column!r}]", kind, _KINDS)
         if not any(column in table.columns for table in frames.values()):
@@ -253,7 +265,7 @@ def _kinds(frames, given: Mapping[str, str]) -> dict[str, str]:
             )
     for name, table in frames.items():
         for column in table.columns:
-            own = given.get(column) or _kind_of(table[column])
+            own = given.get(column) or _kind_of(name, table[column])
             before = found.setdefault(column, own)
             if {before, own} == {"number", "count"}:
                 # Integers in one table and floats in another: missing values make them so.
@@ -266,14 +278,20 @@ def _kinds(frames, given: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _kind_of(values: pd.Series) -> str:
+def _kind_of(name: str, values: pd.Series) -> str:
     if pd.api.types.is_bool_dtype(values.dtype):
         return "boolean"
     if pd.api.types.is_integer_dtype(values.dtype):
         return "count" if not (values.dropna() < 0).any() else "number"
     if pd.api.types.is_float_dtype(values.dtype):
         return "number"
-    return "category"
+    if isinstance(values.dtype, pd.CategoricalDtype | pd.StringDtype) or values.dtype == object:
+        return "category"
+    raise ValueError(
+        f"{name!r}, column {values.name!r}: expected numbers, booleans, text or categories; found "
+        f"dtype {values.dtype}. Turn it into one of these, leave it out, or say what it is by "
+        "`columns`"
+    )
 
 
 def _groups(frames, kinds, owners) -> list[_Group]:

@@ -85,9 +85,11 @@ def relation_candidates(
     for network, parts in networks.items():
         strangers = [rv for rv in parts.axes if rv not in assignments]
         if strangers:
+            found = ", ".join(
+                sorted({repr(rv.name) if rv.name else _what(context, rv) for rv in strangers})
+            )
             raise Refusal(
-                f"{network.name!r} has {names(strangers)} on an axis; expected free "
-                "pm.Categorical assignments"
+                f"{network.name!r} has {found} on an axis; expected free pm.Categorical assignments"
             )
     relations = relation_groups(networks)
     for relation in relations:
@@ -138,11 +140,9 @@ def check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -
         for rv, (op, expected, transforms) in zip(declared, _DECLARED[parts.family], strict=True):
             if rv not in context.model.basic_RVs or not isinstance(rv.owner.op, op):
                 own = rv in context.model.basic_RVs
-                parents = context.ancestry.of([rv])
-                found = f"an expression of {names(parents)}" if parents else "a constant"
                 raise Refusal(
-                    (f"{rv.name!r}, " if rv.name else "")
-                    + f"a parameter of {names(networks)}, is {a_kind(rv) if own else found}; "
+                    (f"{rv.name!r}, " if rv.name else "") + f"a parameter of {names(networks)}, is "
+                    f"{a_kind(rv) if own else _what(context, rv)}; "
                     f"expected {expected}, the {parts.family} family's conjugate prior"
                 )
             context.must_be_free(rv)
@@ -151,6 +151,12 @@ def check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -
         for rv in declared:
             others = [*networks, *companions] if rv is declared[-1] else list(networks)
             context.ancestry.only_children(rv, others)
+
+
+def _what(context: Context, graph: RV) -> str:
+    """Say what is no random variable itself."""
+    parents = context.ancestry.of([graph])
+    return f"an expression of {names(parents)}" if parents else "a constant"
 
 
 def _known(context: Context, noise: tuple[RV, ...]) -> tuple[float, ...] | None:

@@ -105,6 +105,8 @@ def clustering_candidate(
         labels = context.shapes[assignment.name]
         if len(labels) != 1:
             raise Refusal(f"{assignment.name!r} has shape {labels}; expected one vector of labels")
+        if labels[0] == 0:
+            raise Refusal(f"{assignment.name!r} has no objects; expected one at least")
     own = {
         rv: _observed_labels(rv, observed[rv.name], truncation, flags.get(rv))
         for rv in assignments

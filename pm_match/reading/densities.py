@@ -10,6 +10,7 @@ from pymc.distributions.transforms import CholeskyCovPacked, CholeskyCovTransfor
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
+from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.operations import not_analytic
@@ -70,7 +71,7 @@ class DensityCheck:
         planned += zip(_OTHER_WIDTHS, values, strict=False)
         self.points, self._declared = [], []
         for width, own in planned:
-            point = _random_point(rng, context, width) | own
+            point = random_point(rng, context, width) | own
             try:
                 found = declared(point)
             except ParameterValueError as error:
@@ -83,6 +84,18 @@ class DensityCheck:
                 continue
             self.points.append(point)
             self._declared.append(found)
+        for rv in variables:
+            somewhere = np.any([np.isfinite(own) for own in self.declared(rv)], axis=0)
+            if not somewhere.all() and self._may_have_a_density(rv):
+                place = np.argwhere(~somewhere)[0].tolist()
+                raise Refusal(
+                    f"{rv.name!r}{place or ''} has no density at any of the points that were tried"
+                )
+
+    def _may_have_a_density(self, rv: RV) -> bool:
+        """Whether a variable is no data that are out of bounds, which kinds refuse themselves."""
+        seen = rv in self._context.model.observed_RVs
+        return not seen or bool((np.abs(self._context.observed([rv])) <= LARGEST).all())
 
     def declared(self, rv: RV) -> list[NDArray]:
         """Return the declared log density of a variable at every point."""
@@ -159,7 +172,7 @@ def _size(context: Context, rv: RV) -> int:
     return context.observed([rv]).size
 
 
-def _random_point(rng: np.random.Generator, context: Context, width: float) -> dict[str, NDArray]:
+def random_point(rng: np.random.Generator, context: Context, width: float) -> dict[str, NDArray]:
     """Draw a point of the value variables, with nothing special about it; no discrete ones."""
     point, widths = {}, _widths(context.model, context.start)
     for name, value in context.start.items():

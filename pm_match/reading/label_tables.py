@@ -232,7 +232,7 @@ def _by_entry(graph: RV, conditions: bool) -> RV:
 def _ask_each(fgraph, node):
     found, *conditions = node.inputs
     for condition in conditions:
-        for part in _parts(condition):
+        for part in parts(condition):
             if part.ndim <= found.ndim:
                 found = pt.switch(part, found, np.array(-np.inf, found.dtype))
     return [found]
@@ -241,7 +241,7 @@ def _ask_each(fgraph, node):
 _EACH, _NONE = out2in(_ask_each), out2in(local_remove_check_parameter)
 
 
-def _parts(condition: RV) -> list[RV]:
+def parts(condition: RV) -> list[RV]:
     """Take a condition apart that holds if all of some others do."""
     node = condition.owner
     scalar = getattr(node.op, "scalar_op", None) if node is not None else None
@@ -252,12 +252,12 @@ def _parts(condition: RV) -> list[RV]:
         or (isinstance(node.op, Elemwise) and isinstance(scalar, Cast))
     )
     if node is not None and isinstance(node.op, Join):
-        return [part for own in node.inputs[1:] for part in _parts(own)]
+        return [part for own in node.inputs[1:] for part in parts(own)]
     if not joins:
         return [condition]
     if isinstance(node.op, DimShuffle) and node.inputs[0].ndim > 0:
         return [condition]
-    return [part for own in node.inputs for part in _parts(own)]
+    return [part for own in node.inputs for part in parts(own)]
 
 
 def prior_draws(

@@ -5,13 +5,18 @@ more than the evidence. Other families than those here are compiled.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import WishartRV
-from pymc.logprob.transforms import LogTransform
+from pymc.logprob.transforms import LogOddsTransform, LogTransform
+from pymc.logprob.utils import CheckParameterValue
 from pymc.model.core import Model
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.basic import (
     ExponentialRV,
     GammaRV,
@@ -21,7 +26,8 @@ from pytensor.tensor.random.basic import (
 )
 from scipy.special import gammaln, multigammaln
 
-from pm_match.reading.ancestry import parameters
+from pm_match.reading.ancestry import RV, parameters
+from pm_match.reading.label_tables import parts
 from pm_match.reading.probe import compiled, density_graphs, point_function
 
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -118,3 +124,82 @@ def log_densities_function(model: Model, names: Sequence[str]) -> Callable[[Any]
     """Make the joint log density of variables, each on its own scale, at a point."""
     functions = [log_density_function(model, name, jacobian=False) for name in names]
     return lambda point: sum(function(point) for function in functions)
+
+
+# Of positive numbers, such results are positive.
+_POSITIVE = (
+    "Add",
+    "Mul",
+    "TrueDiv",
+    "Pow",
+    "Reciprocal",
+    "Sqrt",
+    "Sqr",
+    "Exp",
+    "Cast",
+    "DimShuffle",
+)
+
+
+def _operation(graph: RV) -> str:
+    """Name what makes a graph, number by number or as a whole; an empty string if nothing does."""
+    op = getattr(graph.owner, "op", None)
+    return "" if op is None else type(getattr(op, "scalar_op", op)).__name__
+
+
+def _is_positive(model: Model, graph: RV) -> bool:
+    """Whether a graph shows that it is positive everywhere."""
+    if isinstance(graph, Constant):
+        return bool((np.asarray(graph.data) > 0).all())
+    if graph in model.rvs_to_transforms:
+        return isinstance(model.rvs_to_transforms[graph], LogTransform | LogOddsTransform)
+    operation = _operation(graph)
+    inputs = graph.owner.inputs[: 1 if operation == "Pow" else None] if graph.owner else []
+    return operation in _POSITIVE and all(_is_positive(model, own) for own in inputs)
+
+
+def _is_met_anyway(model: Model, condition: RV) -> bool:
+    """Whether a condition is that something is positive, and that is so everywhere."""
+    if _operation(condition) != "GT":
+        return False
+    left, right = condition.owner.inputs
+    while _operation(right) == "DimShuffle":
+        (right,) = right.owner.inputs
+    zero = isinstance(right, Constant) and not np.asarray(right.data).any()
+    return zero and _is_positive(model, left)
+
+
+class Conditions:
+    """PyMC's conditions on parameters of distributions: where one is not met there is no density.
+
+    Formulas for what is integrated out have finite results for a negative concentration or standard
+    deviation, too.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : sequence of variables
+        Whose densities are meant.
+    """
+
+    def __init__(self, model: Model, variables: Sequence[RV]):
+        self._messages: list[str] = []
+        found: dict[RV, None] = {}
+        for rv in variables:
+            for node in toposort([pm.logp(rv, rv)], blockers=[rv, *rv.owner.inputs]):
+                if isinstance(node.op, CheckParameterValue):
+                    own = [part for condition in node.inputs[1:] for part in parts(condition)]
+                    own = [p for p in own if p not in found and not _is_met_anyway(model, p)]
+                    found |= dict.fromkeys(own)
+                    self._messages += [f"{rv.name!r} is defined where {node.op.msg}"] * len(own)
+        self._read = point_function(model, [*found])
+
+    def met(self, point: Any) -> bool:
+        """Whether all are met at a point."""
+        return all(own.all() for own in self._read(point))
+
+    def never_met(self, points: Sequence[Any]) -> str:
+        """Name a condition that is met at none of some points; an empty string if there is none."""
+        found = [[own.all() for own in self._read(point)] for point in points]
+        nowhere = ~np.array(found, bool).reshape(len(found), -1).any(axis=0)
+        return next(compress(self._messages, nowhere), "")

@@ -15,13 +15,16 @@ from pm_match.reading.clusterings import (
     verified_clustering,
 )
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck
+from pm_match.reading.densities import DensityCheck, random_point
 from pm_match.reading.kinds import Candidate, Kind, kinds
 from pm_match.reading.known_labels import Known
 from pm_match.reading.links import read_links
 from pm_match.reading.parts import Component, Part, Structure
+from pm_match.reading.priors import Conditions
 
 _NO_KNOWN = "its labels are observed, some or all; expected free ones in a model of this kind"
+# Of random points at which priors are to be defined, one of them at least.
+_WIDTHS = (0.05, 0.7, 3.5)
 # How many numbers a hyperparameter may be.
 _MOST_NUMBERS = 32
 
@@ -68,6 +71,7 @@ class Reader:
             refusals |= refused
         self.taken = {name for part in parts for name in part.names} | set(refusals)
         try:
+            self._must_be_defined()
             found_groups = self._components(self._groups())
         except Refusal as refusal:
             found_groups = []
@@ -83,6 +87,26 @@ class Reader:
                 components.append(component)
                 notes |= dict.fromkeys(own_names, why) if why else {}
         return Structure(tuple(components), refusals, tuple(parts), notes)
+
+    def _must_be_defined(self) -> None:
+        """Refuse priors that are defined nowhere: formulas have finite results for them, too."""
+        if not self._free_assignments():
+            return
+        rng = np.random.default_rng(20160401)
+        points = [random_point(rng, self.context, width) for width in _WIDTHS]
+        points.append(self.context.start)
+        # What is positive at one of them is negative at another.
+        points += [
+            {name: -x if x.dtype.kind == "f" else x for name, x in own.items()} for own in points
+        ]
+        priors = [
+            rv
+            for rv in self.model.free_RVs
+            if rv.dtype.startswith("float") and not self.context.is_missing(rv)
+        ]
+        unmet = Conditions(self.model, priors).never_met(points)
+        if unmet:
+            raise Refusal(f"{unmet}, which is nowhere the case")
 
     def _served(self, groups: list[Group]) -> tuple[Component, str]:
         """Recognise a component; what a kind refuses, kinds that are asked last may take.

@@ -106,6 +106,18 @@ def test_one_missing_value(family):
     assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(new))
 
 
+@pytest.mark.parametrize("family", ["poisson", "normal"])
+def test_nothing_that_is_observed(family):
+    """All of a table is missing: its labels have the law of their prior."""
+    values = data_of(family, 3, np.random.default_rng(0))
+    values = np.ma.masked_array(values, np.ones(values.shape, bool))
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", p=np.ones(T) / T, shape=3)
+        observe(family, "x", cluster, parameters(family), values)
+    assert not read(model).refusals
+    testing.check_kind(model, n_sweeps=20_000)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_links(family):
     model = declared(family, links=True)

@@ -162,7 +162,15 @@ N_SIMULATIONS, N_DRAWS, THIN = 120, 31, 5
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", ["binomial", "normal", "categorical", "beside features and a network"]
+    "case",
+    [
+        "poisson",
+        "exponential",
+        "binomial",
+        "normal",
+        "categorical",
+        "beside features and a network",
+    ],
 )
 def test_ranks_are_uniform(case):
     found = ColumnsSimulator(CASES[case](), seed=21).ranks(N_SIMULATIONS, N_DRAWS, THIN)

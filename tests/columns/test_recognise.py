@@ -209,6 +209,14 @@ REFUSED = {
         "'x', row 2: expected a category, a whole number from 0 to one less than their number; "
         "found 3",
     ),
+    "a factor below zero": (
+        poisson(lambda rate, c: -2.0 * rate[c]),
+        "'x', row 0, column 0: expected a known factor, or number of trials, of 0 or more; found",
+    ),
+    "fewer trials than none": (
+        lambda c: pm.Binomial("x", -1, chances(shape=T)[c], observed=[0, 1, 2, 3, 0]),
+        "'x', row 0: expected a known factor, or number of trials, of 0 or more; found -1",
+    ),
     "more successes than trials": (
         lambda c: pm.Binomial("x", 2, chances(shape=T)[c], observed=[0, 1, 2, 3, 0]),
         "'x', row 3: expected a whole number from 0 to the number of trials; found 3",

@@ -36,6 +36,24 @@ def test_new_objects(sampled):
         pmm.assign(idata, model, {"b": np.ones((2, 3))}, progressbar=False)
 
 
+def test_posterior_predictive(sampled):
+    """Labels and rates of a draw go together: counts are replicated by their clusters' rates."""
+    model, idata = sampled
+    with model:
+        found = pm.sample_posterior_predictive(idata, random_seed=2, progressbar=False)
+    counts = found["posterior_predictive"]["b"].to_numpy()
+    draws = idata["posterior"]
+    rate = np.take_along_axis(
+        draws["theta"].to_numpy(), draws["cluster_b"].to_numpy()[..., None], axis=2
+    )
+    assert counts.shape == rate.shape
+    # Standardised by column: of right pairs, standard normal sums.
+    z = (counts - rate).sum(axis=(0, 1, 2)) / np.sqrt(rate.sum(axis=(0, 1, 2)))
+    assert np.abs(z).max() < 4.5
+    share = np.square(counts - rate).sum() / rate.sum()
+    assert share == pytest.approx(1.0, abs=0.15)
+
+
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f != "binomial"])
 def test_predictives_are_ratios_of_evidence(family):
     """A new object's predictive is what the evidence of the data rises by."""

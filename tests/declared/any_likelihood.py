@@ -196,6 +196,17 @@ def beside_normal() -> pm.Model:
     return model
 
 
+def beside_columns() -> pm.Model:
+    """Declare counts whose rates are integrated out, and angles, over one assignment."""
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.4, K=T - 1)
+        c = pm.Categorical("cluster", p=w, shape=5)
+        rate = pm.Gamma("rate", 1.5, 0.5, shape=(T, D))
+        pm.Poisson("counts", rate[c], observed=COUNTS[:5])
+        pm.VonMises("x", rows(shape=T)[c], 2.0, observed=ANGLES[:5])
+    return model
+
+
 def counts_and_vectors(n=90):
     """Three clusters that are far apart, seen by vectors and counts."""
     rng = np.random.default_rng(3)

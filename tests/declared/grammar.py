@@ -50,6 +50,11 @@ class Choices:
         return edit in self.edits
 
     @property
+    def scaled(self) -> bool:
+        """Whether priors have a parameter of their own, which may then be set or observed."""
+        return bool(self.edits & {"hyperprior", "do", "observe"})
+
+    @property
     def known(self) -> dict[str, list[int | None]]:
         """The labels of every table that are observed, None where they are not."""
         found = [labels for edit, labels in KNOWN.items() if self.has(edit)]
@@ -129,10 +134,10 @@ def declared(own: Choices) -> pm.Model:
         }[own.form](own, model, labels)
         if own.has("potential on labels"):
             pm.Potential("extra", 0.3 * pt.eq(labels[0][0], 1).astype("float64"))
-    if own.has("observe") and "scale" in model.named_vars:
-        model = pm.observe(model, {"scale": 1.3})
-    if own.has("do") and "scale" in model.named_vars:
+    if own.has("do"):
         model = pm.do(model, {"scale": 1.3})
+    elif own.has("observe"):
+        model = pm.observe(model, {"scale": 1.3})
     return model
 
 
@@ -202,7 +207,7 @@ def _special(own: Choices, rows, name):
 
 def _features(own, model, labels):
     t = own.truncation
-    scale = pm.HalfNormal("scale", 1.0) if own.has("hyperprior") else 2.0
+    scale = pm.HalfNormal("scale", 1.0) if own.scaled else 2.0
     shape = (1, t) if own.has("transposed") else (t, 1)
     z = pm.Normal("z", 0.0, scale, shape=shape)
     rows = z.T if own.has("transposed") else z
@@ -257,7 +262,7 @@ def _columns(own, labels, prior, observe, draw):
 
 
 def _counts(own, model, labels):
-    scale = pm.HalfNormal("scale", 1.0) if own.has("hyperprior") else 0.5
+    scale = pm.HalfNormal("scale", 1.0) if own.scaled else 0.5
 
     def observe(name, rate, x, label):
         if own.has("offset"):
@@ -275,7 +280,7 @@ def _counts(own, model, labels):
 
 def _flags(own, model, labels):
     # Not so small that there is probability beyond the grid.
-    scale = 1.0 + pm.HalfNormal("scale", 1.0) if own.has("hyperprior") else 1.5
+    scale = 1.0 + pm.HalfNormal("scale", 1.0) if own.scaled else 1.5
 
     def observe(name, p, x, label):
         if own.has("logit"):
@@ -293,7 +298,7 @@ def _flags(own, model, labels):
 
 
 def _normal(own, model, labels):
-    scale = pm.HalfNormal("scale", 1.0) if own.has("hyperprior") else 2.0
+    scale = pm.HalfNormal("scale", 1.0) if own.scaled else 2.0
 
     def observe(name, mean, x, label):
         sigma = (0.5 + 0.2 * label)[:, None] if own.has("other noise") else 0.7
@@ -311,7 +316,7 @@ def _normal(own, model, labels):
 
 def _network(own, model, labels):
     t = own.truncation
-    scale = 1.0 + pm.HalfNormal("scale", 1.0) if own.has("hyperprior") else 1.5
+    scale = 1.0 + pm.HalfNormal("scale", 1.0) if own.scaled else 1.5
     family = "poisson" if own.has("poisson") else "bernoulli"
     first = 1.5 + np.arange(t * t).reshape(t, t) if own.has("prior of each block") else 1.5
     prior = pm.Gamma if own.has("poisson") else pm.Beta
@@ -365,7 +370,7 @@ def _network(own, model, labels):
 def _vectors(own, model, labels):
     """Declare normal clusters with precisions; vectors of one number, so that grids are small."""
     t = own.truncation
-    strength = pm.Gamma("scale", 4.0, 6.0) if own.has("hyperprior") else np.float64(0.7)
+    strength = pm.Gamma("scale", 4.0, 6.0) if own.scaled else np.float64(0.7)
     if own.has("strength of each label"):
         strength = 0.4 + 0.3 * np.arange(t)[:, None, None]
     one = not own.has("own precisions")

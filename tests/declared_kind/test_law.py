@@ -21,6 +21,7 @@ from tests.declared.any_likelihood import (
     LONG,
     OWNERS,
     T,
+    beside_columns,
     beside_features,
     beside_networks,
     beside_normal,
@@ -30,7 +31,12 @@ from tests.declared.any_likelihood import (
 )
 from tests.declared.plain import plain_log_prior, sampling_noise, total_variation
 
-BESIDE = {"features": beside_features, "networks": beside_networks, "normal": beside_normal}
+BESIDE = {
+    "features": beside_features,
+    "networks": beside_networks,
+    "normal": beside_normal,
+    "columns": beside_columns,
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

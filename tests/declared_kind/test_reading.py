@@ -219,6 +219,22 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("labels", "objects", "message"),
+    [
+        (1, N, "'cluster': expected two labels or more; found one, which nothing depends on"),
+        (T, 0, "'cluster' has no objects; expected one at least"),
+    ],
+)
+@pytest.mark.parametrize("likelihood", [pm.Poisson, pm.Exponential])
+def test_too_few_labels_or_objects(labels, objects, message, likelihood):
+    with pm.Model() as model:
+        c = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(labels)), shape=objects)
+        likelihood("x", positive("rate", labels)[c], observed=COUNTS[:objects, 0])
+    with pytest.raises(pmm.UnservedModelError, match=message):
+        pmm.steps(model)
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_by_name(case):
     factors, message = REFUSED[case]

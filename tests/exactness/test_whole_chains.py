@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
+from tests.declared import any_likelihood
 from tests.declared.features import Kind, feature_model, ratio_model
 from tests.declared.networks import network_model
 from tests.declared.views import tiny_views
@@ -40,6 +41,9 @@ MODELS = {
     "ratio": lambda: ratio_model(A, 0.5 * A[:2]),
     "hyperparameters of densities": lambda: network_model(hyperpriors=True),
     "of rates": lambda: network_model("directed", family="poisson", hyperpriors=True),
+    "any likelihood beside features": any_likelihood.beside_features,
+    "any likelihood beside networks": any_likelihood.beside_networks,
+    "any likelihood beside columns": any_likelihood.beside_columns,
 }
 
 

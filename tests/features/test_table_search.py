@@ -1,4 +1,5 @@
 import numpy as np
+import pymc as pm
 import pytest
 
 import pm_match as pmm
@@ -59,6 +60,34 @@ def test_path_passes_through_plain_clusters():
     assert set(path) >= {2, 3, 4}
     assert all(int(labels.max()) == n - 1 for n, labels in path.items())
     assert pmm.metrics.adjusted_rand_index({"x": truth}, {"x": path[4]}) == 1.0
+
+
+X = np.random.default_rng(6).normal(size=(12, 2))
+TABLES = {
+    "few objects": (X[:3], X[:2]),
+    "no two rows differ": (np.ones((12, 2)), X),
+    "a column of one value": (X * [1.0, 0.0] + 1.0, X),
+    "far from zero": (1e9 + X, X),
+    "nothing observed": (np.full((5, 2), np.nan), X),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+@pytest.mark.parametrize("n_labels", [1, 3])
+def test_tables_without_clusters_of_their_own_have_a_start(case, n_labels):
+    """Nothing can be proposed for them but one cluster, and it is."""
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", np.ones(n_labels))
+        z = pm.Normal("z", shape=(n_labels, 2))
+        for name, x in zip("ab", TABLES[case], strict=True):
+            c = pm.Categorical(f"c_{name}", p=weights, shape=len(x))
+            mean = pm.Normal(f"mean_{name}", 0.0, 1e10, shape=2)
+            w = pm.Normal(f"w_{name}", shape=(2, 2))
+            pm.Normal(name, mean + z[c] @ w.T, 1.0, observed=x)
+    assert read(model).components[0].of(Features)
+    (found,) = pmm.initial_points(model, 1, random_seed=0, progressbar=False)
+    assert all(np.isfinite(value).all() for value in found.values())
+    assert max(found["c_a"].max(), found["c_b"].max()) < n_labels
 
 
 @pytest.fixture(scope="module")

@@ -130,8 +130,16 @@ def test_bad_tables_are_refused():
     frame, _ = table(20, 0)
     with pytest.raises(TypeError, match="expected a DataFrame, or a mapping"):
         pmm.models.mixture(frame.to_numpy())
-    with pytest.raises(TypeError, match="'a': expected a DataFrame; found a list"):
+    with pytest.raises(TypeError, match="'a': expected a DataFrame; found an object of type list"):
         pmm.models.mixture({"a": [1, 2]})
+    with pytest.raises(
+        TypeError, match=r"columns: expected a mapping .*; found an object of type l"
+    ):
+        pmm.models.mixture(frame, columns=["height"])
+    with pytest.raises(ValueError, match="names of columns that are text, without '/'; found 0"):
+        pmm.models.mixture(pd.DataFrame(frame.to_numpy()))
+    with pytest.raises(ValueError, match="rows that differ; found 0 twice"):
+        pmm.models.mixture(frame.set_index(np.zeros(20, int)))
     with pytest.raises(ValueError, match="found 'row 0' twice"):
         pmm.models.mixture(pd.concat([frame, frame]))
     with pytest.raises(ValueError, match=r"expected values that differ; found 1\.0 only"):
@@ -143,6 +151,23 @@ def test_bad_tables_are_refused():
     other = frame.assign(town=1)
     with pytest.raises(ValueError, match=r"'b', column 'town': expected a category.*found a count"):
         pmm.models.mixture({"a": frame, "b": other})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.date_range("2020-01-01", periods=20),
+        pd.to_timedelta(range(20), unit="s"),
+        np.arange(20) * 1j,
+        pd.period_range("2020-01", periods=20, freq="M"),
+    ],
+)
+def test_what_is_none_of_these_is_no_category(values):
+    """Every date would be a category of its own."""
+    frame, _ = table(20, 0)
+    frame["seen"] = values
+    with pytest.raises(ValueError, match=r"'table', column 'seen': expected numbers, .* dtype"):
+        pmm.models.mixture(frame)
 
 
 def test_two_tables_are_matched_by_what_they_share():

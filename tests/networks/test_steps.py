@@ -129,7 +129,16 @@ def flipped(name, z, theta, phi, r, x):
     pmm.BlockNetwork(name, axes=z, density=theta, noise=phi, relevance=r, observed=x)
 
 
+def turned(name, z, theta, phi, r, x):
+    z = [(z[0] + 1) % 4, z[1]]
+    pmm.BlockNetwork(name, axes=z, density=theta, noise=phi, relevance=r, observed=x)
+
+
 REFUSED = {
+    "an axis that is no assignment": (
+        {"network": turned},
+        r"'a' has an expression of 'z_a_0' on an axis; expected free pm.Categorical assignments",
+    ),
     "density of another family": (
         {"density": lambda: pm.Uniform("density", 0.0, 1.0, shape=(4, 4))},
         r"'density', a parameter of 'a', 'b', is a Uniform; expected a Beta",

@@ -185,6 +185,6 @@ def common_shape(
     projections = []
     for centred, s in zip(turned, sizes, strict=True):
         u, d, v = np.linalg.svd((centred * s[:, None]).T @ latent, full_matrices=False)
-        scale = d.sum() / (np.square(latent).sum(axis=1) @ s)
+        scale = d.sum() / (np.square(latent).sum(axis=1) @ s + 1e-300)
         projections.append(scale * (u @ v))
     return latent, projections

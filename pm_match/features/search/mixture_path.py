@@ -39,6 +39,7 @@ def mixture_path(
         Labels 0 ... J - 1 for every number J of clusters that was met.
     """
     most = min(most, len(x) // 2)
+    x = x - x.mean(axis=0)
     found: dict[int, tuple[float, Labels]] = {}
     for _ in range(starts):
         labels, value = fit_mixture(x, spread(rng, x, most))
@@ -67,8 +68,8 @@ def fit_mixture(x: NDArray[np.float64], labels: Labels) -> tuple[Labels, float]:
     n_rows, n_features = x.shape
     degrees = n_features + 2 + _EXTRA
     prior = _SHARE * np.cov(x.T, bias=True).reshape(n_features, n_features) * (_EXTRA + 1)
-    # Columns that are constant within the table have no spread of their own.
-    prior += 1e-9 * np.trace(prior) * np.eye(n_features)
+    # Columns that are constant within the table have no spread of their own; it may have no others.
+    prior += (1e-9 * np.trace(prior) + 1e-300) * np.eye(n_features)
     total = x.T @ x
     weights = np.zeros((n_rows, int(labels.max()) + 1))
     weights[np.arange(n_rows), labels] = 1.0

@@ -141,11 +141,12 @@ def propose(
 ) -> list[Proposal]:
     """Propose matchings of the clusters that the domains have on their own."""
     values = [completed(domain.data) for domain in features.domains]
-    most = min(_MOST, features.truncation, *(len(x) // _LEAST_OBJECTS for x in values))
-    paths = [mixture_path(rng, x, max(most, 2)) for x in values]
+    most = max(min(_MOST, *(len(x) // _LEAST_OBJECTS for x in values)), 2)
+    paths = [mixture_path(rng, x, min(most, features.truncation)) for x in values]
     found = []
-    for n in sorted(set.intersection(*(set(path) for path in paths))):
-        own = [path[n] for path in paths]
+    # Of few objects, or of none that differ, nothing is found but one cluster.
+    for n in sorted(set.intersection(*(set(path) for path in paths))) or [1]:
+        own = [path.get(n, np.zeros(len(x), int)) for path, x in zip(paths, values, strict=True)]
         means, sizes = zip(
             *(cluster_means(x, label, n) for x, label in zip(values, own, strict=True)), strict=True
         )
