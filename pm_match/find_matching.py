@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count
 from pm_match.metrics import adjusted_rand_index
-from pm_match.progress import SearchProgress
+from pm_match.progress import PATIENCE, SearchProgress, saying, silent
 from pm_match.reading import read
 from pm_match.reading.parts import Structure
 from pm_match.reading.probe import initial_point, without_c
@@ -96,8 +96,10 @@ def find_matching(
     """
     model = modelcontext(model)
     check_count("starts", starts)
-    ours = steps(model)
-    structure = read(model)
+    with silent(not progressbar):
+        with saying("Reading the model"):
+            structure = read(model)
+        ours = steps(model)
     if structure.refusals:
         warnings.warn(
             f"left as it is, since no step of ours serves it: {structure.explain()}.",
@@ -110,7 +112,7 @@ def find_matching(
     labels: list[Labels] = []
     with (
         threadpool_limits(1, user_api="blas"),
-        SearchProgress(starts, bool(progressbar)) as progress,
+        SearchProgress(starts, bool(progressbar), after=PATIENCE) as progress,
     ):
         for rng in get_random_generator(random_seed).spawn(starts):
             begin = time.perf_counter()

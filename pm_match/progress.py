@@ -1,20 +1,20 @@
-"""What says that something takes time: lines, and a bar for searches that are long enough."""
+"""What says that something takes time: lines, and bars where they can be drawn."""
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 
+from rich import get_console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 _log = logging.getLogger("pymc")
 _silent = ContextVar("silent", default=False)
 
 # Seconds that users wait without asking what goes on.
-PATIENCE = 2.0
+PATIENCE = 1.0
 
 
 @contextmanager
@@ -47,28 +47,41 @@ def saying(what: str, after: float = 1.0) -> Iterator[None]:
             timer.cancel()
 
 
+def drawn_over() -> bool:
+    """Whether what is shown can be drawn over, as bars are: in a terminal or a notebook."""
+    console = get_console()
+    return console.is_terminal or console.is_jupyter
+
+
 class SearchProgress:
     """Shows how many of some searches are done, as a context manager.
+
+    Where nothing can be drawn over, as in a file, one line says that they are being made.
 
     Parameters
     ----------
     total : int
     shown : bool
-        Whether there is to be any bar.
+        Whether anything is to be shown.
     after : float, default 0.0
-        Seconds before it appears: it does at the first `advance` after that.
+        Seconds before it is.
     title : str, default "Searching"
     """
 
     def __init__(self, total: int, shown: bool, after: float = 0.0, title: str = "Searching"):
         self.total, self.shown, self.after, self.title = total, shown, after, title
-        self._begin = time.monotonic()
         self._bar: Progress | None = None
-        self._done = 0
+        self._done, self._best = 0, ""
+        # However long the first one takes.
+        self._timer = threading.Timer(after, self._show)
+        self._timer.daemon = True
+        self._lock = threading.Lock()
 
     def __enter__(self) -> "SearchProgress":
-        self._begin = time.monotonic()
-        self.show()
+        if self.shown and self.after:
+            self._timer.start()
+        elif self.shown:
+            self._show()
         return self
 
     def __exit__(
@@ -77,29 +90,36 @@ class SearchProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._timer.cancel()
+        with self._lock:
+            self.shown = False
+            if self._bar is not None:
+                self._bar.stop()
 
     def advance(self, best: float | None = None) -> None:
         """Say that one more search is done, and the best log joint so far."""
-        self._done += 1
-        self.show()
-        if self._bar is not None:
-            text = "" if best is None else f"best log joint {best:.1f}"
-            self._bar.update(self._task, completed=self._done, best=text)
+        with self._lock:
+            self._done += 1
+            self._best = "" if best is None else f"best log joint {best:.1f}"
+            if self._bar is not None:
+                self._bar.update(self._task, completed=self._done, best=self._best)
 
-    def show(self) -> None:
-        """Show the bar, if it is time."""
-        if not self.shown or self._bar is not None:
-            return
-        if time.monotonic() - self._begin < self.after or self._done == self.total:
-            return
-        self._bar = Progress(
-            TextColumn(self.title),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[best]}"),
-            TimeElapsedColumn(),
-        )
-        self._bar.start()
-        self._task = self._bar.add_task("", total=self.total, best="")
+    def _show(self) -> None:
+        """Show the bar as it is now, or say a line."""
+        with self._lock:
+            if not self.shown:
+                return
+            if not drawn_over():
+                _log.info(f"{self.title} ...")
+                return
+            self._bar = Progress(
+                TextColumn(self.title),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[best]}"),
+                TimeElapsedColumn(),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(
+                "", total=self.total, completed=self._done, best=self._best
+            )

@@ -17,7 +17,7 @@ from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_positive
-from pm_match.progress import saying, silent
+from pm_match.progress import drawn_over, saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
 from pm_match.results import annotate, convergence_warnings, warn_if_full
@@ -350,6 +350,9 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
     with Interrupt(kwargs.pop("callback", None)) as interrupt:
         chain = ChainSteps(all_steps(model, methods, told, **compiling), interrupt, run.checkpoint)
         interrupt.before_stop = chain.save
+        if not drawn_over():
+            # PyMC's bars would be left as a table, cut at the width of no terminal.
+            kwargs["progressbar"] = False
         if kwargs.get("trace") is None:
             kwargs["trace"] = _draws(model, kwargs.get("var_names"))
         try:

@@ -91,6 +91,10 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
             if left:
                 settings = kind.keeping(structure, part, kept)
                 made.append(kind([model[name] for name in left], model=model, **settings))
+    # Now, and not by every process that samples, in what it takes for time to sample.
+    for step in made:
+        for kernel, signature in step.kernels():
+            kernel.compile(signature)
     return made
 
 

@@ -1,11 +1,13 @@
 """What is said of what takes time: after a while, and not where silence is asked for."""
 
+import io
 import logging
 import time
 
 import pytest
+import rich
 
-from pm_match.progress import say, saying, silent
+from pm_match.progress import SearchProgress, say, saying, silent
 
 
 @pytest.fixture
@@ -36,3 +38,26 @@ def test_silence_holds_until_it_ends(said):
     assert said() == []
     say("Compiling")
     assert set(said()) == {"Compiling ..."}
+
+
+def test_a_search_is_said_in_a_line_where_nothing_can_be_drawn_over(said, capfd):
+    with SearchProgress(2, True, after=0.05) as progress:
+        time.sleep(0.4)
+        progress.advance(-3.0)
+    with SearchProgress(2, True, after=5.0), SearchProgress(2, False):
+        pass
+    assert set(said()) == {"Searching ..."}
+    assert capfd.readouterr().out == ""
+
+
+def test_a_search_has_a_bar_in_a_terminal_before_its_first_is_done(said, monkeypatch):
+    written = io.StringIO()
+    terminal = rich.console.Console(file=written, force_terminal=True, width=100)
+    monkeypatch.setattr(rich, "_console", terminal)
+    with SearchProgress(3, True, after=0.05) as progress:
+        time.sleep(0.4)
+        assert "0/3" in written.getvalue()
+        progress.advance(-3.25)
+    assert "1/3" in written.getvalue()
+    assert "best log joint -3.2" in written.getvalue()
+    assert said() == []

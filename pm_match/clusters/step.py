@@ -17,6 +17,8 @@ from pymc.step_methods.compound import (
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
+from pm_match.numerics.ahead import Job, compile_ahead
+from pm_match.progress import say
 from pm_match.reading import read
 from pm_match.reading.clusterings import over_weights
 from pm_match.reading.parts import Structure, UnservedModelError
@@ -96,6 +98,8 @@ class PartitionStep(BlockedStep):
         names = self._together([model.values_to_rvs[value].name for value in self.vars])
         self.vars = [model.rvs_to_values[model[name]] for name in names]
         self._prepare()
+        if compile_ahead(self.kernels()):
+            say("Compiling (first use only)")
 
     @classmethod
     def parts(cls, structure: Structure) -> list[Any]:
@@ -157,6 +161,10 @@ class PartitionStep(BlockedStep):
 
     def _prepare(self) -> None:
         """Compile and allocate: called at construction, and again in every new process."""
+
+    def kernels(self) -> list[Job]:
+        """List what `step` calls and `_prepare` has not compiled, so that it can be ahead."""
+        return []
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is compiled or large: another process makes it anew from the model."""

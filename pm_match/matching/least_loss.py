@@ -19,7 +19,7 @@ second differences of f (see `losses`); f is convex, and Δ²f does not grow wit
 """
 
 import os
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import NamedTuple
 
 import numpy as np
@@ -37,8 +37,6 @@ _BUDGET = 10**9
 _SHORTLIST = 4
 # Free slots to begin with.
 _SPARE = 4
-# Seconds between looks at the searches.
-_LOOK = 0.5
 
 
 class Found(NamedTuple):
@@ -201,12 +199,8 @@ def _in_threads(problem, starts, rngs, most, progressbar) -> list[tuple[NDArray,
             pool.submit(_search, problem, start, rng, most)
             for start, rng in zip(starts, rngs, strict=True)
         ]
-        waiting = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, timeout=_LOOK, return_when=FIRST_COMPLETED)
-            for _ in done:
-                progress.advance()
-            progress.show()
+        for _ in as_completed(futures):
+            progress.advance()
         return [future.result() for future in futures]
 
 

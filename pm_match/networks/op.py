@@ -1,16 +1,14 @@
 """The op behind `BlockNetwork`: its inputs and options, and reading them back from a variable."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
-import numba
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.distribution import _support_point
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.link.numba.dispatch.basic import get_numba_type, numba_njit
-from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.random.utils import normalize_size_param
@@ -92,6 +90,12 @@ class BlockNetworkRV(RandomVariable):
         core.append("m,a")
         signature = ",".join(f"({dims})" for dims in core) + "->(e,c)"
         super().__init__(name=name, signature=signature, dtype=dtype, inplace=inplace)
+        _register()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Come from another process, where it was known how draws are compiled."""
+        self.__dict__.update(state)
+        _register()
 
     @property
     def _n_parameters(self) -> int:
@@ -140,21 +144,28 @@ class BlockNetworkRV(RandomVariable):
         return draw_table(self, rng, self.split(params))
 
 
-@numba_core_rv_funcify.register(BlockNetworkRV)
-def _draw_in_object_mode(op, node):
-    # PyTensor would do this by itself, with a warning at each compilation.
-    table = get_numba_type(TensorType("float64", shape=(None, None)))
+@cache
+def _register() -> None:
+    """Tell PyTensor how to compile a draw, once there is a network: looking up how takes .2 s."""
+    import numba
+    from pytensor.link.numba.dispatch.basic import get_numba_type, numba_njit
+    from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
-    def perform(rng, *params):
-        return np.ascontiguousarray(op.rng_fn(rng, *params, None), dtype=np.float64)
+    @numba_core_rv_funcify.register(BlockNetworkRV)
+    def draw_in_object_mode(op, node):
+        # PyTensor would do this by itself, with a warning at each compilation.
+        table = get_numba_type(TensorType("float64", shape=(None, None)))
 
-    @numba_njit
-    def draw(rng, *params):
-        with numba.objmode(drawn=table):
-            drawn = perform(rng, *params)
-        return drawn
+        def perform(rng, *params):
+            return np.ascontiguousarray(op.rng_fn(rng, *params, None), dtype=np.float64)
 
-    return draw, None
+        @numba_njit
+        def draw(rng, *params):
+            with numba.objmode(drawn=table):
+                drawn = perform(rng, *params)
+            return drawn
+
+        return draw, None
 
 
 @_support_point.register(BlockNetworkRV)

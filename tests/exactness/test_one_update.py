@@ -127,13 +127,13 @@ def an_orbit_without_frequencies(monkeypatch, simulator):
 def scales_without_jacobian(monkeypatch, simulator):
     """The log of a density that falls as the Jacobian grows takes it out."""
     step = scales_alone(simulator, monkeypatch)
-    right = step._frequency_log_prior
+    right = step._scaled_log_prior
 
-    def wrong(point):
-        log_prior = right(point)
-        return lambda frequencies: log_prior(frequencies) - np.log(np.abs(frequencies)).sum()
+    def wrong(point, frequencies):
+        log_prior = right(point, frequencies)
+        return lambda factors: log_prior(factors) - len(frequencies) * np.log(factors).sum()
 
-    monkeypatch.setattr(step, "_frequency_log_prior", wrong)
+    monkeypatch.setattr(step, "_scaled_log_prior", wrong)
     return step
 
 

@@ -17,6 +17,7 @@ from tests.declared.features import Kind, feature_model
 from tests.declared.networks import network_model
 from tests.declared.normals import normals_model
 from tests.declared.plain import tiny_model
+from tests.declared.views import tiny_views
 
 MODELS = {
     "flat projections": tiny_model,
@@ -26,17 +27,24 @@ MODELS = {
     "normal clusters": lambda: normals_model("own"),
     "normal clusters of one covariance": lambda: normals_model("shared"),
     "columns": lambda: declared("poisson"),
+    "max margin": lambda: tiny_views(m=2),
+    "max margin of three classes": lambda: tiny_views([0, 2, None, 1, 0], C=0.6),
+    "shared factors": lambda: pmm.models.shared_factors({"x": X, "y": X[:, :2]}, n_shared=1),
 }
+VIEWS = (pmm.FactorGibbs, pmm.LatentHMC, pmm.FrequencyMetropolis, pmm.HingeGibbs)
+X = np.random.default_rng(0).normal(size=(6, 3))
 
 
 @pytest.mark.parametrize("case", MODELS)
 def test_a_step_needs_nothing_else(case, monkeypatch):
     listed: list = []
-    monkeypatch.setattr("pm_match.clusters.collapsed.compile_ahead", listed.extend)
+    for room in ("collapsed", "step"):
+        monkeypatch.setattr(f"pm_match.clusters.{room}.compile_ahead", listed.extend)
     model = MODELS[case]()
-    served = (pmm.ClusterGibbs, pmm.ProjectionMAP)
+    served = (pmm.ClusterGibbs, pmm.ProjectionMAP, *VIEWS)
     steps = [own for own in pmm.steps(model) if isinstance(own, served)]
-    steps[-1].n_exchanges = 3.0
+    if isinstance(steps[-1], pmm.ClusterGibbs):
+        steps[-1].n_exchanges = 3.0
     for kernel, signature in listed:
         kernel.compile(signature)
     more = []

@@ -7,7 +7,9 @@ from pymc.blocking import PointType, StatsType
 
 from pm_match.checks import check_flag
 from pm_match.clusters.step import PartitionStep, statistics
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.rescale import rescale, rescale_sums
+from pm_match.views.factors import row_solves
 from pm_match.views.factors.linear_factors import (
     Array,
     draw_log_precision,
@@ -75,6 +77,16 @@ class FactorGibbs(PartitionStep):
     def _prepare(self) -> None:
         super()._prepare()
         self._points = FactorPoints(self.model, self.part)
+
+    def kernels(self) -> list[Job]:
+        """List what patterns of missing values call, and exchanges of scale around zero."""
+        missing = any(view.table.observed is not None for view in self.part.views)
+        found = row_solves.kernels() if missing else []
+        if self.exchange and self.part.own:
+            row, square, cube = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))
+            sums = cube, square, square, 1.0, 1.0, 1, row, row, square, square
+            found.append(job(rescale_sums, self.rng, *sums))
+        return found
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""

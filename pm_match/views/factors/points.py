@@ -234,16 +234,17 @@ class FactorPoints(Writer):
         latents = self.latents(point)
         reduced, where = [], []
         for own in forms:
+            mine = [n for n in own.places if n in wanted]
+            if not mine:
+                continue
             known = [n for n in own.places if n not in wanted and n not in own.private]
             form, kept = _condition(own, known, latents)
             gone = [n for n in kept if n not in wanted]
             if gone:
                 entries = np.concatenate([kept[n] for n in gone])
                 form = form.without(entries)
-            mine = [n for n in own.places if n in wanted]
-            if mine:
-                reduced.append(form)
-                where.append(np.concatenate([places[n] for n in mine]))
+            reduced.append(form)
+            where.append(np.concatenate([places[n] for n in mine]))
         size = int(ends[-1])
         if not reduced:
             empty = np.zeros((1, size, size)), np.zeros((part.n_objects, size))

@@ -5,8 +5,9 @@ Of one pattern BLAS does all rows at once, of several a kernel does one after th
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtrs
 
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import solve_lower as forward
 from pm_match.numerics.kernels import entry
 
@@ -36,9 +37,7 @@ def row_products(rows: Array, matrices: Array, index: NDArray[np.int64]) -> Arra
 def solve_lower(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
     """Solve L x = b for every row b, with the lower triangular L of its pattern."""
     if len(lower) == 1:
-        return np.ascontiguousarray(
-            solve_triangular(lower[0], rows.T, lower=True, check_finite=False).T
-        )
+        return _solved(lower[0], rows, 1)
     found = np.array(rows, order="C")
     _forward(lower, index, found)
     return found
@@ -47,11 +46,29 @@ def solve_lower(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
 def solve_upper(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
     """Solve L' x = b for every row b, with the lower triangular L of its pattern."""
     if len(lower) == 1:
-        solved = solve_triangular(lower[0], rows.T, lower=True, trans="T", check_finite=False)
-        return np.ascontiguousarray(solved.T)
+        return _solved(lower[0], rows, 0)
     found = np.array(rows, order="C")
     _backward(lower, index, found)
     return found
+
+
+def _solved(lower: Array, rows: Array, trans: int) -> Array:
+    """Solve L x = b (`trans` 1) or L' x = b (0) for all rows b, by LAPACK itself.
+
+    SciPy's own function looks at its arguments for longer than it takes to solve for them. In
+    LAPACK's order L is what L' is here.
+    """
+    solved, info = dtrtrs(lower.T, rows.T, lower=0, trans=trans)
+    if info:
+        raise np.linalg.LinAlgError(f"a pivot of {lower[info - 1, info - 1]:g}")
+    return np.ascontiguousarray(solved.T)
+
+
+def kernels() -> list[Job]:
+    """List what rows of several patterns call."""
+    rows, matrices, index = np.zeros((1, 1)), np.zeros((1, 1, 1)), np.zeros(1, np.int64)
+    found = [job(solve, matrices, index, rows) for solve in (_forward, _backward)]
+    return [*found, job(_multiply, rows, matrices, index, rows)]
 
 
 @entry

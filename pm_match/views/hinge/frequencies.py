@@ -34,7 +34,9 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 from scipy.linalg.lapack import dpotri
 
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.kernels import entry, reducing
+from pm_match.numerics.sines import sines
 from pm_match.views.hinge import fill_waves, fourier_values
 from pm_match.views.hinge.scales import LostPrecision, factorise, log_marginal, lost
 
@@ -306,6 +308,14 @@ def distinct(matrices: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
     if np.array_equal(matrices[first][which], matrices):
         return first, which
     return np.arange(len(matrices)), np.arange(len(matrices))
+
+
+def kernels() -> list[Job]:
+    """List what moves of frequencies call."""
+    row, square, cube = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))
+    columns, accepted = np.zeros(1, np.int64), np.zeros(1, np.bool_)
+    given = cube, square, square, cube, 1.0, columns, row, accepted, cube, square
+    return [job(sines, square, square, square), job(_mirror, square), job(_sweep, *given)]
 
 
 @entry

@@ -10,14 +10,16 @@ from pymc.blocking import PointType, StatsType
 from pm_match.checks import check_count
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import statistics
-from pm_match.normal.conjugate import draw_parameters, posterior
+from pm_match.normal.conjugate import draw_parameters
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
+from pm_match.numerics.ahead import Job
 from pm_match.reading import read
 from pm_match.reading.ancestry import parameters
 from pm_match.reading.parts import Structure
 from pm_match.reading.probe import point_function
 from pm_match.views.hinge import fourier_values
+from pm_match.views.hinge import frequencies as moves
 from pm_match.views.hinge.frequencies import EvidenceTerm, FrequencyEvidence, FrequencyPrior
 from pm_match.views.hinge.hinge_gibbs import HingePoints
 from pm_match.views.hinge.recognise import HingeModel
@@ -140,6 +142,10 @@ class FrequencyMetropolis(HMCStep):
             self._mixture_points = NormalsPoints(self.model, self._mixture)
             self._assignment = self._find_assignment()
 
+    def kernels(self) -> list[Job]:
+        """List what moves call, of frequencies one by one and of all."""
+        return moves.kernels()
+
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         new = dict(point)
@@ -180,6 +186,7 @@ class FrequencyMetropolis(HMCStep):
         """
         part, rng, points = self.part, self.rng, self._points
         evidence = self._rescale(new, evidence, stats)
+        prior_at = self._draw_mixture(new, evidence) if self._mixture else part.frequency_prior
         sizes = np.array([*_STEPS.values()])
         tried, moved = np.zeros(len(sizes)), np.zeros(len(sizes))
         for _ in range(self.n_sweeps):
@@ -188,7 +195,7 @@ class FrequencyMetropolis(HMCStep):
             if self._mixture and self._assignment:
                 self._propose_clusters(proposed, kinds == 0)
             # Of a draw from the prior, the cluster is the one proposed; of others, their own.
-            prior = part.frequency_prior(proposed)
+            prior = prior_at(proposed)
             candidates = prior.propose(rng, evidence.frequencies, sizes[kinds])
             accepted = evidence.sweep(candidates, -rng.standard_exponential(len(kinds)))
             if self._mixture and self._assignment:
@@ -198,8 +205,7 @@ class FrequencyMetropolis(HMCStep):
         for kind, n_tried, n_moved in zip(_STEPS, tried, moved, strict=True):
             stats[f"accepted_{kind}"] = n_moved / n_tried if n_tried else np.nan
         if self.n_leapfrog:
-            term = EvidenceTerm(evidence)
-            prior = part.frequency_prior(new)
+            term, prior = EvidenceTerm(evidence), prior_at(new)
             if self._leap(prior, term, evidence.frequencies, stats) is not evidence.frequencies:
                 # That of the last place it was evaluated at: where the move ended.
                 evidence = term.evidence
@@ -216,51 +222,82 @@ class FrequencyMetropolis(HMCStep):
 
         The Jacobian of the map is the product of the factors, over all numbers that it multiplies.
         """
-        rng = self.rng
-        n, m = evidence.frequencies.shape
-        log_prior = self._frequency_log_prior(new)
-        prior = log_prior(evidence.frequencies)
+        rng, start = self.rng, evidence.frequencies
+        n, m = start.shape
+        log_prior = self._scaled_log_prior(new, start)
+        factors = np.ones(m)
+        prior = log_prior(factors)
         accepted = 0
-        for axes in (np.ones(m, bool), rng.random(m) < 0.5):
+        for axes in (factors > 0.0, rng.random(m) < 0.5):
             shift = rng.choice(_SCALE_WIDTHS) * rng.standard_normal()
             height = -rng.standard_exponential()
+            other = factors * np.exp(shift * axes)
             try:
-                candidate = evidence.at(evidence.frequencies * np.exp(shift * axes))
+                candidate = evidence.at(start * other)
             except LostPrecision:
                 continue  # there is nothing to go to
-            other = log_prior(candidate.frequencies)
-            gain = candidate.log_evidence + other - evidence.log_evidence - prior
+            other_prior = log_prior(other)
+            gain = candidate.log_evidence + other_prior - evidence.log_evidence - prior
             if gain + n * axes.sum() * shift > height:
-                evidence, prior = candidate, other
+                evidence, factors, prior = candidate, other, other_prior
                 accepted += 1
         stats["accepted_scale"] = accepted / 2
-        if self._mixture:
-            # Integrated out: drawn given the frequencies as they are now.
-            drawn = draw_parameters(
-                rng,
-                evidence.frequencies,
-                self._labels(new),
-                self._mixture.truncation,
-                self._mixture.prior(new),
-                shared=False,
-            )
-            self._mixture_points.write_parameters(new, *drawn)
         return evidence
 
-    def _frequency_log_prior(self, point):
-        """Make the frequencies' log prior, with a mixture's parameters integrated out."""
-        if self._mixture:
-            prior, labels = self._mixture.prior(point), self._labels(point)
-            truncation = self._mixture.truncation
+    def _scaled_log_prior(self, point, frequencies) -> Callable[[NDArray], float]:
+        """Make the log prior of frequencies (M, m) times factors (m,), as a function of these.
 
-            def log_marginal(frequencies) -> float:
-                # What the labels alone say stays out.
-                _, _, degrees, scales = posterior(frequencies, labels, truncation, prior, False)
-                return -0.5 * float(degrees @ np.linalg.slogdet(scales)[1])
+        A mixture's means and precisions are integrated out: what is left of them are, cluster by
+        cluster, the determinants of the scale matrices of `normal.conjugate.posterior`, here from
+        sums that are made once.
+        """
+        if not self._mixture:
+            own = self.part.frequency_prior(point)
+            return lambda factors: (
+                -0.5 * float(np.square(own.whitened(frequencies * factors)).sum())
+            )
+        prior = self._mixture.prior(point)
+        _, which, counts = np.unique(self._labels(point), return_inverse=True, return_counts=True)
+        member = np.equal.outer(np.arange(len(counts)), which).astype(np.float64)
+        averages = member @ frequencies / counts[:, None]
+        residuals = frequencies - averages[which]
+        scatters = np.einsum("tj,ja,jb->tab", member, residuals, residuals)
+        shares = prior.strength * counts / (prior.strength + counts)
+        degrees = prior.degrees + counts
 
-            return log_marginal
-        own = self.part.frequency_prior(point)
-        return lambda frequencies: -0.5 * float(np.square(own.whitened(frequencies)).sum())
+        def log_marginal(factors) -> float:
+            shifts = averages * factors - prior.center
+            scales = prior.inverse_scale + scatters * np.multiply.outer(factors, factors)
+            scales += shares[:, None, None] * shifts[:, :, None] * shifts[:, None, :]
+            return -0.5 * float(degrees @ np.linalg.slogdet(scales)[1])
+
+        return log_marginal
+
+    def _draw_mixture(self, new, evidence) -> Callable[[Any], FrequencyPrior]:
+        """Draw the mixture's means and precisions given the frequencies, and write them.
+
+        Returns
+        -------
+        callable
+            From a point with clusters to the frequencies' prior there.
+        """
+        assert self._mixture
+        means, precisions = draw_parameters(
+            self.rng,
+            evidence.frequencies,
+            self._labels(new),
+            self._mixture.truncation,
+            self._mixture.prior(new),
+            shared=False,
+        )
+        self._mixture_points.write_parameters(new, means, precisions)
+        factors = np.linalg.cholesky(np.linalg.inv(precisions))
+
+        def prior(point) -> FrequencyPrior:
+            labels = self._labels(point)
+            return FrequencyPrior(means[labels], factors[labels])
+
+        return prior
 
     def _labels(self, point):
         """Read the clusters of the frequencies."""

@@ -10,7 +10,9 @@ from pymc.blocking import PointType, StatsType
 from pm_match.checks import check_count, check_flag
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import statistics
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.rescale import rescale_axes
+from pm_match.numerics.sines import sines
 from pm_match.reading.parts import Structure
 from pm_match.views.factors.linear_factors import Array
 from pm_match.views.factors.points import FactorPoints
@@ -128,6 +130,14 @@ class LatentHMC(HMCStep):
         self._number = numbers[part.name]
         self._scaled = self._find_scaled() if self.exchange else {}
         self._frequencies = Writer(self.model, list(self._scaled))
+
+    def kernels(self) -> list[Job]:
+        """List what features call, and exchanges of scale."""
+        row, square, cube = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))
+        found = [job(sines, square, square, square)]
+        if self._scaled:
+            found.append(job(rescale_axes, self.rng, row, row, square, square, cube, row))
+        return found
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import pm_match as pmm
+from pm_match.normal.conjugate import log_marginal
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.frequencies import FrequencyEvidence
 from pm_match.views.hinge.scales import LostPrecision, draw_by_directions
@@ -328,6 +329,32 @@ def test_scales_that_cannot_be_evaluated_are_refused_and_nothing_else(monkeypatc
     share = np.array(found[::40])
     law = stats.truncnorm(0.0, 0.8)
     assert stats.kstest(share, law.cdf).pvalue > 1e-3
+
+
+def test_the_prior_of_rescaled_frequencies_is_the_plain_formula():
+    """Its differences, with a mixture's means and precisions integrated out and without one."""
+    rng = np.random.default_rng(8)
+    factors = np.exp(rng.normal(size=(4, 2)))
+    sizes = {"n_factors": 2, "n_frequencies": 5, "n_components": 3, "n_private": 0}
+    mixed = pmm.models.max_margin_views({"x": X}, Y, **sizes)
+    step = pmm.FrequencyMetropolis([mixed["frequencies"]], model=mixed)
+    point = mixed.initial_point(1)
+    w = rng.normal(0.0, 2.0, point["frequencies"].shape)
+    point["component"] = np.array([0, 2, 0, 0, 2])
+    found = [step._scaled_log_prior(point, w)(f) for f in factors]
+    prior = step._mixture.prior(point)
+    expected = [log_marginal(w * f, point["component"], prior, False) for f in factors]
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-9)
+
+    with pm.Model() as plain:
+        frequencies = pm.Normal("frequencies", 0.5, 2.0, shape=(3, 2))
+        beta = pm.Normal("beta", 0.0, 1.0, shape=7)
+        pmm.Hinge("label", pmm.fourier_features(X, frequencies) @ beta, observed=Y)
+    step = pmm.FrequencyMetropolis([plain["frequencies"]], model=plain)
+    w = rng.normal(size=(3, 2))
+    found = [step._scaled_log_prior({}, w)(f) for f in factors]
+    expected = [stats.norm(0.5, 2.0).logpdf(w * f).sum() for f in factors]
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-9)
 
 
 def test_a_sweep_where_the_precision_is_nearly_lost_is_not_undone():
