@@ -16,7 +16,7 @@ from pm_match.checks import check_count
 from pm_match.matching.chance import MOST_TOGETHER, probability_together
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.pair_counts import apart, best_partners, counts_together
-from pm_match.matching.set_draws import SetDraws, read_one_set
+from pm_match.matching.set_draws import SetDraws, full_names, read_one_set
 from pm_match.matching.unmatched_probability import probability_alone
 
 __all__ = ["decide"]
@@ -126,6 +126,7 @@ def decide(
         raise ValueError(f"abstain: expected a probability; found {abstain}")
     if top is not None:
         check_count("top", top)
+    a, b = full_names(idata, [a, b], group)
     if a == b and rule == "one-to-one":
         raise ValueError(
             f"rule 'one-to-one' is for two domains; found {a!r} twice. Within a domain, use "
