@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_count, check_identifier, check_option, check_positive
-from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets
+from pm_match.models.declare import WEIGHTS, Links, cluster_weights, declare_links, link_sets
 
 __all__ = ["mixture"]
 
@@ -32,7 +32,7 @@ def mixture(
     shared: Collection[str] | None = None,
     concentration: float = 1.0,
     weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
-    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    links: Links = None,
 ) -> pm.Model:
     r"""Declare a mixture of one table with mixed columns, or of several that share some columns.
 
@@ -70,8 +70,8 @@ def mixture(
         :math:`\gamma`.
     weights : {"stick-breaking", "dirichlet", "uniform"}, default "stick-breaking"
         Prior on the clusters' weights, as in `projected_clusters`.
-    links : mapping or sequence of mappings, optional
-        Objects known to share a cluster: from names of tables to positions. See `must_link`.
+    links : mapping, DataFrame or sequence of these, optional
+        Objects known to share a cluster, by the names of tables, as in `projected_clusters`.
 
     Returns
     -------
