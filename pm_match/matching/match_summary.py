@@ -18,6 +18,8 @@ from pm_match.matching.set_draws import SetDraws, read_sets
 
 __all__ = ["MatchSummary", "match_summary"]
 
+# An object with a confidence above this is called sure.
+SURE = 0.9
 # Entries of one-hot labels that are multiplied at a time: 16 MB of indices and values.
 _BATCH = 2**20
 

@@ -18,12 +18,13 @@ __all__ = [
     "numbers",
     "read_cells",
     "read_links",
+    "stem",
 ]
 
 MISSING = ["", "NA", "N/A", "NaN", "nan"]
 
 
-class InputError(Exception):
+class InputError(ValueError):
     """The user's files or options cannot be used; the message says why."""
 
 
@@ -67,7 +68,7 @@ def named(files: Iterable[Path], what: str) -> Iterator[tuple[str, Path]]:
     """Name what is in files after them; refuse two of one name."""
     source: dict[str, Path] = {}
     for file in files:
-        name = identifier(_stem(file))
+        name = identifier(stem(file))
         if name in source:
             raise InputError(
                 f"{file}: gives the {what} name {name!r}, as {source[name]} does; rename one"
@@ -126,7 +127,7 @@ def read_links(
     return list(groups.values())
 
 
-def _stem(file: Path) -> str:
+def stem(file: Path) -> str:
     """Give a file's name without what says its kind."""
     return file.name.removesuffix(".gz").removesuffix(".mtx") if is_market(file) else file.stem
 
