@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from pm_match.front.prepare import choose_model, left_out_of, prepare
+from pm_match.front.prepare import PACKAGE, choose_model, left_out_of, prepare
 from pm_match.front.result import MatchResult
 from pm_match.sampling import sample
 
@@ -89,7 +89,7 @@ def match(
     chosen = model or choose_model(prepared, linked)
     for said in left_out_of(prepared, chosen):
         prepared.notes.append(said)
-        warnings.warn(said, UserWarning, stacklevel=2)
+        warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
     prepared.notes.append(f"The model is {chosen}.")
     declared = prepared.declare(chosen, links=links, clusters=clusters, **options)
     idata = sample(

@@ -26,6 +26,8 @@ from pm_match.tables.domains import as_labels, check_domain_names, read_table
 __all__ = ["PreparedData", "as_frame", "choose_model", "look_at_table", "prepare"]
 
 MODELS = ("table_clusters", "mixture", "projected_clusters", "relational_clusters")
+# Warnings are of the line that called us.
+PACKAGE = str(Path(__file__).parents[1])
 # Columns that are named in one line.
 _LISTED = 12
 _NUMERIC = ("table_clusters", "projected_clusters")
@@ -202,7 +204,7 @@ class PreparedData:
             codes, labels = pd.factorize(values, sort=values.dropna().map(type).nunique() == 1)
             if not len(labels):
                 raise ValueError(f"{where}: expected labels of clusters; found none")
-            found[name] = codes, np.asarray(labels)
+            found[name] = codes, pd.Series(labels).infer_objects().to_numpy()
         return found
 
 
@@ -308,7 +310,7 @@ def prepare(
         ]
         if warned:
             said = f"domain {titles[name]!r}: {'; '.join(warned)}."
-            warnings.warn(said, UserWarning, stacklevel=2)
+            warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
     return PreparedData("tables", tables, titles, looked)
 
 
