@@ -135,7 +135,11 @@ class PreparedData:
         -------
         pymc.Model
         """
-        linked = self.named(links) + [{name: g} for name, g in self.groups(clusters).items()]
+        linked = [
+            {identifier(str(key)): given for key, given in one.items()} for one in link_sets(links)
+        ]
+        groups = self.groups(clusters)
+        linked += [{name: own} for name, own in groups.items()]
         name = model or choose_model(self, bool(linked))
         check_option("model", name, MODELS)
         if (name == "relational_clusters") != (self.kind == "networks"):
@@ -143,10 +147,9 @@ class PreparedData:
         options = {**self.options, **options}
         if linked:
             options["links"] = linked
-        if clusters:
+        if groups:
             # None of them may find its like: there is room for all.
-            n = sum(len(groups) for groups in self.groups(clusters).values())
-            options.setdefault("n_clusters", max(n, 12))
+            options.setdefault("n_clusters", max(12, sum(map(len, groups.values()))))
         if name == "relational_clusters":
             if linked:
                 options.setdefault("relevance", False)
@@ -165,18 +168,6 @@ class PreparedData:
             if own.use != LEFT_OUT
         }
 
-    def named(self, links: Any) -> list[Mapping[str, Any]]:
-        """Give links by the names of `data`."""
-        return [{self.name(key): own for key, own in one.items()} for one in link_sets(links)]
-
-    def name(self, title: Any) -> str:
-        """Give the name of `data` that stands for the user's."""
-        return identifier(str(title))
-
-    def objects(self, name: str) -> pd.Index:
-        """Labels of a table's objects."""
-        return self.data[name].index
-
     def groups(self, clusters: Mapping[str, Any] | None) -> dict[str, list[list[int]]]:
         """Give positions of the objects of given clusters, by domain, in the order of labels."""
         return {
@@ -188,13 +179,13 @@ class PreparedData:
         """Check given clusters; give every object's number (-1 for none), and their labels."""
         found = {}
         for title, given in (clusters or {}).items():
-            name, where = self.name(title), f"clusters[{title!r}]"
+            name, where = identifier(str(title)), f"clusters[{title!r}]"
             if name not in self.data or self.kind == "networks":
                 raise ValueError(
                     f"{where}: expected a table among {list(self.titles.values())}"
                     f"{did_you_mean(title, self.titles.values())}"
                 )
-            objects = self.objects(name)
+            objects = self.data[name].index
             if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
                 labelled = given.set_axis(given.index.astype(str))
                 given = labelled.reindex(objects.astype(str)).to_numpy()
@@ -286,23 +277,15 @@ def prepare(
         check_option(f"columns[{column!r}]", use, (*USES, "ignore"))
     tables: dict[str, pd.DataFrame] = {}
     looked: dict[str, dict[str, Column]] = {}
-    everywhere: set[str] = set()
     for name, value in given.items():
-        title = titles[name]
-        key = id.get(title) if isinstance(id, Mapping) else id
+        key = id.get(titles[name]) if isinstance(id, Mapping) else id
         frame = read_table_file(Path(value)) if isinstance(value, str | PathLike) else value
-        tables[name], looked[name], all_columns = look_at_table(title, frame, key, told)
-        everywhere |= all_columns
-        warned = [
-            f"{column!r} ({own.use}: {own.note})"
-            for column, own in looked[name].items()
-            if own.warn
-        ]
-        if warned:
-            warnings.warn(f"domain {title!r}: {'; '.join(warned)}.", UserWarning, stacklevel=2)
-    for column in told.keys() - everywhere:
-        near = did_you_mean(column, everywhere)
-        raise ValueError(f"columns: no table has a column {column!r}{near}")
+        tables[name], looked[name] = look_at_table(titles[name], frame, key, told)
+    everywhere = {column for columns in looked.values() for column in columns}
+    for column in told:
+        if column not in everywhere:
+            near = did_you_mean(column, everywhere)
+            raise ValueError(f"columns: no table has a column {column!r}{near}")
     _agree(looked)
     for name, found in looked.items():
         warned = [
@@ -363,18 +346,8 @@ def as_frame(where: str, table: Any) -> pd.DataFrame:
 
 def look_at_table(
     title: str, table: Any, id: str | None = None, told: Mapping[str, str] | None = None
-) -> tuple[pd.DataFrame, dict[str, Column], set[str]]:
-    """Look at one table.
-
-    Returns
-    -------
-    frame : DataFrame
-        What is used of it.
-    columns : dict of str to Column
-        What was found, without what is ignored and the id.
-    names : set of str
-        Of all columns.
-    """
+) -> tuple[pd.DataFrame, dict[str, Column]]:
+    """Look at one table; return what is used of it, and what was found in its columns."""
     where, told = f"domain {title!r}", told or {}
     frame = as_frame(where, table)
     if 0 in frame.shape:
@@ -387,22 +360,21 @@ def look_at_table(
             f"{where}: expected at least two objects (rows); found one. One row is one object"
         )
     frame = frame.set_axis(as_labels(where, "column", frame.columns).astype(str), axis=1)
-    names = set(frame.columns)
-    if id is not None and id not in names and frame.index.name != id:
+    if id is not None and id not in frame and frame.index.name != id:
         raise ValueError(
-            f"{where}: no column {id!r}{did_you_mean(id, names)} (where ids have names of their "
+            f"{where}: no column {id!r}{did_you_mean(id, frame)} (where ids have names of their "
             "own, say which by domain: id={'a': …, 'b': …})"
         )
-    if id in names:
+    if id in frame:
         frame = frame.set_index(id)
     plain_index = isinstance(frame.index, pd.RangeIndex)
     labels = frame.index if plain_index else as_labels(where, "row", frame.index)
     frame = frame.set_axis(pd.Index(labels, name=None), axis=0)
     looked, kept = {}, {}
     for column, values in frame.items():
-        if told.get(str(column)) == "ignore":
-            continue
-        found = look_at_column(where, values, told.get(str(column)))
+        use = told.get(str(column))
+        ignored = Column(LEFT_OUT, "as you said")
+        found = ignored if use == "ignore" else look_at_column(where, values, use)
         # A model may not have a variable of such a name.
         name = str(column).replace("/", "_")
         looked[name] = found
@@ -412,11 +384,11 @@ def look_at_table(
             kept[name] = _floats(where, values, found.use)
     if not kept:
         why = "; ".join(f"{column!r}: {own.note}" for column, own in looked.items())
-        raise ValueError(f"{where}: no column can be used ({why or 'all are ignored'})")
+        raise ValueError(f"{where}: no column can be used ({why})")
     used = pd.DataFrame(kept, index=frame.index)
     if any(own.use not in ("category", LEFT_OUT) for own in looked.values()):
         read_table(where, used.select_dtypes("number"))  # refuses infinite numbers, by name
-    return used, looked, names
+    return used, looked
 
 
 def _floats(where: str, values: pd.Series, use: str) -> pd.Series:

@@ -89,7 +89,7 @@ def test_what_is_used_is_said(tmp_path):
     assert work.model == "mixture"
     assert work.words[0].startswith("data: 4 objects (1, 2, 3, …); used are code (number: distinct")
     assert "kind (category), u (number)." in work.words[0]
-    assert "note" not in work.words[0]
+    assert work.words[1] == "data: left out are note (as you said)."
 
 
 def test_a_model_can_be_chosen(files):

@@ -49,15 +49,18 @@ def test_ids_become_labels_and_nothing_is_lost_on_the_way():
 
 def test_a_warning_names_what_is_left_out():
     a = frame(sku=[f"N{i}" for i in range(30)], shop="north")
-    with pytest.warns(UserWarning, match="'sku' .*id='sku'.*; 'shop' .left out: one value only"):
+    with pytest.warns(
+        UserWarning, match=r"'sku' .*id='sku'.*; 'shop' .left out: one value"
+    ) as said:
         found = pmm.prepare({"a": a})
+    assert [warning.filename for warning in said] == [__file__]
     assert found.words()[1] == (
         "a: left out are sku (a text of its own for every object; if it names them, say id='sku'),"
         " shop (one value only (north))."
     )
     found = pmm.prepare({"a": a}, id="sku", columns={"shop": "ignore", "sold": "number"})
     assert found.uses()["sold"] == "number"
-    assert "shop" not in str(found)
+    assert "a: left out are shop (as you said)." in str(found)
 
 
 def test_columns_are_used_in_one_way_in_all_tables():
