@@ -25,12 +25,13 @@ from pm_match.tables.domains import as_labels, check_domain_names, read_table
 
 __all__ = ["PreparedData", "as_frame", "choose_model", "look_at_table", "prepare"]
 
-MODELS = ("table_clusters", "mixture", "projected_clusters", "relational_clusters")
 # Warnings are of the line that called us.
 PACKAGE = str(Path(__file__).parents[1])
 # Columns that are named in one line.
 _LISTED = 12
+# Models of tables of numbers, and all that there are.
 _NUMERIC = ("table_clusters", "projected_clusters")
+MODELS = (*_NUMERIC, "mixture", "relational_clusters")
 # Options that only networks have.
 _OF_NETWORKS = ("types", "family", "one_mode", "symmetric", "self_loops", "exposure", "absent")
 
@@ -53,7 +54,7 @@ class PreparedData:
     notes : list of str
         What else was found.
     options : dict
-        What the data say of the model: the family of networks, and the types of their objects.
+        Of the model: those given, and what networks say of their family and types of objects.
     """
 
     kind: Literal["tables", "networks"]
@@ -139,7 +140,7 @@ class PreparedData:
             {identifier(str(key)): given for key, given in one.items()} for one in link_sets(links)
         ]
         groups = self.groups(clusters)
-        linked += [{name: own} for name, own in groups.items()]
+        linked += [{name: own} for name, own in groups.items() if max(map(len, own)) > 1]
         name = model or choose_model(self, bool(linked))
         check_option("model", name, MODELS)
         if (name == "relational_clusters") != (self.kind == "networks"):
@@ -156,8 +157,7 @@ class PreparedData:
             return models.relational_clusters(self.data, **options)
         if name == "mixture":
             return models.mixture(self.data, columns=self.uses(), **options)
-        declare = models.table_clusters if name == "table_clusters" else models.projected_clusters
-        return declare(self.numeric(), **options)
+        return getattr(models, name)(self.numeric(), **options)
 
     def uses(self) -> dict[str, str]:
         """Give the use of every column that is used; it is the same in all tables."""
@@ -270,7 +270,7 @@ def prepare(
         or any(map(_is_network, given.values()))
     ):
         found, own, notes = look_at_networks(given, columns, options)
-        return PreparedData("networks", found, titles, notes=notes, options=own)
+        return PreparedData("networks", found, titles, notes=notes, options=options | own)
     check_domain_names(given)
     told = dict(columns or {})
     for column, use in told.items():
@@ -294,7 +294,7 @@ def prepare(
         if warned:
             said = f"domain {titles[name]!r}: {'; '.join(warned)}."
             warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
-    return PreparedData("tables", tables, titles, looked)
+    return PreparedData("tables", tables, titles, looked, options=options)
 
 
 def _agree(looked: Mapping[str, dict[str, Column]]) -> None:

@@ -1,9 +1,12 @@
 import gzip
+import importlib
 import os
 import signal
 import subprocess
 import sys
+import tomllib
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -707,6 +710,12 @@ def test_nothing_is_left_to_compile(model, tmp_path):
     sampled = f"sample(draws=1, tune=1, chains=1, model={declared})"
     run(tmp_path, "-c", f"from pm_match import datasets, models, sample; {sampled}")
     assert sorted(path.name for path in tmp_path.rglob("*.nb[ic]")) == before
+
+
+def test_the_script_is_the_command_line():
+    project = tomllib.loads((Path(cli.__file__).parents[1] / "pyproject.toml").read_text())
+    module, name = project["project"]["scripts"]["pm-match"].split(":")
+    assert getattr(importlib.import_module(module), name) is cli.main
 
 
 def test_unknown_models_are_not_warmed(capsys):

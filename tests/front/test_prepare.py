@@ -67,12 +67,11 @@ def test_columns_are_used_in_one_way_in_all_tables():
     a, b = frame(), frame()
     b["sold"] = b["sold"] * 20
     b["organic"] = RNG.poisson(2, 30)
-    assert pmm.prepare({"a": a, "b": b}).uses() == {
-        "price": "number",
-        "sold": "number",
-        "kind": "category",
-        "organic": "count",
-    }
+    expected = {"price": "number", "sold": "number", "kind": "category", "organic": "count"}
+    for tables in ({"a": a, "b": b}, {"b": b, "a": a}):
+        found = pmm.prepare(tables)
+        assert found.uses() == expected
+        assert {own["sold"].use for own in found.columns.values()} == {"number"}
 
 
 def test_names_of_domains_may_be_any():
@@ -145,7 +144,9 @@ class TestNetworks:
         assert family([[0, 3], [1, 0]]) == "poisson"
         with pytest.raises(ValueError, match=r"found 0.5. Bring weights to .* family='normal'"):
             family([[0, 0.5], [1, 0]])
-        assert "family" not in pmm.prepare({"a": np.eye(2) / 3}, family="normal").options
+        given = pmm.prepare({"a": np.eye(2) / 3}, family="normal")
+        assert given.options == {"family": "normal"}
+        given.declare()
 
     def test_lists_of_edges_of_two_types(self):
         lists = {
@@ -172,9 +173,9 @@ class TestNetworks:
         same = edges(("ann", "bob"), ("bob", "cy"))
         with pytest.raises(ValueError, match=r"1 of the names in 'boss' are in 'clerk' too, such"):
             pmm.prepare({"a": same}, model="relational_clusters")
-        model = pmm.prepare({"a": same}, types=["person"]).declare(types=["person"])
+        model = pmm.prepare({"a": same}, types=["person"]).declare()
         assert model.coords["a_person_object"] == ("ann", "bob", "cy")
-        model = pmm.prepare({"a": same}, types=["b", "c"]).declare(types=["b", "c"])
+        model = pmm.prepare({"a": same}, types=["b", "c"]).declare()
         assert model.coords["a_b_object"] == ("ann", "bob")
 
     def test_bad_lists(self):
@@ -197,6 +198,8 @@ def test_given_clusters_are_declared_whole():
     model = prepared.declare(clusters=clusters, links={"a": ["u"], "the b": [4]})
     assert [p.name for p in model.potentials] == ["links", "links_1", "links_2"]
     assert len(model.coords["cluster"]) == 12
+    alone = prepared.declare(clusters={"a": range(6), "the b": [0, 0, 1, 1, 1]})
+    assert [p.name for p in alone.potentials] == ["links"]
     with pytest.raises(ValueError, match=r"clusters\['a'\]: expected 6 labels; found 2"):
         prepared.declare(clusters={"a": [1, 2]})
     with pytest.raises(ValueError, match=r"clusters\['B'\]: expected a table among .*"):
