@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.io
 import scipy.sparse
 
 from pm_match.front.cells import MISSING, InputError, is_market, numbers, read_cells
@@ -100,6 +99,8 @@ def read_network_file(file: Path, n_axes: int) -> NetworkFile:
 
 
 def _read_market(file: Path) -> NetworkFile:
+    import scipy.io  # takes its time
+
     with _reading(file, "a MatrixMarket file that can be read"), warnings.catch_warnings():
         # SciPy announces that its matrices become arrays: either will do.
         warnings.simplefilter("ignore", DeprecationWarning)
