@@ -14,6 +14,9 @@ from pm_match.features.semi_orthogonal import semi_orthogonal
 from pm_match.features.translate import translate
 from pm_match.find_matching import find_matching
 from pm_match.fit_em import fit_em
+from pm_match.front.match import match
+from pm_match.front.prepare import PreparedData, choose_model, prepare
+from pm_match.front.result import MatchResult
 from pm_match.matching import (
     best_chain,
     cluster_sizes,
@@ -75,11 +78,14 @@ __all__ = [
     "HyperparameterGibbs",
     "Kind",
     "LatentHMC",
+    "MatchResult",
+    "PreparedData",
     "ProjectionMAP",
     "ScaleMatrixGibbs",
     "UnservedModelError",
     "assign",
     "best_chain",
+    "choose_model",
     "choose_n_factors",
     "cluster_sizes",
     "cluster_spans",
@@ -95,6 +101,7 @@ __all__ = [
     "initial_points",
     "invariants",
     "map_objects",
+    "match",
     "match_probability",
     "match_summary",
     "metrics",
@@ -104,6 +111,7 @@ __all__ = [
     "partition_loss",
     "plots",
     "predict",
+    "prepare",
     "register_kind",
     "relabel",
     "relevance_probability",

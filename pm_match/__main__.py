@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 
 from pm_match.cli.arguments import kind_of_files, make_parser
-from pm_match.cli.cells import InputError
 from pm_match.cli.networks import Networks
 from pm_match.cli.output import netcdf_engine as _netcdf_engine
 from pm_match.cli.output import write_draws
 from pm_match.cli.tables import Tables
 from pm_match.cli.warm import warm
+from pm_match.front.cells import InputError
 from pm_match.matching import best_chain, diagnose, log_joint_rhat
 from pm_match.plots import plot_log_joint, plot_trace
 from pm_match.sampling import sample
@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError) as error:
         parser.exit(2, f"pm_match: error: {error}\n")
 
+    print("\n".join(work.words))
     import matplotlib as mpl
 
     mpl.use("Agg")

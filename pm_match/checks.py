@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,6 +21,8 @@ __all__ = [
     "check_pair",
     "check_positive",
     "counts_by_name",
+    "did_you_mean",
+    "identifier",
     "is_count",
     "plain",
     "type_name",
@@ -72,6 +76,19 @@ def check_identifier(what: str, name: Any) -> None:
             f"{what}: expected an identifier (letters, digits and underscores, not starting with a "
             f"digit), as the name becomes part of variable names; found {name!r}"
         )
+
+
+def identifier(text: str) -> str:
+    """Make an identifier of a name: "shop-2 north" becomes "shop_2_north"."""
+    name = re.sub(r"\W", "_", text)
+    return f"_{name}" if not name or name[0].isdigit() else name
+
+
+def did_you_mean(name: Any, known: Iterable[Any]) -> str:
+    """Say which of the `known` names is near; nothing if none is."""
+    lower = {str(own).lower(): str(own) for own in known}
+    near = get_close_matches(str(name).lower(), lower, 1)
+    return f"; did you mean {lower[near[0]]!r}?" if near else ""
 
 
 def check_given_by_name(kind: str, given: Any, what: str = "table") -> None:

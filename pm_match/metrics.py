@@ -184,11 +184,20 @@ def _by_name(kind: str, name: str, labels: Any) -> Vectors:
     return vectors
 
 
+def _domain(key: Hashable) -> Hashable:
+    return key.removeprefix("cluster_") if isinstance(key, str) else key
+
+
 def _same(
     kind: str, name: str, labels: Any, other_name: str, other: Any
 ) -> tuple[Vectors, Vectors]:
     """Label vectors of two partitions of the same objects, in one order."""
     one, two = _by_name(kind, name, labels), _by_name(kind, other_name, other)
+    if set(one) != set(two):
+        # What is known is called as domains are, what is found as their assignments.
+        short = [{_domain(key): own for key, own in labels.items()} for labels in (one, two)]
+        if set(short[0]) == set(short[1]):
+            one, two = short
     if set(one) != set(two):
         raise ValueError(f"the {kind}s differ: {list(one)} in {name}, {list(two)} in {other_name}")
     for key, vector in one.items():

@@ -183,3 +183,10 @@ def test_bad_input_of_the_matching_index(arguments, error, message):
 def test_bad_relevance(relevance, message):
     with pytest.raises(ValueError, match=message):
         matching_adjusted_rand_index([[0, 0], [0]], [[0, 0], [0]], true_relevance=relevance)
+
+
+def test_truth_may_be_named_by_domain():
+    truth, found = {"a": [0, 0, 1], "b": [1, 1]}, {"cluster_a": [5, 5, 2], "cluster_b": [2, 2]}
+    assert adjusted_rand_index(truth, found) == adjusted_rand_index(found, truth) == 1.0
+    with pytest.raises(ValueError, match="differ"):
+        adjusted_rand_index(truth, {"cluster_a": [5, 5, 2], "cluster_c": [2, 2]})

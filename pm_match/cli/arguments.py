@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any, Literal
 
-from pm_match.cli.cells import InputError
-from pm_match.cli.networks import is_matrix
+from pm_match.front.cells import InputError
+from pm_match.front.files import is_matrix
 
 __all__ = ["kind_of_files", "make_parser"]
 
@@ -19,11 +19,11 @@ objects by features, or a network of rows by columns (documents by words, people
 
 _EPILOG = """\
 tables: FILE.csv
-  Comma-separated, a header line, one row an object, one column a feature (a number). The first
-  column holds the objects' labels if its header is empty or none of its cells is a number;
-  otherwise it is a feature like the others, and objects are numbered from 1. Empty cells (also NA,
-  N/A and NaN) are missing values. Features in different units should be brought to one scale:
-  --standardize does.
+  Comma-separated, a header line, one row an object, one column a feature: numbers, or text that
+  stands for categories. The first column holds the objects' labels if its header is empty, or if it
+  is text and differs in every row; --id names another. Otherwise objects are numbered from 1. Empty
+  cells (also NA, N/A and NaN) are missing values. Columns with one value only, and those that only
+  name objects, are left out; what is used, and how, is printed.
 
 networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
   MatrixMarket (rows and columns are numbered from 1), sparse matrices as scipy.sparse.save_npz
@@ -78,7 +78,7 @@ examples
 
 # Options that files of the other kind have no use for.
 _OWN: dict[str, tuple[str, ...]] = {
-    "tables": ("standardize", "factors", "projection"),
+    "tables": ("standardize", "factors", "projection", "id", "ignore", "model"),
     "networks": (
         "edges",
         "types",
@@ -115,9 +115,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--clusters",
         type=_at_least(2),
-        default=25,
         metavar="J",
-        help="at most, of each type of objects (default: 25)",
+        help="at most, of each type of objects (default: 25; of table_clusters 12)",
     )
     _add_tables(parser.add_argument_group("tables"))
     _add_networks(parser.add_argument_group("networks"))
@@ -126,6 +125,20 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_tables(group: Any) -> None:
+    group.add_argument("--id", metavar="COLUMN", help="the column with the objects' names")
+    group.add_argument(
+        "--ignore",
+        type=lambda text: [name.strip() for name in text.split(",")],
+        metavar="COLUMN,…",
+        help="columns that are not to be used",
+    )
+    group.add_argument(
+        "--model",
+        choices=("table_clusters", "mixture", "projected_clusters"),
+        help="default: mixture if the tables have columns in common, which match their objects, "
+        "and otherwise table_clusters, which matches shapes; with any of the following options "
+        "projected_clusters",
+    )
     group.add_argument(
         "--standardise",
         "--standardize",

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,9 @@ import scipy.sparse
 import xarray as xr
 
 from pm_match import plots
-from pm_match.cli.cells import (
-    MISSING,
-    InputError,
-    is_market,
-    named,
-    numbers,
-    read_cells,
-    read_links,
-)
 from pm_match.cli.output import number_of_clusters, write_matches
+from pm_match.front.cells import InputError, is_market, named, read_links
+from pm_match.front.files import NetworkFile, read_network_file
 from pm_match.matching import Diagnosis, cluster_sizes, partition_estimate
 from pm_match.matching.chance import beside_chance
 from pm_match.models import relational_clusters
@@ -36,7 +27,7 @@ from pm_match.networks.data import Network, as_network
 from pm_match.report.csv import write_csv
 from pm_match.report.html_report import report as write_page
 
-__all__ = ["Networks", "is_matrix"]
+__all__ = ["Networks"]
 
 _TOP = 10
 # How messages say what the command line calls otherwise.
@@ -63,6 +54,7 @@ class Networks:
 
     def __init__(self, options: Namespace):
         self.options = options
+        self.words: list[str] = []
         default = "poisson" if options.degree_correction else "bernoulli"
         self.family: Any = options.family or default
         if options.degree_correction and self.family != "poisson":
@@ -87,7 +79,9 @@ class Networks:
                 f"type; found {','.join(options.types)}"
             )
         n_axes = 2 if self.one_mode else len(options.types or (1, 2))
-        read = {name: _read(file, n_axes) for name, file in named(options.files, "network")}
+        read = {
+            name: read_network_file(file, n_axes) for name, file in named(options.files, "network")
+        }
         self.symmetric = self._is_symmetric(list(read.values()))
         self.types = self._types(list(read.values()))
         self.networks = {name: self._network(name, found) for name, found in read.items()}
@@ -100,7 +94,7 @@ class Networks:
             }
             self.links = read_links(options.links, objects, "axis")
 
-    def _is_symmetric(self, found: Sequence[_Read]) -> bool:
+    def _is_symmetric(self, found: Sequence[NetworkFile]) -> bool:
         """Whether networks are undirected: if told, or if the headers of all files say so."""
         folded = [read for read in found if read.symmetric]
         if self.options.symmetric or not folded:
@@ -118,7 +112,7 @@ class Networks:
             )
         return True
 
-    def _types(self, found: Sequence[_Read]) -> tuple[str, ...]:
+    def _types(self, found: Sequence[NetworkFile]) -> tuple[str, ...]:
         """Give the names of the types: those told, or those in the headers of all edge lists."""
         if self.options.types:
             return tuple(self.options.types)
@@ -130,7 +124,7 @@ class Networks:
             return ("row", "column")
         return header
 
-    def _network(self, name: str, read: _Read) -> Network:
+    def _network(self, name: str, read: NetworkFile) -> Network:
         try:
             network = as_network(
                 name,
@@ -158,7 +152,7 @@ class Networks:
         return relational_clusters(
             self.networks,
             relevance=not options.no_relevance,
-            n_clusters=options.clusters,
+            n_clusters=options.clusters or 25,
             types=self.types,
             family=self.family,
             weights=options.weights or "stick-breaking",
@@ -234,107 +228,3 @@ class Networks:
             index = np.concatenate([index, index[below][:, ::-1]])
             values = np.concatenate([values, values[below]])
         return scipy.sparse.coo_array((values, (index[:, 0], index[:, 1])), shape=network.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """What a file says."""
-
-    file: Path
-    cells: Any  # a matrix, or a DataFrame
-    columns: tuple[str, ...] | None = None  # of an edge list
-    header: tuple[str, ...] = ()  # what an edge list calls rows and columns
-    symmetric: bool = False  # whether the file says that the matrix is
-
-
-def is_matrix(file: Path) -> bool:
-    """Whether a file is a matrix by its name, and not text with commas."""
-    return is_market(file) or file.suffix.lower() == ".npz"
-
-
-def _read(file: Path, n_axes: int) -> _Read:
-    if not is_matrix(file):
-        return _read_edges(file, n_axes)
-    if n_axes != 2:
-        raise InputError(
-            f"{file}: a matrix has two types of objects; found {n_axes} (edge lists may have more)"
-        )
-    return _read_market(file) if is_market(file) else _read_npz(file)
-
-
-def _read_market(file: Path) -> _Read:
-    with _reading(file, "a MatrixMarket file that can be read"), warnings.catch_warnings():
-        # SciPy announces that its matrices become arrays: either will do.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        symmetry = scipy.io.mminfo(file)[-1]
-        cells = scipy.io.mmread(file)
-    if symmetry not in ("general", "symmetric"):
-        raise InputError(f"{file}: expected a general or symmetric matrix; found {symmetry}")
-    return _Read(file, cells, symmetric=symmetry == "symmetric")
-
-
-def _read_npz(file: Path) -> _Read:
-    with _reading(file, "a sparse matrix as scipy.sparse.save_npz writes it"):
-        return _Read(file, scipy.sparse.load_npz(file))
-
-
-@contextmanager
-def _reading(file: Path, what: str) -> Iterator[None]:
-    """Say what a file was expected to be where it cannot be read."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InputError(f"{file}: No such file or directory") from error
-    except Exception as error:  # of many kinds, as the file may be anything
-        raise InputError(f"{file}: not {what} ({error})") from error
-
-
-def _read_edges(file: Path, n_axes: int) -> _Read:
-    cells = read_cells(file)
-    header, body = cells.iloc[0].tolist(), cells.iloc[1:]
-    if len(header) not in (n_axes, n_axes + 1):
-        more = " (name all types of objects with --types)" if len(header) > n_axes + 1 else ""
-        raise InputError(
-            f"{file}: an edge list has {n_axes} columns of labels, then perhaps one of values; "
-            f"found {len(header)} columns{more}"
-        )
-    if not len(body):
-        raise InputError(f"{file}: the edge list has no edges")
-    for i in range(n_axes):
-        if header[i] in set(body[i]) or not numbers(cells.loc[[0], i]).isna().all():
-            raise InputError(
-                f"{file}: expected a header line, such as row,column; found the label "
-                f"{header[i]!r} there"
-            )
-        empty = body[i] == ""
-        if empty.any():
-            raise InputError(f"{file}: row {empty.idxmax()}: column {i + 1} has no label")
-    columns = tuple(f"column {i + 1}" for i in range(len(header)))
-    table = pd.DataFrame({columns[i]: body[i] for i in range(n_axes)})
-    if len(header) == n_axes:
-        table["value"] = 1.0
-        columns = (*columns, "value")
-    else:
-        table[columns[n_axes]] = _values(file, header[n_axes], body[n_axes])
-    return _Read(file, table, columns, tuple(header[:n_axes]))
-
-
-def _values(file: Path, header: str, column: pd.Series) -> pd.Series:
-    if not numbers(pd.Series([header])).isna().all():
-        raise InputError(
-            f"{file}: expected a header line, such as row,column,value; found {header!r}"
-        )
-    empty = column.isin(MISSING)
-    if empty.any():
-        raise InputError(
-            f"{file}: row {empty.idxmax()}: the edge has no value; leave out what is unknown, and "
-            "say --absent unknown"
-        )
-    values = numbers(column)
-    text = values.isna()
-    if text.any():
-        raise InputError(
-            f"{file}: row {text.idxmax()}: expected a number as the edge's value; "
-            f"found {column[text].iloc[0]!r}"
-        )
-    return values

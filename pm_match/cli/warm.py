@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 
 from pm_match import models
-from pm_match.cli.cells import InputError
+from pm_match.front.cells import InputError
 from pm_match.sampling import sample
 
 __all__ = ["MODELS", "warm"]

@@ -3,6 +3,8 @@
 A cluster's number means nothing from one draw to the next, so everything here is invariant to
 how clusters are numbered. Only the DataTree is read, never the model.
 
+An assignment is called by its own name, or its domain's: "a" says "cluster_a" (`full_name`).
+
 Two conventions tell how assignments belong together:
 
 - ``relevance_<name>`` beside ``cluster_<name>`` holds 1 for the objects that are in a cluster and

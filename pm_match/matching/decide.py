@@ -14,7 +14,7 @@ from pm_match.checks import check_count
 from pm_match.matching.chance import MOST_TOGETHER, probability_together
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.pair_counts import apart, best_partners, counts_together
-from pm_match.matching.set_draws import SetDraws, read_one_set
+from pm_match.matching.set_draws import SetDraws, full_names, read_one_set
 from pm_match.matching.unmatched_probability import probability_alone
 
 _RULES = ("one-to-one", "many-to-many")
@@ -122,6 +122,7 @@ def decide(
         raise ValueError(f"abstain: expected a probability; found {abstain}")
     if top is not None:
         check_count("top", top)
+    a, b = full_names(idata, [a, b], group)
     if a == b and rule == "one-to-one":
         raise ValueError(
             f"rule: expected 'many-to-many' within a domain; found 'one-to-one', and {a!r} twice"

@@ -1,12 +1,12 @@
 """What a DataTree of draws holds: assignments, their relevance, and the sets of their clusters."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pm_match.checks import type_name
+from pm_match.checks import did_you_mean, identifier, type_name
 
 PREFIX = "cluster_"
 RELEVANCE = "relevance_"
@@ -90,14 +90,36 @@ def read_draws(idata: Any, group: str) -> xr.Dataset:
     return idata.children[group].to_dataset()
 
 
+def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
+    """Give the variable that a name says: its own, or its domain's, "a" for "cluster_a".
+
+    A domain is known by the name that the user gave it too ("shop 2"), and a network of which only
+    one type of objects has assignments by the network's ("a" for "cluster_a_person").
+
+    Raises
+    ------
+    KeyError
+        If there is none, or a network has several; the message lists those that there are.
+    """
+    there = [str(own) for own in names]
+    domain = prefix + identifier(str(name))
+    for own in (f"{prefix}{name}", name, domain):
+        if own in there:
+            return own
+    similar = [own for own in there if own.startswith(prefix)]
+    parts = [own for own in similar if own.startswith(f"{domain}_")]
+    if len(parts) == 1:
+        return parts[0]
+    if parts:
+        short = [own.removeprefix(prefix) for own in parts]
+        raise KeyError(f"{name!r} has several types of objects: say which, of {short}")
+    near = did_you_mean(name, [*(own.removeprefix(prefix) for own in similar), *similar])
+    raise KeyError(f"no variable {name!r} among the draws; there are {similar or there}{near}")
+
+
 def variable_of(posterior: xr.Dataset, name: str, prefix: str) -> xr.DataArray:
     """Return a variable; names that begin with `prefix` are listed if it is not there."""
-    if name not in posterior.data_vars:
-        similar = [str(v) for v in posterior.data_vars if str(v).startswith(prefix)]
-        raise KeyError(
-            f"no variable {name!r} among the draws; there are {similar or list(posterior)}"
-        )
-    return posterior[name]
+    return posterior[full_name(posterior.data_vars, name, prefix)]
 
 
 def sampled(variable: xr.DataArray, sample_dims: Sequence[Hashable], n_dims: int) -> xr.DataArray:

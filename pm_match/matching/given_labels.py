@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.matching.draws import IRRELEVANT, SET
+from pm_match.matching.draws import IRRELEVANT, PREFIX, SET
 from pm_match.matching.set_draws import SetDraws
 
 
@@ -23,10 +23,11 @@ def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64
     """
     parts = []
     for name, variable in zip(draws.names, draws.variables, strict=True):
-        if name not in labels:
+        key = name if name in labels else name.removeprefix(PREFIX)
+        if key not in labels:
             raise KeyError(f"no labels of {name!r}; there are those of {list(labels)}")
         dim, n = variable.dims[-1], variable.shape[-1]
-        part = labels[name]
+        part = labels[key]
         values = np.asarray(part)
         if values.shape != (n,) or values.dtype.kind not in "iu":
             raise ValueError(

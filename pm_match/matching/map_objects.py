@@ -7,7 +7,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, sampled, variable_of
+from pm_match.checks import identifier
+from pm_match.matching.draws import (
+    PREFIX,
+    SAMPLE_DIMS,
+    coords_along,
+    read_draws,
+    sampled,
+    variable_of,
+)
 
 # A factor whose scale is this much below a projection's largest is one that the domain does not
 # use; inverting it would only blow up rounding errors.
@@ -59,6 +67,7 @@ def map_objects(
         the two projections differ in their number of factors.
     """
     posterior = read_draws(idata, group)
+    source, target = (identifier(name.removeprefix(PREFIX)) for name in (source, target))
     w_source, source_features = _projection(posterior, source, sample_dims)
     w_target, target_features = _projection(posterior, target, sample_dims)
     if w_source.shape[-1] != w_target.shape[-1]:

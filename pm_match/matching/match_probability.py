@@ -11,7 +11,7 @@ from pm_match.checks import check_count
 from pm_match.matching.chance import probability_together
 from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relevance_of
 from pm_match.matching.pair_counts import apart, best_partners, together
-from pm_match.matching.set_draws import read_one_set
+from pm_match.matching.set_draws import full_names, read_one_set
 
 
 @overload
@@ -63,8 +63,9 @@ def match_probability(
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
     a, b : str
-        Names of two assignment variables, such as ``"cluster_upright"`` and
-        ``"cluster_half"``. With the same name twice, the co-clustering within a domain.
+        Names of two domains, such as ``"upright"`` and ``"half"``, or of their assignment
+        variables, ``"cluster_upright"``. With the same name twice, the co-clustering within a
+        domain.
     relevance : "auto", tuple of str or None, or None
         Names of the relevance variables of a and b (0 for irrelevant objects, else 1). "auto"
         takes ``relevance_<name>`` beside ``cluster_<name>``, where there is one; None takes every
@@ -107,6 +108,7 @@ def match_probability(
                 f"found {relevance!r}"
             )
         flags = relevance
+    a, b = full_names(idata, [a, b], group)
     draws = read_one_set(idata, [a, b], group, sample_dims, "auto" if relevance == "auto" else None)
     first, second = draws.variables[0], draws.variables[-1]
     relevant = [draws.relevant[0], draws.relevant[-1]]

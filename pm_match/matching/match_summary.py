@@ -14,6 +14,8 @@ from pm_match.matching.given_labels import given_labels
 from pm_match.matching.partition_estimate import partition_estimate
 from pm_match.matching.set_draws import SetDraws, read_sets
 
+# An object with a confidence above this is called sure.
+SURE = 0.9
 # Entries of one-hot labels that are multiplied at a time: 16 MB of indices and values.
 _BATCH = 2**20
 

@@ -4,7 +4,7 @@ Summaries that look at a draw, add what it says and go on need no matrix of pair
 with the number of objects, whatever the number of draws.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from pm_match.matching.draws import (
     assignment_of,
     by_set,
     coords_along,
+    full_name,
     read_draws,
     relevance_of,
     stacked,
@@ -140,12 +141,22 @@ def renumbered(labels: np.ndarray, relevant: np.ndarray | None) -> tuple[np.ndar
     return result, sizes
 
 
+def full_names(idata: Any, names: Iterable[Any], group: str) -> list[str]:
+    """Give the assignments that names say, theirs or their domains'."""
+    variables = read_draws(idata, group).data_vars
+    return [full_name(variables, name) for name in names]
+
+
 def names_of(idata: Any, var_names: Sequence[str] | None, group: str) -> list[str]:
     """Give the assignments that are asked for, each once: all, unless they are named."""
     posterior = read_draws(idata, group)
     if isinstance(var_names, str):
         var_names = [var_names]
-    names = assignment_names(posterior) if var_names is None else list(dict.fromkeys(var_names))
+    names = (
+        assignment_names(posterior)
+        if var_names is None
+        else list(dict.fromkeys(full_names(posterior, var_names, group)))
+    )
     if not names:
         raise KeyError(
             f"no assignment variable (its name starts with {PREFIX!r}); "
@@ -218,6 +229,7 @@ def set_of(
 ) -> list[str]:
     """Name all assignments whose clusters are of the set that those of `name` are."""
     posterior = read_draws(idata, group)
+    (name,) = full_names(posterior, [name], group)
     variable = assignment_of(posterior, name, sample_dims)
     names = dict.fromkeys([*assignment_names(posterior), name])
     same = variable.attrs.get(SET)

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.matching.draws import SAMPLE_DIMS
-from pm_match.matching.set_draws import SetDraws, read_one_set, set_of
+from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 
 
 def span_probability(
@@ -54,7 +54,7 @@ def span_probability(
     ValueError
         If no domain is given, a variable is not an assignment, or clusters are of different sets.
     """
-    wanted = [domains] if isinstance(domains, str) else list(domains)
+    wanted = full_names(idata, [domains] if isinstance(domains, str) else domains, group)
     if not wanted:
         raise ValueError("domains: expected at least one assignment variable; found none")
     names = set_of(idata, wanted[0], group, sample_dims) if var_names is None else list(var_names)

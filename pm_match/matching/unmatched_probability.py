@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.matching.draws import SAMPLE_DIMS
-from pm_match.matching.set_draws import SetDraws, read_one_set, set_of
+from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 
 
 def unmatched_probability(
@@ -54,6 +54,7 @@ def unmatched_probability(
         If a variable is not an assignment, clusters are of different sets, or there is no other
         domain.
     """
+    (a,) = full_names(idata, [a], group)
     if b is None:
         others = [name for name in set_of(idata, a, group, sample_dims) if name != a]
         if not others:
@@ -62,7 +63,7 @@ def unmatched_probability(
                 f"counterparts in (b={a!r} looks among the objects of {a!r} themselves)"
             )
     else:
-        others = [b] if isinstance(b, str) else list(b)
+        others = full_names(idata, [b] if isinstance(b, str) else b, group)
         if not others:
             raise ValueError("b: expected at least one assignment variable; found none")
     draws = read_one_set(idata, [a, *others], group, sample_dims)

@@ -6,16 +6,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.exceptions import ImputationWarning
 
-from pm_match.checks import check_positive
+from pm_match.checks import check_positive, did_you_mean
 from pm_match.reading.links import must_link
 
 # PyTensor keeps a Python float that fits in single precision, and computes with it there.
 real = np.float64
+
+# Objects known to share a cluster, as `link_sets` understands them.
+Links = Mapping[str, Any] | pd.DataFrame | Sequence[Mapping[str, Any] | pd.DataFrame] | None
 
 WEIGHTS = ("stick-breaking", "dirichlet", "uniform")
 
@@ -102,16 +106,48 @@ def check_all_positive(**values: Any) -> None:
 
 
 def link_sets(links: Any) -> list[Mapping[str, Any]]:
-    """Give links as a list of mappings: there may be none, one or several."""
+    """Give links as a list of mappings: there may be none, one or several.
+
+    Each is from names to positions (whole numbers) or labels (text) of objects, the k-th of which
+    are linked, or from one name to groups of these. In a DataFrame a column is a name, and a row
+    holds the labels of linked objects, NaN where it links none of that name.
+    """
     if links is None:
         return []
-    found = [links] if isinstance(links, Mapping) else links
-    if not isinstance(found, Sequence) or not all(isinstance(one, Mapping) for one in found):
+    kinds = (Mapping, pd.DataFrame)
+    found = [links] if isinstance(links, kinds) else links
+    if not isinstance(found, Sequence) or not all(isinstance(one, kinds) for one in found):
         raise TypeError(
-            "links: expected a mapping from names to positions, or a sequence of such mappings; "
+            "links: expected a mapping from names to positions or labels, a DataFrame with a "
+            "column of labels for each name, or a sequence of such; "
             f"found an object of type {type(links).__name__}"
         )
-    return list(found)
+    return [
+        own for one in found for own in (_by_names(one) if isinstance(one, pd.DataFrame) else [one])
+    ]
+
+
+def _by_names(rows: pd.DataFrame) -> list[dict[Any, list[str]]]:
+    """Give rows of labels as mappings, one for each set of names that rows link."""
+    found: dict[tuple, list[pd.Series]] = {}
+    for place, row in rows.iterrows():
+        linked = row.dropna()
+        if len(linked) < 2:
+            raise ValueError(
+                f"links: row {place!r}: expected labels of at least two objects; "
+                f"found {len(linked)}"
+            )
+        found.setdefault(tuple(linked.index), []).append(linked)
+    return [
+        {name: [label_text(row[name]) for row in linked] for name in names}
+        for names, linked in found.items()
+    ]
+
+
+def label_text(label: Any) -> str:
+    """Give an object's label as text: a column of whole numbers that has holes is one of floats."""
+    whole = isinstance(label, float | np.floating) and label.is_integer()
+    return str(int(label) if whole else label)
 
 
 def declare_links(linked: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
@@ -126,8 +162,33 @@ def declare_links(linked: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
     for number, own in enumerate(linked):
         for name in own:
             if name not in names:
-                raise ValueError(f"links: expected names among {list(names)}; found {name!r}")
+                raise ValueError(
+                    f"links: expected names among {list(names)}; found {name!r}"
+                    f"{did_you_mean(name, names)}"
+                )
         must_link(
             "links" if number == 0 else f"links_{number}",
-            {f"cluster_{name}": positions for name, positions in own.items()},
+            {f"cluster_{name}": _positions(name, given) for name, given in own.items()},
         )
+
+
+def _positions(name: str, given: Any) -> Any:
+    """Give positions for labels, which are text; leave what are none."""
+    if any(
+        isinstance(entry, Sequence | np.ndarray) and not isinstance(entry, str) for entry in given
+    ):
+        return [_positions(name, group) for group in given]
+    if np.asarray(given).dtype.kind not in "USO":
+        return given
+    model = pm.modelcontext(None)
+    variable = f"cluster_{name}"
+    (dim,) = model.named_vars_to_dims[variable]
+    n_objects = int(model[variable].shape[0].eval())
+    labels = model.coords.get(dim) or range(n_objects)
+    place = {label_text(label): number for number, label in enumerate(labels)}
+    strange = [label for label in given if label_text(label) not in place]
+    if strange:
+        raise ValueError(
+            f"links: {name!r} has no object {strange[0]!r}{did_you_mean(strange[0], place)}"
+        )
+    return [place[label_text(label)] for label in given]

@@ -1,6 +1,6 @@
 """Dependency-seeking clusters: what several views of the same objects have in common, declared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +9,7 @@ import pymc as pm
 from pm_match.checks import check_count, check_flag, check_option
 from pm_match.models.declare import (
     WEIGHTS,
+    Links,
     check_all_positive,
     cluster_weights,
     declare_links,
@@ -33,7 +34,7 @@ def dependency_clusters(
     within: Literal["shared", "own"] = "shared",
     mean_strength: float = 0.1,
     paired: bool = True,
-    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    links: Links = None,
 ) -> pm.Model:
     r"""Declare the dependency-seeking clusters of Klami & Kaski (2006), eq. 2.
 
@@ -75,9 +76,9 @@ def dependency_clusters(
     paired : bool, default True
         Whether row n of every table is of the same object. Otherwise every view has objects of its
         own, and an assignment; all share the weights, so that clusters match them.
-    links : mapping or sequence of mappings, optional
-        For views that are not paired, objects known to share a cluster: from names to positions,
-        the k-th entries of which belong together. See `must_link`.
+    links : mapping, DataFrame or sequence of these, optional
+        For views that are not paired, objects known to share a cluster, as in
+        `projected_clusters`.
 
     Returns
     -------

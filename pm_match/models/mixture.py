@@ -17,7 +17,14 @@ from pm_match.checks import (
     plain,
     type_name,
 )
-from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, imputing, link_sets
+from pm_match.models.declare import (
+    WEIGHTS,
+    Links,
+    cluster_weights,
+    declare_links,
+    imputing,
+    link_sets,
+)
 
 _KINDS = ("number", "positive", "count", "boolean", "category")
 _ONE = np.float64(1.0)
@@ -33,7 +40,7 @@ def mixture(
     shared: Collection[str] | None = None,
     concentration: float = 1.0,
     weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
-    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    links: Links = None,
 ) -> pm.Model:
     r"""Declare a mixture of one table with mixed columns, or of several that share some columns.
 
@@ -71,8 +78,8 @@ def mixture(
         :math:`\gamma`.
     weights : {"stick-breaking", "dirichlet", "uniform"}, default "stick-breaking"
         Prior on the clusters' weights, as in `projected_clusters`.
-    links : mapping or sequence of mappings, optional
-        Objects known to share a cluster: from names of tables to positions. See `must_link`.
+    links : mapping, DataFrame or sequence of these, optional
+        Objects known to share a cluster, by the names of tables, as in `projected_clusters`.
 
     Returns
     -------

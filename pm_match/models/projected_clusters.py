@@ -1,6 +1,6 @@
 """Projected clusters: the many-to-many matching latent variable model (MMLVM), declared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from pm_match.checks import check_count, check_flag, check_option, check_pair, c
 from pm_match.features.semi_orthogonal import semi_orthogonal
 from pm_match.models.declare import (
     WEIGHTS,
+    Links,
     cluster_weights,
     declare_links,
     imputing,
@@ -36,7 +37,7 @@ def projected_clusters(
     relevance: bool = False,
     determination: bool = False,
     weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
-    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    links: Links = None,
 ) -> pm.Model:
     r"""Declare the many-to-many matching model of Iwata, Hirao & Ueda (2016), and richer ones.
 
@@ -112,9 +113,12 @@ def projected_clusters(
         Prior on the clusters' weights: truncated stick-breaking; a symmetric
         Dirichlet(concentration / n_clusters); or none, all clusters being equally probable. The
         last two are for a known number of clusters.
-    links : mapping or sequence of mappings, optional
-        Objects known to share a cluster: from domain names to positions, the k-th entries of which
-        belong together. Several mappings may name different domains. See `must_link`.
+    links : mapping, DataFrame or sequence of these, optional
+        Objects known to share a cluster: from domain names to positions (whole numbers) or labels
+        (text), the k-th entries of which belong together. In a DataFrame, columns are domains and
+        each row has the labels of objects that belong together, NaN where it says nothing of a
+        domain. From one domain alone to groups of positions or labels, clusters that are kept
+        whole. Several mappings may name different domains. See `must_link`.
 
     Returns
     -------

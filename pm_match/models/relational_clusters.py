@@ -17,7 +17,7 @@ from pm_match.checks import (
     check_positive,
     counts_by_name,
 )
-from pm_match.models.declare import WEIGHTS, cluster_weights, declare_links, link_sets, real
+from pm_match.models.declare import WEIGHTS, Links, cluster_weights, declare_links, link_sets, real
 from pm_match.networks import BlockNetwork
 from pm_match.networks.data import ABSENT, FAMILIES, Network, as_network
 from pm_match.tables.domains import as_labels, check_names
@@ -66,7 +66,7 @@ def relational_clusters(
     exposure: Mapping[str, Any] | Literal["degree"] | None = None,
     absent: Literal["zero", "unknown"] = "zero",
     columns: Sequence[str] | None = None,
-    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    links: Links = None,
 ) -> pm.Model:
     r"""Declare the robust network-matching model of Iwata & Ishiguro (2017) [1]_.
 
@@ -138,10 +138,9 @@ def relational_clusters(
         What cells are that a sparse matrix or a table does not list.
     columns : sequence of str, optional
         Columns of the DataFrames if these are in long form: one an axis, then perhaps the value.
-    links : mapping or sequence of mappings, optional
-        Objects known to share a cluster: from names ``<network>_<type>`` of one type to positions,
-        the k-th entries of which belong together. Only with ``relevance=False``: linked objects
-        must be relevant. See `must_link`.
+    links : mapping, DataFrame or sequence of these, optional
+        Objects known to share a cluster, by names ``<network>_<type>`` of one type, as in
+        `projected_clusters`. Only with ``relevance=False``: linked objects must be relevant.
 
     Returns
     -------

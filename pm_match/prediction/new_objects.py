@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.checks import did_you_mean
+from pm_match.matching.draws import full_name
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place, Seen
 from pm_match.reading.parts import Structure, UnservedModelError
@@ -20,12 +22,13 @@ def find_place(structure: Structure, domain: str) -> Place:
     KeyError
         If there is none; the message lists the domains.
     """
-    known = []
-    for found in places(structure):
-        if domain in (found.domain, found.assignment.name):
-            return found
-        known.append(found.domain)
-    raise KeyError(f"no domain {domain!r} in the model; there are {known}")
+    found = {place.assignment.name: place for place in places(structure)}
+    try:
+        return found[full_name(found, domain)]
+    except KeyError:
+        known = [place.domain for place in found.values()]
+        near = did_you_mean(domain, known)
+        raise KeyError(f"no domain {domain!r} in the model; there are {known}{near}") from None
 
 
 def places(structure: Structure) -> Iterator[Place]:

@@ -20,9 +20,10 @@ class MustLink(OpFromGraph):
 
 
 def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
-    """Declare that objects of two or more assignments share their clusters.
+    """Declare that objects of two or more assignments, or of one, share their clusters.
 
-    The k-th entries of all the index vectors are in the same cluster. Links that overlap, here or
+    The k-th entries of all the index vectors are in the same cluster; of one assignment alone, the
+    objects of every group. Links that overlap, here or
     in another `must_link`, merge: what they connect shares one cluster. The declared log
     probability is -inf off the constraint, and `ClusterGibbs` moves connected objects jointly.
 
@@ -32,7 +33,8 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
         Name of the constraint in the model.
     linked : mapping
         From assignments (variables or their names) to vectors of object positions, all of one
-        length.
+        length. Or from one assignment to a sequence of groups, vectors of positions of any lengths:
+        clusters that are known already, and are kept whole.
 
     Returns
     -------
@@ -52,14 +54,25 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
     Object 3 of `a` belongs with object 5 of `b`, and object 7 with object 0::
 
         pmm.must_link("links", {cluster_a: [3, 7], cluster_b: [5, 0]})
+
+    Objects 0, 1 and 4 of `a` belong together, and so do 2 and 3::
+
+        pmm.must_link("known", {cluster_a: [[0, 1, 4], [2, 3]]})
     """
     model = modelcontext(None)
-    if not isinstance(linked, Mapping) or len(linked) < 2:
+    entries = list(linked.items()) if isinstance(linked, Mapping) else []
+    if len(entries) == 1 and all(np.ndim(group) == 1 for group in entries[0][1]):
+        ((key, groups),) = entries
+        # Each object, with the first one of its group.
+        pairs = [(group[0], other) for group in groups for other in group[1:]]
+        entries = [(key, list(side)) for side in zip(*pairs, strict=True)] or [(key, [])] * 2
+    if len(entries) < 2:
         raise ValueError(
-            f"must_link {name!r}: expected a mapping of at least two assignments to positions; "
-            f"found {linked if not isinstance(linked, Mapping) else list(linked)!r}"
+            f"must_link {name!r}: expected a mapping of at least two assignments to positions, or "
+            "of one to groups of positions; found "
+            f"{linked if not isinstance(linked, Mapping) else list(linked)!r}"
         )
-    assignments = [model[key] if isinstance(key, str) else key for key in linked]
+    assignments = [model[key] if isinstance(key, str) else key for key, _ in entries]
     # PyMC makes a Deterministic of labels that are observed in part.
     parts = [v for v in model.deterministics if f"{v.name}_unobserved" in model.named_vars]
     whole = [*model.basic_RVs, *parts]
@@ -71,7 +84,7 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
         )
     positions = [
         _positions(name, variable, index)
-        for variable, index in zip(assignments, linked.values(), strict=True)
+        for variable, (_, index) in zip(assignments, entries, strict=True)
     ]
     lengths = {variable.name: len(p) for variable, p in zip(assignments, positions, strict=True)}
     if len(set(lengths.values())) != 1:

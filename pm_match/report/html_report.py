@@ -25,6 +25,7 @@ from pm_match.matching import (
 from pm_match.matching.chance import beside_chance
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws
 from pm_match.matching.given_labels import given_labels
+from pm_match.matching.match_summary import SURE
 from pm_match.matching.set_draws import read_sets
 from pm_match.plots.canvas import pyplot
 from pm_match.report.csv import write_csv
@@ -33,8 +34,6 @@ from pm_match.report.csv import write_csv
 _LISTED = 20
 # Pairs of objects above which a matrix of them is neither built nor drawn.
 _MOST_PAIRS = 4_000_000
-# An object with a confidence above this is called sure.
-_SURE = 0.9
 
 
 def report(
@@ -45,6 +44,7 @@ def report(
     labels: xr.Dataset | Mapping[str, Any] | None = None,
     title: str = "Matching",
     diagnosis: Diagnosis | None = None,
+    verdict: Sequence[str] = (),
     progressbar: bool = True,
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
@@ -69,6 +69,8 @@ def report(
     diagnosis : Diagnosis, optional
         What `diagnose` found, if of other draws than are reported: of all chains, where the report
         is on the best. Default: that of these draws.
+    verdict : sequence of str
+        Sentences to begin with, such as `MatchResult.verdict`'s.
     progressbar : bool, default True
         Whether to show progress of the estimate if it takes longer than two seconds.
     group : str
@@ -116,7 +118,10 @@ def report(
     with plt.ioff():
         before = set(plt.get_fignums())
         try:
-            sections = "\n".join(_sections(idata, posterior, labels, data, diagnosis, options))
+            opening = _list(f"<b>{escape(line)}</b>" for line in verdict) if verdict else ""
+            sections = opening + "\n".join(
+                _sections(idata, posterior, labels, data, diagnosis, options)
+            )
         finally:
             for number in set(plt.get_fignums()) - before:
                 plt.close(number)
@@ -170,10 +175,10 @@ def _in_short(
     number = objects.groupby("domain", sort=False).size()
     listed = ", ".join(f"{escape(str(name))} ({n:,})" for name, n in number.items())
     yield f"Objects, by domain: {listed}."
-    sure = inside["confidence"] > _SURE
+    sure = inside["confidence"] > SURE
     yield (
         f"{len(inside):,} of {len(objects):,} objects are in clusters; for {int(sure.sum()):,} of "
-        f"them the mean probability of sharing it with its other members is above {_SURE:g}."
+        f"them the mean probability of sharing it with its other members is above {SURE:g}."
     )
     yield from map(escape, worth)
     alone = int((inside["unmatched"] > 0.5).sum())
@@ -219,7 +224,7 @@ def _matches(idata, labels, options) -> Iterator[str]:
 def _objects(objects: pd.DataFrame) -> Iterator[str]:
     """Give the objects that are least sure, and those that match nothing."""
     unsure = objects[objects["cluster"] >= 0].sort_values("confidence", kind="stable")
-    unsure = unsure[unsure["confidence"] <= _SURE]
+    unsure = unsure[unsure["confidence"] <= SURE]
     if len(unsure):
         yield f"<h3>Least sure of their cluster{_first(unsure)}</h3>"
         yield _table(unsure.head(_LISTED))

@@ -124,13 +124,18 @@ def as_domains(
         constant or all missing, or a row that is all missing.
     """
     check_given_by_name(kind, domains)
-    check_names(domains, kind, _DERIVED, _is_reserved)
+    check_domain_names(domains, kind)
     return {
         name: replace(table, name=name)
         if isinstance(table, Domain)
         else _as_domain(name, table, unseen, kind)
         for name, table in domains.items()
     }
+
+
+def check_domain_names(names: Iterable[Any], kind: str = "domain") -> None:
+    """Refuse names of domains that are no identifiers, or that a model has for something else."""
+    check_names(names, kind, _DERIVED, _is_reserved)
 
 
 def _is_reserved(name: str) -> bool:

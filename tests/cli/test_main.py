@@ -1,10 +1,12 @@
 import gzip
+import importlib
 import os
 import signal
 import subprocess
 import sys
-from argparse import Namespace
+import tomllib
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,10 +18,10 @@ from scipy import sparse
 from pm_match import __main__ as cli
 from pm_match import datasets
 from pm_match.cli.arguments import kind_of_files, make_parser
-from pm_match.cli.cells import InputError, read_links
 from pm_match.cli.networks import Networks
 from pm_match.cli.output import netcdf_engine, write_draws, write_matches
-from pm_match.cli.tables import Tables, read_domains
+from pm_match.cli.tables import Tables
+from pm_match.front.cells import InputError, read_links
 from pm_match.matching import best_chain, match_probability
 from tests.declared.draws import tree
 
@@ -32,70 +34,112 @@ def write(path, text):
 @pytest.fixture
 def files(tmp_path):
     """Two small tables that can be used, as files."""
-    left = write(tmp_path / "left.csv", ",u,v\np,1,2\nq,3,5\nr,4,1\n")
-    right = write(tmp_path / "right.csv", ",w,x,y\n1,1,2,0\n2,3,5,1\n")
+    left = write(tmp_path / "left.csv", ",u,v\np,1.5,2\nq,3,5.5\nr,4,1\n")
+    right = write(tmp_path / "right.csv", ",w,x,y\n1,1.5,2,0.5\n2,3,5.5,1\n")
     return left, right
 
 
-def read(tmp_path, text, name="data.csv"):
-    (domain,) = read_domains([write(tmp_path / name, text)]).values()
-    return domain
+def tables(*argv):
+    """The work on tables that arguments ask for."""
+    return Tables(make_parser().parse_args([str(argument) for argument in argv]))
+
+
+def read(tmp_path, text, name="data.csv", *argv):
+    (frame,) = tables(write(tmp_path / name, text), *argv).tables.values()
+    return frame
 
 
 def objects(files):
-    return {name: domain.objects for name, domain in read_domains(files).items()}
+    return {name: frame.index for name, frame in tables(*files).tables.items()}
 
 
 def test_first_column_without_header_is_labels_even_if_numbers(tmp_path):
-    domain = read(tmp_path, ",u,v\n07,1,2\n8,3,5\n")
-    assert domain.objects.tolist() == ["07", "8"]
-    assert domain.features.tolist() == ["u", "v"]
-    np.testing.assert_array_equal(domain.values, [[1, 2], [3, 5]])
+    frame = read(tmp_path, ",u,v\n07,1.5,2\n8,3,5.5\n")
+    assert frame.index.tolist() == ["07", "8"]
+    assert frame.columns.tolist() == ["u", "v"]
+    np.testing.assert_array_equal(frame, [[1.5, 2], [3, 5.5]])
 
 
 def test_first_column_of_text_is_labels(tmp_path):
-    domain = read(tmp_path, "name,u\nada,1\nbob,3\n")
-    assert domain.objects.tolist() == ["ada", "bob"]
-    assert domain.features.tolist() == ["u"]
+    frame = read(tmp_path, "name,u\nada,1.5\nbob,3\n")
+    assert frame.index.tolist() == ["ada", "bob"]
+    assert frame.columns.tolist() == ["u"]
 
 
-def test_first_column_of_numbers_is_a_feature(tmp_path):
-    domain = read(tmp_path, "u,v\n1,2\n3,5\n")
-    assert domain.objects.tolist() == [1, 2]
-    assert domain.features.tolist() == ["u", "v"]
+def test_first_column_of_numbers_or_of_text_that_repeats_is_a_feature(tmp_path):
+    frame = read(tmp_path, "u,v\n1.5,2.5\n3,5\n")
+    assert frame.index.tolist() == [1, 2]
+    assert frame.columns.tolist() == ["u", "v"]
+    frame = read(tmp_path, "colour,v\nred,2.5\nblue,5\nred,7\n")
+    assert frame.index.tolist() == [1, 2, 3]
+    assert frame["colour"].tolist() == ["red", "blue", "red"]
+
+
+def test_a_column_names_the_objects_if_it_is_said_to(tmp_path):
+    text = "u,code,v\n1.5,7,2\n3,9,5.5\n"
+    frame = read(tmp_path, text, "data.csv", "--id", "code")
+    assert frame.index.tolist() == [7, 9]
+    assert frame.columns.tolist() == ["u", "v"]
+    with pytest.raises(InputError, match=r"data.csv: .* no column 'Code'; did you mean 'code'"):
+        read(tmp_path, text, "data.csv", "--id", "Code")
+
+
+def test_what_is_used_is_said(tmp_path):
+    text = "code,kind,u,note\n7,a,1.5,x\n9,b,2.5,y\n11,a,3.5,z\n13,b,2,x\n"
+    file = write(tmp_path / "data.csv", text)
+    with pytest.warns(UserWarning, match="distinct whole numbers"):
+        work = tables(file, "--ignore", "note")
+    assert work.model == "mixture"
+    assert work.words[0].startswith("data: 4 objects (1, 2, 3, …); used are code (number: distinct")
+    assert "kind (category), u (number)." in work.words[0]
+    assert work.words[1] == "data: left out are note (as you said)."
+
+
+def test_a_model_can_be_chosen(files):
+    assert tables(*files).model == "table_clusters"
+    assert tables(*files, "--factors", "1").model == "projected_clusters"
+    assert tables(*files, "--model", "projected_clusters").model == "projected_clusters"
+    with pytest.raises(InputError, match="for --model projected_clusters; found mixture"):
+        tables(*files, "--model", "mixture", "--standardize")
+
+
+def test_constant_columns_are_left_out_and_named(tmp_path):
+    file = write(tmp_path / "data.csv", "u,v\n1.5,2\n3,2\n")
+    with pytest.warns(UserWarning, match=r"'v' \(left out: one value only \(2\)\)"):
+        work = tables(file)
+    assert work.tables["data"].columns.tolist() == ["u"]
+    assert "data: left out are v (one value only (2))." in work.words
 
 
 def test_empty_cells_are_missing(tmp_path):
-    domain = read(tmp_path, "u,v,w\n1,,3\n 2 ,NA,4\n5, 6,nan\n7,8\n9,0,1e3\n")
-    expected = [[1, np.nan, 3], [2, np.nan, 4], [5, 6, np.nan], [7, 8, np.nan], [9, 0, 1000]]
-    np.testing.assert_array_equal(np.ma.filled(domain.values, np.nan), expected)
+    frame = read(tmp_path, "u,v,w\n1.5,,3\n 2 ,NA,4\n5, 6,nan\n7,8\n9,0,1e3\n")
+    expected = [[1.5, np.nan, 3], [2, np.nan, 4], [5, 6, np.nan], [7, 8, np.nan], [9, 0, 1000]]
+    np.testing.assert_array_equal(frame, expected)
 
 
 def test_byte_order_mark_and_quotes_are_understood(tmp_path):
     file = tmp_path / "data.csv"
-    file.write_bytes(b'\xef\xbb\xbf"u","v, w"\r\n1,2\r\n3,5\r\n')
-    (domain,) = read_domains([file]).values()
-    assert domain.features.tolist() == ["u", "v, w"]
+    file.write_bytes(b'\xef\xbb\xbf"u","v, w"\r\n1.5,2\r\n3,5.5\r\n')
+    (frame,) = tables(file).tables.values()
+    assert frame.columns.tolist() == ["u", "v, w"]
 
 
 @pytest.mark.parametrize(
     ("stem", "name"), [("left", "left"), ("my-data 2", "my_data_2"), ("2024.v1", "_2024_v1")]
 )
 def test_domains_are_named_after_files(tmp_path, stem, name):
-    assert read(tmp_path, "u,v\n1,2\n3,5\n", f"{stem}.csv").name == name
+    assert list(tables(write(tmp_path / f"{stem}.csv", "u,v\n1.5,2\n3,5.5\n")).tables) == [name]
 
 
 def test_links_are_positions_grouped_by_domains(tmp_path, files):
-    domains = objects(files)
     links = write(tmp_path / "links.csv", "right,left\n1,q\n2,p\n")
-    assert read_links(links, domains) == [{"right": [0, 1], "left": [1, 0]}]
+    assert read_links(links, objects(files)) == [{"right": [0, 1], "left": [1, 0]}]
 
 
 def test_links_may_leave_domains_out(tmp_path, files):
-    third = write(tmp_path / "third.csv", "z\n1\n2\n3\n")
-    domains = objects([*files, third])
+    third = write(tmp_path / "third.csv", "z\n1.5\n2\n3\n")
     links = write(tmp_path / "links.csv", "left,right,third\nq,1,\np,,3\nr,2,\n")
-    assert read_links(links, domains) == [
+    assert read_links(links, objects([*files, third])) == [
         {"left": [1, 2], "right": [0, 1]},
         {"left": [0], "third": [2]},
     ]
@@ -112,7 +156,8 @@ BAD_FILES = {
         "expected names of columns in the first line; found numbers (0.5, 1)",
     ),
     "no header": ("u,,w\n1,2,3\n3,1,2\n", "column number 2 has no header"),
-    "constant": ("u,v\n1,2\n3,2\n", "column 'v' has one constant value (2)"),
+    "constant": ("u,v\n1,2\n1,2\n", "no column can be used ('u': one value only (1); 'v': on"),
+    "dates": ("u,v\n1,2024-01-01\n3,2024-02-01\n", "column 'v' holds dates as text ('2024-01-0"),
     "infinite": ("u,v\n1,2\n3,inf\n", "1 infinite value, the first (inf) in row 2, column 'v'"),
     "only a header": ("u,v\n", "the table is empty: 0 objects"),
     "only labels": ("name\nada\nbob\n", "the table is empty: 2 objects (rows) by 0 features"),
@@ -208,10 +253,8 @@ def test_help_explains_files(capsys):
 
 
 def test_standardized_features_have_mean_0_and_variance_1(tmp_path):
-    file = tmp_path / "d.csv"
-    file.write_text("u,v\n1,200\n3,\n8,100\n5,400\n")
-    options = Namespace(files=[file], links=None, standardize=True)
-    values = Tables(options).tables["d"].to_numpy()
+    file = write(tmp_path / "d.csv", "u,v\n1.5,200\n3,\n8,100.5\n5,400\n")
+    values = tables(file, "--standardize").tables["d"].to_numpy()
     np.testing.assert_allclose(np.nanmean(values, axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(np.nanstd(values, axis=0), 1)
     assert np.argwhere(np.isnan(values)).tolist() == [[1, 1]]
@@ -264,6 +307,7 @@ def test_end_to_end(tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert "R-hat of the log joint" in run.stdout
+    assert run.stdout.startswith("a: 24 objects (a0, a1, a2, …); used are f0 (number")
     assert {file.name for file in out.iterdir()} == {
         "match_a_b.csv",
         "clusters.csv",
@@ -666,6 +710,12 @@ def test_nothing_is_left_to_compile(model, tmp_path):
     sampled = f"sample(draws=1, tune=1, chains=1, model={declared})"
     run(tmp_path, "-c", f"from pm_match import datasets, models, sample; {sampled}")
     assert sorted(path.name for path in tmp_path.rglob("*.nb[ic]")) == before
+
+
+def test_the_script_is_the_command_line():
+    project = tomllib.loads((Path(cli.__file__).parents[1] / "pyproject.toml").read_text())
+    module, name = project["project"]["scripts"]["pm-match"].split(":")
+    assert getattr(importlib.import_module(module), name) is cli.main
 
 
 def test_unknown_models_are_not_warmed(capsys):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from pm_match.checks import identifier
 
 __all__ = [
     "MISSING",
@@ -17,12 +18,13 @@ __all__ = [
     "numbers",
     "read_cells",
     "read_links",
+    "stem",
 ]
 
 MISSING = ["", "NA", "N/A", "NaN", "nan"]
 
 
-class InputError(Exception):
+class InputError(ValueError):
     """The user's files or options cannot be used; the message says why."""
 
 
@@ -66,7 +68,7 @@ def named(files: Iterable[Path], what: str) -> Iterator[tuple[str, Path]]:
     """Name what is in files after them; refuse two of one name."""
     source: dict[str, Path] = {}
     for file in files:
-        name = _identifier(_stem(file))
+        name = identifier(stem(file))
         if name in source:
             raise InputError(
                 f"{file}: gives the {what} name {name!r}, as {source[name]} does; rename one"
@@ -101,7 +103,7 @@ def read_links(
         If the file cannot be read, or a row links no two objects or names an unknown one.
     """
     cells = read_cells(file)
-    columns = [_identifier(name) for name in cells.iloc[0]]
+    columns = [identifier(name) for name in cells.iloc[0]]
     for column in columns:
         if column not in objects:
             raise InputError(f"{file}: unknown {what} {column!r}; there are {list(objects)}")
@@ -125,7 +127,7 @@ def read_links(
     return list(groups.values())
 
 
-def _stem(file: Path) -> str:
+def stem(file: Path) -> str:
     """Give a file's name without what says its kind."""
     return file.name.removesuffix(".gz").removesuffix(".mtx") if is_market(file) else file.stem
 
@@ -133,8 +135,3 @@ def _stem(file: Path) -> str:
 def is_market(file: Path) -> bool:
     """Whether a file is one of MatrixMarket, compressed or not."""
     return file.name.lower().endswith((".mtx", ".mtx.gz"))
-
-
-def _identifier(text: str) -> str:
-    name = re.sub(r"\W", "_", text)
-    return f"_{name}" if name[:1].isdigit() else name

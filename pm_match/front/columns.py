@@ -1,0 +1,156 @@
+"""What is in one column of a table: how it is used, or why it is not, in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pm_match.checks import plain
+
+__all__ = ["LEFT_OUT", "USES", "Column", "look_at_column"]
+
+# How a column can be used: the kinds that `models.mixture` knows.
+USES = ("number", "positive", "count", "boolean", "category")
+LEFT_OUT = "left out"
+# Larger whole numbers vary more than counts of events do.
+_LARGEST_COUNT = 30
+# Positive numbers that span more than this differ by factors, not by amounts.
+_WIDE = 100.0
+# More different texts, or longer ones, are no categories.
+_MOST_CATEGORIES, _MOST_WORDS = 30, 4
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
+_ID = re.compile(r"(?i)(.*[_ .-])?(id|ids|key|uuid|guid|sku|ean|isbn|nr|no|index|unnamed.*)")
+# From so many rows on, 1, 2, 3, … is no coincidence.
+_LEAST_COUNTED = 8
+
+
+class Column(NamedTuple):
+    """What was found: one of `USES` or `LEFT_OUT`, what to say of it, and whether to warn."""
+
+    use: str
+    note: str = ""
+    warn: bool = False
+
+
+def look_at_column(where: str, values: pd.Series, told: str | None = None) -> Column:
+    """Judge what a column holds.
+
+    Parameters
+    ----------
+    where : str
+        What messages call its table.
+    values : Series
+    told : str, optional
+        How the user says it is to be used, which settles what is uncertain.
+
+    Raises
+    ------
+    TypeError
+        If it holds dates, free text, or what is neither numbers nor text; the message says what can
+        be done.
+    """
+    name, seen = values.name, values.dropna()
+    holes = len(values) - len(seen)
+    missing = f"{holes} missing" if holes else ""
+    distinct = seen.nunique() if _hashable(seen) else len(seen)
+    if not distinct:
+        return Column(LEFT_OUT, "no value in it", warn=True)
+    if distinct == 1:
+        only = plain(seen.iloc[0])
+        only = f"{only:g}" if isinstance(only, float) else only
+        return Column(LEFT_OUT, f"one value only ({only})", warn=True)
+    if told is not None:
+        return Column(told, missing)
+    dtype = values.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return Column("category", missing)
+    if pd.api.types.is_bool_dtype(seen.infer_objects().dtype):
+        return Column("boolean", missing)
+    if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
+        return _numbers(name, seen.to_numpy(np.float64), distinct, missing)
+    if not all(isinstance(value, str) for value in seen):
+        what = "dates or times" if dtype.kind in "Mm" or "period" in str(dtype) else None
+        _refuse(where, name, what or f"values of dtype {dtype}", _dates(name) if what else _other())
+    return _texts(where, name, seen, distinct, missing)
+
+
+def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column:
+    low, high = seen.min(), seen.max()
+    if set(np.unique(seen)) == {0.0, 1.0}:
+        return Column("boolean", missing)
+    whole = bool((seen == np.floor(seen)).all())
+    if whole and distinct == len(seen):
+        counted = high - low + 1 == distinct and distinct >= _LEAST_COUNTED
+        if counted or _ID.fullmatch(str(name)):
+            return Column(LEFT_OUT, _offer(name, "number"), warn=True)
+        note = f"distinct whole numbers; if they only name objects, say id={name!r}"
+        return Column("number", "; ".join(filter(None, (missing, note))), warn=True)
+    if whole and low >= 0 and high <= _LARGEST_COUNT:
+        return Column("count", missing)
+    if low > 0 and high / low > _WIDE and not whole:
+        return Column("positive", missing)
+    return Column("number", missing)
+
+
+def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) -> Column:
+    numeric = pd.to_numeric(seen, errors="coerce").notna()
+    if numeric.all():
+        _refuse(
+            where,
+            name,
+            "numbers as text",
+            f"convert it (pd.to_numeric(frame[{name!r}])), or say columns={{{name!r}: 'category'}}",
+        )
+    if numeric.mean() >= 0.5:
+        at = int(np.argmin(numeric))
+        row = plain(seen.index[at])
+        text = f"text, for example {seen.iloc[at]!r} in row {row!r}; expected numbers"
+        _refuse(where, name, text, f"say columns={{{name!r}: 'category'}} if these are categories")
+    if seen.str.match(_DATE).all():
+        _refuse(where, name, f"dates as text ({seen.iloc[0]!r})", _dates(name))
+    if distinct == len(seen):
+        return Column(LEFT_OUT, _offer(name, "text"), warn=True)
+    words = sum(len(text.split()) for text in seen) / len(seen)
+    if words > _MOST_WORDS or distinct > max(_MOST_CATEGORIES, len(seen) // 2):
+        _refuse(
+            where,
+            name,
+            f"free text ({distinct} different texts, for example {seen.iloc[0][:40]!r})",
+            f"make features of it (counts of words, say), say columns={{{name!r}: 'category'}} if "
+            f"these are categories, or {_leave(name)}",
+        )
+    return Column("category", missing)
+
+
+def _offer(name: Any, what: str) -> str:
+    return f"a {what} of its own for every object; if it names them, say id={name!r}"
+
+
+def _dates(name: Any) -> str:
+    return (
+        f"make a number of it (days since the first: (frame[{name!r}] - frame[{name!r}].min())"
+        f".dt.days, once it is read by pd.to_datetime) or a category, or {_leave(name)}"
+    )
+
+
+def _leave(name: Any) -> str:
+    return f"leave it out: columns={{{name!r}: 'ignore'}}"
+
+
+def _other() -> str:
+    return "expected numbers, booleans, categories or text"
+
+
+def _refuse(where: str, name: Any, what: str, remedy: str) -> None:
+    raise TypeError(f"{where}: column {name!r} holds {what}. {remedy[0].upper()}{remedy[1:]}.")
+
+
+def _hashable(seen: pd.Series) -> bool:
+    try:
+        seen.nunique()
+    except TypeError:
+        return False
+    return True

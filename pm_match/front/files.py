@@ -1,0 +1,178 @@
+"""Files of tables and of networks, read as they are: what is in them is judged elsewhere."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from pm_match.front.cells import MISSING, InputError, is_market, numbers, read_cells
+
+__all__ = ["NetworkFile", "is_matrix", "read_network_file", "read_table_file"]
+
+
+def read_table_file(file: Path) -> pd.DataFrame:
+    """Read one table: a header line, then a row an object.
+
+    The first column has the objects' labels if its header is empty, or if it is text and differs in
+    every row; otherwise objects are numbered from 1. Other columns are numbers if all their cells
+    are, and text otherwise; empty cells (also NA, N/A and NaN) are missing.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or has no header.
+    """
+    cells = read_cells(file)
+    header = cells.iloc[0].tolist()
+    body = cells.iloc[1:]
+    values = {i: numbers(body[i]) for i in range(len(header))}
+    first = body[0]
+    present = ~first.isin(MISSING)
+    named = present.all() and bool(values[0].isna().all()) and first.is_unique and len(first) > 0
+    labelled = header[0] == "" or named
+    if labelled:
+        index = pd.Index(first, name=header[0] or None)
+        if not present.all():
+            row = int(np.argmin(present)) + 1
+            raise InputError(f"{file}: row {row}: the object has no label")
+    else:
+        index = pd.RangeIndex(1, len(body) + 1)
+    names = pd.Series(header[int(labelled) :], dtype=str)
+    if len(names) and numbers(names).notna().all():
+        raise InputError(
+            f"{file}: expected names of columns in the first line; found numbers "
+            f"({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): add a line with names, or "
+            "let names begin with a letter"
+        )
+    columns = {}
+    for i in range(int(labelled), len(header)):
+        if header[i] == "":
+            raise InputError(f"{file}: column number {i + 1} has no header")
+        missing = body[i].isin(MISSING)
+        text = (values[i].isna() & ~missing).any()
+        columns[i] = body[i].mask(missing).astype(object) if text else values[i]
+    table = pd.DataFrame(columns)
+    table.index = index
+    table.columns = pd.Index(header[int(labelled) :], dtype=str)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkFile:
+    """What a file says."""
+
+    file: Path
+    cells: Any  # a matrix, or a DataFrame
+    columns: tuple[str, ...] | None = None  # of an edge list
+    header: tuple[str, ...] = ()  # what an edge list calls rows and columns
+    symmetric: bool = False  # whether the file says that the matrix is
+
+
+def is_matrix(file: Path) -> bool:
+    """Whether a file is a matrix by its name, and not text with commas."""
+    return is_market(file) or file.suffix.lower() == ".npz"
+
+
+def read_network_file(file: Path, n_axes: int) -> NetworkFile:
+    """Read one network: a matrix, or a list of edges between objects of `n_axes` types.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
+    if not is_matrix(file):
+        return _read_edges(file, n_axes)
+    if n_axes != 2:
+        raise InputError(
+            f"{file}: a matrix has two types of objects; found {n_axes} (edge lists may have more)"
+        )
+    return _read_market(file) if is_market(file) else _read_npz(file)
+
+
+def _read_market(file: Path) -> NetworkFile:
+    import scipy.io  # takes its time
+
+    with _reading(file, "a MatrixMarket file that can be read"), warnings.catch_warnings():
+        # SciPy announces that its matrices become arrays: either will do.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        symmetry = scipy.io.mminfo(file)[-1]
+        cells = scipy.io.mmread(file)
+    if symmetry not in ("general", "symmetric"):
+        raise InputError(f"{file}: expected a general or symmetric matrix; found {symmetry}")
+    return NetworkFile(file, cells, symmetric=symmetry == "symmetric")
+
+
+def _read_npz(file: Path) -> NetworkFile:
+    with _reading(file, "a sparse matrix as scipy.sparse.save_npz writes it"):
+        return NetworkFile(file, scipy.sparse.load_npz(file))
+
+
+@contextmanager
+def _reading(file: Path, what: str) -> Iterator[None]:
+    """Say what a file was expected to be where it cannot be read."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: No such file or directory") from error
+    except Exception as error:  # of many kinds, as the file may be anything
+        raise InputError(f"{file}: not {what} ({error})") from error
+
+
+def _read_edges(file: Path, n_axes: int) -> NetworkFile:
+    cells = read_cells(file)
+    header, body = cells.iloc[0].tolist(), cells.iloc[1:]
+    if len(header) not in (n_axes, n_axes + 1):
+        more = " (name all types of objects with --types)" if len(header) > n_axes + 1 else ""
+        raise InputError(
+            f"{file}: an edge list has {n_axes} columns of labels, then perhaps one of values; "
+            f"found {len(header)} columns{more}"
+        )
+    if not len(body):
+        raise InputError(f"{file}: the edge list has no edges")
+    for i in range(n_axes):
+        if header[i] in set(body[i]) or not numbers(cells.loc[[0], i]).isna().all():
+            raise InputError(
+                f"{file}: expected a header line, such as row,column; found the label "
+                f"{header[i]!r} there"
+            )
+        empty = body[i] == ""
+        if empty.any():
+            raise InputError(f"{file}: row {empty.idxmax()}: column {i + 1} has no label")
+    columns = tuple(f"column {i + 1}" for i in range(len(header)))
+    table = pd.DataFrame({columns[i]: body[i] for i in range(n_axes)})
+    if len(header) == n_axes:
+        table["value"] = 1.0
+        columns = (*columns, "value")
+    else:
+        table[columns[n_axes]] = _values(file, header[n_axes], body[n_axes])
+    return NetworkFile(file, table, columns, tuple(header[:n_axes]))
+
+
+def _values(file: Path, header: str, column: pd.Series) -> pd.Series:
+    if not numbers(pd.Series([header])).isna().all():
+        raise InputError(
+            f"{file}: expected a header line, such as row,column,value; found {header!r}"
+        )
+    empty = column.isin(MISSING)
+    if empty.any():
+        raise InputError(
+            f"{file}: row {empty.idxmax()}: the edge has no value; leave out what is unknown, and "
+            "say --absent unknown"
+        )
+    values = numbers(column)
+    text = values.isna()
+    if text.any():
+        raise InputError(
+            f"{file}: row {text.idxmax()}: expected a number as the edge's value; "
+            f"found {column[text].iloc[0]!r}"
+        )
+    return values

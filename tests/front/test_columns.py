@@ -1,0 +1,120 @@
+"""What a column is taken for, and what is refused, with the remedy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pm_match.front.columns import LEFT_OUT, look_at_column
+
+N = 40
+RNG = np.random.default_rng(0)
+WHOLE = RNG.permutation(np.arange(0, 5 * N, 5))
+REPEATED = RNG.integers(3, size=N)
+
+
+def column(values, name="x"):
+    return pd.Series(values, name=name)
+
+
+def look(values, name="x", told=None):
+    return look_at_column("domain 'a'", column(values, name), told)
+
+
+USED = {
+    "number": RNG.normal(size=N),
+    "positive": np.exp(3 * RNG.normal(size=N)),
+    "count": RNG.poisson(4, N),
+    "boolean": REPEATED > 0,
+    "category": np.array(["u", "v", "w"])[REPEATED],
+}
+
+
+@pytest.mark.parametrize("use", USED)
+def test_kinds_are_seen(use):
+    found = look(USED[use])
+    assert (found.use, found.note, found.warn) == (use, "", False)
+
+
+SAME = {
+    "a hole in numbers": (np.where(REPEATED > 1, np.nan, USED["number"]), "number"),
+    "a hole in counts": (np.where(REPEATED > 1, np.nan, USED["count"]), "count"),
+    "nullable integers": (pd.array([1, 2, None, 2] * 10, dtype="Int64"), "count"),
+    "nullable numbers": (pd.array([1.5, 2, None, 2.5] * 10, dtype="Float64"), "number"),
+    "nullable booleans": (pd.array([True, None, False, True] * 10, dtype="boolean"), "boolean"),
+    "booleans and None": (pd.Series([True, None, False, True] * 10, dtype=object), "boolean"),
+    "zeros and ones": (REPEATED % 2, "boolean"),
+    "codes of categories": (pd.Categorical(REPEATED), "category"),
+    "strings": (pd.array(["u", None, "v", "u"] * 10, dtype="string"), "category"),
+    "sparse": (pd.arrays.SparseArray(USED["number"].round(0) + 0.5), "number"),
+    "below zero": (USED["count"] - 10, "number"),
+    "large": (REPEATED * 50, "number"),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_types_as_people_have_them(case):
+    values, use = SAME[case]
+    found = look(values)
+    assert found.use == use
+    holes = int(pd.Series(values).isna().sum())
+    assert found.note == (f"{holes} missing" if holes else "")
+
+
+def test_what_names_objects_is_offered_and_never_used_silently():
+    assert look([f"n{i}" for i in range(N)]) == (
+        LEFT_OUT,
+        "a text of its own for every object; if it names them, say id='x'",
+        True,
+    )
+    assert look(np.arange(7, 7 + N)).use == LEFT_OUT  # 7, 8, 9, …
+    for name in ("id", "ID", "user_id", "SKU", "Unnamed: 0", "order no", "index"):
+        assert look(WHOLE, name) == (
+            LEFT_OUT,
+            f"a number of its own for every object; if it names them, say id={name!r}",
+            True,
+        )
+    found = look(WHOLE, "paid")
+    assert (found.use, found.warn) == ("number", True)
+    assert found.note == "distinct whole numbers; if they only name objects, say id='paid'"
+    assert look(WHOLE, "idle").use == "number"
+    assert look(REPEATED + 40, "id") == ("number", "", False)  # which repeats
+    assert look(WHOLE, "id", told="number") == ("number", "", False)
+
+
+def test_what_says_nothing_is_left_out():
+    assert look([2.5] * N) == (LEFT_OUT, "one value only (2.5)", True)
+    assert look(["tea"] * N) == (LEFT_OUT, "one value only (tea)", True)
+    assert look([np.nan] * N) == (LEFT_OUT, "no value in it", True)
+    assert look([None, "tea"] * 5).use == LEFT_OUT
+
+
+REFUSED = {
+    "dates": (pd.date_range("2024-01-01", periods=N), "dates or times. Make a number of it"),
+    "zoned": (pd.date_range("2024-01-01", periods=N, tz="UTC"), "dates or times"),
+    "periods": (pd.period_range("2024-01", periods=N, freq="M"), "dates or times"),
+    "durations": (pd.to_timedelta(np.arange(N), "D"), "dates or times"),
+    "dates as text": ([f"2024-01-{i % 28 + 1}" for i in range(N)], r"dates as text \('2024-01-1'"),
+    "local dates": ([f"{i % 28 + 1}.3.2024" for i in range(N)], "dates as text"),
+    "numbers as text": ([f"{i % 7}.5" for i in range(N)], r"numbers as text. Convert it \(pd.to_n"),
+    "some numbers": ([*map(str, range(N - 1)), "high"], "for example 'high' in row 39; expected"),
+    "sentences": (["a good tea for the long evenings", "nothing but the sea"] * 20, "free text"),
+    "many texts": (
+        [f"t{i // 1.5:.0f}" for i in range(90)],
+        r"free text \(6\d different texts",
+    ),
+    "lists": ([[1], [2]] * 20, "values of dtype object. Expected numbers, booleans, categories"),
+    "complex": (np.arange(N) * 1j, "values of dtype complex"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_used_is_refused_with_the_remedy(case):
+    values, message = REFUSED[case]
+    with pytest.raises(TypeError, match="domain 'a': column 'x' holds .*" + message):
+        look(values)
+
+
+def test_what_the_user_says_settles_it():
+    texts = [f"t{i // 1.5:.0f}" for i in range(90)]
+    assert look(texts, told="category").use == "category"
+    assert look(USED["count"], told="number").use == "number"

@@ -1,0 +1,265 @@
+"""What is used of the data, what is not, and which model they get."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import pm_match as pmm
+
+RNG = np.random.default_rng(0)
+
+
+def frame(n=30, **more):
+    own = {
+        "price": RNG.normal(size=n),
+        "sold": RNG.poisson(3, n),
+        "kind": RNG.choice(["tea", "cocoa"], n),
+        "organic": RNG.random(n) < 0.5,
+    }
+    return pd.DataFrame(own | more)
+
+
+def numbers(names, n=30):
+    return pd.DataFrame(RNG.normal(size=(n, len(names))), columns=list(names))
+
+
+def test_ids_become_labels_and_nothing_is_lost_on_the_way():
+    a = frame(sku=[f"N{i}" for i in range(30)])
+    a.loc[3, "price"] = np.nan
+    found = pmm.prepare({"north": a, "south": frame(20)}, id={"north": "sku"})
+    assert found.kind == "tables"
+    assert found.data["north"].index.tolist() == a["sku"].tolist()
+    assert found.data["south"].index.tolist() == list(range(20))
+    assert found.data["north"].columns.tolist() == ["price", "sold", "kind", "organic"]
+    np.testing.assert_array_equal(found.data["north"]["price"], a["price"])
+    np.testing.assert_array_equal(found.data["north"]["organic"], a["organic"].astype(float))
+    assert found.uses() == {
+        "price": "number",
+        "sold": "count",
+        "kind": "category",
+        "organic": "boolean",
+    }
+    assert str(found).splitlines()[0] == (
+        "north: 30 objects (N0, N1, N2, …); used are price (number: 1 missing), sold (count), "
+        "kind (category), organic (boolean)."
+    )
+    assert "sku" in a.columns  # the user's own frame is left as it is
+
+
+def test_a_warning_names_what_is_left_out():
+    a = frame(sku=[f"N{i}" for i in range(30)], shop="north")
+    with pytest.warns(
+        UserWarning, match=r"'sku' .*id='sku'.*; 'shop' .left out: one value"
+    ) as said:
+        found = pmm.prepare({"a": a})
+    assert [warning.filename for warning in said] == [__file__]
+    assert found.words()[1] == (
+        "a: left out are sku (a text of its own for every object; if it names them, say id='sku'),"
+        " shop (one value only (north))."
+    )
+    found = pmm.prepare({"a": a}, id="sku", columns={"shop": "ignore", "sold": "number"})
+    assert found.uses()["sold"] == "number"
+    assert "a: left out are shop (as you said)." in str(found)
+
+
+def test_columns_are_used_in_one_way_in_all_tables():
+    a, b = frame(), frame()
+    b["sold"] = b["sold"] * 20
+    b["organic"] = RNG.poisson(2, 30)
+    expected = {"price": "number", "sold": "number", "kind": "category", "organic": "count"}
+    for tables in ({"a": a, "b": b}, {"b": b, "a": a}):
+        found = pmm.prepare(tables)
+        assert found.uses() == expected
+        assert {own["sold"].use for own in found.columns.values()} == {"number"}
+
+
+def test_names_of_domains_may_be_any():
+    found = pmm.prepare({"shop 1-north": frame(), "2nd": frame()})
+    assert found.titles == {"shop_1_north": "shop 1-north", "_2nd": "2nd"}
+    model = found.declare(n_clusters=3)
+    assert {"cluster_shop_1_north", "cluster__2nd"} <= set(model.named_vars)
+    with pytest.raises(ValueError, match=r"'shop 1': variables would have the names .* 'shop-1'"):
+        pmm.prepare({"shop-1": frame(), "shop 1": frame()})
+    with pytest.raises(ValueError, match="the model uses the name 'weights' itself"):
+        pmm.prepare({"weights": frame()})
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        RNG.normal(size=(9, 3)),
+        np.ma.masked_less(RNG.normal(size=(9, 3)), -1),
+        pmm.standardise({"x": RNG.normal(size=(9, 3))})["x"],
+        pd.DataFrame(RNG.normal(size=(9, 3)), columns=["a/b", "c", "d"]),
+    ],
+)
+def test_tables_of_all_forms(table):
+    found = pmm.prepare({"a": table, "b": numbers("uv")})
+    assert found.data["a"].shape == (9, 3)
+    assert all("/" not in column for column in found.data["a"])
+    assert pmm.choose_model(found) == "table_clusters"
+    found.declare()
+
+
+class TestChoice:
+    """`choose_model`."""
+
+    def choice(self, linked=False, **tables):
+        return pmm.choose_model(pmm.prepare(tables), linked)
+
+    def test_numbers_of_different_things_are_matched_by_shape(self):
+        assert self.choice(a=numbers("uv"), b=numbers("xyz")) == "table_clusters"
+        assert self.choice(a=numbers("uv").to_numpy(), b=numbers("uv")) == "table_clusters"
+
+    def test_columns_in_common_match(self):
+        assert self.choice(a=numbers("uv"), b=numbers("vw")) == "mixture"
+        assert self.choice(a=frame(), b=frame()) == "mixture"
+
+    def test_one_table(self):
+        assert self.choice(a=frame()) == "mixture"
+        assert self.choice(a=numbers("uv")) == "table_clusters"
+
+    def test_categories_match_by_links_alone(self):
+        a, b = frame()[["kind", "price"]], numbers("uv")
+        assert self.choice(a=a, b=b) == "table_clusters"
+        assert self.choice(a=a, b=b, linked=True) == "mixture"
+        with pytest.raises(ValueError, match="'a': it has no column of numbers, and none in comm"):
+            self.choice(a=a[["kind"]], b=b)
+
+    def test_networks(self):
+        assert self.choice(a=sparse.eye(4).tocsr()) == "relational_clusters"
+
+
+def edges(*pairs, names=("boss", "clerk")):
+    return pd.DataFrame(pairs, columns=list(names))
+
+
+class TestNetworks:
+    """Matrices and lists of edges."""
+
+    def test_values_say_the_family(self):
+        family = lambda x: pmm.prepare({"a": sparse.csr_array(x)}).options["family"]  # noqa: E731
+        assert family([[0, 1], [1, 0]]) == "bernoulli"
+        assert family([[0, 3], [1, 0]]) == "poisson"
+        with pytest.raises(ValueError, match=r"found 0.5. Bring weights to .* family='normal'"):
+            family([[0, 0.5], [1, 0]])
+        given = pmm.prepare({"a": np.eye(2) / 3}, family="normal")
+        assert given.options == {"family": "normal"}
+        given.declare()
+
+    def test_lists_of_edges_of_two_types(self):
+        lists = {
+            "a": edges(("d1", "ball"), ("d2", "goal"), names=("text", "word")),
+            "b": edges(("e1", "Ball"), ("e2", "Tor"), names=("text", "word")),
+        }
+        found = pmm.prepare(lists, model="relational_clusters")
+        assert found.options == {
+            "types": ["text", "word"],
+            "family": "bernoulli",
+            "columns": ["0", "1", "value"],
+        }
+        model = found.declare()
+        assert model.coords["b_word_object"] == ("Ball", "Tor")
+
+    def test_edges_that_are_listed_several_times_are_counted(self):
+        many = edges(("x", "u"), ("x", "u"), ("y", "v"))
+        found = pmm.prepare({"a": many}, columns=["boss", "clerk"])
+        assert found.options["family"] == "poisson"
+        assert found.data["a"]["value"].tolist() == [2, 1]
+        assert "a: 1 edges are listed several times, and counted." in found.notes
+
+    def test_whether_both_ends_are_the_same_people_is_asked(self):
+        same = edges(("ann", "bob"), ("bob", "cy"))
+        with pytest.raises(ValueError, match=r"1 of the names in 'boss' are in 'clerk' too, such"):
+            pmm.prepare({"a": same}, model="relational_clusters")
+        model = pmm.prepare({"a": same}, types=["person"]).declare()
+        assert model.coords["a_person_object"] == ("ann", "bob", "cy")
+        model = pmm.prepare({"a": same}, types=["b", "c"]).declare()
+        assert model.coords["a_b_object"] == ("ann", "bob")
+
+    def test_bad_lists(self):
+        with pytest.raises(ValueError, match="no column 'bos'; did you mean 'boss'"):
+            pmm.prepare({"a": edges(("x", "u"))}, columns=["bos", "clerk"])
+        with pytest.raises(ValueError, match="network 'b': expected a list of edges, as 'a' is"):
+            pmm.prepare({"a": edges(("x", "u")), "b": np.eye(2)}, model="relational_clusters")
+
+
+def test_given_clusters_are_declared_whole():
+    a, b = numbers("uv", 6), numbers("xyz", 5)
+    a.index = list("pqrstu")
+    prepared = pmm.prepare({"a": a, "the b": b})
+    labels = pd.Series([1, 1, 2, 2, 2], index=list("qpsrt"))  # u has none
+    clusters = {"a": labels, "the b": ["x", "y", "x", "x", None]}
+    assert prepared.groups(clusters) == {
+        "a": [[0, 1], [2, 3, 4]],
+        "the_b": [[0, 2, 3], [1]],
+    }
+    model = prepared.declare(clusters=clusters, links={"a": ["u"], "the b": [4]})
+    assert [p.name for p in model.potentials] == ["links", "links_1", "links_2"]
+    assert len(model.coords["cluster"]) == 12
+    alone = prepared.declare(clusters={"a": range(6), "the b": [0, 0, 1, 1, 1]})
+    assert [p.name for p in alone.potentials] == ["links"]
+    with pytest.raises(ValueError, match=r"clusters\['a'\]: expected 6 labels; found 2"):
+        prepared.declare(clusters={"a": [1, 2]})
+    with pytest.raises(ValueError, match=r"clusters\['B'\]: expected a table among .*"):
+        prepared.declare(clusters={"B": [1, 2]})
+
+
+BAD = {
+    "no mapping": (lambda: pmm.prepare(numbers("uv")), TypeError, "expected a mapping from a dom"),
+    "frames in a list": (lambda: pmm.prepare([numbers("uv")]), TypeError, "of files; found an ob"),
+    "a file": (lambda: pmm.prepare(["none.csv"]), ValueError, "none.csv: No such file"),
+    "id": (
+        lambda: pmm.prepare({"a": frame()}, id="Price"),
+        ValueError,
+        "mean 'price'",
+    ),
+    "id twice": (
+        lambda: pmm.prepare({"a": frame()}, id="kind"),
+        ValueError,
+        "appears more than",
+    ),
+    "column": (
+        lambda: pmm.prepare({"a": frame()}, columns={"solt": "count"}),
+        ValueError,
+        "no table has a column 'solt'; did you mean 'sold'",
+    ),
+    "use": (
+        lambda: pmm.prepare({"a": frame()}, columns={"sold": "id"}),
+        ValueError,
+        r"columns\['sold'\]: expected 'number', .* or 'ignore'; found 'id'",
+    ),
+    "no number": (
+        lambda: pmm.prepare({"a": frame()}, columns={"kind": "number"}),
+        TypeError,
+        "column 'kind' is to be used as number, and holds what is no number",
+    ),
+    "nothing left": (
+        lambda: pmm.prepare({"a": pd.DataFrame({"u": [1.5, 1.5]})}),
+        ValueError,
+        r"no column can be used \('u': one value only \(1.5\)\)",
+    ),
+    "infinite": (
+        lambda: pmm.prepare({"a": pd.DataFrame({"u": [1.5, np.inf]})}),
+        ValueError,
+        "1 infinite value, the first .inf. in row 1, column 'u'",
+    ),
+    "model": (
+        lambda: pmm.prepare({"a": frame()}, model="mixtur"),
+        ValueError,
+        "model: expected",
+    ),
+    "wrong model": (
+        lambda: pmm.prepare({"a": frame()}).declare("relational_clusters"),
+        ValueError,
+        "model: 'relational_clusters' is not for tables",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data(case):
+    call, error, message = BAD[case]
+    with pytest.raises(error, match=message):
+        call()

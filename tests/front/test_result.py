@@ -1,0 +1,143 @@
+"""Verdicts, of made-up draws that are sure, in doubt, of two minds, or about nothing."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import pm_match as pmm
+
+N = {"a": 12, "b 2": 9}
+GROUP = {name: np.arange(n) % 3 for name, n in N.items()}
+
+
+def drawn(chains, log_joint=(0.0, 0.0), relevance=None):
+    """A result of draws of labels: by chain, functions from a domain to (draws, objects)."""
+    data = {
+        name: pd.DataFrame(np.random.default_rng(0).normal(size=(n, 2)), columns=["<u>", name])
+        for name, n in N.items()
+    }
+    prepared = pmm.prepare(data)
+    names = {"a": "a", "b 2": "b_2"}
+    posterior = {
+        f"cluster_{names[name]}": (
+            ("chain", "draw", f"{names[name]}_object"),
+            np.stack([chain(name) for chain in chains]),
+        )
+        for name in N
+    }
+    if relevance is not None:
+        posterior["relevance_a"] = (("chain", "draw", "a_object"), relevance)
+    shape = (len(chains), len(chains[0]("a")))
+    stats = np.random.default_rng(1).normal(size=shape) + np.array(log_joint)[: shape[0], None]
+    idata = xr.DataTree.from_dict(
+        {
+            "posterior": xr.Dataset(posterior, coords={"chain": range(shape[0])}),
+            "sample_stats": xr.Dataset({"log_joint": (("chain", "draw"), stats)}),
+        }
+    )
+    return pmm.MatchResult(idata, None, prepared)
+
+
+def sure(name, n_draws=40):
+    return np.tile(GROUP[name], (n_draws, 1))
+
+
+def turned(name):
+    return sure(name) if name == "a" else (sure(name) + 1) % 3
+
+
+def doubtful(name):
+    labels = sure(name).copy()
+    labels[::2, 0] = 1 if name == "a" else 0
+    return labels
+
+
+def test_a_sure_matching():
+    result = drawn([sure, sure])
+    assert result.verdict()[:2] == [
+        "3 of 3 clusters span both domains; 21 of 21 objects are sure.",
+        "Both chains found the same matching.",
+    ]
+    assert result.clusters["b 2"].tolist() == [3, 3, 3]
+    best = result.matches(top=1)
+    assert best["probability"].tolist() == [1.0] * 12
+    np.testing.assert_allclose(best["chance"], 1 / 3)
+    assert result.probability("a", "b 2").sel(a_object=0, b_2_object=3) == 1
+    assert result.decide("a", "b 2")["decision"].tolist() == ["link"] * 36
+    assert set(result.objects["domain"]) == {"a", "b 2"}
+
+
+def test_doubt_is_counted():
+    result = drawn([doubtful, doubtful])
+    assert result.verdict()[0] == (
+        "3 of 3 clusters span both domains; 20 of 21 objects are sure, 1 doubtful."
+    )
+    assert result.objects.query("confidence < 0.9")["object"].tolist() == [0]
+
+
+def test_chains_of_two_minds_are_not_averaged():
+    result = drawn([sure, turned, turned], log_joint=(50.0, 0.0, 0.0))
+    assert result.kept["posterior"]["chain"].to_numpy().tolist() == [0]
+    assert result.verdict()[1] == (
+        "The chains disagree: 1 of 3 found the matching that is told here, chain 0's, whose log "
+        "joint is the highest. How sure that is, is said given this matching: the others may be "
+        "right too (links would tell)."
+    )
+    assert result.probability("a", "b 2").sel(a_object=0, b_2_object=3) == 1
+    assert result.idata["posterior"].sizes["chain"] == 3
+    other = drawn([sure, turned, turned], log_joint=(0.0, 50.0, 50.0))
+    assert "2 of 3 found the matching" in other.verdict()[1]
+    assert other.probability("a", "b 2").sel(a_object=0, b_2_object=3) == 0
+
+
+def test_clusters_of_one_domain_and_objects_alone():
+    def apart(name):
+        labels = sure(name).copy()
+        labels[:, -1] = 7 if name == "a" else 8
+        return labels
+
+    result = drawn([apart, apart])
+    assert result.verdict()[0] == (
+        "3 of 5 clusters span both domains; 19 of 21 objects are sure, 2 alone in a cluster."
+    )
+
+
+def test_objects_that_fit_no_cluster():
+    relevance = np.ones((2, 40, 12), int)
+    relevance[..., 5] = 0
+    assert drawn([sure, sure], relevance=relevance).verdict()[0].endswith(", 1 in no cluster.")
+
+
+def test_noise_is_called_noise():
+    rng = np.random.default_rng(0)
+    result = drawn([lambda name: rng.integers(3, size=(40, N[name]))] * 2)
+    assert "hardly tell objects apart" in " ".join(result.verdict())
+
+
+def test_one_chain_says_so():
+    assert "There is one chain: whether others" in drawn([sure]).verdict()[1]
+
+
+def test_the_page_of_a_notebook_escapes_names():
+    page = drawn([sure, sure])._repr_html_()
+    assert "<strong>3 of 3 clusters span both domains" in page
+    assert "&lt;u&gt; (number)" in page
+    assert "<u>" not in page
+
+
+def test_names_are_checked():
+    result = drawn([sure, sure])
+    with pytest.raises(KeyError, match="did you mean 'b_2'"):
+        result.matches("a", "b2")
+    with pytest.raises(ValueError, match="expected names of two domains"):
+        result.matches("a")
+
+
+def test_figures_and_pages(tmp_path):
+    pytest.importorskip("matplotlib")
+    result = drawn([sure, sure])
+    assert len(result.plot().axes) == 2
+    page = result.report(tmp_path / "match.html", title="Shops").read_text()
+    assert "<b>3 of 3 clusters span both domains; 21 of 21 objects are sure.</b>" in page
+    assert "Data, ordered by cluster" in page
