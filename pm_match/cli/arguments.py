@@ -134,7 +134,7 @@ def _add_tables(group: Any) -> None:
     )
     group.add_argument(
         "--model",
-        choices=("table_clusters", "mixture", "projected_clusters"),
+        choices=("table_clusters", "aligned_clusters", "mixture", "projected_clusters"),
         help="default: mixture if the tables have columns in common, which match their objects, "
         "and otherwise table_clusters, which matches shapes; with any of the following options "
         "projected_clusters",

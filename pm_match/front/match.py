@@ -53,7 +53,9 @@ def match(
         The column that names the objects, as in `prepare`.
     columns : mapping or sequence of str, optional
         What columns hold, where it cannot be seen, as in `prepare`.
-    model : {"table_clusters", "mixture", "projected_clusters", "relational_clusters"}, optional
+    model : str, optional
+        "table_clusters", "aligned_clusters", "mixture", "projected_clusters" or
+        "relational_clusters".
         Default: what `choose_model` recommends for such data.
     draws, tune, chains, cores, random_seed, progressbar
         As in `sample`.

@@ -30,7 +30,7 @@ PACKAGE = str(Path(__file__).parents[1])
 # Columns that are named in one line.
 _LISTED = 12
 # Models of tables of numbers, and all that there are.
-_NUMERIC = ("table_clusters", "projected_clusters")
+_NUMERIC = ("table_clusters", "aligned_clusters", "projected_clusters")
 MODELS = (*_NUMERIC, "mixture", "relational_clusters")
 # Options that only networks have.
 _OF_NETWORKS = ("types", "family", "one_mode", "symmetric", "self_loops", "exposure", "absent")
@@ -123,7 +123,9 @@ class PreparedData:
 
         Parameters
         ----------
-        model : {"table_clusters", "mixture", "projected_clusters", "relational_clusters"}, optional
+        model : str, optional
+            "table_clusters", "aligned_clusters", "mixture", "projected_clusters" or
+            "relational_clusters".
             Default: what `choose_model` recommends.
         links : mapping, DataFrame or sequence of these, optional
             Objects known to share a cluster, as in `models.projected_clusters`.

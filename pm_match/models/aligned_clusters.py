@@ -1,6 +1,6 @@
 """The model for tables that show the same kind of thing from different sides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from pymc.distributions.transforms import CholeskyCovTransform
 from pm_match.checks import check_count
 from pm_match.features.semi_orthogonal import semi_orthogonal
 from pm_match.models.declare import (
+    Links,
     check_all_positive,
     cluster_weights,
     declare_links,
@@ -40,7 +41,7 @@ def aligned_clusters(
     concentration: float = 1.0,
     mean_strength: float = 0.05,
     power: float = 0.6,
-    links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    links: Links = None,
 ) -> pm.Model:
     r"""Declare clusters that several domains see through maps of their own.
 
@@ -82,7 +83,7 @@ def aligned_clusters(
         :math:`\zeta`. The nearer to 1, the smaller are the differences that make clusters: with 1,
         normal clusters are told apart as well as can be, and others are split. With few objects to
         a cluster, less than ten for each component, say, choose a larger one.
-    links : mapping or sequence of mappings, optional
+    links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, as in `projected_clusters`.
 
     Returns
