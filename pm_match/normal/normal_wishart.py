@@ -224,7 +224,7 @@ def refresh(term, slot):
 
 
 @part
-def shift(term, unit, slot, sign, scatter):
+def shift(term, unit, slot, sign, scatter, power):
     """Add a unit's mean to that of a slot and to its `scatter` (`sign` 1), or take it out (-1).
 
     One unit after the other, by updates of rank one: no large numbers are subtracted.
@@ -234,8 +234,8 @@ def shift(term, unit, slot, sign, scatter):
     float
         What the outer product of `away`, the unit's distance from the mean before, is weighted by.
     """
-    n = term.hyper[POWER] * term.size[unit]
-    strength = term.hyper[0] + term.hyper[POWER] * term.held[slot]
+    n = power * term.size[unit]
+    strength = term.hyper[0] + power * term.held[slot]
     after = strength + sign * n
     weight = sign * strength * n / after
     away_from(term.value[unit], term.mean[slot], term.away)
@@ -266,7 +266,7 @@ def add_unit(term, unit, slot, sign):
         # The kernel clears a slot that has become empty, but not before it may look at it.
         clear_slot(term, slot)
         return
-    weight = shift(term, unit, slot, sign, term.scatter[slot])
+    weight = shift(term, unit, slot, sign, term.scatter[slot], term.hyper[POWER])
     add_within(term, unit, slot, sign)
     term.updates[slot] += 1
     if term.several[unit] >= 0 or term.updates[slot] >= _REFRESH:
@@ -338,7 +338,8 @@ def rebuild(term, slots):
         clear_slot(term, slot)
     for unit in range(slots.shape[0]):
         if term.size[unit] > 0.0:
-            shift(term, unit, slots[unit], 1.0, term.scatter[slots[unit]])
+            own = slots[unit]
+            shift(term, unit, own, 1.0, term.scatter[own], term.hyper[POWER])
             add_within(term, unit, slots[unit], 1.0)
     for slot in range(n_slots):
         if term.held[slot] > 0.0:

@@ -132,7 +132,7 @@ def refresh(term):
 @part
 def add_unit(term, unit, slot, sign):
     """Add a unit to a slot (`sign` 1), or take it out again (-1)."""
-    weight = shift(term, unit, slot, sign, term.scatter)
+    weight = shift(term, unit, slot, sign, term.scatter, 1.0)
     q = weight * quadratic(term.inverse, term.away, term.product)
     shrunk = weight / (1.0 + q)
     add_outer(term.inverse, term.product, -shrunk)
@@ -194,7 +194,7 @@ def rebuild(term, slots):
         protocol.clear(term, slot)
     for unit in range(slots.shape[0]):
         if term.size[unit] > 0.0:
-            shift(term, unit, slots[unit], 1.0, term.scatter)
+            shift(term, unit, slots[unit], 1.0, term.scatter, 1.0)
     refresh(term)
 
 
