@@ -12,7 +12,7 @@ from pm_match.normal.conjugate import draw_parameters
 from pm_match.normal.maps import Maps, draw_maps, n_turns
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Map, Normals
-from pm_match.normal.points import NormalsPoints
+from pm_match.normal.points import NormalsPoints, VectorLabels
 from pm_match.numerics.polar import draw_with_polar
 from pm_match.reading.parts import Structure
 
@@ -63,11 +63,12 @@ class AlignmentGibbs(PartitionStep):
     def _prepare(self) -> None:
         super()._prepare()
         self._points = NormalsPoints(self.model, self.part)
+        self._labels = VectorLabels(self.model, self.part)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         normals, points, rng = self.part, self._points, self.rng
-        d, prior, labels = normals.n_features, normals.prior(point), points.labels(point)
+        d, prior, labels = normals.n_features, normals.prior(point), self._labels(point)
         own = domain_maps(normals, point, labels, prior)
         draw_maps(rng, own, n_turns(d))
         new = dict(point)

@@ -18,17 +18,8 @@ class NormalsPoints(Writer):
     def __init__(self, model: Model, normals: Normals):
         super().__init__(model, [*normals.names, *normals.drawn])
         self.normals = normals
-        clustering = read(model).clustering_of(normals)
-        self._clustering = ClusteringPoints(model, clustering)
-        where = clustering.slices
-        self._objects = [v.objects + where[v.assignment].start for v in normals.values]
         proper = [name for name in normals.drawn if name not in normals.orientations]
         self.log_parameters = log_densities_function(model, proper)
-
-    def labels(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
-        """Read the labels of the vectors of every variable from a point."""
-        labels = self._clustering.labels(point)
-        return [labels[objects] for objects in self._objects]
 
     def write_parameters(
         self, point: dict[str, NDArray], mean: NDArray, precision: NDArray
@@ -54,6 +45,21 @@ class NormalsPoints(Writer):
             self.write_positive(point, alignment.scale, np.log(own.scale))
         if alignment.intercept:
             self.write(point, {alignment.intercept: own.intercept})
+
+
+class VectorLabels:
+    """Reads the labels of the vectors of normal clusters from points."""
+
+    def __init__(self, model: Model, normals: Normals):
+        clustering = read(model).clustering_of(normals)
+        self._clustering = ClusteringPoints(model, clustering)
+        where = clustering.slices
+        self._objects = [v.objects + where[v.assignment].start for v in normals.values]
+
+    def __call__(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
+        """Read those of every variable."""
+        labels = self._clustering.labels(point)
+        return [labels[objects] for objects in self._objects]
 
 
 def packed_cholesky(matrices: NDArray) -> NDArray[np.float64]:

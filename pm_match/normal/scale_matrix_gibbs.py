@@ -6,7 +6,7 @@ from pymc.blocking import PointType, StatsType
 from pm_match.clusters.step import PartitionStep
 from pm_match.normal.conjugate import draw_parameters
 from pm_match.normal.parts import Normals
-from pm_match.normal.points import NormalsPoints
+from pm_match.normal.points import NormalsPoints, VectorLabels
 from pm_match.numerics.wishart import draw_wishart
 from pm_match.reading.parts import Structure
 from pm_match.reading.probe import natural_function
@@ -62,6 +62,7 @@ class ScaleMatrixGibbs(PartitionStep):
     def _prepare(self) -> None:
         super()._prepare()
         self._points = NormalsPoints(self.model, self.part)
+        self._labels = VectorLabels(self.model, self.part)
         self._parameters = natural_function(self.model, self.part.names)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
@@ -75,7 +76,7 @@ class ScaleMatrixGibbs(PartitionStep):
         if normals.shared:
             held, total = 1, precision
         else:
-            occupied = np.unique(np.concatenate(points.labels(point)))
+            occupied = np.unique(np.concatenate(self._labels(point)))
             held, total = len(occupied), precision[occupied].sum(axis=0)
         drawn = draw_wishart(
             self.rng, np.array([degrees + held * each]), (inverse + own.factor * total)[None]

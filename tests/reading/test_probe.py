@@ -23,6 +23,7 @@ ROOT = Path(pm_match.__file__).parent
 # What declares distributions, or parts of models, is written in PyTensor.
 DECLARING = {
     "features/semi_orthogonal.py",
+    "models/aligned_clusters.py",
     "models/declare.py",
     "models/max_margin_views.py",
     "models/projected_clusters.py",
