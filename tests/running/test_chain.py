@@ -13,6 +13,7 @@ from pm_match.starts import initial_points
 from tests.declared import any_likelihood, columns, hierarchies, networks, normals, views
 from tests.declared.factors import FactorKind, factor_kind_model
 from tests.declared.features import Kind, feature_model
+from tests.declared.normals import aligned_model
 from tests.declared.plain import tiny_model
 
 TUNE, DRAWS = 4, 6
@@ -32,6 +33,7 @@ MODELS = {
         lambda: columns.declared("poisson", hyperprior=True),
         {"HyperparameterGibbs", "ClusterGibbs"},
     ),
+    "aligned": (aligned_model, {"AlignmentGibbs", "ScaleMatrixGibbs", "ClusterGibbs"}),
     "factors": (lambda: factor_kind_model(FactorKind()), {"FactorGibbs"}),
     "hierarchy": (hierarchies.declared, {"HierarchyGibbs"}),
     "any likelihood": (
