@@ -45,7 +45,9 @@ def test_placing_leaves_the_old_point_as_it_is():
 def test_labels_that_cannot_be_are_refused():
     chain = chain_of(network_model(relevance=False))
     labels = chain.labels(0)
-    with pytest.raises(ValueError, match=r"'cluster_a_0': all its objects are relevant"):
+    with pytest.raises(
+        ValueError, match=r"'cluster_a_0': expected labels from 0, all its objects being relevant"
+    ):
         chain.place(0, [np.full_like(own, -1) for own in labels])
     with pytest.raises(ValueError, match=r"labels of 'weights_0': expected numbers in -1 ... 1"):
         chain.place(0, [own + 5 for own in labels])
