@@ -138,7 +138,7 @@ def pattern_grams(
     if len(some):
         row, column = np.tril_indices(k)
         sums = np.zeros((len(some), len(row)))
-        step = max(1, _MOST_PRODUCTS // len(row))
+        step = max(1, _MOST_PRODUCTS // max(len(row), 1))
         for start in range(0, len(loadings), step):
             own = loadings[start : start + step]
             products = own[:, row] * own[:, column] * noise[start : start + step, None]

@@ -198,6 +198,8 @@ def test_registered_once_and_first():
         pmm.LatentHMC,
         pmm.ProjectionMAP,
         pmm.FeatureGibbs,
+        pmm.AlignmentGibbs,
+        pmm.ScaleMatrixGibbs,
         pmm.HyperparameterGibbs,
         pmm.FrequencyMetropolis,
         pmm.HingeGibbs,
