@@ -54,5 +54,6 @@ def test_bad_options(options, message):
 def test_missing_values_are_refused_in_words():
     tables, _ = turned()
     tables["left"][0, 0] = np.nan
-    with pytest.raises(ValueError, match="expected all values for principal components; found 1 missing"):
+    message = "expected all values for principal components; found 1 missing"
+    with pytest.raises(ValueError, match=message):
         pmm.models.aligned_clusters(tables)
