@@ -127,7 +127,7 @@ def domain_maps(
                 intercept_prior[e] = own.priors[own.intercept](point)
     strength, center = prior.strength, prior.center
     square = prior.inverse_scale + strength * np.outer(center, center)
-    numbers = np.array([strength, prior.degrees, power, 0.0])
+    numbers = np.array([strength, prior.degrees])
     size = power * np.array([float(len(label)) for label in labels])
     return Maps.of(
         *sums,

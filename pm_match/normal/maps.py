@@ -48,8 +48,8 @@ class Maps(NamedTuple):
     held, total, square : (E, J), (E, J, D), (E, J, D, D) array
         How many vectors each domain's are worth in each cluster; sums of them and of their outer
         products, in the clusters' space.
-    prior : (4,) array
-        Strength and degrees of the clusters' prior; the power of the vectors' densities; unused.
+    prior : (2,) array
+        Strength and degrees of the clusters' prior.
     prior_total, prior_square : (D,), (D, D) array
         What the prior adds to `total` and `square`.
     q, scale, intercept : (E, D, D), (E,), (E, D) array

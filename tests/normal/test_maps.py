@@ -52,7 +52,7 @@ class Problem:
         k, m = self.prior.strength, self.prior.center
         return Maps.of(
             *sums,
-            np.array([k, self.prior.degrees, POWER, 0.0]),
+            np.array([k, self.prior.degrees]),
             k * m,
             self.prior.inverse_scale + k * np.outer(m, m),
             np.array([np.eye(d), self.q]),
