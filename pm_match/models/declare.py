@@ -129,6 +129,9 @@ def link_sets(links: Any) -> list[Mapping[str, Any]]:
 
 def _by_names(rows: pd.DataFrame) -> list[dict[Any, list[str]]]:
     """Give rows of labels as mappings, one for each set of names that rows link."""
+    if not rows.columns.is_unique:
+        twice = rows.columns[rows.columns.duplicated()][0]
+        raise ValueError(f"links: {twice!r} has more than one column")
     found: dict[tuple, list[pd.Series]] = {}
     for place, row in rows.iterrows():
         linked = row.dropna()

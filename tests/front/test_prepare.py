@@ -106,7 +106,10 @@ class TestChoice:
     """`choose_model`."""
 
     def choice(self, linked=False, **tables):
-        return pmm.choose_model(pmm.prepare(tables), linked)
+        links = {"a": [0], "b": [1]} if linked else None
+        found = pmm.prepare(tables, links=links)
+        assert found.model == pmm.choose_model(found)
+        return found.model
 
     def test_numbers_of_different_things_are_matched_by_shape(self):
         assert self.choice(a=numbers("uv"), b=numbers("xyz")) == "table_clusters"
@@ -145,7 +148,7 @@ class TestNetworks:
         with pytest.raises(ValueError, match=r"found 0.5. Bring weights to .* family='normal'"):
             family([[0, 0.5], [1, 0]])
         given = pmm.prepare({"a": np.eye(2) / 3}, family="normal")
-        assert given.options == {"family": "normal"}
+        assert given.options == {"family": "normal", "types": ("row", "column")}
         given.declare()
 
     def test_lists_of_edges_of_two_types(self):
@@ -155,9 +158,8 @@ class TestNetworks:
         }
         found = pmm.prepare(lists, model="relational_clusters")
         assert found.options == {
-            "types": ["text", "word"],
+            "types": ("text", "word"),
             "family": "bernoulli",
-            "columns": ["0", "1", "value"],
         }
         model = found.declare()
         assert model.coords["b_word_object"] == ("Ball", "Tor")
@@ -166,7 +168,7 @@ class TestNetworks:
         many = edges(("x", "u"), ("x", "u"), ("y", "v"))
         found = pmm.prepare({"a": many}, columns=["boss", "clerk"])
         assert found.options["family"] == "poisson"
-        assert found.data["a"]["value"].tolist() == [2, 1]
+        assert found.data["a"].values.tolist() == [2, 1]
         assert "a: 1 edges are listed several times, and counted." in found.notes
 
     def test_whether_both_ends_are_the_same_people_is_asked(self):
@@ -188,22 +190,20 @@ class TestNetworks:
 def test_given_clusters_are_declared_whole():
     a, b = numbers("uv", 6), numbers("xyz", 5)
     a.index = list("pqrstu")
-    prepared = pmm.prepare({"a": a, "the b": b})
+    tables = {"a": a, "the b": b}
     labels = pd.Series([1, 1, 2, 2, 2], index=list("qpsrt"))  # u has none
     clusters = {"a": labels, "the b": ["x", "y", "x", "x", None]}
-    assert prepared.groups(clusters) == {
-        "a": [[0, 1], [2, 3, 4]],
-        "the_b": [[0, 2, 3], [1]],
-    }
-    model = prepared.declare(clusters=clusters, links={"a": ["u"], "the b": [4]})
+    prepared = pmm.prepare(tables, clusters=clusters, links={"a": ["u"], "the b": [4]})
+    assert prepared.groups() == {"a": [[0, 1], [2, 3, 4]], "the_b": [[0, 2, 3], [1]]}
+    model = prepared.declare()
     assert [p.name for p in model.potentials] == ["links", "links_1", "links_2"]
     assert len(model.coords["cluster"]) == 12
-    alone = prepared.declare(clusters={"a": range(6), "the b": [0, 0, 1, 1, 1]})
+    alone = pmm.prepare(tables, clusters={"a": range(6), "the b": [0, 0, 1, 1, 1]}).declare()
     assert [p.name for p in alone.potentials] == ["links"]
     with pytest.raises(ValueError, match=r"clusters\['a'\]: expected 6 labels; found 2"):
-        prepared.declare(clusters={"a": [1, 2]})
+        pmm.prepare(tables, clusters={"a": [1, 2]})
     with pytest.raises(ValueError, match=r"clusters\['B'\]: expected a table among .*"):
-        prepared.declare(clusters={"B": [1, 2]})
+        pmm.prepare(tables, clusters={"B": [1, 2]})
 
 
 BAD = {
@@ -251,9 +251,24 @@ BAD = {
         "model: expected",
     ),
     "wrong model": (
-        lambda: pmm.prepare({"a": frame()}).declare("relational_clusters"),
+        lambda: pmm.prepare({"a": np.eye(3)}, model="mixture", types=["u", "v"]),
         ValueError,
-        "model: 'relational_clusters' is not for tables",
+        "model: 'mixture' is not for networks",
+    ),
+    "option": (
+        lambda: pmm.prepare({"a": frame()}, n_cluster=3),
+        TypeError,
+        "mixture has no option 'n_cluster'; did you mean 'n_clusters'",
+    ),
+    "option of another": (
+        lambda: pmm.prepare({"a": frame()}).declare(power=0.5),
+        TypeError,
+        "mixture has no option 'power'",
+    ),
+    "standardise": (
+        lambda: pmm.prepare({"a": frame()}, standardise=True),
+        ValueError,
+        "standardise: expected a model of numbers, .*; found 'mixture'",
     ),
 }
 
