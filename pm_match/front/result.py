@@ -26,10 +26,8 @@ from pm_match.matching import (
     match_summary,
     partition_estimate,
 )
-from pm_match.matching.chance import chance_of
 from pm_match.matching.draws import PREFIX, full_name
-from pm_match.matching.match_summary import SURE
-from pm_match.matching.set_draws import read_sets
+from pm_match.matching.verdict import verdict
 from pm_match.report.html_report import report
 
 __all__ = ["MatchResult"]
@@ -169,7 +167,6 @@ class MatchResult:
             "data": self.prepared.drawable(),
             "labels": self.labels,
             "diagnosis": self.diagnosis,
-            "verdict": self.verdict(),
         }
         return report(self.kept, path, **{**given, **options})
 
@@ -204,73 +201,7 @@ class MatchResult:
 
     def verdict(self) -> list[str]:
         """Say what was found, how sure it is, and whether the chains agree, a line a sentence."""
-        sets = read_sets(self.kept, None, "posterior", ("chain", "draw"))
-        lines = []
-        for draws in sets:
-            of = "" if len(sets) == 1 else f"{_type(draws.title)}: "
-            objects = self._summary.objects
-            own = objects[objects["domain"].isin(draws.domains)]
-            inside = own[own["cluster"] >= 0]
-            sizes = inside.groupby(["cluster", "domain"]).size().unstack(fill_value=0)
-            spans = self._spans(sizes, len(draws.domains))
-            lines.append(f"{of}{spans}; {self._sure(own, inside)}.")
-            if self._one_draw:
-                continue
-            if chance_of(draws).uninformative:
-                lines.append(
-                    f"{of}The clusters hardly tell objects apart: that two match says little of "
-                    "them."
-                )
-        return [*lines, *self._chains()]
-
-    @staticmethod
-    def _spans(sizes: pd.DataFrame, n_domains: int) -> str:
-        n = len(sizes)
-        if n_domains == 1:
-            return f"{_count(n, 'cluster')}"
-        whole = int((sizes > 0).all(axis=1).sum()) if sizes.shape[1] == n_domains else 0
-        which = "both domains" if n_domains == 2 else f"all {n_domains} domains"
-        return f"{whole} of {_count(n, 'cluster')} {'spans' if n == 1 else 'span'} {which}"
-
-    @property
-    def _one_draw(self) -> bool:
-        """Whether this is a matching that was searched for, and nothing else was drawn."""
-        sizes = self.idata["posterior"].sizes
-        return sizes["chain"] * sizes["draw"] == 1
-
-    def _sure(self, own: pd.DataFrame, inside: pd.DataFrame) -> str:
-        alone = int(inside["confidence"].isna().sum())
-        sure = int((inside["confidence"] > SURE).sum())
-        doubtful = len(inside) - sure - alone
-        if self._one_draw:
-            sure, doubtful = len(inside) - alone, 0
-        word = "with others" if self._one_draw else "sure"
-        said = f"{sure} of {_count(len(own), 'object')} {'is' if sure == 1 else 'are'} {word}"
-        said += f", {doubtful} doubtful" if doubtful else ""
-        said += f", {alone} alone in a cluster" if alone else ""
-        irrelevant = len(own) - len(inside)
-        return said + (f", {irrelevant} in no cluster" if irrelevant else "")
-
-    def _chains(self) -> Iterator[str]:
-        chains = self.diagnosis.chains
-        n, best = len(chains), int(self.kept["posterior"].to_dataset()["chain"][0])
-        if self._one_draw:
-            yield "This is the best matching that was found. Sampling tells how sure it is."
-        elif n == 1:
-            yield "There is one chain: whether others would find the same matching is not known."
-        elif chains["group"].nunique() == 1:
-            yield f"{'Both' if n == 2 else f'All {n}'} chains found the same matching."
-        else:
-            alike = int((chains["group"] == chains["group"][best]).sum())
-            yield (
-                f"The chains disagree: {alike} of {n} found the matching that is told here, chain "
-                f"{best}'s, whose log joint is the highest. How sure that is, is said given this "
-                "matching: the others may be right too (links would tell)."
-            )
-        n_advice = len(self.diagnosis.advice)
-        if n_advice and not self._one_draw and (n == 1 or chains["group"].nunique() == 1):
-            said = "There is a remark" if n_advice == 1 else f"There are {n_advice} remarks"
-            yield f"{said} on the sampling in the diagnosis. More draws may settle it."
+        return verdict(self.kept, self._summary.objects, self.diagnosis)
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -328,7 +259,3 @@ class MatchResult:
 def _type(weights: str | None) -> str:
     """Name the type of objects whose clusters have these weights."""
     return str(weights or "").removeprefix("weights_")
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
