@@ -17,6 +17,7 @@ from pm_match.fit_em import fit_em
 from pm_match.front.match import match
 from pm_match.front.prepare import PreparedData, choose_model, prepare
 from pm_match.front.result import MatchResult
+from pm_match.front.show import show
 from pm_match.matching import (
     best_chain,
     cluster_sizes,
@@ -119,6 +120,7 @@ __all__ = [
     "resume",
     "sample",
     "semi_orthogonal",
+    "show",
     "span_probability",
     "standardise",
     "steps",
