@@ -17,7 +17,7 @@ from pm_match.front.cells import InputError, is_market
 from pm_match.front.files import NetworkFile, read_network_file
 from pm_match.networks.data import Network, as_network
 
-__all__ = ["look_at_networks"]
+__all__ = ["is_graph", "look_at_networks"]
 
 
 def look_at_networks(
@@ -35,6 +35,10 @@ def look_at_networks(
     """
     notes: list[str] = []
     options = {name: option for name, option in options.items() if option is not None}
+    graphs = [own for own in given.values() if is_graph(own)]
+    if graphs and not any(_sides(graph) for graph in graphs) and "types" not in options:
+        undirected = not any(graph.is_directed() for graph in graphs)
+        options.setdefault("symmetric" if undirected else "one_mode", True)
     types = options.get("types")
     one_mode = len(types or (1, 2)) == 1 or any(
         options.get(option) for option in ("one_mode", "symmetric", "self_loops")
@@ -62,6 +66,7 @@ def look_at_networks(
                 family=family or "normal",
                 one_mode=one_mode,
                 columns=list(own.cells.columns) if own.header else None,
+                labels=own.labels,
                 **kind,
             )
         if own.file is not None and is_market(own.file):  # whose rows and columns count from 1
@@ -80,6 +85,8 @@ def _read(name, network, columns, n_axes, notes) -> NetworkFile:
         read = read_network_file(Path(network), n_axes)
     elif isinstance(network, pd.DataFrame) and _lists_edges(network, columns):
         read = _edges(name, network, columns, n_axes)
+    elif is_graph(network):
+        read = _of_graph(name, network)
     else:
         return NetworkFile(None, network)
     if not read.header or read.cells.shape[1] > n_axes:
@@ -91,6 +98,43 @@ def _read(name, network, columns, n_axes, notes) -> NetworkFile:
         notes.append(f"{name}: {twice} edges are listed several times, and counted.")
     cells = counts.rename("the value").reset_index().astype({"the value": np.float64})
     return replace(read, cells=cells)
+
+
+def is_graph(value: Any) -> bool:
+    """Whether a value is a graph of networkx, or like one."""
+    return all(hasattr(value, own) for own in ("nodes", "edges", "is_directed"))
+
+
+def _sides(graph: Any) -> list[list[Any]]:
+    """Give the nodes of both sides, by their attribute "bipartite"; nothing without it."""
+    side = dict(graph.nodes(data="bipartite"))
+    if not side or None in side.values():
+        return []
+    return [[node for node, own in side.items() if bool(own) == k] for k in (False, True)]
+
+
+def _of_graph(name: str, graph: Any) -> NetworkFile:
+    """Read a graph: its edges with their attribute "weight", if any has it, and all its nodes."""
+    edges = list(graph.edges(data="weight"))
+    sides = _sides(graph)
+    if sides:
+        first = set(sides[0])
+        wrong = [(u, v) for u, v, _ in edges if (u in first) == (v in first)]
+        if wrong:
+            raise ValueError(f"network {name!r}: the edge {wrong[0]!r} has both ends on one side")
+        edges = [(u, v, w) if u in first else (v, u, w) for u, v, w in edges]
+    cells = pd.DataFrame(edges, columns=["row", "column", "the value"])
+    cells = cells.astype({"row": object, "column": object})
+    labels = tuple(
+        pd.Index([str(node) for node in own]) for own in sides or [list(graph.nodes)] * 2
+    )
+    for end in ("row", "column"):
+        cells[end] = cells[end].map(str)
+    if cells["the value"].isna().all():
+        cells = cells.drop(columns="the value")
+    else:
+        cells["the value"] = cells["the value"].fillna(1.0).astype(float)
+    return NetworkFile(None, cells, ("row", "column"), labels=labels)
 
 
 def _lists_edges(table: pd.DataFrame, columns: Sequence[str] | None) -> bool:

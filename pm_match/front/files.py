@@ -73,6 +73,7 @@ class NetworkFile:
     cells: Any  # a matrix, or a DataFrame of labels, and perhaps values
     header: tuple[str, ...] = ()  # what a list of edges calls rows and columns
     symmetric: bool = False  # whether the file says that the matrix is
+    labels: tuple[Any, ...] | None = None  # of all objects, those without edges too
 
 
 def is_matrix(file: Path) -> bool:

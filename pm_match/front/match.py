@@ -18,6 +18,8 @@ def match(
     *,
     links: Any = None,
     clusters: Mapping[str, Any] | None = None,
+    whole: bool = True,
+    classes: Mapping[str, Any] | None = None,
     id: str | Mapping[str, str] | None = None,
     columns: Any = None,
     model: str | None = None,
@@ -42,8 +44,9 @@ def match(
 
     Parameters
     ----------
-    data, links, clusters, id, columns, model, standardise
-        As in `prepare`. Where `clusters` are given, it is answered which of them correspond.
+    data, links, clusters, whole, classes, id, columns, model, standardise
+        As in `prepare`. Where `clusters` are given and kept whole, it is answered which of them
+        correspond; where `classes` are, which class objects are of (`MatchResult.classes`).
     draws, tune, chains, cores, random_seed, progressbar
         As in `sample`.
     search_only : bool, default False
@@ -80,6 +83,8 @@ def match(
         data,
         links=links,
         clusters=clusters,
+        whole=whole,
+        classes=classes,
         id=id,
         columns=columns,
         model=model,
@@ -96,6 +101,7 @@ def match(
             chains=chains,
             cores=cores,
             random_seed=random_seed,
+            initvals=prepared.starts(chains, random_seed, progressbar),
             progressbar=progressbar,
             quiet=not progressbar,
             compute_convergence_checks=False,  # the result tells

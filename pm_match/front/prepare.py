@@ -19,10 +19,11 @@ from pm_match import models
 from pm_match.checks import check_given_by_name, check_option, did_you_mean, identifier, type_name
 from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import LEFT_OUT, USES, Column, look_at_column
-from pm_match.front.edges import look_at_networks
+from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import is_matrix, read_table_file
 from pm_match.models.declare import link_sets
 from pm_match.networks.data import Network
+from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
 from pm_match.tables.standardise import standardise as scaled
 
@@ -35,6 +36,10 @@ _LISTED = 12
 # Models of tables of numbers, and all that there are.
 _NUMERIC = ("table_clusters", "aligned_clusters", "projected_clusters")
 MODELS = (*_NUMERIC, "mixture", "relational_clusters")
+# Of AnnData: variables of more are not used as they are, but so many principal components of them.
+_MOST_VARIABLES, _COMPONENTS = 200, 10
+# Clusters that there may be beside the known classes.
+_MORE = 4
 # Options that only networks have.
 _OF_NETWORKS = ("types", "family", "one_mode", "symmetric", "self_loops", "exposure", "absent")
 
@@ -63,6 +68,11 @@ class PreparedData:
         Objects known to share a cluster, by names of `data`.
     clusters : dict of str to (ndarray, ndarray)
         Given clusters, by names of `data`: every object's number (-1 for none), and the labels.
+    whole : bool
+        Whether these are kept whole; otherwise chains start from them.
+    classes : dict of str to ndarray
+        Known classes, by names of `data`: every object's number among `class_names`, or -1.
+    class_names : list
     model : str
         The function of `pm_match.models` that declares the model.
     """
@@ -75,6 +85,9 @@ class PreparedData:
     options: dict[str, Any] = field(default_factory=dict)
     links: list[Mapping[str, Any]] = field(default_factory=list)
     clusters: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    whole: bool = True
+    classes: dict[str, np.ndarray] = field(default_factory=dict)
+    class_names: list[Any] = field(default_factory=list)
     model: str = ""
 
     def numeric(self) -> dict[str, pd.DataFrame]:
@@ -136,6 +149,12 @@ class PreparedData:
             )
             if left:
                 lines.append(f"{self.titles[name]}: left out are {', '.join(left)}.")
+        for name, network in self.data.items() if self.kind == "networks" else ():
+            types = self.options["types"]
+            sizes = ", ".join(
+                f"{n:,} of type {t}" for t, n in zip(types, network.shape, strict=False)
+            )
+            lines.append(f"{self.titles[name]}: objects: {sizes}; {len(network.index):,} cells.")
         return [*lines, *self.notes]
 
     def __str__(self) -> str:
@@ -155,18 +174,36 @@ class PreparedData:
         -------
         pymc.Model
         """
-        options = {**self.options, **options}
+        return self._declare(self.whole, {**self.options, **options})
+
+    def starts(
+        self, chains: int = 4, random_seed: Any = None, progressbar: bool = True
+    ) -> list[dict[str, Any]] | None:
+        """Give starts at the best correspondence of given clusters that are not kept whole.
+
+        They are `initial_points` of the model in which these are kept whole; None if there are no
+        such clusters, when chains start where `sample` does.
+        """
+        if self.whole or not self.clusters:
+            return None
+        whole = self._declare(True, self.options)
+        return initial_points(whole, chains, random_seed, progressbar=progressbar)
+
+    def _declare(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
+        options = dict(options)
         _check_options(self.model, options)
         groups = self.groups()
-        linked = [
-            *self.links,
-            *({name: own} for name, own in groups.items() if max(map(len, own)) > 1),
-        ]
+        linked = list(self.links)
+        if whole:
+            linked += [{name: own} for name, own in groups.items() if max(map(len, own)) > 1]
         if linked:
             options["links"] = linked
-        if groups:
+        if self.classes:
+            options["known"] = self.classes
+        if groups or self.classes:
             # None of them may find its like: there is room for all.
-            options.setdefault("n_clusters", max(12, sum(map(len, groups.values()))))
+            room = sum(map(len, groups.values())) + len(self.class_names)
+            options.setdefault("n_clusters", max(12, room + _MORE * bool(self.classes)))
         if self.model == "relational_clusters":
             if linked:
                 options.setdefault("relevance", False)
@@ -197,6 +234,8 @@ def prepare(
     *,
     links: Any = None,
     clusters: Mapping[str, Any] | None = None,
+    whole: bool = True,
+    classes: Mapping[str, Any] | None = None,
     id: str | Mapping[str, str] | None = None,
     columns: Any = None,
     model: str | None = None,
@@ -208,8 +247,9 @@ def prepare(
     Parameters
     ----------
     data : mapping or sequence of paths
-        From names to tables (DataFrames, 2-D arrays, DataArrays, CSV files) or to networks (SciPy
-        sparse matrices; ``.mtx`` and ``.npz`` files). Or files, which are named as they are.
+        From names to tables (DataFrames, 2-D arrays, DataArrays, AnnData, CSV files) or to networks
+        (SciPy sparse matrices, networkx graphs; ``.mtx`` and ``.npz`` files). Or files, which are
+        named as they are; or MuData, whose modalities are domains.
         Numbers, booleans and categories are understood, pandas' nullable types too; NaN is a
         missing value. A DataFrame's index names the objects.
     links : mapping, DataFrame, file or sequence of mappings and DataFrames, optional
@@ -218,7 +258,14 @@ def prepare(
         Domains of networks are called ``<network>_<type>``.
     clusters : mapping, optional
         Clusters that are known already within domains: from domains to a label for every object
-        (missing where it is not known; a Series is matched by its index). They are kept whole.
+        (missing where it is not known; a Series is matched by its index).
+    whole : bool, default True
+        Whether these clusters are kept whole. Otherwise chains start from the best correspondence
+        of them (`PreparedData.starts`), and objects may leave them.
+    classes : mapping, optional
+        Classes that are known of some objects, or all: from domains to a label for every object,
+        in the form of `clusters`. Those of one class are in one cluster, whichever their domain,
+        and those of two classes are not.
     id : str or mapping of str to str, optional
         The column that names the objects: of all tables, or by domain.
     columns : mapping or sequence of str, optional
@@ -257,6 +304,8 @@ def prepare(
     """
     if model is not None:
         check_option("model", model, MODELS)
+    if hasattr(getattr(data, "mod", None), "items"):  # MuData
+        data = dict(data.mod)
     if isinstance(data, Sequence) and not isinstance(data, str):
         data = _named_files(data)
     check_given_by_name("domain", data)
@@ -284,7 +333,8 @@ def prepare(
         links = read_links(Path(links))
     for one in link_sets(links):
         found.links.append({identifier(str(key)): own for key, own in one.items()})
-    found.clusters.update(_known(found, clusters))
+    found.clusters.update(_known(found, "clusters", clusters))
+    _set_classes(found, classes)
     chosen = model or choose_model(found)
     if (chosen == "relational_clusters") != (found.kind == "networks"):
         raise ValueError(f"model: {chosen!r} is not for {found.kind}")
@@ -301,7 +351,7 @@ def prepare(
         found.notes.append(said)
         warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
     found.notes.append(f"The model is {chosen}.")
-    return replace(found, model=chosen)
+    return replace(found, model=chosen, whole=whole)
 
 
 def _look_at_tables(given, titles, id, told):
@@ -333,12 +383,22 @@ def _look_at_tables(given, titles, id, told):
     return tables, looked
 
 
+def _set_classes(found: PreparedData, classes: Mapping[str, Any] | None) -> None:
+    """Give the classes of all domains numbers, the same everywhere."""
+    known = dict(_known(found, "classes", classes))
+    names = pd.Series([own for _, labels in known.values() for own in labels], dtype=object)
+    found.class_names.extend(names.drop_duplicates())
+    for name, (codes, labels) in known.items():
+        number = np.array([*map(found.class_names.index, labels), -1])
+        found.classes[name] = number[codes]
+
+
 def _known(
-    found: PreparedData, clusters: Mapping[str, Any] | None
+    found: PreparedData, what: str, clusters: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
     """Check given clusters; give every object's number (-1 for none), and their labels."""
     for title, given in (clusters or {}).items():
-        name, where = identifier(str(title)), f"clusters[{title!r}]"
+        name, where = identifier(str(title)), f"{what}[{title!r}]"
         if name not in found.data or found.kind == "networks":
             raise ValueError(
                 f"{where}: expected a table among {list(found.titles.values())}"
@@ -353,14 +413,14 @@ def _known(
             raise ValueError(f"{where}: expected {len(objects)} labels; found {len(values)}")
         codes, labels = pd.factorize(values, sort=values.dropna().map(type).nunique() == 1)
         if not len(labels):
-            raise ValueError(f"{where}: expected labels of clusters; found none")
+            raise ValueError(f"{where}: expected labels; found none")
         yield name, (codes, pd.Series(labels).infer_objects().to_numpy())
 
 
 def _check_options(model: str, options: Iterable[str]) -> None:
     """Refuse options that the model's function does not have."""
     _, *known = inspect.signature(getattr(models, model)).parameters
-    known = [name for name in known if name not in ("links", "columns")]
+    known = [name for name in known if name not in ("links", "columns", "known")]
     for option in options:
         if option not in known:
             near = did_you_mean(option, known)
@@ -400,7 +460,7 @@ def _named_files(files: Iterable[Any]) -> dict[str, Path]:
 def _is_network(value: Any) -> bool:
     if isinstance(value, str | PathLike):
         return is_matrix(Path(value))
-    return scipy.sparse.issparse(value)
+    return scipy.sparse.issparse(value) or is_graph(value)
 
 
 def _as_frame(where: str, table: Any) -> pd.DataFrame:
@@ -409,9 +469,30 @@ def _as_frame(where: str, table: Any) -> pd.DataFrame:
         return table
     if isinstance(table, pd.Series):
         return table.to_frame()
+    if hasattr(table, "obs_names") and hasattr(table, "var_names"):  # AnnData
+        return _of_anndata(where, table)
     read = read_table(where, table)
     index = read.objects if read.labelled else pd.RangeIndex(len(read.objects))
     return pd.DataFrame(read.values, index=index, columns=read.features)
+
+
+def _of_anndata(where: str, table: Any) -> pd.DataFrame:
+    """Give the leading components, if there are many variables and these were computed, or all."""
+    names, components = list(map(str, table.var_names)), getattr(table, "obsm", {}).get("X_pca")
+    values = table.X
+    if len(names) > _MOST_VARIABLES:
+        if components is None:
+            raise ValueError(
+                f"{where}: AnnData with {len(names):,} variables: expected at most "
+                f"{_MOST_VARIABLES}, or obsm['X_pca'] (scanpy.pp.pca computes it), whose first "
+                f"{_COMPONENTS} components are used then"
+            )
+        values = np.asarray(components)[:, :_COMPONENTS]
+        # Components of different tables have nothing in common: their names say so.
+        title = where.removeprefix("domain ").strip("'")
+        names = [f"{title} component {i + 1}" for i in range(values.shape[1])]
+    values = values.toarray() if scipy.sparse.issparse(values) else np.asarray(values)
+    return pd.DataFrame(values, index=pd.Index(table.obs_names), columns=names)
 
 
 def _look_at_table(

@@ -140,6 +140,44 @@ class MatchResult:
         a, b = self._pair(a, b)
         return decide(self._told(), a, b, **{"rule": "many-to-many", **options})
 
+    def classes(self) -> pd.DataFrame:
+        """Say which class every object is of, where `classes` were given.
+
+        Returns
+        -------
+        DataFrame with columns domain, object, class, probability
+            The most probable class, and how probable it is (1 where it was given); None where a
+            cluster beside the given classes is more probable than each of them.
+
+        Raises
+        ------
+        ValueError
+            If no classes were given.
+        """
+        names = self.prepared.class_names
+        if not names:
+            raise ValueError("classes: none were given to match, or prepare")
+        posterior = self.kept["posterior"].to_dataset()
+        tables = []
+        for name in self.prepared.data:
+            labels = posterior[f"{PREFIX}{name}"]
+            (dim,) = (own for own in labels.dims if own not in ("chain", "draw"))
+            shares = [(labels == k).mean(("chain", "draw")).to_numpy() for k in range(len(names))]
+            # The classes first, of two that are equally probable the first.
+            shares.append((labels >= len(names)).mean(("chain", "draw")).to_numpy())
+            best = np.argmax(shares, axis=0)
+            tables.append(
+                pd.DataFrame(
+                    {
+                        "domain": self.title(name),
+                        "object": labels[dim].to_numpy(),
+                        "class": [[*names, None][k] for k in best],
+                        "probability": np.max(shares, axis=0),
+                    }
+                )
+            )
+        return pd.concat(tables, ignore_index=True)
+
     def plot(self) -> Any:
         """Draw the match probabilities of all pairs of domains, or if they are many, the clusters.
 
@@ -245,7 +283,7 @@ class MatchResult:
 
     def _told(self) -> xr.DataTree | xr.Dataset:
         """Give the draws, with one object for each given cluster, which is called as it is."""
-        if not self.prepared.clusters:
+        if not self.prepared.clusters or not self.prepared.whole:
             return self.kept
         posterior = self.kept["posterior"].to_dataset()
         for name, (codes, labels) in self.prepared.clusters.items():

@@ -206,6 +206,125 @@ def test_given_clusters_are_declared_whole():
         pmm.prepare(tables, clusters={"B": [1, 2]})
 
 
+class Graph:
+    """As much of a networkx graph as is asked for."""
+
+    def __init__(self, edges, nodes=None, directed=False, sides=None, weights=None):
+        self.pairs, self.directed, self.weights = edges, directed, weights or {}
+        self.sides = sides or {}
+        self.names = nodes or list(dict.fromkeys(node for edge in edges for node in edge))
+        self.nodes, self.edges = self._nodes, self._edges
+
+    def is_directed(self):
+        return self.directed
+
+    def _edges(self, data):
+        assert data == "weight"
+        return [(u, v, self.weights.get((u, v))) for u, v in self.pairs]
+
+    @property
+    def _nodes(self):
+        sides = self.sides
+
+        class View(list):
+            def __call__(self, data):
+                assert data == "bipartite"
+                return [(node, sides.get(node)) for node in self]
+
+        return View(self.names)
+
+
+class TestGraphs:
+    """Graphs of networkx."""
+
+    def test_all_nodes_are_objects(self):
+        found = pmm.prepare({"g": Graph([("b", "a"), ("b", 3)], nodes=["z", "b", "a", 3])})
+        assert found.options["symmetric"] is True
+        network = found.data["g"]
+        assert network.labels[0].tolist() == ["z", "b", "a", "3"]
+        assert network.index.tolist() == [[1, 2], [1, 3]]
+        assert str(found).startswith("g: objects: 4 of type object; 2 cells.")
+        assert "cluster_g_object" in found.declare().named_vars
+
+    def test_directions_and_weights(self):
+        graph = Graph([("b", "a"), ("a", "b")], directed=True, weights={("a", "b"): 3.0})
+        found = pmm.prepare({"g": graph}, family="poisson")
+        assert found.options["one_mode"] is True
+        index, values = found.data["g"].index, found.data["g"].values
+        assert dict(zip(map(tuple, index.tolist()), values, strict=True)) == {(0, 1): 1, (1, 0): 3}
+
+    def test_two_sides(self):
+        sides = {"f": 1, "u": 0, "g": 1}
+        graph = Graph([("f", "u"), ("u", "g")], sides=sides)
+        found = pmm.prepare({"n": graph}, types=["user", "film"])
+        assert [labels.tolist() for labels in found.data["n"].labels] == [["u"], ["f", "g"]]
+        with pytest.raises(ValueError, match=r"edge \('f', 'g'\) has both ends on one side"):
+            pmm.prepare({"n": Graph([("f", "g"), ("f", "u")], sides=sides)})
+
+
+class Annotated:
+    """As much of an AnnData as is asked for."""
+
+    def __init__(self, values, variables, components=None):
+        self.X, self.var_names = values, variables
+        self.obs_names = [f"cell{i}" for i in range(values.shape[0])]
+        self.obsm = {} if components is None else {"X_pca": components}
+
+
+def test_annotated_data():
+    few = Annotated(sparse.csr_array(RNG.normal(size=(9, 3))), ["CD3", "CD4", "CD8"])
+    many, components = RNG.normal(size=(8, 300)), RNG.normal(size=(8, 50))
+    cells = Annotated(many, [f"gene{i}" for i in range(300)], components)
+
+    class Modalities:
+        mod = {"protein": few, "rna": cells}  # noqa: RUF012
+
+    for data in (Modalities(), {"protein": few, "rna": cells}):
+        found = pmm.prepare(data)
+        assert found.model == "table_clusters"
+        assert found.data["protein"].columns.tolist() == ["CD3", "CD4", "CD8"]
+        assert found.data["protein"].index[3] == "cell3"
+        np.testing.assert_array_equal(found.data["protein"], few.X.toarray())
+        np.testing.assert_array_equal(found.data["rna"], components[:, :10])
+    with pytest.raises(
+        ValueError, match=r"300 variables: expected at most 200, or obsm\['X_pca'\]"
+    ):
+        pmm.prepare({"rna": Annotated(many, cells.var_names)})
+
+
+def test_classes_are_observed():
+    a, b = numbers("uv", 6), numbers("xyz", 5)
+    classes = {"a": ["T", None, "B", "B", None, None], "b": [None, "NK", "B", None, None]}
+    found = pmm.prepare({"a": a, "b": b}, classes=classes)
+    assert found.class_names == ["B", "T", "NK"]
+    assert found.classes["a"].tolist() == [1, -1, 0, 0, -1, -1]
+    assert found.classes["b"].tolist() == [-1, 2, 0, -1, -1]
+    model = found.declare()
+    seen = model.rvs_to_values[model["cluster_a_observed"]]
+    assert seen.eval().tolist() == [1, 0, 0]
+    assert model["cluster_a_unobserved"].type.ndim == 1
+    whole = pmm.prepare({"a": a, "b": b}, classes={"a": [5, 5, 6, 6, 5, 5]}).declare()
+    assert [rv.name for rv in whole.observed_RVs if rv.name == "cluster_a"]
+    with pytest.raises(ValueError, match=r"classes\['a'\]: expected a table"):
+        pmm.prepare({"a": np.eye(3)}, types=["u", "v"], classes={"a": [1, 1, 2]})
+
+
+def test_clusters_that_are_not_kept_whole_are_where_chains_start():
+    a, b = numbers("uv", 8), numbers("xyz", 6)
+    a += 9.0 * (np.arange(8) % 2)[:, None]
+    clusters = {"a": np.arange(8) % 2, "b": np.arange(6) // 3}
+    prepared = pmm.prepare({"a": a, "b": b}, clusters=clusters, whole=False)
+    assert not prepared.declare().potentials
+    starts = prepared.starts(2, random_seed=1, progressbar=False)
+    assert len(starts) == 2
+    for start in starts:
+        for name, own in clusters.items():
+            labels = start[f"cluster_{name}"]
+            for k in range(2):
+                assert len(set(labels[own == k])) == 1
+    assert pmm.prepare({"a": a, "b": b}, clusters=clusters).starts() is None
+
+
 BAD = {
     "no mapping": (lambda: pmm.prepare(numbers("uv")), TypeError, "expected a mapping from a dom"),
     "frames in a list": (lambda: pmm.prepare([numbers("uv")]), TypeError, "of files; found an ob"),
