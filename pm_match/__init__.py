@@ -42,6 +42,7 @@ from pm_match.normal.kind import NormalClusters
 from pm_match.normal.scale_matrix_gibbs import ScaleMatrixGibbs
 from pm_match.prediction.assign import assign
 from pm_match.prediction.impute import impute
+from pm_match.prediction.log_predictive import log_predictive
 from pm_match.reading.coarsen import coarsen
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.kinds import Kind, register_kind
@@ -101,6 +102,7 @@ __all__ = [
     "impute",
     "initial_points",
     "invariants",
+    "log_predictive",
     "map_objects",
     "match",
     "match_probability",

@@ -156,7 +156,7 @@ def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = 
         return text
     # So much is no longer readable: of what it is, then, as PyMC tells it.
     others = [own for own in model.named_vars.values() if own is not variable]
-    named = [own.name for own in ancestors([variable], blockers=others) if own in others]
+    named = [str(own.name) for own in ancestors([variable], blockers=others) if own in others]
     return f"f({', '.join(dict.fromkeys(named))})"
 
 
