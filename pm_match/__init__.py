@@ -130,6 +130,12 @@ __all__ = [
     "unmatched_probability",
 ]
 
+
+def __dir__() -> list[str]:
+    """List what is for users."""
+    return [*__all__, "__version__"]
+
+
 # The kind that was registered last is asked first; but `AnyLikelihood` after all others.
 for _kind in (
     AnyLikelihood(),

@@ -1,6 +1,7 @@
 """`pmm.sample`, and our steps under PyMC's own: reproducible, composable, honest."""
 
 import logging
+import re
 
 import arviz as az
 import numpy as np
@@ -267,6 +268,17 @@ def test_a_filled_truncation_is_said():
     model = pmm.models.projected_clusters({"a": x}, n_factors=2, n_clusters=3, projection="normal")
     with pytest.warns(UserWarning, match=r"fill the truncation: all 3 clusters of 'weights'"):
         draw(model, draws=200, tune=100, cores=1)
+
+
+def test_steps_say_what_they_draw():
+    ours = pmm.steps(tiny_model())
+    assert any(re.fullmatch(r"ClusterGibbs\(.*cluster_a.*\)", repr(step)) for step in ours)
+    assert all(repr(step).startswith(type(step).__name__ + "(") for step in ours)
+
+
+def test_only_what_is_for_users_is_listed():
+    assert dir(pmm) == sorted([*pmm.__all__, "__version__"])
+    assert all(hasattr(pmm, name) for name in pmm.__all__)
 
 
 def test_a_part_left_to_pymc_is_said():

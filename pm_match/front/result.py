@@ -136,9 +136,9 @@ class MatchResult:
         return match_probability(self._told(), a, b)
 
     def decide(self, a: str | None = None, b: str | None = None, **options: Any) -> pd.DataFrame:
-        """Decide who matches whom: `pm_match.decide`, many-to-many unless told otherwise."""
+        """Decide who matches whom, as `pm_match.decide` does."""
         a, b = self._pair(a, b)
-        return decide(self._told(), a, b, **{"rule": "many-to-many", **options})
+        return decide(self._told(), a, b, **options)
 
     def classes(self) -> pd.DataFrame:
         """Say which class every object is of, where `classes` were given.
