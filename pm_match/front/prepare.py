@@ -423,8 +423,8 @@ def _check_options(model: str, options: Iterable[str]) -> None:
     known = [name for name in known if name not in ("links", "columns", "known")]
     for option in options:
         if option not in known:
-            near = did_you_mean(option, known)
-            raise TypeError(f"{model} has no option {option!r}{near}. It has {', '.join(known)}.")
+            near = did_you_mean(option, known) or "."
+            raise TypeError(f"{model} has no option {option!r}{near} It has {', '.join(known)}.")
 
 
 def _agree(looked: Mapping[str, dict[str, Column]]) -> None:
