@@ -17,6 +17,7 @@ from pm_match.fit_em import fit_em
 from pm_match.front.match import match
 from pm_match.front.prepare import PreparedData, choose_model, prepare
 from pm_match.front.result import MatchResult
+from pm_match.front.show import show
 from pm_match.matching import (
     best_chain,
     cluster_sizes,
@@ -41,6 +42,7 @@ from pm_match.normal.kind import NormalClusters
 from pm_match.normal.scale_matrix_gibbs import ScaleMatrixGibbs
 from pm_match.prediction.assign import assign
 from pm_match.prediction.impute import impute
+from pm_match.prediction.log_predictive import log_predictive
 from pm_match.reading.coarsen import coarsen
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.kinds import Kind, register_kind
@@ -100,6 +102,7 @@ __all__ = [
     "impute",
     "initial_points",
     "invariants",
+    "log_predictive",
     "map_objects",
     "match",
     "match_probability",
@@ -119,12 +122,19 @@ __all__ = [
     "resume",
     "sample",
     "semi_orthogonal",
+    "show",
     "span_probability",
     "standardise",
     "steps",
     "translate",
     "unmatched_probability",
 ]
+
+
+def __dir__() -> list[str]:
+    """List what is for users."""
+    return [*__all__, "__version__"]
+
 
 # The kind that was registered last is asked first; but `AnyLikelihood` after all others.
 for _kind in (

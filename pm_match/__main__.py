@@ -5,24 +5,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 
-from pm_match.cli.arguments import kind_of_files, make_parser
-from pm_match.cli.networks import Networks
-from pm_match.cli.output import netcdf_engine as _netcdf_engine
-from pm_match.cli.output import write_draws
-from pm_match.cli.tables import Tables
+from pm_match.cli.arguments import arguments_of, as_options, make_parser
 from pm_match.cli.warm import warm
-from pm_match.front.cells import InputError
-from pm_match.matching import best_chain, diagnose, log_joint_rhat
-from pm_match.plots import plot_log_joint, plot_trace
+from pm_match.find_matching import find_matching
+from pm_match.front.prepare import prepare
+from pm_match.front.result import MatchResult
+from pm_match.front.write import check_folder
 from pm_match.sampling import sample
-
-_AGREE = 1.05  # R-hat above which chains are said to differ
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,74 +37,52 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given[:1] == ["warm"]:
         try:
             warm(given[1:])
-        except InputError as error:
+        except ValueError as error:
             parser.exit(2, f"pm_match: error: {error}\n")
         return 0
     options = parser.parse_args(given)
     try:
-        _need_examples()
-        work = (Networks if kind_of_files(options) == "networks" else Tables)(options)
-        out = options.out
-        out.mkdir(parents=True, exist_ok=True)
-    except (InputError, OSError) as error:
-        parser.exit(2, f"pm_match: error: {error}\n")
+        if options.out is not None:
+            check_folder(options.out, options.force)
+            options.out.mkdir(parents=True, exist_ok=True)
+        prepared = prepare(options.files, **arguments_of(options))
+        model = prepared.declare()
+    except (ImportError, OSError, TypeError, ValueError) as error:
+        parser.exit(2, f"pm_match: error: {as_options(str(error))}\n")
+    print(as_options(str(prepared)), flush=True)
+    shown = sys.stderr.isatty()
     try:
-        model = work.declare()
-    except (ValueError, TypeError) as error:
-        parser.exit(2, f"pm_match: error: {error}\n")
-
-    print("\n".join(work.words))
+        if options.search_only:
+            idata = find_matching(model, random_seed=options.seed, progressbar=shown)
+        else:
+            idata = sample(
+                draws=options.draws,
+                tune=options.tune,
+                chains=options.chains,
+                cores=options.cores,
+                random_seed=options.seed,
+                progressbar=shown,
+                compute_convergence_checks=False,  # the result tells
+                model=model,
+            )
+    except KeyboardInterrupt as error:
+        parser.exit(130, f"pm_match: interrupted: {error}\n")
+    result = MatchResult(idata, model, prepared, only_best=options.best_chain)
+    print()
+    for line in result.verdict():
+        print(textwrap.fill(line, 79, subsequent_indent="  "))
+    print(f"\n{result.clusters.to_string()}\n")
+    if not options.search_only:
+        print(f"{result.diagnosis}\n")
+    if options.out is None:
+        print("nothing is written      (--out DIR names a folder)")
+        return 0
     import matplotlib as mpl
 
     mpl.use("Agg")
-    start = time.perf_counter()
-    try:
-        idata = sample(
-            draws=options.draws,
-            tune=options.tune,
-            chains=options.chains,
-            cores=options.cores,
-            random_seed=options.seed,
-            progressbar=sys.stderr.isatty(),
-            compute_convergence_checks=False,  # the summary below tells
-            model=model,
-        )
-    except KeyboardInterrupt as error:
-        parser.exit(130, f"pm_match: interrupted: {error}\n")
-    seconds = time.perf_counter() - start
-    write_draws(idata, out / "draws.nc")
-
-    rhat, found = log_joint_rhat(idata), diagnose(idata)
-    kept = best_chain(idata) if options.best_chain else idata
-    summary, figures = work.report(kept, out, found)
-    figures |= {"trace": plot_trace(idata), "log_joint": plot_log_joint(idata)}
-    for name, figure in figures.items():
-        figure.savefig(out / f"{name}.png", dpi=150)
-
-    print(summary)
-    print("\nMean log joint of each chain\n")
-    means = idata["sample_stats"]["log_joint"].mean("draw").to_series()
-    print(means.to_string(float_format="{:.1f}".format, header=False))
-    print(f"\nR-hat of the log joint  {rhat:.3f}   (chains agree when below {_AGREE})")
-    if options.best_chain:
-        print(f"reported                chain {int(kept['posterior']['chain'].item())}, the best")
-    elif found.chains["group"].nunique() > 1:
-        print("reported                the average of chains that differ: consider --best-chain")
-    print()
-    for line in found.words.splitlines():
-        print(textwrap.fill(line, 79, subsequent_indent="  "))
-    print()
-    print(f"sampling                {seconds:.1f} s")
-    print(f"written to              {out}")
+    result.write(options.out, top=options.top, force=True)
+    print(f"written to              {options.out}")
     return 0
-
-
-def _need_examples() -> None:
-    missing = [] if importlib.util.find_spec("matplotlib") else ["matplotlib"]
-    if _netcdf_engine() is None:
-        missing.append("h5netcdf with h5py")
-    if missing:
-        raise InputError(f'{" and ".join(missing)} not installed: pip install "pm_match[examples]"')
 
 
 if __name__ == "__main__":

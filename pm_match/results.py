@@ -14,7 +14,7 @@ from pymc.stats.convergence import (
     warn_treedepth,
 )
 
-from pm_match.matching.advice import FEW_DRAWS
+from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS
 from pm_match.reading import read
@@ -124,7 +124,7 @@ def _conventional(idata: xr.DataTree, model: Model) -> xr.DataTree:
 
 
 def warn_if_full(idata: xr.DataTree, model: Model) -> None:
-    """Warn if draws use every cluster that a truncated stick-breaking has."""
+    """Warn if many draws use every cluster that a truncated stick-breaking has."""
     if "filled" not in idata["sample_stats"]:
         return
     filled = idata["sample_stats"]["filled"]
@@ -132,7 +132,7 @@ def warn_if_full(idata: xr.DataTree, model: Model) -> None:
     # With several components, the statistic has one entry for each.
     full = full.any([dim for dim in full.dims if dim not in SAMPLE_DIMS])
     truncated = [c for c in read(model).all_clusterings if not c.finite]
-    if full.any() and truncated:
+    if float(full.mean()) >= FULL and truncated:
         one = truncated[0] if len(truncated) == 1 else None
         which = (
             f"all {one.truncation} clusters of {one.weights!r} are"

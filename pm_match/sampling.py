@@ -16,7 +16,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, check_positive
+from pm_match.checks import check_count, check_positive, did_you_mean
 from pm_match.progress import drawn_over, saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
@@ -125,7 +125,8 @@ def sample(
     KeyboardInterrupt
         If it is interrupted before any chain has a draw after tuning, or twice.
     TypeError
-        If a run with a `checkpoint` is given what cannot be kept, and draws depend on.
+        If an argument is misspelt; or if a run with a `checkpoint` is given what cannot be kept,
+        and draws depend on.
     FileExistsError
         If there is anything in the folder `checkpoint`.
     OSError
@@ -140,6 +141,7 @@ def sample(
         have fewer are left out.
     """
     model = modelcontext(model)
+    _check_spelling(kwargs)
     check_init(init)
     chains = 4 if chains is None else chains
     check_count("chains", chains)
@@ -266,6 +268,15 @@ class _Run:
         """How to go on."""
         own = self.checkpoint
         return f" pmm.resume({str(own.folder)!r}) goes on." if own is not None else ""
+
+
+def _check_spelling(kwargs: Mapping[str, Any]) -> None:
+    """Refuse what is nearly an argument; steps have arguments too, whose names are not known."""
+    known = (_OF_PYMC | set(inspect.signature(sample).parameters)) - {"kwargs"}
+    for name, value in kwargs.items():
+        near = did_you_mean(name, known)
+        if name not in known and near and not isinstance(value, Mapping):
+            raise TypeError(f"sample: no argument {name!r}{near}")
 
 
 def _kept(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`pmm.sample`, and our steps under PyMC's own: reproducible, composable, honest."""
 
 import logging
+import re
 
 import arviz as az
 import numpy as np
@@ -13,6 +14,7 @@ import pm_match as pmm
 from pm_match.clusters.units import units
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
 from pm_match.results import convergence_warnings
+from pm_match.sampling import _check_spelling
 from tests.declared.plain import tiny_data, tiny_model
 
 # Three clusters for six objects: these draws do fill the truncation, and tests below say where.
@@ -267,6 +269,27 @@ def test_a_filled_truncation_is_said():
     model = pmm.models.projected_clusters({"a": x}, n_factors=2, n_clusters=3, projection="normal")
     with pytest.warns(UserWarning, match=r"fill the truncation: all 3 clusters of 'weights'"):
         draw(model, draws=200, tune=100, cores=1)
+
+
+@pytest.mark.parametrize(("slip", "meant"), [("tun", "tune"), ("random_sed", "random_seed")])
+def test_a_slip_is_answered_with_the_word_that_was_meant(slip, meant):
+    with pytest.raises(TypeError, match=f"no argument '{slip}'; did you mean '{meant}'"):
+        pmm.sample(5, model=tiny_model(), **{slip: 3})
+
+
+def test_arguments_of_steps_are_no_slips():
+    _check_spelling({"target_accept": 0.9, "max_treedepth": 8, "nuts": {}, "tunes": {"n": 1}})
+
+
+def test_steps_say_what_they_draw():
+    ours = pmm.steps(tiny_model())
+    assert any(re.fullmatch(r"ClusterGibbs\(.*cluster_a.*\)", repr(step)) for step in ours)
+    assert all(repr(step).startswith(type(step).__name__ + "(") for step in ours)
+
+
+def test_only_what_is_for_users_is_listed():
+    assert dir(pmm) == sorted([*pmm.__all__, "__version__"])
+    assert all(hasattr(pmm, name) for name in pmm.__all__)
 
 
 def test_a_part_left_to_pymc_is_said():

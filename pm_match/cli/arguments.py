@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pm_match.front.cells import InputError
-from pm_match.front.files import is_matrix
 
-__all__ = ["kind_of_files", "make_parser"]
+__all__ = ["arguments_of", "as_options", "make_parser"]
+
+# What messages say, and how it is said here.
+_SPELLED = (
+    (r"columns=\{('[^']*'): 'ignore'\}", r"--ignore \1"),
+    (r"types=\['(\w+)'\]", r"--types \1"),
+    (r"types=\['(\w+)', '(\w+)'\]", r"--types \1,\2"),
+    (r"types=\[…\]", "--types"),
+    (r"(family|absent)=['\"](\w+)['\"]", r"--\1 \2"),
+    (r"self_loops=True", "--self-loops"),
+    (r"(symmetric|force)=True", r"--\1"),
+    (r"\bid=('[^']*')", r"--id \1"),
+    (r"\(links=\)", "(--links)"),
+)
 
 _DESCRIPTION = """\
 Match clusters across data sets that share no keys: which objects of one are like which objects of
@@ -35,9 +48,10 @@ networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
   Objects without any edge are in no edge list; a matrix can have them. Rows of all networks share
   clusters, and so do columns, unless rows and columns are the same objects (--one-mode, or
   --symmetric if edges have no direction; what a MatrixMarket header says about symmetry is believed
-  then). Edge lists may have three and more types of objects: --types user,film,tag. Values are 0 or
-  1, with --family poisson counts, and with --family normal any numbers of mean 0 and variance
-  about 1. Objects that fit no cluster are irrelevant, unless --no-relevance.
+  then). Edge lists may have three and more types of objects: --types user,film,tag. Values are 0
+  or 1, or counts, or with --family normal any numbers of mean 0 and variance about 1. Edges that
+  are listed several times are counted. Objects that fit no cluster are irrelevant, unless
+  --no-relevance.
 
 the links
   LINKS.csv says which objects are known to share a cluster. Its header names domains (files
@@ -45,13 +59,14 @@ the links
       upright,half
       img17,img203
       img4,img11
-  For networks the header has network and type, such as english_word,german_word, and
-  --no-relevance is needed.
+  For networks the header has network and type, such as english_word,german_word; every object is
+  then relevant, as with --no-relevance.
 
 what comes out, in DIR
-  clusters.csv            the point estimate: domain (or network and type), object, cluster. 0 is
-                          the largest, and -1 irrelevant; p_relevant is the probability of being
-                          relevant
+  clusters.csv            every object: domain (or network and type), object, cluster in the point
+                          estimate (0 is the largest, and -1 none), and how sure that is: its
+                          probability of being in any cluster (relevance), its mean probability of
+                          sharing it with the others there (confidence), and more
   cluster_sizes.csv       objects in each cluster and domain (or type, cluster and network)
   draws.nc                everything drawn, as netCDF: xarray.open_datatree("draws.nc")
   report.html             all of this on a page that opens in a browser, with a diagnosis
@@ -76,23 +91,6 @@ examples
   first run does not wait for them: for images, and for tests on other machines
 """
 
-# Options that files of the other kind have no use for.
-_OWN: dict[str, tuple[str, ...]] = {
-    "tables": ("standardize", "factors", "projection", "id", "ignore", "model"),
-    "networks": (
-        "edges",
-        "types",
-        "one_mode",
-        "symmetric",
-        "self_loops",
-        "absent",
-        "family",
-        "degree_correction",
-        "no_relevance",
-        "weights",
-    ),
-}
-
 
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
@@ -103,7 +101,12 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="one a data set")
-    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="default: .")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write; without, nothing is written"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace another result that is in DIR"
+    )
     parser.add_argument("--links", type=Path, metavar="LINKS.csv", help="objects known to match")
     parser.add_argument(
         "--top",
@@ -142,7 +145,6 @@ def _add_tables(group: Any) -> None:
     group.add_argument(
         "--standardise",
         "--standardize",
-        dest="standardize",
         action="store_true",
         help="give each feature mean 0 and variance 1",
     )
@@ -183,7 +185,7 @@ def _add_networks(group: Any) -> None:
     group.add_argument(
         "--family",
         choices=("bernoulli", "poisson", "normal"),
-        help="of the values: 0 or 1, counts, numbers (default: bernoulli)",
+        help="of the values: 0 or 1, counts, numbers (default: bernoulli, or of counts poisson)",
     )
     group.add_argument(
         "--degree-correction",
@@ -200,6 +202,11 @@ def _add_networks(group: Any) -> None:
 
 
 def _add_sampling(group: Any) -> None:
+    group.add_argument(
+        "--search-only",
+        action="store_true",
+        help="the best matching that searches find, without how sure it is: much faster",
+    )
     group.add_argument("--seed", type=_at_least(0), help="for the same draws again")
     group.add_argument("--draws", type=_at_least(1), default=1000, help="a chain (default: 1000)")
     group.add_argument(
@@ -209,30 +216,49 @@ def _add_sampling(group: Any) -> None:
     group.add_argument(
         "--best-chain",
         action="store_true",
-        help="report only the chain with the highest log joint, as the papers do",
+        help="report only the chain with the highest log joint, as the papers do (default: only if "
+        "chains disagree)",
     )
     group.add_argument("--cores", type=_at_least(1), help="chains at a time (default: PyMC's)")
 
 
-def kind_of_files(options: argparse.Namespace) -> Literal["tables", "networks"]:
-    """Tell tables from networks, and refuse files or options of both kinds."""
-    matrices = [file for file in options.files if is_matrix(file)]
-    others = [file for file in options.files if not is_matrix(file)]
-    kind: Literal["tables", "networks"] = "networks" if options.edges or matrices else "tables"
-    if matrices and others and not options.edges:
+def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Give what `pm_match.prepare` takes: what was said, and nothing else."""
+    projected = options.factors or options.projection or options.standardise
+    if projected and options.model not in (None, "projected_clusters"):
         raise InputError(
-            f"{matrices[0]} is a network and {others[0]} a table; expected files of one kind "
-            "(with --edges, .csv files are networks too)"
+            "--factors, --projection and --standardise are for --model projected_clusters; "
+            f"found {options.model}"
         )
-    other = "tables" if kind == "networks" else "networks"
-    for name in _OWN[other]:
-        if getattr(options, name):
-            hint = "" if kind == "networks" else " (with --edges, .csv files are networks)"
-            raise InputError(
-                f"--{name.replace('_', '-')} is for {other}; found {kind}, such as "
-                f"{options.files[0]}{hint}"
-            )
-    return kind
+    said = {
+        "links": options.links,
+        "id": options.id,
+        "columns": dict.fromkeys(options.ignore, "ignore") if options.ignore else None,
+        "model": "relational_clusters" if options.edges else options.model,
+        "n_clusters": options.clusters,
+        "n_factors": options.factors,
+        "projection": options.projection,
+        "standardise": options.standardise or None,
+        "types": options.types,
+        "one_mode": options.one_mode or None,
+        "symmetric": options.symmetric or None,
+        "self_loops": options.self_loops or None,
+        "absent": options.absent,
+        "family": options.family,
+        "exposure": "degree" if options.degree_correction else None,
+        "relevance": False if options.no_relevance else None,
+        "weights": options.weights,
+    }
+    if projected:
+        said["model"] = "projected_clusters"
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def as_options(message: str) -> str:
+    """Spell a message of `pm_match.prepare` as the command line does."""
+    for argument, option in _SPELLED:
+        message = re.sub(argument, option, message)
+    return message
 
 
 def _at_least(low: int) -> Any:

@@ -57,6 +57,10 @@ class PartitionStep(BlockedStep):
     # Whether it maximises where others draw, which makes the chain stochastic EM.
     maximises: ClassVar[bool] = False
 
+    def __repr__(self) -> str:
+        names = ", ".join(str(variable.name) for variable in self.vars)
+        return f"{type(self).__name__}({names})"
+
     def __new__(cls, vars: Any, *args: Any, **kwargs: Any) -> Any:
         """Make a step; of variables of several parts, a compound of one step for each part.
 

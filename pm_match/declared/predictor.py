@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.declared.owners import close, each_label
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.recognise import point_inside
 from pm_match.prediction.predictor import Place, Predictor, coords
@@ -18,6 +17,7 @@ from pm_match.reading import as_read
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.context import Context
 from pm_match.reading.label_tables import LabelDensities
+from pm_match.reading.owners import close, each_label
 from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import evaluate
 from pm_match.tables.domains import as_new_columns

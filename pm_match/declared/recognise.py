@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.declared.owners import check_owners, close, each_label, find_owners, mixed_labels
 from pm_match.declared.parts import MOST_SLICED, LabelRows, Likelihoods
 from pm_match.declared.rows import RowReader, given
 from pm_match.reading.ancestry import RV, Refusal, names
@@ -15,6 +14,7 @@ from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
 from pm_match.reading.label_tables import LabelDensities, lacks_transform, prior_draws
+from pm_match.reading.owners import check_owners, close, each_label, find_owners, mixed_labels
 
 _SEVERAL = (
     "depends on the labels of more than one object; expected every entry of its log density to "

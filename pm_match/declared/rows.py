@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.logprob.utils import ParameterValueError
 
-from pm_match.declared.owners import close
 from pm_match.declared.parts import LabelRows
 from pm_match.reading.ancestry import RV
 from pm_match.reading.context import Context
@@ -18,6 +17,7 @@ from pm_match.reading.label_tables import (
     value_densities,
     value_density,
 )
+from pm_match.reading.owners import close
 
 # From a point to what every label says of it (T, ...).
 Response = Callable[[dict[str, NDArray]], NDArray]

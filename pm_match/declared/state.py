@@ -11,7 +11,6 @@ from pymc.model.core import Model
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.clusters.sweep import capacity
-from pm_match.declared.owners import Owned, each_label
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.rows import given
 from pm_match.declared.term import LabelTable
@@ -23,6 +22,7 @@ from pm_match.reading.label_tables import (
     prior_draws,
     value_density,
 )
+from pm_match.reading.owners import Owned, each_label
 
 # A table of more cells than this is worth the seconds that it takes to compile it well: one row of
 # labels after the other, since what is compiled takes single rows several times as fast.

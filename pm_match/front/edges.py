@@ -2,69 +2,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse
-import xarray as xr
 
 from pm_match.checks import did_you_mean
-from pm_match.front.files import read_network_file
+from pm_match.front.cells import InputError, is_market
+from pm_match.front.files import NetworkFile, read_network_file
+from pm_match.networks.data import Network, as_network
 
-__all__ = ["look_at_networks"]
+__all__ = ["is_graph", "look_at_networks"]
 
 
 def look_at_networks(
     given: Mapping[str, Any], columns: Sequence[str] | None, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+) -> tuple[dict[str, Network], dict[str, Any], list[str]]:
     """Look at networks: what their values are, and whose rows and columns they have.
 
     Returns
     -------
-    networks : dict
-        As `models.relational_clusters` takes them: matrices, and lists of edges with the same
-        columns.
+    networks : dict of str to Network
     options : dict
-        What the data say of the model: `family`, and for lists of edges `types` and `columns`.
+        Of `models.relational_clusters`, with what the data say: `family`, `types`, and
+        `symmetric` if the files' headers do.
     notes : list of str
     """
     notes: list[str] = []
-    one_mode = len(options.get("types") or (1, 2)) == 1 or any(
+    options = {name: option for name, option in options.items() if option is not None}
+    graphs = [own for own in given.values() if is_graph(own)]
+    if graphs and not any(_sides(graph) for graph in graphs) and "types" not in options:
+        undirected = not any(graph.is_directed() for graph in graphs)
+        options.setdefault("symmetric" if undirected else "one_mode", True)
+    types = options.get("types")
+    one_mode = len(types or (1, 2)) == 1 or any(
         options.get(option) for option in ("one_mode", "symmetric", "self_loops")
     )
-    n_axes = 2 if one_mode else len(options.get("types") or (1, 2))
-    networks: dict[str, Any] = {}
-    headers: dict[str, list[str]] = {}
-    for name, network in given.items():
-        if isinstance(network, str | PathLike):
-            read = read_network_file(Path(network), n_axes)
-            network = read.cells
-            if read.columns is not None:
-                network = network.set_axis([*read.header, "value"], axis=1)
-        if isinstance(network, pd.DataFrame) and _lists_edges(network, columns):
-            network = _edges(name, network, columns, n_axes, notes)
-            headers[name] = list(network.columns[:n_axes])
-            network = network.set_axis([*map(str, range(n_axes)), "value"], axis=1)
-        networks[name] = network
-    found: dict[str, Any] = {}
-    if headers and len(headers) < len(networks):
-        other = next(name for name in networks if name not in headers)
+    n_axes = 2 if one_mode else len(types or (1, 2))
+    read = {name: _read(name, network, columns, n_axes, notes) for name, network in given.items()}
+    headers = {name: own.header for name, own in read.items() if own.header}
+    if headers and len(headers) < len(read):
+        other = next(name for name in read if name not in headers)
         raise ValueError(
             f"network {other!r}: expected a list of edges, as {next(iter(headers))!r} is one"
         )
-    if headers:
-        found["columns"] = [*map(str, range(n_axes)), "value"]
-        if not one_mode and not options.get("types") and options.get("one_mode") is None:
-            found["types"] = _types(networks, headers, n_axes)
-    if options.get("family") is None:
-        found["family"] = _family(networks)
-        if found["family"] == "poisson":
-            notes.append("Values are counts: family='poisson'.")
-    return networks, found, notes
+    if _headers_say_symmetric(list(read.values()), one_mode, options):
+        options["symmetric"] = True
+    family: Any = options.get("family") or ("poisson" if "exposure" in options else None)
+    kind = {
+        name: options[name] for name in ("absent", "symmetric", "self_loops") if name in options
+    }
+    networks = {}
+    for name, own in read.items():
+        with _of_file(own):
+            network = as_network(
+                name,
+                own.cells,
+                family=family or "normal",
+                one_mode=one_mode,
+                columns=list(own.cells.columns) if own.header else None,
+                labels=own.labels,
+                **kind,
+            )
+        if own.file is not None and is_market(own.file):  # whose rows and columns count from 1
+            labels = tuple(pd.RangeIndex(1, n + 1) for n in network.shape)
+            network = replace(network, labels=labels)
+        networks[name] = network
+    options["family"] = family or _family(networks, notes)
+    if not types:
+        options["types"] = _types(read, networks, one_mode)
+    return networks, options, notes
+
+
+def _read(name, network, columns, n_axes, notes) -> NetworkFile:
+    """Read a network of any form; edges that have no values get them."""
+    if isinstance(network, str | PathLike):
+        read = read_network_file(Path(network), n_axes)
+    elif isinstance(network, pd.DataFrame) and _lists_edges(network, columns):
+        read = _edges(name, network, columns, n_axes)
+    elif is_graph(network):
+        read = _of_graph(name, network)
+    else:
+        return NetworkFile(None, network)
+    if not read.header or read.cells.shape[1] > n_axes:
+        return read
+    ends = list(read.cells.columns)
+    counts = read.cells.groupby(ends, sort=False, dropna=False).size()
+    twice = int((counts > 1).sum())
+    if twice:
+        notes.append(f"{name}: {twice} edges are listed several times, and counted.")
+    cells = counts.rename("the value").reset_index().astype({"the value": np.float64})
+    return replace(read, cells=cells)
+
+
+def is_graph(value: Any) -> bool:
+    """Whether a value is a graph of networkx, or like one."""
+    return all(hasattr(value, own) for own in ("nodes", "edges", "is_directed"))
+
+
+def _sides(graph: Any) -> list[list[Any]]:
+    """Give the nodes of both sides, by their attribute "bipartite"; nothing without it."""
+    side = dict(graph.nodes(data="bipartite"))
+    if not side or None in side.values():
+        return []
+    return [[node for node, own in side.items() if bool(own) == k] for k in (False, True)]
+
+
+def _of_graph(name: str, graph: Any) -> NetworkFile:
+    """Read a graph: its edges with their attribute "weight", if any has it, and all its nodes."""
+    edges = list(graph.edges(data="weight"))
+    sides = _sides(graph)
+    if sides:
+        first = set(sides[0])
+        wrong = [(u, v) for u, v, _ in edges if (u in first) == (v in first)]
+        if wrong:
+            raise ValueError(f"network {name!r}: the edge {wrong[0]!r} has both ends on one side")
+        edges = [(u, v, w) if u in first else (v, u, w) for u, v, w in edges]
+    cells = pd.DataFrame(edges, columns=["row", "column", "the value"])
+    cells = cells.astype({"row": object, "column": object})
+    labels = tuple(
+        pd.Index([str(node) for node in own]) for own in sides or [list(graph.nodes)] * 2
+    )
+    for end in ("row", "column"):
+        cells[end] = cells[end].map(str)
+    if cells["the value"].isna().all():
+        cells = cells.drop(columns="the value")
+    else:
+        cells["the value"] = cells["the value"].fillna(1.0).astype(float)
+    return NetworkFile(None, cells, ("row", "column"), labels=labels)
 
 
 def _lists_edges(table: pd.DataFrame, columns: Sequence[str] | None) -> bool:
@@ -73,8 +143,8 @@ def _lists_edges(table: pd.DataFrame, columns: Sequence[str] | None) -> bool:
     return not all(pd.api.types.is_numeric_dtype(dtype) for dtype in table.dtypes)
 
 
-def _edges(name, table, columns, n_axes, notes) -> pd.DataFrame:
-    """Give a list of edges its values: ones, or how often each is listed."""
+def _edges(name, table, columns, n_axes) -> NetworkFile:
+    """Read a list of edges: the columns of both ends, then perhaps one of values."""
     where = f"network {name!r}"
     chosen = list(table.columns if columns is None else columns)
     for column in chosen:
@@ -86,60 +156,72 @@ def _edges(name, table, columns, n_axes, notes) -> pd.DataFrame:
             f"{where}: expected {n_axes} columns of names, then perhaps one of values; found "
             f"{chosen}. Say which by columns=[…]"
         )
-    table, ends = table[chosen], chosen[:n_axes]
-    if len(chosen) == n_axes:
-        counts = table.groupby(ends, sort=False).size()
-        twice = int((counts > 1).sum())
-        if twice:
-            notes.append(f"{name}: {twice} edges are listed several times, and counted.")
-        return counts.rename("value").reset_index().astype({"value": np.float64})
-    return table
+    return NetworkFile(None, table[chosen], tuple(map(str, chosen[:n_axes])))
 
 
-def _types(networks, headers, n_axes) -> list[str]:
+def _headers_say_symmetric(read, one_mode, options) -> bool:
+    """Whether the headers of all files say that networks are undirected."""
+    folded = [own for own in read if own.symmetric]
+    if options.get("symmetric") or not folded:
+        return False
+    if not one_mode:
+        raise InputError(
+            f"{folded[0].file}: its header says 'symmetric', so rows and columns are the same "
+            "objects; say symmetric=True (undirected edges between objects of one type)"
+        )
+    if len(folded) < len(read):
+        other = next(own for own in read if not own.symmetric)
+        raise InputError(
+            f"{folded[0].file}: its header says 'symmetric', and {other.file} is not said to "
+            "be; say symmetric=True if edges are undirected in all files"
+        )
+    return True
+
+
+@contextmanager
+def _of_file(read: NetworkFile) -> Iterator[None]:
+    """Say of which file an error is."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if read.file is None:
+            raise
+        raise InputError(f"{read.file}: {error}") from error
+
+
+def _types(read, networks, one_mode) -> tuple[str, ...]:
     """Name the types of objects after the columns, unless both ends may be the same objects."""
+    if one_mode:
+        return ("object",)
+    n_axes = len(next(iter(networks.values())).shape)
+    unnamed = ("row", "column") if n_axes == 2 else tuple(f"axis_{i}" for i in range(n_axes))
+    headers = {name: own.header for name, own in read.items() if own.header}
     for name, own in headers.items():
-        if n_axes != 2:
-            break
-        ends = [set(networks[name][str(axis)].astype(str)) for axis in range(2)]
+        ends = [set(map(str, labels)) for labels in networks[name].labels]
         both = ends[0] & ends[1]
-        if both:
+        if both and n_axes == 2:
             raise ValueError(
                 f"network {name!r}: {len(both)} of the names in {own[0]!r} are in {own[1]!r} too, "
                 f"such as {min(both)!r}. If these are the same objects, say types=['object'] "
                 "(and symmetric=True if edges have no direction); if not, "
                 f"types={[str(end) for end in own]!r}"
             )
-    (first, *others) = headers.values()
-    names = [str(end) for end in first]
-    if any([str(end) for end in other] != names for other in others):
-        return ["row", "column"] if n_axes == 2 else [f"axis_{i}" for i in range(n_axes)]
-    fine = all(end.isidentifier() for end in names) and len(set(names)) == n_axes
-    return names if fine else [f"axis_{i}" for i in range(n_axes)]
+    found = set(headers.values())
+    names = next(iter(found)) if len(found) == 1 else unnamed
+    fine = all(name.isidentifier() for name in names) and len(set(names)) == n_axes
+    return names if fine else unnamed
 
 
-def _family(networks: Mapping[str, Any]) -> str:
+def _family(networks: Mapping[str, Network], notes: list[str]) -> str:
     """Choose the family of all values."""
-    values = np.concatenate([_values(network) for network in networks.values()])
-    values = values[~np.isnan(values)]
+    values = np.concatenate([network.values for network in networks.values()])
     if np.isin(values, (0.0, 1.0)).all():
         return "bernoulli"
-    if (values >= 0.0).all() and (values == np.floor(values)).all():
+    odd = values[(values < 0) | (values != np.floor(values))]
+    if not len(odd):
+        notes.append("Values are counts: family='poisson'.")
         return "poisson"
     raise ValueError(
-        f"networks: values are neither edges (0 and 1) nor counts; found "
-        f"{values[(values < 0) | (values != np.floor(values))][0]:g}. Bring weights to mean 0 and "
-        "variance about 1 and say family='normal', or make edges of them (x > 0)"
+        f"networks: values are neither edges (0 and 1) nor counts; found {odd[0]:g}. Bring weights "
+        "to mean 0 and variance about 1 and say family='normal', or make edges of them (x > 0)"
     )
-
-
-def _values(network: Any) -> np.ndarray:
-    if scipy.sparse.issparse(network):
-        return np.asarray(network.data, np.float64).ravel()
-    if isinstance(network, pd.DataFrame) and "value" in network:
-        return network["value"].to_numpy(np.float64)
-    if isinstance(network, np.ma.MaskedArray):
-        return np.asarray(network.compressed(), np.float64)
-    if isinstance(network, np.ndarray | pd.DataFrame | xr.DataArray):
-        return np.asarray(network, np.float64).ravel()
-    return np.ones(0)

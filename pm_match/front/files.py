@@ -67,13 +67,13 @@ def read_table_file(file: Path) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class NetworkFile:
-    """What a file says."""
+    """What a file, or what was given instead of one, says."""
 
-    file: Path
-    cells: Any  # a matrix, or a DataFrame
-    columns: tuple[str, ...] | None = None  # of an edge list
-    header: tuple[str, ...] = ()  # what an edge list calls rows and columns
+    file: Path | None
+    cells: Any  # a matrix, or a DataFrame of labels, and perhaps values
+    header: tuple[str, ...] = ()  # what a list of edges calls rows and columns
     symmetric: bool = False  # whether the file says that the matrix is
+    labels: tuple[Any, ...] | None = None  # of all objects, those without edges too
 
 
 def is_matrix(file: Path) -> bool:
@@ -131,7 +131,7 @@ def _read_edges(file: Path, n_axes: int) -> NetworkFile:
     cells = read_cells(file)
     header, body = cells.iloc[0].tolist(), cells.iloc[1:]
     if len(header) not in (n_axes, n_axes + 1):
-        more = " (name all types of objects with --types)" if len(header) > n_axes + 1 else ""
+        more = " (name all types of objects: types=[…])" if len(header) > n_axes + 1 else ""
         raise InputError(
             f"{file}: an edge list has {n_axes} columns of labels, then perhaps one of values; "
             f"found {len(header)} columns{more}"
@@ -147,14 +147,10 @@ def _read_edges(file: Path, n_axes: int) -> NetworkFile:
         empty = body[i] == ""
         if empty.any():
             raise InputError(f"{file}: row {empty.idxmax()}: column {i + 1} has no label")
-    columns = tuple(f"column {i + 1}" for i in range(len(header)))
-    table = pd.DataFrame({columns[i]: body[i] for i in range(n_axes)})
-    if len(header) == n_axes:
-        table["value"] = 1.0
-        columns = (*columns, "value")
-    else:
-        table[columns[n_axes]] = _values(file, header[n_axes], body[n_axes])
-    return NetworkFile(file, table, columns, tuple(header[:n_axes]))
+    table = body.set_axis([f"column {i + 1}" for i in range(len(header))], axis=1)
+    if len(header) > n_axes:
+        table = table.assign(**{table.columns[-1]: _values(file, header[n_axes], body[n_axes])})
+    return NetworkFile(file, table, tuple(header[:n_axes]))
 
 
 def _values(file: Path, header: str, column: pd.Series) -> pd.Series:
@@ -166,7 +162,7 @@ def _values(file: Path, header: str, column: pd.Series) -> pd.Series:
     if empty.any():
         raise InputError(
             f"{file}: row {empty.idxmax()}: the edge has no value; leave out what is unknown, and "
-            "say --absent unknown"
+            "say absent='unknown'"
         )
     values = numbers(column)
     text = values.isna()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -16,14 +17,17 @@ import scipy.sparse
 
 from pm_match import models
 from pm_match.checks import check_given_by_name, check_option, did_you_mean, identifier, type_name
-from pm_match.front.cells import stem
+from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import LEFT_OUT, USES, Column, look_at_column
-from pm_match.front.edges import look_at_networks
+from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import is_matrix, read_table_file
 from pm_match.models.declare import link_sets
+from pm_match.networks.data import Network
+from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
+from pm_match.tables.standardise import standardise as scaled
 
-__all__ = ["PreparedData", "as_frame", "choose_model", "look_at_table", "prepare"]
+__all__ = ["PreparedData", "choose_model", "prepare"]
 
 # Warnings are of the line that called us.
 PACKAGE = str(Path(__file__).parents[1])
@@ -32,20 +36,25 @@ _LISTED = 12
 # Models of tables of numbers, and all that there are.
 _NUMERIC = ("table_clusters", "aligned_clusters", "projected_clusters")
 MODELS = (*_NUMERIC, "mixture", "relational_clusters")
+# Of AnnData: variables of more are not used as they are, but so many principal components of them.
+_MOST_VARIABLES, _COMPONENTS = 200, 10
+# Clusters that there may be beside the known classes.
+_MORE = 4
 # Options that only networks have.
 _OF_NETWORKS = ("types", "family", "one_mode", "symmetric", "self_loops", "exposure", "absent")
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedData:
-    """What is used of the data, and how. Printed, it says so in words.
+    """What is used of the data, how, and in which model. Printed, it says so in words.
 
     Attributes
     ----------
     kind : {"tables", "networks"}
     data : dict
         What is used: by names that variables can have, tables as DataFrames of numbers (NaN for
-        missing values) and categories, with the objects' labels as index; networks as they came.
+        missing values) and categories, with the objects' labels as index; networks as sorted cells,
+        which `models.relational_clusters` takes.
     titles : dict of str to str
         The names that the user gave, by those of `data`.
     columns : dict of str to dict of str to Column
@@ -55,6 +64,17 @@ class PreparedData:
         What else was found.
     options : dict
         Of the model: those given, and what networks say of their family and types of objects.
+    links : list of mappings
+        Objects known to share a cluster, by names of `data`.
+    clusters : dict of str to (ndarray, ndarray)
+        Given clusters, by names of `data`: every object's number (-1 for none), and the labels.
+    whole : bool
+        Whether these are kept whole; otherwise chains start from them.
+    classes : dict of str to ndarray
+        Known classes, by names of `data`: every object's number among `class_names`, or -1.
+    class_names : list
+    model : str
+        The function of `pm_match.models` that declares the model.
     """
 
     kind: Literal["tables", "networks"]
@@ -63,16 +83,41 @@ class PreparedData:
     columns: dict[str, dict[str, Column]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    links: list[Mapping[str, Any]] = field(default_factory=list)
+    clusters: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    whole: bool = True
+    classes: dict[str, np.ndarray] = field(default_factory=dict)
+    class_names: list[Any] = field(default_factory=list)
+    model: str = ""
 
     def numeric(self) -> dict[str, pd.DataFrame]:
         """Give the columns that are no categories, of all tables."""
         return {name: own.select_dtypes("number") for name, own in self.data.items()}
 
-    def if_numeric(self) -> dict[str, pd.DataFrame] | None:
-        """Give the tables, unless a column of one holds categories."""
-        numeric = self.numeric()
-        same = all(own.shape == self.data[name].shape for name, own in numeric.items())
-        return numeric if same else None
+    def drawable(self) -> dict[str, Any] | None:
+        """Give what figures can draw: tables of numbers alone, or matrices; None of other data."""
+        if self.kind == "tables":
+            numeric = self.numeric()
+            same = all(own.shape == self.data[name].shape for name, own in numeric.items())
+            return numeric if same else None
+        if any(len(network.shape) != 2 for network in self.data.values()):
+            return None
+        return {name: self._matrix(network) for name, network in self.data.items()}
+
+    def _matrix(self, network: Network) -> scipy.sparse.coo_array:
+        """Give a network as a matrix; if it is symmetric, with both triangles."""
+        index, values = network.index, network.values
+        if self.options.get("symmetric"):
+            below = index[:, 0] != index[:, 1]
+            index = np.concatenate([index, index[below][:, ::-1]])
+            values = np.concatenate([values, values[below]])
+        return scipy.sparse.coo_array((values, (index[:, 0], index[:, 1])), shape=network.shape)
+
+    def axes(self) -> dict[str, tuple[str, str | None]]:
+        """Give what every assignment is of, ``cluster_<name>`` by its name: domain and type."""
+        if self.kind == "tables":
+            return {name: (name, None) for name in self.data}
+        return {f"{name}_{t}": (name, t) for name in self.data for t in self.options["types"]}
 
     def shared(self) -> set[str]:
         """Name the columns that several tables have; numbers of columns are no names."""
@@ -104,6 +149,12 @@ class PreparedData:
             )
             if left:
                 lines.append(f"{self.titles[name]}: left out are {', '.join(left)}.")
+        for name, network in self.data.items() if self.kind == "networks" else ():
+            types = self.options["types"]
+            sizes = ", ".join(
+                f"{n:,} of type {t}" for t, n in zip(types, network.shape, strict=False)
+            )
+            lines.append(f"{self.titles[name]}: objects: {sizes}; {len(network.index):,} cells.")
         return [*lines, *self.notes]
 
     def __str__(self) -> str:
@@ -111,55 +162,55 @@ class PreparedData:
 
     __repr__ = __str__
 
-    def declare(
-        self,
-        model: str | None = None,
-        *,
-        links: Any = None,
-        clusters: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> pm.Model:
-        """Declare a model of the data, by a function of `pm_match.models`.
+    def declare(self, **options: Any) -> pm.Model:
+        """Declare the model of the data, by the function of `pm_match.models`.
 
         Parameters
         ----------
-        model : str, optional
-            "table_clusters", "aligned_clusters", "mixture", "projected_clusters" or
-            "relational_clusters".
-            Default: what `choose_model` recommends.
-        links : mapping, DataFrame or sequence of these, optional
-            Objects known to share a cluster, as in `models.projected_clusters`.
-        clusters : mapping, optional
-            Clusters known within domains, as in `match`.
         **options
-            Passed to the function.
+            Passed to the function, beside those that `prepare` was given.
 
         Returns
         -------
         pymc.Model
         """
-        linked = [
-            {identifier(str(key)): given for key, given in one.items()} for one in link_sets(links)
-        ]
-        groups = self.groups(clusters)
-        linked += [{name: own} for name, own in groups.items() if max(map(len, own)) > 1]
-        name = model or choose_model(self, bool(linked))
-        check_option("model", name, MODELS)
-        if (name == "relational_clusters") != (self.kind == "networks"):
-            raise ValueError(f"model: {name!r} is not for {self.kind}")
-        options = {**self.options, **options}
+        return self._declare(self.whole, {**self.options, **options})
+
+    def starts(
+        self, chains: int = 4, random_seed: Any = None, progressbar: bool = True
+    ) -> list[dict[str, Any]] | None:
+        """Give starts at the best correspondence of given clusters that are not kept whole.
+
+        They are `initial_points` of the model in which these are kept whole; None if there are no
+        such clusters, when chains start where `sample` does.
+        """
+        if self.whole or not self.clusters:
+            return None
+        whole = self._declare(True, self.options)
+        return initial_points(whole, chains, random_seed, progressbar=progressbar)
+
+    def _declare(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
+        options = dict(options)
+        _check_options(self.model, options)
+        groups = self.groups()
+        linked = list(self.links)
+        if whole:
+            linked += [{name: own} for name, own in groups.items() if max(map(len, own)) > 1]
         if linked:
             options["links"] = linked
-        if groups:
+        if self.classes:
+            options["known"] = self.classes
+        if groups or self.classes:
             # None of them may find its like: there is room for all.
-            options.setdefault("n_clusters", max(12, sum(map(len, groups.values()))))
-        if name == "relational_clusters":
+            room = sum(map(len, groups.values())) + len(self.class_names)
+            options.setdefault("n_clusters", max(12, room + _MORE * bool(self.classes)))
+        if self.model == "relational_clusters":
             if linked:
                 options.setdefault("relevance", False)
             return models.relational_clusters(self.data, **options)
-        if name == "mixture":
+        if self.model == "mixture":
             return models.mixture(self.data, columns=self.uses(), **options)
-        return getattr(models, name)(self.numeric(), **options)
+        return getattr(models, self.model)(self.numeric(), **options)
 
     def uses(self) -> dict[str, str]:
         """Give the use of every column that is used; it is the same in all tables."""
@@ -170,54 +221,51 @@ class PreparedData:
             if own.use != LEFT_OUT
         }
 
-    def groups(self, clusters: Mapping[str, Any] | None) -> dict[str, list[list[int]]]:
+    def groups(self) -> dict[str, list[list[int]]]:
         """Give positions of the objects of given clusters, by domain, in the order of labels."""
         return {
             name: [np.flatnonzero(codes == k).tolist() for k in range(len(labels))]
-            for name, (codes, labels) in self.known(clusters).items()
+            for name, (codes, labels) in self.clusters.items()
         }
-
-    def known(self, clusters: Mapping[str, Any] | None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Check given clusters; give every object's number (-1 for none), and their labels."""
-        found = {}
-        for title, given in (clusters or {}).items():
-            name, where = identifier(str(title)), f"clusters[{title!r}]"
-            if name not in self.data or self.kind == "networks":
-                raise ValueError(
-                    f"{where}: expected a table among {list(self.titles.values())}"
-                    f"{did_you_mean(title, self.titles.values())}"
-                )
-            objects = self.data[name].index
-            if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
-                labelled = given.set_axis(given.index.astype(str))
-                given = labelled.reindex(objects.astype(str)).to_numpy()
-            values = pd.Series(np.asarray(given, dtype=object))
-            if len(values) != len(objects):
-                raise ValueError(f"{where}: expected {len(objects)} labels; found {len(values)}")
-            codes, labels = pd.factorize(values, sort=values.dropna().map(type).nunique() == 1)
-            if not len(labels):
-                raise ValueError(f"{where}: expected labels of clusters; found none")
-            found[name] = codes, pd.Series(labels).infer_objects().to_numpy()
-        return found
 
 
 def prepare(
     data: Any,
     *,
+    links: Any = None,
+    clusters: Mapping[str, Any] | None = None,
+    whole: bool = True,
+    classes: Mapping[str, Any] | None = None,
     id: str | Mapping[str, str] | None = None,
     columns: Any = None,
     model: str | None = None,
+    standardise: bool = False,
     **options: Any,
 ) -> PreparedData:
-    """Look at data: say what can be used of them, and how.
+    """Look at data: say what can be used of them, how, and in which model.
 
     Parameters
     ----------
     data : mapping or sequence of paths
-        From names to tables (DataFrames, 2-D arrays, DataArrays, CSV files) or to networks (SciPy
-        sparse matrices; ``.mtx`` and ``.npz`` files). Or files, which are named as they are.
+        From names to tables (DataFrames, 2-D arrays, DataArrays, AnnData, CSV files) or to networks
+        (SciPy sparse matrices, networkx graphs; ``.mtx`` and ``.npz`` files). Or files, which are
+        named as they are; or MuData, whose modalities are domains.
         Numbers, booleans and categories are understood, pandas' nullable types too; NaN is a
         missing value. A DataFrame's index names the objects.
+    links : mapping, DataFrame, file or sequence of mappings and DataFrames, optional
+        Objects known to share a cluster: a DataFrame, or a CSV file, with a column of labels for
+        each domain, one row a link; or from domains to positions (whole numbers) or labels (text).
+        Domains of networks are called ``<network>_<type>``.
+    clusters : mapping, optional
+        Clusters that are known already within domains: from domains to a label for every object
+        (missing where it is not known; a Series is matched by its index).
+    whole : bool, default True
+        Whether these clusters are kept whole. Otherwise chains start from the best correspondence
+        of them (`PreparedData.starts`), and objects may leave them.
+    classes : mapping, optional
+        Classes that are known of some objects, or all: from domains to a label for every object,
+        in the form of `clusters`. Those of one class are in one cluster, whichever their domain,
+        and those of two classes are not.
     id : str or mapping of str to str, optional
         The column that names the objects: of all tables, or by domain.
     columns : mapping or sequence of str, optional
@@ -225,9 +273,14 @@ def prepare(
         "count", "boolean" or "category"; or "ignore". Of edge lists, the columns of both ends, and
         perhaps the value's.
     model : str, optional
-        As in `match`: "relational_clusters" says that DataFrames and CSV files are networks.
+        "table_clusters", "aligned_clusters", "mixture", "projected_clusters" or
+        "relational_clusters", which says that DataFrames and CSV files are networks.
+        Default: what `choose_model` recommends for such data.
+    standardise : bool, default False
+        Whether columns of numbers are brought to mean 0 and variance 1, for models of such columns
+        alone.
     **options
-        Of the model; those that only networks have say the same.
+        Of the model; those that only networks have say that data are networks.
 
     Returns
     -------
@@ -251,8 +304,10 @@ def prepare(
     """
     if model is not None:
         check_option("model", model, MODELS)
+    if hasattr(getattr(data, "mod", None), "items"):  # MuData
+        data = dict(data.mod)
     if isinstance(data, Sequence) and not isinstance(data, str):
-        data = named_files(data)
+        data = _named_files(data)
     check_given_by_name("domain", data)
     titles: dict[str, str] = {}
     for title in data:
@@ -263,26 +318,55 @@ def prepare(
             )
         titles[identifier(str(title))] = str(title)
     given = dict(zip(titles, data.values(), strict=True))
-    of_networks = any(options.get(option) is not None for option in _OF_NETWORKS)
-    listed = columns is not None and not isinstance(columns, Mapping)
     if (
         model == "relational_clusters"
-        or listed
-        or of_networks
+        or (columns is not None and not isinstance(columns, Mapping))
+        or any(options.get(option) is not None for option in _OF_NETWORKS)
         or any(map(_is_network, given.values()))
     ):
-        found, own, notes = look_at_networks(given, columns, options)
-        return PreparedData("networks", found, titles, notes=notes, options=options | own)
+        networks, options, notes = look_at_networks(given, columns, options)
+        found = PreparedData("networks", networks, titles, notes=notes, options=options)
+    else:
+        tables, looked = _look_at_tables(given, titles, id, dict(columns or {}))
+        found = PreparedData("tables", tables, titles, looked, options=options)
+    if isinstance(links, str | PathLike):
+        links = read_links(Path(links))
+    for one in link_sets(links):
+        found.links.append({identifier(str(key)): own for key, own in one.items()})
+    found.clusters.update(_known(found, "clusters", clusters))
+    _set_classes(found, classes)
+    chosen = model or choose_model(found)
+    if (chosen == "relational_clusters") != (found.kind == "networks"):
+        raise ValueError(f"model: {chosen!r} is not for {found.kind}")
+    _check_options(chosen, found.options)
+    if standardise:
+        if chosen not in _NUMERIC:
+            raise ValueError(
+                f"standardise: expected a model of numbers, one of {', '.join(_NUMERIC)}; "
+                f"found {chosen!r}"
+            )
+        for name, own in scaled(found.numeric()).items():
+            found.data[name] = pd.DataFrame(own.to_pandas())
+    for said in _left_out_of(found, chosen):
+        found.notes.append(said)
+        warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
+    found.notes.append(f"The model is {chosen}.")
+    return replace(found, model=chosen, whole=whole)
+
+
+def _look_at_tables(given, titles, id, told):
+    """Look at all tables; give what is used of them, and what was found in their columns."""
     check_domain_names(given)
-    told = dict(columns or {})
     for column, use in told.items():
         check_option(f"columns[{column!r}]", use, (*USES, "ignore"))
     tables: dict[str, pd.DataFrame] = {}
     looked: dict[str, dict[str, Column]] = {}
     for name, value in given.items():
         key = id.get(titles[name]) if isinstance(id, Mapping) else id
-        frame = read_table_file(Path(value)) if isinstance(value, str | PathLike) else value
-        tables[name], looked[name] = look_at_table(titles[name], frame, key, told)
+        where = f"domain {titles[name]!r}"
+        if isinstance(value, str | PathLike):
+            where, value = str(value), read_table_file(Path(value))
+        tables[name], looked[name] = _look_at_table(where, value, key, told)
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:
         if column not in everywhere:
@@ -296,7 +380,51 @@ def prepare(
         if warned:
             said = f"domain {titles[name]!r}: {'; '.join(warned)}."
             warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
-    return PreparedData("tables", tables, titles, looked, options=options)
+    return tables, looked
+
+
+def _set_classes(found: PreparedData, classes: Mapping[str, Any] | None) -> None:
+    """Give the classes of all domains numbers, the same everywhere."""
+    known = dict(_known(found, "classes", classes))
+    names = pd.Series([own for _, labels in known.values() for own in labels], dtype=object)
+    found.class_names.extend(names.drop_duplicates())
+    for name, (codes, labels) in known.items():
+        number = np.array([*map(found.class_names.index, labels), -1])
+        found.classes[name] = number[codes]
+
+
+def _known(
+    found: PreparedData, what: str, clusters: Mapping[str, Any] | None
+) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    """Check given clusters; give every object's number (-1 for none), and their labels."""
+    for title, given in (clusters or {}).items():
+        name, where = identifier(str(title)), f"{what}[{title!r}]"
+        if name not in found.data or found.kind == "networks":
+            raise ValueError(
+                f"{where}: expected a table among {list(found.titles.values())}"
+                f"{did_you_mean(title, found.titles.values())}"
+            )
+        objects = found.data[name].index
+        if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
+            labelled = given.set_axis(given.index.astype(str))
+            given = labelled.reindex(objects.astype(str)).to_numpy()
+        values = pd.Series(np.asarray(given, dtype=object))
+        if len(values) != len(objects):
+            raise ValueError(f"{where}: expected {len(objects)} labels; found {len(values)}")
+        codes, labels = pd.factorize(values, sort=values.dropna().map(type).nunique() == 1)
+        if not len(labels):
+            raise ValueError(f"{where}: expected labels; found none")
+        yield name, (codes, pd.Series(labels).infer_objects().to_numpy())
+
+
+def _check_options(model: str, options: Iterable[str]) -> None:
+    """Refuse options that the model's function does not have."""
+    _, *known = inspect.signature(getattr(models, model)).parameters
+    known = [name for name in known if name not in ("links", "columns", "known")]
+    for option in options:
+        if option not in known:
+            near = did_you_mean(option, known) or "."
+            raise TypeError(f"{model} has no option {option!r}{near} It has {', '.join(known)}.")
 
 
 def _agree(looked: Mapping[str, dict[str, Column]]) -> None:
@@ -313,7 +441,7 @@ def _agree(looked: Mapping[str, dict[str, Column]]) -> None:
                 columns[column] = own._replace(use=use)
 
 
-def named_files(files: Iterable[Any]) -> dict[str, Path]:
+def _named_files(files: Iterable[Any]) -> dict[str, Path]:
     """Name files as they are called, without what says their kind."""
     found: dict[str, Path] = {}
     for file in files:
@@ -332,26 +460,46 @@ def named_files(files: Iterable[Any]) -> dict[str, Path]:
 def _is_network(value: Any) -> bool:
     if isinstance(value, str | PathLike):
         return is_matrix(Path(value))
-    return scipy.sparse.issparse(value)
+    return scipy.sparse.issparse(value) or is_graph(value)
 
 
-def as_frame(where: str, table: Any) -> pd.DataFrame:
+def _as_frame(where: str, table: Any) -> pd.DataFrame:
     """Give a table as a DataFrame, with its labels."""
     if isinstance(table, pd.DataFrame):
         return table
     if isinstance(table, pd.Series):
         return table.to_frame()
+    if hasattr(table, "obs_names") and hasattr(table, "var_names"):  # AnnData
+        return _of_anndata(where, table)
     read = read_table(where, table)
     index = read.objects if read.labelled else pd.RangeIndex(len(read.objects))
     return pd.DataFrame(read.values, index=index, columns=read.features)
 
 
-def look_at_table(
-    title: str, table: Any, id: str | None = None, told: Mapping[str, str] | None = None
+def _of_anndata(where: str, table: Any) -> pd.DataFrame:
+    """Give the leading components, if there are many variables and these were computed, or all."""
+    names, components = list(map(str, table.var_names)), getattr(table, "obsm", {}).get("X_pca")
+    values = table.X
+    if len(names) > _MOST_VARIABLES:
+        if components is None:
+            raise ValueError(
+                f"{where}: AnnData with {len(names):,} variables: expected at most "
+                f"{_MOST_VARIABLES}, or obsm['X_pca'] (scanpy.pp.pca computes it), whose first "
+                f"{_COMPONENTS} components are used then"
+            )
+        values = np.asarray(components)[:, :_COMPONENTS]
+        # Components of different tables have nothing in common: their names say so.
+        title = where.removeprefix("domain ").strip("'")
+        names = [f"{title} component {i + 1}" for i in range(values.shape[1])]
+    values = values.toarray() if scipy.sparse.issparse(values) else np.asarray(values)
+    return pd.DataFrame(values, index=pd.Index(table.obs_names), columns=names)
+
+
+def _look_at_table(
+    where: str, table: Any, id: str | None, told: Mapping[str, str]
 ) -> tuple[pd.DataFrame, dict[str, Column]]:
     """Look at one table; return what is used of it, and what was found in its columns."""
-    where, told = f"domain {title!r}", told or {}
-    frame = as_frame(where, table)
+    frame = _as_frame(where, table)
     if 0 in frame.shape:
         raise ValueError(
             f"{where}: the table is empty: {frame.shape[0]} objects (rows) by "
@@ -404,7 +552,7 @@ def _floats(where: str, values: pd.Series, use: str) -> pd.Series:
         ) from None
 
 
-def choose_model(prepared: PreparedData, linked: bool = False) -> str:
+def choose_model(prepared: PreparedData) -> str:
     """Recommend the model to begin with.
 
     Networks: `relational_clusters`. Tables that have columns in common are matched by what clusters
@@ -415,8 +563,6 @@ def choose_model(prepared: PreparedData, linked: bool = False) -> str:
     Parameters
     ----------
     prepared : PreparedData
-    linked : bool, default False
-        Whether there are links.
 
     Raises
     ------
@@ -425,7 +571,7 @@ def choose_model(prepared: PreparedData, linked: bool = False) -> str:
     """
     if prepared.kind == "networks":
         return "relational_clusters"
-    tables = prepared.data
+    tables, linked = prepared.data, bool(prepared.links or prepared.clusters)
     categories = {
         prepared.titles[name]: list(own.select_dtypes(exclude="number").columns)
         for name, own in tables.items()
@@ -443,7 +589,7 @@ def choose_model(prepared: PreparedData, linked: bool = False) -> str:
     return "table_clusters"
 
 
-def left_out_of(prepared: PreparedData, model: str) -> Iterable[str]:
+def _left_out_of(prepared: PreparedData, model: str) -> Iterable[str]:
     """Say which columns a model does not use."""
     for name, own in prepared.data.items() if model in _NUMERIC else ():
         left = list(own.select_dtypes(exclude="number").columns)

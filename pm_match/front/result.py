@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from itertools import combinations
 from pathlib import Path
@@ -15,6 +15,7 @@ import xarray as xr
 
 from pm_match import plots
 from pm_match.front.prepare import PreparedData
+from pm_match.front.write import write
 from pm_match.matching import (
     assignment_sets,
     best_chain,
@@ -25,10 +26,8 @@ from pm_match.matching import (
     match_summary,
     partition_estimate,
 )
-from pm_match.matching.chance import chance_of
 from pm_match.matching.draws import PREFIX, full_name
-from pm_match.matching.match_summary import SURE
-from pm_match.matching.set_draws import read_sets
+from pm_match.matching.verdict import verdict
 from pm_match.report.html_report import report
 
 __all__ = ["MatchResult"]
@@ -51,8 +50,8 @@ class MatchResult:
         The model that was sampled.
     prepared : PreparedData
         What `prepare` made of the data.
-    clusters : mapping, optional
-        The clusters that were given to `PreparedData.declare`.
+    only_best : bool, default False
+        Whether to tell of the best chain alone even if chains found the same matching.
 
     Attributes
     ----------
@@ -78,18 +77,17 @@ class MatchResult:
         model: pm.Model,
         prepared: PreparedData,
         *,
-        clusters: Mapping[str, Any] | None = None,
+        only_best: bool = False,
     ):
         self.idata, self.model, self.prepared = idata, model, prepared
         self.diagnosis = diagnose(idata)
         groups = self.diagnosis.chains["group"]
-        self.kept = best_chain(idata) if groups.nunique() > 1 else idata
+        self.kept = best_chain(idata) if only_best or groups.nunique() > 1 else idata
         self.labels = partition_estimate(self.kept, progressbar=False)
         self._summary = match_summary(self.kept, self.labels)
         self.objects = self._summary.objects.assign(
-            domain=self._summary.objects["domain"].map(self._title)
+            domain=self._summary.objects["domain"].map(self.title)
         )
-        self._known = prepared.known(clusters)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -99,7 +97,7 @@ class MatchResult:
         found = {}
         for kind, names in assignment_sets(self.labels).items():
             own = cluster_sizes(self.labels[names])
-            found[_type(kind)] = own.rename(columns=self._title)
+            found[_type(kind)] = own.rename(columns=self.title)
         if len(found) == 1:
             return next(iter(found.values()))
         # Types of objects, one below the other, of the same networks.
@@ -138,9 +136,47 @@ class MatchResult:
         return match_probability(self._told(), a, b)
 
     def decide(self, a: str | None = None, b: str | None = None, **options: Any) -> pd.DataFrame:
-        """Decide who matches whom: `pm_match.decide`, many-to-many unless told otherwise."""
+        """Decide who matches whom, as `pm_match.decide` does."""
         a, b = self._pair(a, b)
-        return decide(self._told(), a, b, **{"rule": "many-to-many", **options})
+        return decide(self._told(), a, b, **options)
+
+    def classes(self) -> pd.DataFrame:
+        """Say which class every object is of, where `classes` were given.
+
+        Returns
+        -------
+        DataFrame with columns domain, object, class, probability
+            The most probable class, and how probable it is (1 where it was given); None where a
+            cluster beside the given classes is more probable than each of them.
+
+        Raises
+        ------
+        ValueError
+            If no classes were given.
+        """
+        names = self.prepared.class_names
+        if not names:
+            raise ValueError("classes: none were given to match, or prepare")
+        posterior = self.kept["posterior"].to_dataset()
+        tables = []
+        for name in self.prepared.data:
+            labels = posterior[f"{PREFIX}{name}"]
+            (dim,) = (own for own in labels.dims if own not in ("chain", "draw"))
+            shares = [(labels == k).mean(("chain", "draw")).to_numpy() for k in range(len(names))]
+            # The classes first, of two that are equally probable the first.
+            shares.append((labels >= len(names)).mean(("chain", "draw")).to_numpy())
+            best = np.argmax(shares, axis=0)
+            tables.append(
+                pd.DataFrame(
+                    {
+                        "domain": self.title(name),
+                        "object": labels[dim].to_numpy(),
+                        "class": [[*names, None][k] for k in best],
+                        "probability": np.max(shares, axis=0),
+                    }
+                )
+            )
+        return pd.concat(tables, ignore_index=True)
 
     def plot(self) -> Any:
         """Draw the match probabilities of all pairs of domains, or if they are many, the clusters.
@@ -155,7 +191,7 @@ class MatchResult:
             return plots.plot_match_matrix(self.kept, labels=self.labels)
         return plots.plot_alluvial(self.labels)
 
-    def report(self, path: str | Path = "match.html", **options: Any) -> Path:
+    def report(self, path: str | Path, **options: Any) -> Path:
         """Write a page that opens in a browser, by `pm_match.report`, with data that are numbers.
 
         Parameters
@@ -165,80 +201,45 @@ class MatchResult:
         **options
             Passed on.
         """
-        data: Any = self.prepared.data
-        if self.prepared.kind == "tables":
-            data = self.prepared.if_numeric()
-        elif "columns" in self.prepared.options:
-            data = None  # lists of edges
         given = {
-            "data": data,
+            "data": self.prepared.drawable(),
             "labels": self.labels,
             "diagnosis": self.diagnosis,
-            "verdict": self.verdict(),
         }
         return report(self.kept, path, **{**given, **options})
+
+    def write(self, folder: str | Path, *, top: int | None = None, force: bool = False) -> Path:
+        """Write everything to a folder: tables, all draws, figures and a page.
+
+        Parameters
+        ----------
+        folder : str or Path
+            It is made if there is none.
+        top : int, optional
+            How many of the most likely partners of each object to write. Default: all in tables,
+            10 in networks.
+        force : bool, default False
+            Whether to replace what is there of another result.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        FileExistsError
+            If there is another result, and not `force`.
+        ImportError
+            If matplotlib, or what writes netCDF, is not installed.
+        """
+        return write(self, Path(folder), top, force)
 
     # -- words -----------------------------------------------------------------------------------
 
     def verdict(self) -> list[str]:
         """Say what was found, how sure it is, and whether the chains agree, a line a sentence."""
-        sets = read_sets(self.kept, None, "posterior", ("chain", "draw"))
-        lines = []
-        for draws in sets:
-            of = "" if len(sets) == 1 else f"{_type(draws.title)}: "
-            objects = self._summary.objects
-            own = objects[objects["domain"].isin(draws.domains)]
-            inside = own[own["cluster"] >= 0]
-            sizes = inside.groupby(["cluster", "domain"]).size().unstack(fill_value=0)
-            spans = self._spans(sizes, len(draws.domains))
-            lines.append(f"{of}{spans}; {self._sure(own, inside)}.")
-            if chance_of(draws).uninformative:
-                lines.append(
-                    f"{of}The clusters hardly tell objects apart: that two match says little of "
-                    "them."
-                )
-        return [*lines, *self._chains()]
-
-    @staticmethod
-    def _spans(sizes: pd.DataFrame, n_domains: int) -> str:
-        n = len(sizes)
-        if n_domains == 1:
-            return f"{_count(n, 'cluster')}"
-        whole = int((sizes > 0).all(axis=1).sum()) if sizes.shape[1] == n_domains else 0
-        which = "both domains" if n_domains == 2 else f"all {n_domains} domains"
-        return f"{whole} of {_count(n, 'cluster')} {'spans' if n == 1 else 'span'} {which}"
-
-    @staticmethod
-    def _sure(own: pd.DataFrame, inside: pd.DataFrame) -> str:
-        alone = int(inside["confidence"].isna().sum())
-        sure = int((inside["confidence"] > SURE).sum())
-        doubtful = len(inside) - sure - alone
-        said = f"{sure} of {_count(len(own), 'object')} {'is' if sure == 1 else 'are'} sure"
-        said += f", {doubtful} doubtful" if doubtful else ""
-        said += f", {alone} alone in a cluster" if alone else ""
-        irrelevant = len(own) - len(inside)
-        return said + (f", {irrelevant} in no cluster" if irrelevant else "")
-
-    def _chains(self) -> Iterator[str]:
-        chains = self.diagnosis.chains
-        n, best = len(chains), int(self.kept["posterior"].to_dataset()["chain"][0])
-        if n == 1:
-            yield "There is one chain: whether others would find the same matching is not known."
-        elif chains["group"].nunique() == 1:
-            yield f"{'Both' if n == 2 else f'All {n}'} chains found the same matching."
-        else:
-            alike = int((chains["group"] == chains["group"][best]).sum())
-            yield (
-                f"The chains disagree: {alike} of {n} found the matching that is told here, chain "
-                f"{best}'s, whose log joint is the highest. How sure that is, is said given this "
-                "matching: the others may be right too (links would tell)."
-            )
-        n_advice = len(self.diagnosis.advice)
-        if n_advice and (n == 1 or chains["group"].nunique() == 1):
-            yield (
-                f"{_count(n_advice, 'remark')} on the sampling: print(result.diagnosis). "
-                "More draws may settle them."
-            )
+        return verdict(self.kept, self._summary.objects, self.diagnosis)
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -256,16 +257,14 @@ class MatchResult:
 
     # -- names -----------------------------------------------------------------------------------
 
-    def _title(self, name: Any) -> str:
+    def title(self, name: Any) -> str:
         """Give the user's name of a domain, or of a type of a network's objects."""
-        titles = self.prepared.titles
-        for own, title in titles.items():
-            kind = str(name).removeprefix(f"{own}_")
-            if name == own or (kind != name and len(self.labels) == len(titles)):
-                return title
-            if kind != name and self.prepared.kind == "networks":
-                return f"{title}_{kind}"
-        return str(name)
+        names = self.prepared.axes()
+        if name not in names:
+            return str(name)
+        own, kind = names[str(name)]
+        title = self.prepared.titles[own]
+        return title if len(names) == len(self.prepared.data) else f"{title}_{kind}"
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         for names in assignment_sets(self.kept).values():
@@ -284,10 +283,10 @@ class MatchResult:
 
     def _told(self) -> xr.DataTree | xr.Dataset:
         """Give the draws, with one object for each given cluster, which is called as it is."""
-        if not self._known:
+        if not self.prepared.clusters or not self.prepared.whole:
             return self.kept
         posterior = self.kept["posterior"].to_dataset()
-        for name, (codes, labels) in self._known.items():
+        for name, (codes, labels) in self.prepared.clusters.items():
             (dim,) = self.labels[f"{PREFIX}{name}"].dims
             first = [int(np.flatnonzero(codes == k)[0]) for k in range(len(labels))]
             text = labels if labels.dtype.kind in "iuf" else labels.astype(str)
@@ -298,7 +297,3 @@ class MatchResult:
 def _type(weights: str | None) -> str:
     """Name the type of objects whose clusters have these weights."""
     return str(weights or "").removeprefix("weights_")
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -12,6 +12,8 @@ _WORST_LIMIT = 1.05
 _ESS_LIMIT = 100
 # Draws a chain below which nothing of this can be told.
 FEW_DRAWS = 100
+# Share of draws that use all clusters there are from which more should be declared.
+FULL = 0.1
 # Differences of mean log joints below which two modes may both have mass that matters.
 _COMPARABLE = 3.0
 
@@ -109,8 +111,8 @@ def _chains(names: list[Any], word: str = "chain") -> str:
 
 
 def truncation_advice(filled: float) -> list[str]:
-    """Say what share of draws, if any, uses all clusters there are; NaN if it is not known."""
-    if not filled > 0:
+    """Say what share of draws uses all clusters there are, if it matters; NaN if not known."""
+    if not filled >= FULL:
         return []
     return [
         f"All declared clusters are occupied in {filled:.0%} of the draws. Unless their number is "

@@ -114,10 +114,10 @@ def beside_chance(
     list of str
     """
     sets = read_sets(idata, None, group, sample_dims)
-    return [sentence for draws in sets for sentence in _sentences(draws, len(sets) > 1)]
+    return [_sentence(draws, len(sets) > 1) for draws in sets]
 
 
-def _sentences(draws: SetDraws, several: bool) -> list[str]:
+def _sentence(draws: SetDraws, several: bool) -> str:
     found = chance_of(draws)
     where = f" ({', '.join(draws.domains)})" if several else ""
     which = "Two objects of different domains" if len(draws.sizes) > 1 else "Two objects"
@@ -126,13 +126,7 @@ def _sentences(draws: SetDraws, several: bool) -> list[str]:
         if np.isnan(found.again)
         else f"; two that share one in a draw share one in another with {found.again:.2g}"
     )
-    first = (
+    return (
         f"{which}{where}, taken at random, share a cluster with probability {found.together:.2g}"
         f"{again}: match probabilities are to be held against that."
     )
-    if not found.uninformative:
-        return [first]
-    return [
-        first,
-        "The clusters hardly tell objects apart: that two objects match says little of them.",
-    ]

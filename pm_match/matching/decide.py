@@ -33,7 +33,7 @@ def decide(
     a: str,
     b: str,
     *,
-    rule: Literal["one-to-one", "many-to-many"] = "one-to-one",
+    rule: Literal["many-to-many", "one-to-one"] = "many-to-many",
     threshold: float = 0.5,
     abstain: float = 0.0,
     keep_unmatched: bool = False,
@@ -69,7 +69,7 @@ def decide(
     a, b : str
         Assignment variables, such as ``"cluster_upright"``. With the same name twice, duplicates
         within the domain (many-to-many; every pair once).
-    rule : {"one-to-one", "many-to-many"}, default "one-to-one"
+    rule : {"many-to-many", "one-to-one"}, default "many-to-many"
     threshold : float, default 0.5
         t, from 0 to less than 1.
     abstain : float, default 0.0

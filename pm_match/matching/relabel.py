@@ -28,6 +28,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     symmetric: Sequence[str] = (),
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
+    var_names: Sequence[str] | None = None,
 ) -> Draws:
     r"""Give every draw's clusters the numbers of an estimate's, and carry along all they have.
 
@@ -64,6 +65,8 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable
         The dimensions that number the draws.
+    var_names : sequence of str, optional
+        Assignment variables whose sets of clusters are renumbered. Default: all that have labels.
 
     Returns
     -------
@@ -91,7 +94,8 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
         if name not in posterior:
             raise KeyError(f"symmetric: no variable {name!r}; there are {list(posterior)}")
     sets = {draws.title: draws for draws in read_sets(posterior, None, group, sample_dims)}
-    asked = read_sets(posterior, [str(name) for name in labels], group, sample_dims)
+    names = [str(name) for name in labels] if var_names is None else var_names
+    asked = read_sets(posterior, names, group, sample_dims)
     told = _checked_dims(dims, posterior, sets)
     changed = posterior.copy()
     for compared in asked:

@@ -12,6 +12,7 @@ from pm_match.checks import check_count
 from pm_match.features.semi_orthogonal import semi_orthogonal
 from pm_match.models.declare import (
     Links,
+    assignment,
     check_all_positive,
     cluster_weights,
     declare_links,
@@ -42,6 +43,7 @@ def aligned_clusters(
     mean_strength: float = 0.05,
     power: float = 0.6,
     links: Links = None,
+    known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
     r"""Declare clusters that several domains see through maps of their own.
 
@@ -85,6 +87,8 @@ def aligned_clusters(
         a cluster, less than ten for each component, say, choose a larger one.
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, as in `projected_clusters`.
+    known : mapping, optional
+        Labels that are known, by domain: whole numbers, -1 where they are not. They are observed.
 
     Returns
     -------
@@ -139,7 +143,7 @@ def aligned_clusters(
         )
         for number, (name, x) in enumerate(values.items()):
             objects, features = f"{name}_object", f"{name}_feature"
-            cluster = pm.Categorical(f"cluster_{name}", p=weights, dims=objects)
+            cluster = assignment(name, weights, objects, known)
             centre, covariance = mean[cluster], within[cluster]
             if number:
                 dims = (features, "axis")

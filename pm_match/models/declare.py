@@ -53,6 +53,31 @@ def cluster_weights(
     return pm.StickBreakingWeights(name, alpha=alpha, K=size - 1, dims=dim)
 
 
+def assignment(name: str, weights: Any, dim: str, known: Mapping[str, Any] | None) -> Any:
+    """Declare the clusters of a domain's objects, observed where they are known.
+
+    Parameters
+    ----------
+    name : str
+        The variable is `cluster_<name>`.
+    weights : variable or array
+    dim : str
+    known : mapping, optional
+        From domains to the labels of their objects (whole numbers), -1 where they are not known.
+    """
+    labels = None if known is None else known.get(name)
+    if labels is not None:
+        labels = np.asarray(labels)
+        if labels.dtype.kind not in "iu" or labels.ndim != 1:
+            raise ValueError(
+                f"known[{name!r}]: expected whole numbers, one for each object, -1 where the "
+                f"cluster is not known; found dtype {labels.dtype}, shape {labels.shape}"
+            )
+        labels = np.ma.masked_less(labels, 0) if (labels < 0).any() else labels
+    with imputing():
+        return pm.Categorical(f"cluster_{name}", p=weights, dims=dim, observed=labels)
+
+
 def normal_clusters(
     name: str,
     values: NDArray[np.float64],
@@ -129,6 +154,9 @@ def link_sets(links: Any) -> list[Mapping[str, Any]]:
 
 def _by_names(rows: pd.DataFrame) -> list[dict[Any, list[str]]]:
     """Give rows of labels as mappings, one for each set of names that rows link."""
+    if not rows.columns.is_unique:
+        twice = rows.columns[rows.columns.duplicated()][0]
+        raise ValueError(f"links: {twice!r} has more than one column")
     found: dict[tuple, list[pd.Series]] = {}
     for place, row in rows.iterrows():
         linked = row.dropna()

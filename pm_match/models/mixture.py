@@ -20,6 +20,7 @@ from pm_match.checks import (
 from pm_match.models.declare import (
     WEIGHTS,
     Links,
+    assignment,
     cluster_weights,
     declare_links,
     imputing,
@@ -41,6 +42,7 @@ def mixture(
     concentration: float = 1.0,
     weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
     links: Links = None,
+    known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
     r"""Declare a mixture of one table with mixed columns, or of several that share some columns.
 
@@ -80,6 +82,8 @@ def mixture(
         Prior on the clusters' weights, as in `projected_clusters`.
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, by the names of tables, as in `projected_clusters`.
+    known : mapping, optional
+        Labels that are known, by table: whole numbers, -1 where they are not. They are observed.
 
     Returns
     -------
@@ -122,10 +126,7 @@ def mixture(
     coords |= {f"{name}_object": table.index for name, table in frames.items()}
     with pm.Model(coords=coords) as model:
         prior = cluster_weights(weights, n_clusters, concentration)
-        cluster = {
-            name: pm.Categorical(f"cluster_{name}", p=prior, dims=f"{name}_object")
-            for name in frames
-        }
+        cluster = {name: assignment(name, prior, f"{name}_object", known) for name in frames}
         with imputing():
             for group in groups:
                 group.declare(model, cluster)

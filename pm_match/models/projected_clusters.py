@@ -12,6 +12,7 @@ from pm_match.features.semi_orthogonal import semi_orthogonal
 from pm_match.models.declare import (
     WEIGHTS,
     Links,
+    assignment,
     cluster_weights,
     declare_links,
     imputing,
@@ -38,6 +39,7 @@ def projected_clusters(
     determination: bool = False,
     weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
     links: Links = None,
+    known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
     r"""Declare the many-to-many matching model of Iwata, Hirao & Ueda (2016), and richer ones.
 
@@ -119,6 +121,8 @@ def projected_clusters(
         each row has the labels of objects that belong together, NaN where it says nothing of a
         domain. From one domain alone to groups of positions or labels, clusters that are kept
         whole. Several mappings may name different domains. See `must_link`.
+    known : mapping, optional
+        Labels that are known, by domain: whole numbers, -1 where they are not. They are observed.
 
     Returns
     -------
@@ -175,7 +179,7 @@ def projected_clusters(
         share = pm.Beta("relevance_probability", 1.0, 1.0) if relevance else None
         for name, table in tables.items():
             objects, features = f"{name}_object", f"{name}_feature"
-            cluster = pm.Categorical(f"cluster_{name}", p=prior, dims=objects)
+            cluster = assignment(name, prior, objects, known)
             middle, unit = table.centre_and_spread() if own or intercept else (None, _ONE)
             w = _projection(name, projection, own, unit, columns, len(coords[features]), n_factors)
             centre = latent @ w.T

@@ -22,6 +22,7 @@ def table_clusters(
     n_components: int | None = None,
     concentration: float = 1e-3,
     links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
     r"""Declare the model to begin with for real tables.
 
@@ -54,6 +55,8 @@ def table_clusters(
         are split, and small clusters match anything.
     links : mapping or sequence of mappings, optional
         Objects known to share a cluster, as in `projected_clusters`.
+    known : mapping, optional
+        Labels that are known, by domain: whole numbers, -1 where they are not. They are observed.
 
     Returns
     -------
@@ -83,4 +86,5 @@ def table_clusters(
         within="full",
         deviations=True,
         links=links,
+        known=known,
     )

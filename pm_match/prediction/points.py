@@ -29,6 +29,8 @@ class RecordedPoints:
     sample_dims : sequence of hashable
     num_draws : int or None
         How many draws along the last of `sample_dims` to take, evenly spaced; None for all.
+    everything : bool, default False
+        Whether what can be integrated out is read all the same.
 
     Attributes
     ----------
@@ -55,6 +57,7 @@ class RecordedPoints:
         group: str,
         sample_dims: Sequence[Hashable],
         num_draws: int | None,
+        everything: bool = False,
     ):
         self.structure = read(model)
         if self.structure.empty:
@@ -70,7 +73,7 @@ class RecordedPoints:
         self._start = {name: np.asarray(v) for name, v in initial_point(model).items()}
         names = [str(rv.name) for rv in model.free_RVs]
         initial = dict(zip(names, natural_function(model, names)(self._start), strict=True))
-        free = _integrated_out(self.structure)
+        free = set() if everything else _integrated_out(self.structure)
         # In the order of their declaration: bounds of some may depend on what comes before.
         self._variables = [
             (

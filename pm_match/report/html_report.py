@@ -27,6 +27,7 @@ from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.match_summary import SURE
 from pm_match.matching.set_draws import read_sets
+from pm_match.matching.verdict import verdict
 from pm_match.plots.canvas import pyplot
 from pm_match.report.csv import write_csv
 
@@ -44,7 +45,6 @@ def report(
     labels: xr.Dataset | Mapping[str, Any] | None = None,
     title: str = "Matching",
     diagnosis: Diagnosis | None = None,
-    verdict: Sequence[str] = (),
     progressbar: bool = True,
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
@@ -69,8 +69,6 @@ def report(
     diagnosis : Diagnosis, optional
         What `diagnose` found, if of other draws than are reported: of all chains, where the report
         is on the best. Default: that of these draws.
-    verdict : sequence of str
-        Sentences to begin with, such as `MatchResult.verdict`'s.
     progressbar : bool, default True
         Whether to show progress of the estimate if it takes longer than two seconds.
     group : str
@@ -118,10 +116,7 @@ def report(
     with plt.ioff():
         before = set(plt.get_fignums())
         try:
-            opening = _list(f"<b>{escape(line)}</b>" for line in verdict) if verdict else ""
-            sections = opening + "\n".join(
-                _sections(idata, posterior, labels, data, diagnosis, options)
-            )
+            sections = "\n".join(_sections(idata, posterior, labels, data, diagnosis, options))
         finally:
             for number in set(plt.get_fignums()) - before:
                 plt.close(number)
@@ -138,7 +133,8 @@ def _sections(idata, posterior, labels, data, diagnosis, options) -> Iterator[st
     sizes = [posterior.sizes[dim] for dim in options["sample_dims"]]
     worth = beside_chance(idata, **options)
 
-    yield _section("In short", _list(_in_short(posterior, objects, found, sizes, worth)))
+    said = _list(f"<b>{escape(line)}</b>" for line in verdict(idata, objects, found, **options))
+    yield _section("In short", said, _list(_in_short(posterior, objects, sizes, worth)))
     yield _section(
         "Which clusters go together",
         _image(plots.plot_alluvial(labels), "Bars of clusters for every domain, with ribbons"),
@@ -168,35 +164,22 @@ def _sections(idata, posterior, labels, data, diagnosis, options) -> Iterator[st
 
 
 def _in_short(
-    posterior, objects: pd.DataFrame, found, sizes: Sequence[int], worth: Sequence[str]
+    posterior, objects: pd.DataFrame, sizes: Sequence[int], worth: Sequence[str]
 ) -> Iterator[str]:
-    """Say in a few sentences what was found."""
-    inside = objects[objects["cluster"] >= 0]
+    """Say in a few sentences what this is of, and what it is worth."""
     number = objects.groupby("domain", sort=False).size()
     listed = ", ".join(f"{escape(str(name))} ({n:,})" for name, n in number.items())
     yield f"Objects, by domain: {listed}."
-    sure = inside["confidence"] > SURE
-    yield (
-        f"{len(inside):,} of {len(objects):,} objects are in clusters; for {int(sure.sum()):,} of "
-        f"them the mean probability of sharing it with its other members is above {SURE:g}."
-    )
     yield from map(escape, worth)
-    alone = int((inside["unmatched"] > 0.5).sum())
+    alone = int((objects[objects["cluster"] >= 0]["unmatched"] > 0.5).sum())
     if alone:
-        yield f"{alone:,} of them probably have no counterpart in another domain."
-    irrelevant = len(objects) - len(inside)
-    if irrelevant:
-        yield f"{irrelevant:,} objects are irrelevant: they fit no cluster."
+        yield f"{alone:,} objects probably have no counterpart in another domain."
     yield f"Draws: {' × '.join(map(str, sizes))} (chains × draws)."
-    yield from (f"<b>{escape(item)}</b>" for item in found.advice)
-    by_map = posterior.attrs.get("projections") == "map"
-    if by_map:
+    if posterior.attrs.get("projections") == "map":
         yield (
             "<b>Projections were maximised, not sampled: probabilities are given these, and too "
             'sure of the matching. projection="normal" and table_clusters sample them.</b>'
         )
-    if found.ok and not by_map:
-        yield "There is no sign that the chains have not found the posterior."
 
 
 def _matches(idata, labels, options) -> Iterator[str]:

@@ -9,11 +9,11 @@ import pytest
 
 import pm_match as pmm
 from pm_match.declared import recognise as declared_reading
-from pm_match.declared.owners import Owned
 from pm_match.declared.parts import Likelihoods
 from pm_match.reading import label_tables, read
 from pm_match.reading.context import Context
 from pm_match.reading.label_tables import LabelDensities
+from pm_match.reading.owners import Owned
 from tests.declared.any_likelihood import (
     COUNTS,
     FAMILIES,

@@ -189,3 +189,21 @@ def test_given_clusterings():
         for k in range(4):  # kept whole
             own = draws[..., given == k]
             assert (own == own[..., :1]).all()
+
+
+def test_classes_that_are_known_of_some():
+    rng = np.random.default_rng(1)
+    a, b = groups(rng, 60), groups(rng, 52)
+    centre = np.array([[0, 0], [5, 5], [11, 10]])
+    names = np.array(["B", "T", "NK"])
+    here = pd.DataFrame(centre[a] + rng.normal(size=(60, 2)), columns=["p", "q"])
+    there = pd.DataFrame(centre[b] + rng.normal(size=(52, 2)), columns=["p", "q"])
+    known = pd.Series(names[a], dtype=object).where(np.arange(60) < 12, None)
+
+    result = pmm.match({"here": here, "there": there}, classes={"here": known}, **SHORT)
+    found = result.classes()
+
+    assert found.columns.tolist() == ["domain", "object", "class", "probability"]
+    assert (found["class"][:12] == known[:12]).all()
+    assert (found["probability"][:12] == 1).all()
+    assert (found["class"] == names[np.concatenate([a, b])]).mean() > 0.95

@@ -106,7 +106,10 @@ class TestChoice:
     """`choose_model`."""
 
     def choice(self, linked=False, **tables):
-        return pmm.choose_model(pmm.prepare(tables), linked)
+        links = {"a": [0], "b": [1]} if linked else None
+        found = pmm.prepare(tables, links=links)
+        assert found.model == pmm.choose_model(found)
+        return found.model
 
     def test_numbers_of_different_things_are_matched_by_shape(self):
         assert self.choice(a=numbers("uv"), b=numbers("xyz")) == "table_clusters"
@@ -145,7 +148,7 @@ class TestNetworks:
         with pytest.raises(ValueError, match=r"found 0.5. Bring weights to .* family='normal'"):
             family([[0, 0.5], [1, 0]])
         given = pmm.prepare({"a": np.eye(2) / 3}, family="normal")
-        assert given.options == {"family": "normal"}
+        assert given.options == {"family": "normal", "types": ("row", "column")}
         given.declare()
 
     def test_lists_of_edges_of_two_types(self):
@@ -155,9 +158,8 @@ class TestNetworks:
         }
         found = pmm.prepare(lists, model="relational_clusters")
         assert found.options == {
-            "types": ["text", "word"],
+            "types": ("text", "word"),
             "family": "bernoulli",
-            "columns": ["0", "1", "value"],
         }
         model = found.declare()
         assert model.coords["b_word_object"] == ("Ball", "Tor")
@@ -166,7 +168,7 @@ class TestNetworks:
         many = edges(("x", "u"), ("x", "u"), ("y", "v"))
         found = pmm.prepare({"a": many}, columns=["boss", "clerk"])
         assert found.options["family"] == "poisson"
-        assert found.data["a"]["value"].tolist() == [2, 1]
+        assert found.data["a"].values.tolist() == [2, 1]
         assert "a: 1 edges are listed several times, and counted." in found.notes
 
     def test_whether_both_ends_are_the_same_people_is_asked(self):
@@ -188,22 +190,139 @@ class TestNetworks:
 def test_given_clusters_are_declared_whole():
     a, b = numbers("uv", 6), numbers("xyz", 5)
     a.index = list("pqrstu")
-    prepared = pmm.prepare({"a": a, "the b": b})
+    tables = {"a": a, "the b": b}
     labels = pd.Series([1, 1, 2, 2, 2], index=list("qpsrt"))  # u has none
     clusters = {"a": labels, "the b": ["x", "y", "x", "x", None]}
-    assert prepared.groups(clusters) == {
-        "a": [[0, 1], [2, 3, 4]],
-        "the_b": [[0, 2, 3], [1]],
-    }
-    model = prepared.declare(clusters=clusters, links={"a": ["u"], "the b": [4]})
+    prepared = pmm.prepare(tables, clusters=clusters, links={"a": ["u"], "the b": [4]})
+    assert prepared.groups() == {"a": [[0, 1], [2, 3, 4]], "the_b": [[0, 2, 3], [1]]}
+    model = prepared.declare()
     assert [p.name for p in model.potentials] == ["links", "links_1", "links_2"]
     assert len(model.coords["cluster"]) == 12
-    alone = prepared.declare(clusters={"a": range(6), "the b": [0, 0, 1, 1, 1]})
+    alone = pmm.prepare(tables, clusters={"a": range(6), "the b": [0, 0, 1, 1, 1]}).declare()
     assert [p.name for p in alone.potentials] == ["links"]
     with pytest.raises(ValueError, match=r"clusters\['a'\]: expected 6 labels; found 2"):
-        prepared.declare(clusters={"a": [1, 2]})
+        pmm.prepare(tables, clusters={"a": [1, 2]})
     with pytest.raises(ValueError, match=r"clusters\['B'\]: expected a table among .*"):
-        prepared.declare(clusters={"B": [1, 2]})
+        pmm.prepare(tables, clusters={"B": [1, 2]})
+
+
+class Graph:
+    """As much of a networkx graph as is asked for."""
+
+    def __init__(self, edges, nodes=None, directed=False, sides=None, weights=None):
+        self.pairs, self.directed, self.weights = edges, directed, weights or {}
+        self.sides = sides or {}
+        self.names = nodes or list(dict.fromkeys(node for edge in edges for node in edge))
+        self.nodes, self.edges = self._nodes, self._edges
+
+    def is_directed(self):
+        return self.directed
+
+    def _edges(self, data):
+        assert data == "weight"
+        return [(u, v, self.weights.get((u, v))) for u, v in self.pairs]
+
+    @property
+    def _nodes(self):
+        sides = self.sides
+
+        class View(list):
+            def __call__(self, data):
+                assert data == "bipartite"
+                return [(node, sides.get(node)) for node in self]
+
+        return View(self.names)
+
+
+class TestGraphs:
+    """Graphs of networkx."""
+
+    def test_all_nodes_are_objects(self):
+        found = pmm.prepare({"g": Graph([("b", "a"), ("b", 3)], nodes=["z", "b", "a", 3])})
+        assert found.options["symmetric"] is True
+        network = found.data["g"]
+        assert network.labels[0].tolist() == ["z", "b", "a", "3"]
+        assert network.index.tolist() == [[1, 2], [1, 3]]
+        assert str(found).startswith("g: objects: 4 of type object; 2 cells.")
+        assert "cluster_g_object" in found.declare().named_vars
+
+    def test_directions_and_weights(self):
+        graph = Graph([("b", "a"), ("a", "b")], directed=True, weights={("a", "b"): 3.0})
+        found = pmm.prepare({"g": graph}, family="poisson")
+        assert found.options["one_mode"] is True
+        index, values = found.data["g"].index, found.data["g"].values
+        assert dict(zip(map(tuple, index.tolist()), values, strict=True)) == {(0, 1): 1, (1, 0): 3}
+
+    def test_two_sides(self):
+        sides = {"f": 1, "u": 0, "g": 1}
+        graph = Graph([("f", "u"), ("u", "g")], sides=sides)
+        found = pmm.prepare({"n": graph}, types=["user", "film"])
+        assert [labels.tolist() for labels in found.data["n"].labels] == [["u"], ["f", "g"]]
+        with pytest.raises(ValueError, match=r"edge \('f', 'g'\) has both ends on one side"):
+            pmm.prepare({"n": Graph([("f", "g"), ("f", "u")], sides=sides)})
+
+
+class Annotated:
+    """As much of an AnnData as is asked for."""
+
+    def __init__(self, values, variables, components=None):
+        self.X, self.var_names = values, variables
+        self.obs_names = [f"cell{i}" for i in range(values.shape[0])]
+        self.obsm = {} if components is None else {"X_pca": components}
+
+
+def test_annotated_data():
+    few = Annotated(sparse.csr_array(RNG.normal(size=(9, 3))), ["CD3", "CD4", "CD8"])
+    many, components = RNG.normal(size=(8, 300)), RNG.normal(size=(8, 50))
+    cells = Annotated(many, [f"gene{i}" for i in range(300)], components)
+
+    class Modalities:
+        mod = {"protein": few, "rna": cells}  # noqa: RUF012
+
+    for data in (Modalities(), {"protein": few, "rna": cells}):
+        found = pmm.prepare(data)
+        assert found.model == "table_clusters"
+        assert found.data["protein"].columns.tolist() == ["CD3", "CD4", "CD8"]
+        assert found.data["protein"].index[3] == "cell3"
+        np.testing.assert_array_equal(found.data["protein"], few.X.toarray())
+        np.testing.assert_array_equal(found.data["rna"], components[:, :10])
+    with pytest.raises(
+        ValueError, match=r"300 variables: expected at most 200, or obsm\['X_pca'\]"
+    ):
+        pmm.prepare({"rna": Annotated(many, cells.var_names)})
+
+
+def test_classes_are_observed():
+    a, b = numbers("uv", 6), numbers("xyz", 5)
+    classes = {"a": ["T", None, "B", "B", None, None], "b": [None, "NK", "B", None, None]}
+    found = pmm.prepare({"a": a, "b": b}, classes=classes)
+    assert found.class_names == ["B", "T", "NK"]
+    assert found.classes["a"].tolist() == [1, -1, 0, 0, -1, -1]
+    assert found.classes["b"].tolist() == [-1, 2, 0, -1, -1]
+    model = found.declare()
+    seen = model.rvs_to_values[model["cluster_a_observed"]]
+    assert seen.eval().tolist() == [1, 0, 0]
+    assert model["cluster_a_unobserved"].type.ndim == 1
+    whole = pmm.prepare({"a": a, "b": b}, classes={"a": [5, 5, 6, 6, 5, 5]}).declare()
+    assert [rv.name for rv in whole.observed_RVs if rv.name == "cluster_a"]
+    with pytest.raises(ValueError, match=r"classes\['a'\]: expected a table"):
+        pmm.prepare({"a": np.eye(3)}, types=["u", "v"], classes={"a": [1, 1, 2]})
+
+
+def test_clusters_that_are_not_kept_whole_are_where_chains_start():
+    a, b = numbers("uv", 8), numbers("xyz", 6)
+    a += 9.0 * (np.arange(8) % 2)[:, None]
+    clusters = {"a": np.arange(8) % 2, "b": np.arange(6) // 3}
+    prepared = pmm.prepare({"a": a, "b": b}, clusters=clusters, whole=False)
+    assert not prepared.declare().potentials
+    starts = prepared.starts(2, random_seed=1, progressbar=False)
+    assert len(starts) == 2
+    for start in starts:
+        for name, own in clusters.items():
+            labels = start[f"cluster_{name}"]
+            for k in range(2):
+                assert len(set(labels[own == k])) == 1
+    assert pmm.prepare({"a": a, "b": b}, clusters=clusters).starts() is None
 
 
 BAD = {
@@ -251,9 +370,24 @@ BAD = {
         "model: expected",
     ),
     "wrong model": (
-        lambda: pmm.prepare({"a": frame()}).declare("relational_clusters"),
+        lambda: pmm.prepare({"a": np.eye(3)}, model="mixture", types=["u", "v"]),
         ValueError,
-        "model: 'relational_clusters' is not for tables",
+        "model: 'mixture' is not for networks",
+    ),
+    "option": (
+        lambda: pmm.prepare({"a": frame()}, n_cluster=3),
+        TypeError,
+        "mixture has no option 'n_cluster'; did you mean 'n_clusters'",
+    ),
+    "option of another": (
+        lambda: pmm.prepare({"a": frame()}).declare(power=0.5),
+        TypeError,
+        "mixture has no option 'power'",
+    ),
+    "standardise": (
+        lambda: pmm.prepare({"a": frame()}, standardise=True),
+        ValueError,
+        "standardise: expected a model of numbers, .*; found 'mixture'",
     ),
 }
 

@@ -64,6 +64,7 @@ def test_noise_is_called_noise(signal):
     idata = pmm.sample(
         150, tune=100, chains=2, cores=1, model=model, random_seed=0, progressbar=False, quiet=True
     )
-    lines = beside_chance(idata)
-    assert "taken at random" in lines[0]
-    assert (len(lines) == 2) is not signal
+    (line,) = beside_chance(idata)
+    assert "taken at random" in line
+    (draws,) = read_sets(idata, None, "posterior", ("chain", "draw"))
+    assert chance_of(draws).uninformative is not signal

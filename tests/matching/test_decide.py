@@ -38,7 +38,7 @@ def test_one_to_one_maximises_its_utility(seed, threshold, relevant):
     idata = small(seed, relevant)
     match = pmm.match_probability(idata, *PAIR).to_numpy()
     best = max(sum(match[p] - threshold for p in links) for links in matchings(*match.shape))
-    found = pmm.decide(idata, *PAIR, threshold=threshold)
+    found = pmm.decide(idata, *PAIR, rule="one-to-one", threshold=threshold)
     assert found.attrs["utility"] == pytest.approx(best)
     assert found.attrs["exact"]
     assert not found["object"].duplicated().any()
@@ -53,7 +53,8 @@ def test_one_to_one_maximises_its_utility(seed, threshold, relevant):
 def test_many_to_many_maximises_its_utility(seed, threshold):
     idata = small(seed)
     match = pmm.match_probability(idata, *PAIR).to_numpy()
-    found = pmm.decide(idata, *PAIR, rule="many-to-many", threshold=threshold)
+    found = pmm.decide(idata, *PAIR, threshold=threshold)  # the default
+    assert found.attrs["rule"] == "many-to-many"
     assert found.attrs["utility"] == pytest.approx(np.clip(match - threshold, 0, None).sum())
     linked = {(int(o[1:]), int(p[1:])) for o, p in found[["object", "partner"]].to_numpy()}
     assert linked == set(zip(*np.nonzero(match > threshold), strict=True))
@@ -113,10 +114,10 @@ def test_what_few_partners_leave_out_is_told():
             "cluster_b": (("chain", "draw", "b"), np.zeros((1, 4, 2), int)),
         }
     )
-    one = pmm.decide(posterior, *PAIR, top=1)
+    one = pmm.decide(posterior, *PAIR, rule="one-to-one", top=1)
     assert len(one) == 1  # both objects of a have the same first partner
     assert not one.attrs["exact"]
-    assert len(pmm.decide(posterior, *PAIR, top=2)) == 2
+    assert len(pmm.decide(posterior, *PAIR, rule="one-to-one", top=2)) == 2
 
 
 def test_parts_with_large_and_small_clusters():
@@ -135,15 +136,15 @@ def test_parts_with_large_and_small_clusters():
     for threshold in (0.0, 0.3, 0.62):
         gain = np.clip(match - threshold, 0, None)
         best = gain[linear_sum_assignment(gain, maximize=True)].sum()
-        assert pmm.decide(posterior, *PAIR, threshold=threshold).attrs["utility"] == pytest.approx(
-            best
-        )
+        found = pmm.decide(posterior, *PAIR, rule="one-to-one", threshold=threshold)
+        assert found.attrs["utility"] == pytest.approx(best)
 
 
 def test_unmatched_and_undecided():
     idata = small(5)
-    links = pmm.decide(idata, *PAIR, threshold=0.2)
-    found = pmm.decide(idata, *PAIR, threshold=0.2, abstain=0.5, keep_unmatched=True)
+    options = {"rule": "one-to-one", "threshold": 0.2}
+    links = pmm.decide(idata, *PAIR, **options)
+    found = pmm.decide(idata, *PAIR, **options, abstain=0.5, keep_unmatched=True)
     paired = found[found["object"].notna() & found["partner"].notna()]
     pd.testing.assert_frame_equal(
         paired.drop(columns="decision"), links.drop(columns="decision"), check_dtype=False
@@ -219,7 +220,7 @@ def test_wrong_parameters_are_refused():
     with pytest.raises(
         ValueError, match=r"expected 'many-to-many' within a domain; .* 'cluster_a' twice"
     ):
-        pmm.decide(idata, "cluster_a", "cluster_a")
+        pmm.decide(idata, "cluster_a", "cluster_a", rule="one-to-one")
     with pytest.raises(ValueError, match="expected clusters of one set"):
         pmm.decide(typed(), "cluster_A_document", "cluster_A_word")
 

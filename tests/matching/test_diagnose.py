@@ -354,3 +354,12 @@ def test_wrong_parameters_are_refused():
         pmm.diagnose(tree(), sample_dims=("draw",))
     with pytest.raises(ValueError, match="n_pairs: expected a whole number of at least 1; found 0"):
         pmm.diagnose(tree(), n_pairs=0)
+
+
+def test_few_full_draws_are_not_told():
+    idata = tree()
+    full = xr.zeros_like(idata["sample_stats"]["log_joint"])
+    for number, told in ((5, False), (6, True)):  # of 60
+        filled = (np.arange(full.size) < number).astype(float).reshape(full.shape)
+        idata["sample_stats"]["filled"] = full.copy(data=filled)
+        assert bool(pmm.diagnose(idata).truncation) is told

@@ -308,3 +308,17 @@ def test_what_cannot_be_told_is_refused():
         pmm.relabel(posterior, to, symmetric="nope")
     with pytest.raises(ValueError, match="cannot tell which dim of variable 'latent' is theirs"):
         pmm.relabel(posterior.rename(cluster="topic").drop_vars("weights"), to)
+
+
+def test_some_sets_can_be_left_as_they_are():
+    idata = typed()
+    labels = pmm.partition_estimate(idata)
+    found = pmm.relabel(idata, labels, var_names=["cluster_A_word", "cluster_B_word"])
+    whole = pmm.relabel(idata, labels)
+    for name in ("cluster_A_word", "cluster_B_word"):
+        xr.testing.assert_equal(found["posterior"][name], whole["posterior"][name])
+    for name in ("cluster_A_document", "cluster_B_document"):
+        xr.testing.assert_equal(found["posterior"][name], idata["posterior"][name])
+    assert not whole["posterior"]["cluster_A_document"].equals(
+        idata["posterior"]["cluster_A_document"]
+    )

@@ -56,10 +56,22 @@ def test_the_diagnosis_is_told_in_words(tmp_path):
     found = pmm.diagnose(idata)
     assert not found.ok
     page = written(idata, tmp_path)
-    assert all(page.count(item) == 2 for item in found.advice)  # in short, and at length
+    assert all(page.count(item) == 1 for item in found.advice)  # once
+    assert "on the sampling in the diagnosis" in page
     page = written(best_chain(idata), tmp_path, diagnosis=found)
-    assert all(page.count(item) == 2 for item in found.advice)
+    assert all(page.count(item) == 1 for item in found.advice)
     assert "only one chain" not in page
+
+
+def test_chains_that_disagree_are_not_averaged_in_silence(tmp_path):
+    idata = tree()
+    for chain, labels in ((0, [0, 0, 0, 0, 1, 1, 1]), (1, [0, 1, 0, 1, 0, 1, 0])):
+        idata["posterior"]["cluster_a"][chain] = labels
+        idata["posterior"]["cluster_b"][chain] = labels[:5]
+    page = written(idata, tmp_path)
+    assert "The chains disagree, and what is told here is their average" in page
+    page = written(best_chain(idata), tmp_path, diagnosis=pmm.diagnose(idata))
+    assert "The chains disagree: 1 of 2 found the matching that is told here, chain " in page
 
 
 def test_what_is_said_in_short(tmp_path):
@@ -69,7 +81,9 @@ def test_what_is_said_in_short(tmp_path):
     inside = objects[objects["cluster"] >= 0]
     page = written(idata, tmp_path, labels=labels)
     sure = int((inside["confidence"] > 0.9).sum())
-    assert f"{len(inside)} of {len(objects)} objects are in clusters; for {sure} of them" in page
+    assert f"; {sure} of {len(objects)} objects are sure" in page
+    outside = len(objects) - len(inside)
+    assert (f", {outside} in no cluster." in page) == bool(outside)
     assert ("Least sure of their cluster" in page) == bool((inside["confidence"] <= 0.9).any())
     assert "maximised" not in page
     idata["posterior"].attrs["projections"] = "map"
@@ -86,7 +100,7 @@ def test_objects_without_a_counterpart_are_listed(tmp_path):
         }
     )
     page = written(posterior, tmp_path)
-    assert "2 of them probably have no counterpart in another domain" in page
+    assert "2 objects probably have no counterpart in another domain" in page
     assert "Without a counterpart" in page
 
 
@@ -225,7 +239,7 @@ def test_advice_is_escaped(tmp_path):
     found = dataclasses.replace(pmm.diagnose(tree()), convergence=[MARKUP[0]])
     page = written(tree(), tmp_path, diagnosis=found)
     assert "<script" not in page
-    assert page.count(escape(MARKUP[0])) == 2  # in short, and at length
+    assert page.count(escape(MARKUP[0])) == 1
 
 
 def test_saved_tables_hold_no_formulas(tmp_path):

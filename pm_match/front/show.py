@@ -1,0 +1,194 @@
+"""A declared model, told as the PyMC that declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.model.core import Model, modelcontext
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type_other import NoneTypeT, SliceType
+from pytensor.tensor.variable import TensorVariable
+
+__all__ = ["show"]
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**"}
+_LONGEST = 160
+# What changes shapes or types alone is not told.
+_SILENT = (
+    "DimShuffle",
+    "Cast",
+    "SpecifyShape",
+    "Unbroadcast",
+    "Alloc",
+    "TensorFromScalar",
+    "ViewOp",
+)
+# Names of parameters, in the order of the random variable's inputs; "/" is given as its inverse.
+_PARAMETERS = {
+    "Bernoulli": "p",
+    "Beta": "alpha beta",
+    "Categorical": "p",
+    "Dirichlet": "a",
+    "Exponential": "/lam",
+    "Gamma": "alpha /beta",
+    "LogNormal": "mu sigma",
+    "MvNormal": "mu cov",
+    "Normal": "mu sigma",
+    "Poisson": "mu",
+    "StickBreakingWeights": "alpha K",
+    "StudentT": "nu mu sigma",
+    "Wishart": "nu V",
+}
+
+
+def show(model: Model | None = None) -> None:
+    """Print the declaration of a model, as PyMC.
+
+    It is for reading: large constants are told by their shapes, and parameters are those that PyMC
+    made of the ones that were given (a precision of its standard deviation, say).
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Such as `MatchResult.model`. Default: the model of the context.
+
+    Examples
+    --------
+    >>> result = pmm.match({"north": north, "south": south})
+    >>> pmm.show(result.model)
+    """
+    print("\n".join(_lines(modelcontext(model))))
+
+
+def _lines(model: Model) -> Iterator[str]:
+    sizes = {dim: len(own) for dim, own in model.coords.items() if own is not None}
+    listed = ", ".join(f"{dim!r}: range({size})" for dim, size in sizes.items())
+    yield f"with pm.Model(coords={{{listed}}}):".replace("'", '"')
+    observed = {variable.name for variable in model.observed_RVs}
+    for name, variable in model.named_vars.items():
+        dims = model.named_vars_to_dims.get(name)
+        more = [f"dims={_dims(dims)}"] if dims else []
+        if variable in model.basic_RVs:
+            more += ["observed=…"] if name in observed else []
+            yield f"    {name} = {_variable(variable, model, more)}"
+        elif variable in model.deterministics or variable in model.potentials:
+            kind = "Deterministic" if variable in model.deterministics else "Potential"
+            inner = ", ".join([f'"{name}"', _expression(variable, model, top=True), *more])
+            yield f"    {name} = pm.{kind}({inner})"
+        else:
+            yield f"    {name} = pm.Data({', '.join([f'"{name}"', '…', *more])})"
+
+
+def _dims(dims: Any) -> str:
+    names = [f'"{dim}"' for dim in dims]
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def _variable(variable: TensorVariable, model: Model, more: list[str]) -> str:
+    op = variable.owner.op
+    name = type(op).__name__.removesuffix("RV")
+    room = "pm" if hasattr(pm, name) else "pmm"
+    try:
+        given = op.dist_params(variable.owner)
+    except Exception:  # of symbolic variables without a signature
+        given = [
+            own for own in variable.owner.inputs if not isinstance(own.type, RandomType | NoneTypeT)
+        ]
+    names = _PARAMETERS.get(name, "").split()
+    told = []
+    for number, own in enumerate(given):
+        label = names[number] if len(names) == len(given) else ""
+        inverse = label.startswith("/")
+        if label == "sigma" and (precision := _precision(own)) is not None:
+            label, own = "tau", precision
+        if name == "Wishart" and own.owner is not None and _name(own.owner.op) == "Cholesky":
+            own = own.owner.inputs[0]
+        text = _expression(own, model, inverse=inverse)
+        told.append(f"{label.removeprefix('/')}={text}" if label else text)
+    return f"{room}.{name}({', '.join([f'"{variable.name}"', *told, *more])})"
+
+
+def _precision(sigma: Any) -> Any:
+    """Give the precision that PyMC made a standard deviation of: abs(tau) ** -0.5 * sign(tau)."""
+    for name in ("mul", "pow", "abs"):
+        sigma = _seen_through(sigma)
+        if sigma.owner is None or _name(sigma.owner.op) != name:
+            return None
+        sigma = sigma.owner.inputs[0]
+    return sigma
+
+
+def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = False) -> str:
+    """Tell how a variable is computed of those that have names."""
+    if inverse:
+        own = _seen_through(variable)
+        if own.owner is not None and _name(own.owner.op) == "reciprocal":
+            return _expression(own.owner.inputs[0], model)
+        return f"1 / {_expression(variable, model)}"
+    if not top and variable.name in model.named_vars:
+        return str(variable.name)
+    value = _constant(variable)
+    if value is not None:
+        return f"{float(value):.6g}" if value.ndim == 0 else f"array{value.shape}"
+    if isinstance(variable, Constant):
+        return "…"
+    if variable.owner is None:
+        return str(variable.name or "…")
+    op, inputs = variable.owner.op, variable.owner.inputs
+    name = _name(op)
+    if name in _SILENT or name.startswith(("cast", "convert")):
+        return _expression(inputs[0], model)
+    if name == "second":  # a shape, and what has it
+        return _expression(inputs[1], model)
+    if "Subtensor" in name and not name.startswith(("Inc", "Set", "AdvancedInc")):
+        first, *places = inputs
+        # Slices, and whole numbers of views, are not told.
+        at = [_expression(own, model) for own in places if not isinstance(own.type, SliceType)]
+        return f"{_expression(first, model)}[{', '.join(at) or '…'}]"
+    args = [_expression(own, model) for own in inputs]
+    text = _call(name, args)
+    if len(text) <= _LONGEST:
+        return text
+    # So much is no longer readable: of what it is, then, as PyMC tells it.
+    others = [own for own in model.named_vars.values() if own is not variable]
+    named = [str(own.name) for own in ancestors([variable], blockers=others) if own in others]
+    return f"f({', '.join(dict.fromkeys(named))})"
+
+
+def _call(name: str, args: list[str]) -> str:
+    if name in _INFIX and len(args) == 1:  # of all entries
+        return f"{'prod' if name == 'mul' else 'sum'}({args[0]})"
+    if name in _INFIX:
+        return f"({f' {_INFIX[name]} '.join(args)})"
+    if name in ("Dot", "Matmul", "BatchedDot"):
+        return f"({' @ '.join(args)})"
+    called = {"MatrixInverse": "inv", "sqr": "square", "neg": "-"}.get(name, name)
+    return f"-{args[0]}" if called == "-" else f"{called}({', '.join(args)})"
+
+
+def _name(op: Any) -> str:
+    """Name what an operation does."""
+    inner = getattr(op, "core_op", op)
+    scalar = getattr(inner, "scalar_op", None)
+    return type(inner).__name__ if scalar is None else type(scalar).__name__.lower()
+
+
+def _seen_through(variable: Any) -> Any:
+    """Leave out what only changes shapes and types."""
+    while variable.owner is not None and _name(variable.owner.op) in _SILENT:
+        variable = variable.owner.inputs[0]
+    return variable
+
+
+def _constant(variable: Any) -> np.ndarray | None:
+    """Give a constant's numbers, seen through what only changes its shape."""
+    variable = _seen_through(variable)
+    if not isinstance(variable, Constant) or not isinstance(variable.data, np.ndarray):
+        return None
+    value = np.asarray(variable.data)
+    return value.reshape(()) if value.size == 1 else value

@@ -1,0 +1,143 @@
+"""A result as files: tables, all draws, figures and a page."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pm_match import plots
+from pm_match.matching import assignment_sets, match_probability
+from pm_match.matching.draws import PREFIX
+from pm_match.report.csv import write_csv
+
+__all__ = ["check_folder", "write"]
+
+_TOP = 10
+_WRITTEN = ("clusters.csv", "cluster_sizes.csv", "draws.nc", "report.html")
+
+
+def check_folder(folder: Path, force: bool = False) -> None:
+    """Refuse to write where another result is, or without what is needed for it."""
+    missing = [] if importlib.util.find_spec("matplotlib") else ["matplotlib"]
+    if _netcdf_engine() is None:
+        missing.append("h5netcdf with h5py")
+    if missing:
+        raise ImportError(
+            f'{" and ".join(missing)} not installed: pip install "pm_match[examples]"'
+        )
+    there = [name for name in _WRITTEN if (folder / name).exists()]
+    if there and not force:
+        raise FileExistsError(
+            f"{folder}: there is another result ({', '.join(there)}); name another folder, or say "
+            "force=True"
+        )
+
+
+def write(result: Any, folder: Path, top: int | None = None, force: bool = False) -> Path:
+    """Write everything that a `MatchResult` has, as its method of this name says."""
+    check_folder(folder, force)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_draws(result.idata, folder / "draws.nc")
+    write_csv(_objects(result), folder / "clusters.csv", index=False, float_format="%.6g")
+    write_csv(result.clusters, folder / "cluster_sizes.csv")
+    networks = result.prepared.kind == "networks"
+    _write_matches(result, folder, top or (_TOP if networks else None))
+    result.report(folder / "report.html", progressbar=False)
+    for name, figure in _figures(result):
+        figure.savefig(folder / f"{name}.png", dpi=150)
+    return folder
+
+
+def _objects(result: Any) -> pd.DataFrame:
+    """Give the table of objects; of networks with network and type apart."""
+    if result.prepared.kind == "tables":
+        return result.objects
+    parts = {
+        result.title(name): (result.prepared.titles[network], kind)
+        for name, (network, kind) in result.prepared.axes().items()
+    }
+    apart = pd.DataFrame(
+        [parts[domain] for domain in result.objects["domain"]], columns=["network", "type"]
+    )
+    return apart.join(result.objects.drop(columns="domain"))
+
+
+def _write_matches(result: Any, folder: Path, top: int | None) -> None:
+    """Write the match probabilities of every pair of domains whose clusters are of one set."""
+    axes = result.prepared.axes()
+    for members in assignment_sets(result.kept).values():
+        for a, b in list(combinations(members, 2)) or [(members[0], members[0])]:
+            (one, kind), (other, _) = (axes[name.removeprefix(PREFIX)] for name in (a, b))
+            names = [one, other] if kind is None else [one, other, kind]
+            write_matches(result.kept, folder / f"match_{'_'.join(names)}.csv", a, b, top)
+
+
+def write_matches(idata: xr.DataTree, file: Path, a: str, b: str, top: int | None = None) -> None:
+    """Write the match probabilities of two assignments: a matrix, or the `top` most likely."""
+    if top is None:
+        table = pd.DataFrame(match_probability(idata, a, b).to_pandas())
+        write_csv(table, file, index_label="", float_format="%.6g")
+        return
+    best = match_probability(idata, a, b, top=top)
+    # Labels of objects are names: they are not rounded.
+    best = best.astype({"object": str, "partner": str})
+    write_csv(best, file, index=False, float_format="%.6g")
+
+
+def _figures(result: Any) -> Iterator[tuple[str, Any]]:
+    """Draw what there is to see."""
+    drawable, labels = result.prepared.drawable(), result.labels
+    yield "alluvial", plots.plot_alluvial(labels)
+    if result.prepared.kind == "networks":
+        if drawable is not None:
+            types = result.prepared.options["types"]
+            yield "networks", plots.plot_networks(drawable, labels, types=types)
+    else:
+        yield "match_probability", plots.plot_match_matrix(result.kept, labels=labels)
+        if drawable is not None:
+            yield "clusters", plots.plot_clusters(labels, drawable)
+    if result.idata["posterior"].sizes["draw"] > 1:
+        yield "trace", plots.plot_trace(result.idata)
+        yield "log_joint", plots.plot_log_joint(result.idata)
+
+
+def write_draws(idata: xr.DataTree, file: Path) -> None:
+    """Write a DataTree as netCDF; an existing file is replaced."""
+    tree = idata.copy()
+    for node in tree.subtree:
+        dataset = node.to_dataset(inherit=False)
+        dataset.attrs = _attributes(dataset.attrs)
+        for variable in dataset.variables.values():
+            variable.attrs = _attributes(variable.attrs)
+        node.dataset = dataset
+    tree.to_netcdf(file, engine=_netcdf_engine())
+
+
+def _attributes(attrs: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Keep what netCDF can hold: it knows neither None nor truth values nor nested things."""
+    result: dict[Any, Any] = {}
+    for key, value in attrs.items():
+        if isinstance(value, bool | np.bool_):
+            result[key] = int(value)
+        elif isinstance(value, list | tuple) and not value:
+            continue  # no type to store it with
+        elif isinstance(value, str | int | float | np.number | np.ndarray | list | tuple):
+            result[key] = value
+        elif value is not None:
+            result[key] = str(value)
+    return result
+
+
+def _netcdf_engine() -> Literal["netcdf4", "h5netcdf"] | None:
+    """Name what netCDF can be written with, if anything is installed."""
+    if importlib.util.find_spec("netCDF4"):
+        return "netcdf4"
+    # h5netcdf by itself cannot write: h5py does that for it.
+    return "h5netcdf" if all(map(importlib.util.find_spec, ("h5netcdf", "h5py"))) else None

@@ -1,0 +1,105 @@
+"""What was found, how sure it is, and whether the chains agree: in words, said once."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+import xarray as xr
+
+from pm_match.matching.chance import chance_of
+from pm_match.matching.diagnosis import Diagnosis
+from pm_match.matching.draws import SAMPLE_DIMS, read_draws
+from pm_match.matching.match_summary import SURE
+from pm_match.matching.set_draws import read_sets
+
+
+def verdict(
+    idata: xr.DataTree | xr.Dataset,
+    objects: pd.DataFrame,
+    diagnosis: Diagnosis,
+    *,
+    group: str = "posterior",
+    sample_dims: tuple = SAMPLE_DIMS,
+) -> list[str]:
+    """Say what was found, how sure it is, and whether the chains agree, a line a sentence.
+
+    Parameters
+    ----------
+    idata : DataTree or Dataset
+        The draws that are told of.
+    objects : DataFrame
+        Of their `match_summary`.
+    diagnosis : Diagnosis
+        Of all chains, of which those that are told of may be the best.
+    group : str
+    sample_dims : sequence of two hashables
+    """
+    sets = read_sets(idata, None, group, sample_dims)
+    one_draw = sets[0].n_draws == 1
+    lines = []
+    for draws in sets:
+        of = "" if len(sets) == 1 else f"{str(draws.title or '').removeprefix('weights_')}: "
+        own = objects[objects["domain"].isin(draws.domains)]
+        inside = own[own["cluster"] >= 0]
+        sizes = inside.groupby(["cluster", "domain"]).size().unstack(fill_value=0)
+        spans = _spans(sizes, len(draws.domains))
+        lines.append(f"{of}{spans}; {_sure(own, inside, one_draw)}.")
+        if not one_draw and chance_of(draws).uninformative:
+            lines.append(
+                f"{of}The clusters hardly tell objects apart: that two match says little of them."
+            )
+    told = read_draws(idata, group)[sample_dims[0]].to_numpy()
+    return [*lines, *_chains(diagnosis, told, one_draw)]
+
+
+def _spans(sizes: pd.DataFrame, n_domains: int) -> str:
+    n = len(sizes)
+    if n_domains == 1:
+        return f"{_count(n, 'cluster')}"
+    whole = int((sizes > 0).all(axis=1).sum()) if sizes.shape[1] == n_domains else 0
+    which = "both domains" if n_domains == 2 else f"all {n_domains} domains"
+    return f"{whole} of {_count(n, 'cluster')} {'spans' if n == 1 else 'span'} {which}"
+
+
+def _sure(own: pd.DataFrame, inside: pd.DataFrame, one_draw: bool) -> str:
+    alone = int(inside["confidence"].isna().sum())
+    sure = len(inside) - alone if one_draw else int((inside["confidence"] > SURE).sum())
+    doubtful = len(inside) - sure - alone
+    word = "with others" if one_draw else "sure"
+    said = f"{sure} of {_count(len(own), 'object')} {'is' if sure == 1 else 'are'} {word}"
+    said += f", {doubtful} doubtful" if doubtful else ""
+    said += f", {alone} alone in a cluster" if alone else ""
+    irrelevant = len(own) - len(inside)
+    return said + (f", {irrelevant} in no cluster" if irrelevant else "")
+
+
+def _chains(diagnosis: Diagnosis, told, one_draw: bool) -> Iterator[str]:
+    groups = diagnosis.chains["group"]
+    n, n_advice = len(groups), len(diagnosis.advice)
+    if one_draw and n == 1:
+        yield "This is the best matching that was found. Sampling tells how sure it is."
+        return
+    if groups.nunique() > 1 and len(told) > 1:
+        yield (
+            "The chains disagree, and what is told here is their average, which may be of none of "
+            "them: see the diagnosis."
+        )
+        return
+    if groups.nunique() > 1:
+        alike = int((groups == groups[told[0]]).sum())
+        yield (
+            f"The chains disagree: {alike} of {n} found the matching that is told here, chain "
+            f"{told[0]}'s, whose log joint is the highest. How sure that is, is said given this "
+            "matching: the others may be right too (links would tell)."
+        )
+        return
+    if n == 1:
+        yield "There is one chain: whether others would find the same matching is not known."
+    else:
+        yield f"{'Both' if n == 2 else f'All {n}'} chains found the same matching."
+    if n_advice:
+        said = "There is a remark" if n_advice == 1 else f"There are {n_advice} remarks"
+        yield f"{said} on the sampling in the diagnosis. More draws may settle it."
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -1,0 +1,228 @@
+"""What every object's data are worth under a model, its cluster integrated out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from pytensor.graph.traversal import ancestors
+from scipy.special import logsumexp
+
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
+from pm_match.prediction.points import RecordedPoints
+from pm_match.progress import PATIENCE, SearchProgress
+from pm_match.reading.ancestry import RV
+from pm_match.reading.label_tables import LabelDensities
+from pm_match.reading.owners import Owned, check_owners, each_label, find_owners, mixed_labels
+from pm_match.reading.parts import Assignment, UnservedModelError
+from pm_match.reading.probe import without_c
+
+# Draws that are looked at to find whose an entry is.
+_LOOKED_AT = 5
+
+
+@without_c()
+def log_predictive(
+    idata: xr.DataTree,
+    model: Model,
+    *,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    r"""Compute the log likelihood of every object, with its cluster integrated out.
+
+    Given a draw of all parameters :math:`\theta` (weights too), objects are independent, and
+
+    .. math:: \log p(x_n \mid \theta) =
+              \log \sum_k p(s_n = k \mid \theta) \, p(x_n \mid s_n = k, \theta) .
+
+    Labels are what differs most from draw to draw, and an object's likelihood given its own label
+    is no measure of how well it is predicted: this is what `arviz.loo` and `arviz.compare` should
+    be given, to choose between models of the same data. Objects that may be irrelevant are so with
+    their prior probability. Of missing values nothing is asked. Weights that are powers of the
+    density (`coarsen`) are left out: it is the declared density that is told.
+
+    Parameters
+    ----------
+    idata : DataTree
+        What `pm_match.sample` returns, with all its variables.
+    model : pymc.Model
+        The model that was sampled.
+    num_draws : int, optional
+        How many draws of each chain to take, evenly spaced. Default: all. Models that are compared
+        should have about as many.
+    progressbar : bool, default True
+
+    Returns
+    -------
+    DataTree
+        A copy of `idata` with the group ``log_likelihood``, in which the variable ``objects`` has
+        dims (chain, draw, all_objects): all objects of all assignments, called ``domain: label``.
+        With `num_draws`, ``posterior`` and ``sample_stats`` have the draws taken.
+
+    Raises
+    ------
+    UnservedModelError
+        If no object has a likelihood of its own: in networks, whose cells depend on the labels of
+        two; where objects are linked, or labels known; or where a row of several variables is
+        missing in part.
+    KeyError
+        If the draws lack a variable.
+
+    References
+    ----------
+    A. Vehtari, A. Gelman, J. Gabry (2017), "Practical Bayesian model evaluation using leave-one-out
+    cross-validation and WAIC", Statistics and Computing 27, 1413-1432.
+
+    Examples
+    --------
+    >>> models = {k: pmm.models.mixture(frame, n_clusters=k) for k in (3, 12)}
+    >>> draws = {k: pmm.log_predictive(pmm.sample(model=m), m) for k, m in models.items()}
+    >>> arviz.compare(draws)
+    """
+    points = RecordedPoints(idata, model, "posterior", SAMPLE_DIMS, num_draws, everything=True)
+    tables = [
+        _Objects(model, assignment, clustering.truncation, points)
+        for clustering in points.structure.clusterings
+        for assignment in _free(clustering)
+    ]
+    if not tables:
+        raise UnservedModelError(f"no objects to predict: {points.structure.explain()}.")
+    found = []
+    with SearchProgress(len(points), progressbar, after=PATIENCE, title="Predicting") as progress:
+        for point in points:
+            found.append(np.concatenate([table.log_likelihood(point) for table in tables]))
+            progress.advance()
+    shape = tuple(points.posterior.sizes[dim] for dim in SAMPLE_DIMS)
+    names = [name for table in tables for name in table.labels(points)]
+    told = xr.DataArray(
+        np.array(found).reshape(*shape, -1),
+        dims=(*SAMPLE_DIMS, "all_objects"),
+        coords={dim: points.posterior[dim] for dim in SAMPLE_DIMS} | {"all_objects": names},
+    )
+    result = idata.copy()
+    result["log_likelihood"] = xr.DataTree(xr.Dataset({"objects": told}))
+    if num_draws is not None:
+        result["posterior"] = xr.DataTree(points.posterior)
+        if "sample_stats" in result.children:
+            stats = result["sample_stats"].to_dataset().sel(draw=points.posterior["draw"])
+            result["sample_stats"] = xr.DataTree(stats)
+    return result
+
+
+def _free(clustering: Any) -> Sequence[Assignment]:
+    """Give the assignments of a clustering, of which nothing is known."""
+    if len(clustering.links) or (clustering.known >= 0).any():
+        names = ", ".join(repr(own.name) for own in clustering.assignments)
+        raise UnservedModelError(
+            f"{names}: expected objects that are independent given the parameters; found links or "
+            "known labels"
+        )
+    return clustering.assignments
+
+
+class _Objects:
+    """The log densities of one assignment's objects, under every label."""
+
+    def __init__(self, model: Model, own: Assignment, truncation: int, points: RecordedPoints):
+        self.name, self.n = own.name, own.n_objects
+        assignment = model[own.name]
+        relevance = None if own.relevance is None else model[own.relevance]
+        self._flags = None if relevance is None else model.rvs_to_values[relevance].name
+        observed = [rv for rv in model.observed_RVs if assignment in ancestors([rv])]
+        for rv in observed:
+            _check_whole(model, rv)
+        densities = LabelDensities(model, [assignment, *observed], [assignment])
+        self._relevance = None
+        if relevance is not None:  # which labels do not enter
+            self._relevance = LabelDensities(model, [relevance], [assignment]).compiled(1, True)
+        some = next(iter(points))
+        shapes = densities.shapes(some, [np.zeros(self.n, np.int64)])
+        sizes = dict(zip(densities.factors, map(_size, shapes), strict=True))
+        self._labels = each_label(truncation, self.n)
+        try:
+            self._entries = densities.compiled(truncation, True, True)
+            self._entries(some, [self._labels])
+        except Exception:  # what PyTensor cannot do for many rows at once
+            self._entries = densities.compiled(1, True, True)
+        known = [
+            np.arange(self.n) if rv is assignment else np.full(sizes[rv], -1)
+            for rv in densities.factors
+        ]
+        owner = np.concatenate(known)
+        self._owned = Owned(self._find(owner, truncation, points), self.n)
+
+    def _find(self, owner: NDArray, truncation: int, points: RecordedPoints) -> NDArray:
+        """Find whose every entry is, by some draws."""
+        rng = np.random.default_rng(20130205)
+        mixed = mixed_labels(rng, truncation, self.n)
+        for number, point in enumerate(points):
+            if number == _LOOKED_AT:
+                break
+            point = self._at(point, 1)
+
+            def entries(labels, point=point):
+                return self._entries(point, [labels])
+
+            table = entries(self._labels)
+            owner = find_owners(entries, table, owner, self.n)
+            if (owner == -2).any() or not check_owners(entries, table, owner, mixed)[
+                owner >= 0
+            ].all():
+                raise UnservedModelError(
+                    f"{self.name!r}: expected data of one object each; found some that depend on "
+                    "the clusters of several, as edges of networks do"
+                )
+        if (owner < 0).any():
+            raise UnservedModelError(
+                f"{self.name!r}: there are data over it that no cluster tells anything of"
+            )
+        return owner
+
+    def _at(self, point: dict[str, NDArray], flag: int) -> dict[str, NDArray]:
+        """Give a point at which all objects are relevant, or none."""
+        if self._flags is None:
+            return point
+        return point | {self._flags: np.full(self.n, flag, point[self._flags].dtype)}
+
+    def log_likelihood(self, point: dict[str, NDArray]) -> NDArray[np.float64]:
+        """Give the log likelihood of every object (N,) at a point."""
+        if self._relevance is None:
+            return self._sum(point)
+        found = []
+        for flag in (0, 1):
+            point = self._at(point, flag)
+            prior = self._relevance(point, [self._labels[:1]])[0]
+            found.append(self._sum(point) + prior)
+        return np.logaddexp(*found)
+
+    def _sum(self, point: dict[str, NDArray]) -> NDArray[np.float64]:
+        """Sum over clusters, all objects being relevant or not as the point says."""
+        entries = self._entries(point, [self._labels])
+        return np.asarray(logsumexp(self._owned.total(entries), axis=1))
+
+    def labels(self, points: RecordedPoints) -> list[str]:
+        """Name the objects."""
+        dim, title = points.object_dim(self.name), self.name.removeprefix(PREFIX)
+        return [f"{title}: {label}" for label in points.posterior[dim].to_numpy()]
+
+
+def _check_whole(model: Model, rv: RV) -> None:
+    """Refuse rows of several variables that are missing in part."""
+    name = str(rv.name)
+    several = getattr(rv.owner.op, "ndim_supp", 0) > 0
+    if (
+        name.endswith("_observed")
+        and f"{name.removesuffix('_observed')}_unobserved" in model
+        and (several or type(rv.owner.op).__name__.startswith("PartialObserved"))
+    ):
+        raise UnservedModelError(
+            f"{name!r}: expected rows that are missing as a whole or not at all; found rows that "
+            "are missing in part, whose variables depend on each other"
+        )
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape))

@@ -1,0 +1,116 @@
+"""Log likelihoods of objects, held against sums over clusters written out with SciPy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import pm_match as pmm
+from pm_match.reading.parts import UnservedModelError
+
+SHORT = {"tune": 20, "chains": 2, "cores": 1, "random_seed": 1, "progressbar": False, "quiet": True}
+RNG = np.random.default_rng(0)
+
+
+def sampled(model, draws=6):
+    return pmm.sample(draws, model=model, compute_convergence_checks=False, **SHORT)
+
+
+def frame(n):
+    kind = np.arange(n) % 2
+    table = pd.DataFrame(
+        {
+            "u": RNG.normal(size=n) + 5.0 * kind,
+            "sold": RNG.poisson(3 + 4 * kind),
+            "colour": np.array(["red", "blue"])[kind],
+        },
+        index=[f"i{k}" for k in range(n)],
+    )
+    table.iloc[1, 0] = np.nan
+    return table
+
+
+def mixed(draw, table, columns):
+    """The log likelihood of a mixture's objects, column by column."""
+    terms = np.tile(np.log(draw["weights"].to_numpy()), (len(table), 1))
+    codes = pd.Categorical(table["colour"], categories=columns).codes
+    for k in range(terms.shape[1]):
+        spread = draw["precision"].to_numpy()[k, 0] ** -0.5
+        u = stats.norm.logpdf(table["u"], draw["mean"].to_numpy()[k, 0], spread)
+        terms[:, k] += np.where(np.isnan(u), 0.0, u)
+        terms[:, k] += stats.poisson.logpmf(table["sold"], draw["rate"].to_numpy()[k, 0])
+        terms[:, k] += np.log(draw["probability_colour"].to_numpy()[k, codes])
+    return logsumexp(terms, axis=1)
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    tables = {"a": frame(9), "b": frame(7)}
+    model = pmm.models.mixture(tables, n_clusters=3)
+    return tables, model, sampled(model, 40)
+
+
+def test_columns_of_all_kinds(mixture):
+    tables, model, idata = mixture
+    found = pmm.log_predictive(idata, model, progressbar=False)
+    told = found["log_likelihood"]["objects"]
+    assert told.dims == ("chain", "draw", "all_objects")
+    assert told["all_objects"].to_numpy()[[0, 9]].tolist() == ["a: i0", "b: i0"]
+    posterior = idata["posterior"].to_dataset()
+    colours = model.coords["category_colour"]
+    for chain in range(2):
+        for draw in (0, 7, 39):
+            own = posterior.isel(chain=chain, draw=draw)
+            expected = np.concatenate([mixed(own, table, colours) for table in tables.values()])
+            np.testing.assert_allclose(told[chain, draw], expected, rtol=1e-6)
+    assert "log_likelihood" not in idata.children
+
+
+def test_arviz_takes_it(mixture):
+    az = pytest.importorskip("arviz")
+    _, model, idata = mixture
+    found = pmm.log_predictive(idata, model, num_draws=30, progressbar=False)
+    assert found["posterior"].sizes["draw"] == found["log_likelihood"].sizes["draw"] == 30
+    elpd = az.loo(found)
+    total = found["log_likelihood"]["objects"].mean(("chain", "draw")).sum()
+    assert abs(elpd.elpd - float(total)) < 30
+
+
+def test_vectors_and_projections():
+    tables = {"a": RNG.normal(size=(8, 3)), "b": RNG.normal(size=(6, 2))}
+    model = pmm.models.projected_clusters(
+        tables, 2, 3, projection="normal", relevance=True, intercept=True
+    )
+    idata = sampled(model, 4)
+    told = pmm.log_predictive(idata, model, progressbar=False)["log_likelihood"]["objects"]
+    posterior = idata["posterior"].to_dataset()
+    for chain in range(2):
+        for draw in range(4):
+            own = {k: v.to_numpy() for k, v in posterior.isel(chain=chain, draw=draw).items()}
+            expected = []
+            for name, x in tables.items():
+                centre = own["latent"] @ own[f"projection_{name}"].T + own[f"intercept_{name}"]
+                share = own["relevance_probability"]
+                fit = stats.norm.logpdf(x[:, None], centre, own[f"noise_{name}"]).sum(-1)
+                alone = stats.norm.logpdf(
+                    x, own[f"intercept_{name}"], own[f"background_{name}"]
+                ).sum(-1)
+                inside = logsumexp(fit + np.log(own["weights"]), axis=1) + np.log(share)
+                expected.append(np.logaddexp(inside, alone + np.log1p(-share)))
+            np.testing.assert_allclose(told[chain, draw], np.concatenate(expected), rtol=1e-6)
+
+
+def test_what_has_no_likelihood_of_its_own_is_refused():
+    network = (RNG.random((8, 7)) < 0.5).astype(int)
+    model = pmm.models.relational_clusters({"x": network}, n_clusters=3, relevance=False)
+    with pytest.raises(UnservedModelError, match="depend on the clusters of several, as edges"):
+        pmm.log_predictive(sampled(model, 4), model, progressbar=False)
+    tables = {name: RNG.normal(size=(8, 2)) for name in "ab"}
+    model = pmm.models.mixture(
+        {name: pd.DataFrame(own, columns=["u", "v"]) for name, own in tables.items()},
+        n_clusters=3,
+        links={"a": [0], "b": [1]},
+    )
+    with pytest.raises(UnservedModelError, match="found links or known labels"):
+        pmm.log_predictive(sampled(model, 4), model, progressbar=False)
