@@ -19,7 +19,7 @@ _STATISTICS = ("log_joint", "n_occupied", "seconds", "agreement")
 def choose_power(
     declare: Callable[[float], pm.Model],
     *,
-    enough: float = 170.0,
+    enough: float = 200.0,
     random_seed: Any = None,
     progressbar: bool = True,
 ) -> float:
@@ -42,7 +42,7 @@ def choose_power(
     declare : callable
         From a power to a model, such as
         ``lambda power: pmm.models.aligned_clusters(tables, power=power)``.
-    enough : float, default 170.0
+    enough : float, default 200.0
         :math:`\alpha`: the smaller, the larger are the differences that make clusters.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
     progressbar : bool, default True

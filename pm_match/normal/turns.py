@@ -28,7 +28,7 @@ _STARTS = 100
 # Objects of a domain that are matched by distances; by assignments, at first and in the end.
 _MATCHED, _FEW, _MANY = 50, 100, 300
 # Minima that are kept; that hops begin at; hops from each; rounds of them.
-_KEPT, _HOPPED, _HOPS, _ROUNDS = 8, 6, 15, 3
+_KEPT, _HOPPED, _HOPS, _ROUNDS = 8, 6, 15, 6
 # Rounds of triangles.
 _TRIANGLES = 2
 # How far a hop turns, and the cosine above which two turns are the same.
