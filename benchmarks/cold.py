@@ -25,6 +25,10 @@ centres = rng.normal(0.0, 3.0, (3, 4))
 tables = {name: centres[rng.integers(3, size=40)] + rng.normal(size=(40, 4)) for name in "ab"}
 declare = lambda: pmm.models.table_clusters(tables)
 """,
+    "aligned_clusters, 3 x 100 x 64": """
+domains = pmm.datasets.rotated_digits(n_objects=100, random_seed=0)
+declare = lambda: pmm.models.aligned_clusters(domains, n_components=10)
+""",
     "relational_clusters, 2 x 120 x 120": """
 networks = pmm.datasets.synthetic_networks(random_seed=0).networks
 declare = lambda: pmm.models.relational_clusters(networks)

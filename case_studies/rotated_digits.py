@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("domains: " + ", ".join(f"{k} {v.shape[0]} x {v.shape[1]}" for k, v in domains.items()))
 
     model = pmm.models.aligned_clusters(
-        domains, n_components=options.components, n_clusters=options.clusters
+        domains, n_components=options.components, n_clusters=options.clusters, power=options.power
     )
     start = time.perf_counter()
     idata = pmm.sample(
@@ -137,6 +137,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--digits", type=int, nargs="+", default=(0, 1, 2, 3), help="which")
     parser.add_argument("--components", type=int, default=10, help="of each domain")
     parser.add_argument("--clusters", type=int, default=20, help="truncation")
+    parser.add_argument("--power", type=float, default=0.6, help="of the densities")
     parser.add_argument("--draws", type=int, default=400, help="a chain")
     parser.add_argument("--tune", type=int, default=200, help="thrown away before")
     parser.add_argument("--chains", type=int, default=4, help="independent chains")

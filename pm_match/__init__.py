@@ -1,6 +1,7 @@
 """Match clusters across data sets that share no keys: a posterior over matchings, on PyMC."""
 
 from pm_match import datasets, metrics, models, plots
+from pm_match.choose_power import choose_power
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.columns.kind import IndependentColumns
@@ -89,6 +90,7 @@ __all__ = [
     "best_chain",
     "choose_model",
     "choose_n_factors",
+    "choose_power",
     "cluster_sizes",
     "cluster_spans",
     "coarsen",

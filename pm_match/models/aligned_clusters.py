@@ -41,7 +41,7 @@ def aligned_clusters(
     n_components: int | None = None,
     concentration: float = 1.0,
     mean_strength: float = 0.05,
-    power: float = 0.6,
+    power: float = 0.8,
     links: Links = None,
     known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
@@ -81,10 +81,10 @@ def aligned_clusters(
         :math:`\gamma` of the stick-breaking.
     mean_strength : float, default 0.05
         :math:`\kappa`: the means vary :math:`1 / \kappa` times as much as objects within clusters.
-    power : float, default 0.6
+    power : float, default 0.8
         :math:`\zeta`. The nearer to 1, the smaller are the differences that make clusters: with 1,
-        normal clusters are told apart as well as can be, and others are split. With few objects to
-        a cluster, less than ten for each component, say, choose a larger one.
+        normal clusters are told apart as well as can be, and others are split. Clusters of many
+        objects bear a smaller one, few objects need a larger one: `choose_power` finds it.
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional

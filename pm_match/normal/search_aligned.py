@@ -1,36 +1,25 @@
 """Starts of aligned domains: maps from pairs of domains as wholes, clusters from all at once.
 
-What tells how two domains are turned against each other is the distribution of all their objects.
-Objects of equal subsamples are matched by their distances within each domain (a quadratic
-assignment, which is Gromov-Wasserstein matching with equal weights), from random starts; then best
-assignments of objects and best rotations are found in turn (Procrustes). Of many starts the one of
-the least cost is most often right, and the joint of the declared model judges between the few best.
+How domains are turned against each other is told by all their objects, before there are clusters
+(see `turns`); of the few likeliest ways the joint of the declared model chooses.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.normal.parts import Map, Normals
 from pm_match.normal.state import NormalsState
+from pm_match.normal.turns import turns
 from pm_match.numerics.k_means import cluster_numbers, k_means
-from pm_match.numerics.polar import polar_factor
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import LEAST, ascend, coarse_climb, polish, shake
 
-# Random starts for every pair of domains, and how many of all are refined.
-_STARTS = 16
-_REFINED = 8
-# Objects of a domain that are matched by distances, and by assignments.
-_MATCHED, _ASSIGNED = 100, 300
 _MOST_ROUNDS = 30
-# Costs that differ by less are of the same map.
-_SAME = 0.03
 # Numbers of clusters that labels are begun with, and k-means for each.
 _NUMBERS = (4, 8, 16)
-_ITERATIONS, _LONGER = 4, 25
+_ITERATIONS, _LONGER = 12, 25
 _SHAKES = 10
 
 
@@ -58,6 +47,8 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
             chain.place(number, state.found())
             chain.settle(number)
             chain.run(_ITERATIONS, number)
+            coarse_climb(chain, number)
+            chain.settle(number)
             value = chain.log_joint(number)
             if value > highest + LEAST:
                 best, highest = chain.point, value
@@ -119,14 +110,10 @@ def _proposals(rng: np.random.Generator, normals: Normals, point) -> Iterator[li
     still = [e for e, v in enumerate(values) if v.alignment is None or not v.alignment.orientation]
     still = still or [0]
     clouds = [_standardised(v.data) for v in values if v.data is not None]
-    turns = {
-        pair: _turns(rng, *(clouds[e] for e in pair))
-        for pair in combinations(range(len(values)), 2)
-        if not set(pair) <= set(still)
-    }
-    edges = {pair: found[0] for pair, found in turns.items()}
+    between = turns(rng, clouds, still)
+    edges = {pair: found[0] for pair, found in between.items()}
     yield _joined(values, given, still, edges)
-    for pair, found in turns.items():
+    for pair, found in between.items():
         # Another map of one pair, which the tree then has to make use of.
         for cost, q in found[1:2]:
             yield _joined(values, given, still, edges | {pair: (cost - 1e6, q)})
@@ -155,50 +142,3 @@ def _standardised(x: NDArray) -> NDArray[np.float64]:
     """Centre vectors (R, D), and give them a mean square of 1 in each direction on average."""
     away = x - x.mean(axis=0)
     return away / np.sqrt(np.square(away).mean())
-
-
-def _turns(
-    rng: np.random.Generator, x: NDArray, y: NDArray
-) -> list[tuple[float, NDArray[np.float64]]]:
-    """Find orthogonal matrices Q for which y Q' is like x, with their costs, the best first."""
-    # Imported when a search needs it: it takes a second.
-    from scipy.optimize import quadratic_assignment
-
-    n = min(_MATCHED, len(x), len(y))
-    started = []
-    for _ in range(_STARTS):
-        one, two = (own[rng.permutation(len(own))[:n]] for own in (x, y))
-        options = {"maximize": True, "P0": "randomized", "rng": rng}
-        found = quadratic_assignment(
-            _distances(one, one), _distances(two, two), method="faq", options=options
-        )
-        q = polar_factor(one.T @ two[found.col_ind])
-        started.append((np.square(one - two[found.col_ind] @ q.T).mean(), q))
-    started.sort(key=lambda pair: pair[0])
-    one, two = (own[rng.permutation(len(own))[:_ASSIGNED]] for own in (x, y))
-    refined = sorted((_refined(one, two, q) for _, q in started[:_REFINED]), key=lambda p: p[0])
-    found = refined[:1]
-    for cost, q in refined[1:]:
-        if cost > found[-1][0] * (1.0 + _SAME):
-            found.append((cost, q))
-    return found
-
-
-def _refined(x: NDArray, y: NDArray, q: NDArray) -> tuple[float, NDArray[np.float64]]:
-    """Assign objects and turn the second domain in turn, as long as that brings them nearer."""
-    from scipy.optimize import linear_sum_assignment
-
-    least = np.inf
-    for _ in range(_MOST_ROUNDS):
-        costs = _distances(x, y @ q.T)
-        rows, columns = linear_sum_assignment(costs)
-        cost = costs[rows, columns].mean()
-        if cost > least * (1.0 - 1e-6):
-            break
-        least, q = cost, polar_factor(x[rows].T @ y[columns])
-    return float(least), q
-
-
-def _distances(x: NDArray, y: NDArray) -> NDArray[np.float64]:
-    """Return the squared distances (R, S) between vectors."""
-    return np.square(x).sum(axis=1)[:, None] - 2.0 * x @ y.T + np.square(y).sum(axis=1)

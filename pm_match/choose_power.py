@@ -1,0 +1,80 @@
+"""How much the densities of coarsened data should count: by how many objects clusters have."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pm_match.find_matching import find_matching
+
+__all__ = ["choose_power"]
+
+# The power of the search that objects are counted by.
+_FIRST = 0.85
+# What else there is of every start.
+_STATISTICS = ("log_joint", "n_occupied", "seconds", "agreement")
+
+
+def choose_power(
+    declare: Callable[[float], pm.Model],
+    *,
+    enough: float = 200.0,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> float:
+    r"""Choose the power to which densities of coarsened data count, from the clusters' size.
+
+    Real clusters are not exactly normal. What is left over is worth a split if there are objects
+    enough to see it, and the more objects there are, the smaller is what they see. So a power has
+    to shrink as clusters grow (J. Miller & D. Dunson 2019, "Robust Bayesian inference via
+    coarsening", JASA 114, equation 2.3, there with the size of the whole sample):
+
+    .. math:: \zeta = \frac{\alpha}{\alpha + n}, \qquad n = N \exp(-H), \qquad
+              H = -\sum_j \frac{n_j}{N} \log \frac{n_j}{N}
+
+    n is the size of the clusters that a search finds with a power of .85, of all data sets
+    together: N objects among as many clusters as the entropy of their labels is worth. However many
+    objects there are, a cluster is worth at most :math:`\alpha` of them.
+
+    Parameters
+    ----------
+    declare : callable
+        From a power to a model, such as
+        ``lambda power: pmm.models.aligned_clusters(tables, power=power)``.
+    enough : float, default 200.0
+        :math:`\alpha`: the smaller, the larger are the differences that make clusters.
+    random_seed : int, sequence of int, Generator or SeedSequence, optional
+    progressbar : bool, default True
+
+    Returns
+    -------
+    float
+        The power, to declare the model with.
+
+    Raises
+    ------
+    ValueError
+        If `enough` is not positive.
+
+    Examples
+    --------
+    >>> declare = lambda power: pmm.models.aligned_clusters(tables, power=power)
+    >>> model = declare(pmm.choose_power(declare, random_seed=0))
+    """
+    if not enough > 0.0:
+        raise ValueError(f"enough: expected a positive number; found {enough!r}")
+    found = find_matching(
+        declare(_FIRST), starts=1, random_seed=random_seed, progressbar=progressbar
+    )
+    starts = found["starts"].to_dataset().isel(start=0)
+    labels = [own.to_numpy() for name, own in starts.items() if str(name) not in _STATISTICS]
+    return enough / (enough + _size(np.concatenate(labels)))
+
+
+def _size(labels: np.ndarray) -> float:
+    """Return the size of clusters: of equal ones whose labels have the same entropy."""
+    held = labels[labels >= 0]
+    counts = np.unique(held, return_counts=True)[1]
+    share = counts / len(held)
+    return float(len(held) * np.exp((share * np.log(share)).sum()))
