@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint docs bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,9 +28,17 @@ lint: $(STAMP)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
+## The documentation site, in build/docs. Pages with code cells are run, and kept until they change.
+docs: $(VENV)/.installed-docs
+	$(RUN) -m sphinx -W --keep-going -d build/doctrees docs build/docs
+
+$(VENV)/.installed-docs: $(STAMP)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	touch $@
+
 ## Every benchmark, one after the other, on an otherwise idle machine.
 bench: $(STAMP)
 	for script in benchmarks/[a-z]*.py; do $(RUN) $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) demo build docs/generated .pytest_cache .ruff_cache .mypy_cache
