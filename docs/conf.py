@@ -20,7 +20,7 @@ extensions = [
 ]
 exclude_patterns = ["_templates", "figures/*.py"]
 templates_path = ["_templates"]
-nitpicky = False
+default_role = "py:obj"
 
 # -- pages ------------------------------------------------------------------------------------
 
