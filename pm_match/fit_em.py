@@ -177,7 +177,10 @@ def _fitted(model: Model, structure: Structure, options: Ascent) -> _Fitted:
     both = [*structure.components, *structure.parts]
     if len(both) > 1 or structure.refusals:
         reason = f" ({structure.explain()})" if structure.refusals else ""
-        raise Refusal(f"it is more than one model that EM serves, which is fitted alone{reason}")
+        raise Refusal(
+            f"it has {len(both)} independent parts, or some that EM does not serve; expected one "
+            f"that it does{reason}"
+        )
     (one,) = both
     if isinstance(one, FactorModel):
         fitted = _shared_factors(model, one, options)
@@ -370,7 +373,7 @@ def _projected_clusters(
     if features.precision and len(projections) < len(features.domains):
         raise Refusal("its projections are not free variables that are flat or normal")
     if not features.standard:
-        raise Refusal("its domains have intercepts, noise or the like of their own")
+        raise Refusal("its domains have intercepts, noise or deviations of their own")
     if len(features.domains) < len(clustering.assignments):
         raise Refusal("some of its assignments have no feature vectors")
     matching = find_matching(

@@ -19,11 +19,11 @@ objects by features, or a network of rows by columns (documents by words, people
 
 _EPILOG = """\
 tables: FILE.csv
-  Comma-separated, a header line, one row an object, one column a feature: numbers, or text that
-  stands for categories. The first column holds the objects' labels if its header is empty, or if it
-  is text and differs in every row; --id names another. Otherwise objects are numbered from 1. Empty
-  cells (also NA, N/A and NaN) are missing values. Columns with one value only, and those that only
-  name objects, are left out; what is used, and how, is printed.
+  Comma-separated, a header line, a row for each object, a column for each feature: numbers, or text
+  that stands for categories. The first column holds the objects' labels if its header is empty, or
+  if it is text and differs in every row; --id names another. Otherwise objects are numbered from 1.
+  Empty cells (also NA, N/A and NaN) are missing values. Columns with one value, and those that only
+  name objects, are left out. It prints which columns are used, and how.
 
 networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
   MatrixMarket (rows and columns are numbered from 1), sparse matrices as scipy.sparse.save_npz
@@ -41,7 +41,7 @@ networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
 
 the links
   LINKS.csv says which objects are known to share a cluster. Its header names domains (files
-  without .csv); each row holds one object's label a domain, at least two, the others empty:
+  without .csv); each row has the labels of linked objects, at least two; leave the others empty:
       upright,half
       img17,img203
       img4,img11
@@ -102,8 +102,16 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="one a data set")
-    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="default: .")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="a file for each data set"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("."),
+        metavar="DIR",
+        help="folder for the results (default: .)",
+    )
     parser.add_argument("--links", type=Path, metavar="LINKS.csv", help="objects known to match")
     parser.add_argument(
         "--top",
@@ -116,7 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--clusters",
         type=_at_least(2),
         metavar="J",
-        help="at most, of each type of objects (default: 25; of table_clusters 12)",
+        help="the most clusters of each type of objects (default: 25; table_clusters 12)",
     )
     _add_tables(parser.add_argument_group("tables"))
     _add_networks(parser.add_argument_group("networks"))
@@ -130,7 +138,7 @@ def _add_tables(group: Any) -> None:
         "--ignore",
         type=lambda text: [name.strip() for name in text.split(",")],
         metavar="COLUMN,…",
-        help="columns that are not to be used",
+        help="columns to leave out",
     )
     group.add_argument(
         "--model",
@@ -152,8 +160,8 @@ def _add_tables(group: Any) -> None:
     group.add_argument(
         "--projection",
         choices=("map", "normal"),
-        help="projections found by maximisation (match probabilities are then near 0 or 1), or "
-        "sampled under a normal prior (default: map)",
+        help="map: maximise projections (match probabilities are then near 0 or 1); normal: sample "
+        "them under a normal prior (default: map)",
     )
 
 
@@ -178,12 +186,12 @@ def _add_networks(group: Any) -> None:
     group.add_argument(
         "--absent",
         choices=("zero", "unknown"),
-        help="what cells are that are not in the file (default: zero)",
+        help="the value of cells that are not in the file (default: zero)",
     )
     group.add_argument(
         "--family",
         choices=("bernoulli", "poisson", "normal"),
-        help="of the values: 0 or 1, counts, numbers (default: bernoulli)",
+        help="type of the values: 0 or 1, counts, or any numbers (default: bernoulli)",
     )
     group.add_argument(
         "--degree-correction",
@@ -200,18 +208,25 @@ def _add_networks(group: Any) -> None:
 
 
 def _add_sampling(group: Any) -> None:
-    group.add_argument("--seed", type=_at_least(0), help="for the same draws again")
-    group.add_argument("--draws", type=_at_least(1), default=1000, help="a chain (default: 1000)")
+    group.add_argument("--seed", type=_at_least(0), help="the same seed gives the same draws")
     group.add_argument(
-        "--tune", type=_at_least(0), default=1000, help="thrown away before (default: 1000)"
+        "--draws", type=_at_least(1), default=1000, help="draws of each chain (default: 1000)"
     )
-    group.add_argument("--chains", type=_at_least(1), default=4, help="default: 4")
+    group.add_argument(
+        "--tune",
+        type=_at_least(0),
+        default=1000,
+        help="warm-up iterations of each chain, not kept (default: 1000)",
+    )
+    group.add_argument(
+        "--chains", type=_at_least(1), default=4, help="number of chains (default: 4)"
+    )
     group.add_argument(
         "--best-chain",
         action="store_true",
         help="report only the chain with the highest log joint, as the papers do",
     )
-    group.add_argument("--cores", type=_at_least(1), help="chains at a time (default: PyMC's)")
+    group.add_argument("--cores", type=_at_least(1), help="chains run at a time (default: PyMC's)")
 
 
 def kind_of_files(options: argparse.Namespace) -> Literal["tables", "networks"]:

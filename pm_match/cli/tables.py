@@ -29,7 +29,7 @@ _PREFIX = "cluster_"
 
 
 class Tables:
-    """The work on tables: one a domain, whose objects share clusters.
+    """The work on tables: one for each domain, whose objects share clusters.
 
     Parameters
     ----------

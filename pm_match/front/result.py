@@ -68,8 +68,8 @@ class MatchResult:
     diagnosis : Diagnosis
         What `diagnose` finds in all chains.
     objects : DataFrame
-        One row an object: its ``domain``, ``object`` (its label), ``cluster`` (-1 if it fits none),
-        ``confidence`` and the other columns of `match_summary`.
+        One row for each object: its ``domain``, ``object`` (its label), ``cluster`` (-1 if it fits
+        none), ``confidence`` and the other columns of `match_summary`.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class MatchResult:
     # -- words -----------------------------------------------------------------------------------
 
     def verdict(self) -> list[str]:
-        """Say what was found, how sure it is, and whether the chains agree, a line a sentence."""
+        """Say what was found, how sure it is, and whether the chains agree, line by line."""
         sets = read_sets(self.kept, None, "posterior", ("chain", "draw"))
         lines = []
         for draws in sets:

@@ -62,7 +62,7 @@ def credible_ball(
     Returns
     -------
     Dataset
-        One variable an assignment, with dims ``bound`` and the objects', labels as those of
+        One variable for each assignment, with dims ``bound`` and the objects', labels as those of
         `partition_estimate`; and coordinates along ``bound``: ``distance`` and ``n_clusters``, of
         which -1 counts none. Attributes: ``loss``, ``prob``, ``radius`` and ``probability``, the
         fraction of the draws in the ball. With several sets of clusters (see `assignment_sets`)

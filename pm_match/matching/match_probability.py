@@ -96,8 +96,8 @@ def match_probability(
     KeyError
         If there is no such group or variable; the message lists those that there are.
     ValueError
-        If a variable is not an assignment: one whole number an object and draw; the clusters of
-        a and b are of different sets; a relevance variable does not fit its assignment; or `top`
+        If a variable is not an assignment: one whole number for each object and draw; the clusters
+        of a and b are of different sets; a relevance variable does not fit its assignment; or `top`
         is not positive.
     """
     flags: tuple[str | None, str | None] | None = None

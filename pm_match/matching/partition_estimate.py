@@ -79,7 +79,7 @@ def partition_estimate(
     Returns
     -------
     Dataset
-        One variable an assignment, shape (n_objects,), with labels 0, 1, … by decreasing size
+        One variable for each assignment, shape (n_objects,), with labels 0, 1, … by decreasing size
         of the cluster over all domains, and -1 for irrelevant objects. Attributes: ``loss``, its
         name; ``expected_loss``; ``n_starts``; and ``n_starts_at_best``, the searches that ended
         with this expected loss: if it is one of many, more starts may find a better one. With
