@@ -61,9 +61,8 @@ def fit_em(
 ) -> xr.DataTree:
     r"""Maximise the likelihood of a model's parameters by expectation maximisation.
 
-    This is what the papers on models of dependency do, and what posteriors are to be compared with.
-    The likelihood is that of the data given parameters, with assignments and factors summed or
-    integrated out. **Priors play no part**: only the model's likelihood is read from it. Served are
+    The papers on models of dependency do this. The likelihood is that of the data given parameters,
+    with assignments and factors summed or integrated out. **Priors are ignored.** It serves
 
     - `models.shared_factors`: standard normal latent vectors integrated out, maximised over
       projections, private factors, one noise for each view and intercepts (see

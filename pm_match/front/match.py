@@ -29,9 +29,9 @@ def match(
     progressbar: bool = True,
     **options: Any,
 ) -> MatchResult:
-    """Match data sets that share no keys: look at them, choose a model, sample it, and judge.
+    """Match data sets that share no keys: read them, choose a model, sample it, check the chains.
 
-    Nothing is done here that you cannot do yourself, and differently, with::
+    It is short for::
 
         prepared = pmm.prepare(data, id=id, columns=columns)  # what is used, and how
         model = prepared.declare(links=links)  # plain PyMC, by a function of pmm.models

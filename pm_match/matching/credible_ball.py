@@ -29,7 +29,7 @@ def credible_ball(
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
-    r"""Give the credible ball around an estimated partition, by its bounds.
+    r"""Compute the bounds of the credible ball around an estimated partition.
 
     The ball has the least radius such that it holds the posterior probability `prob` (Wade &
     Ghahramani 2018, section 4),

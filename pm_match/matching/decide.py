@@ -43,9 +43,9 @@ def decide(
 ) -> pd.DataFrame:
     r"""Decide which objects of two domains to link, and say how sure each decision is.
 
-    A right link gains 1 - t, a wrong one costs t, no link is worth 0; t is the `threshold`: the
-    cost of a wrong link as a fraction of what is at stake. So t = 1/2 weighs both alike, and t =
-    0.9 makes a wrong link nine times as bad as a right one is good. A link is right if the two
+    A right link gains 1 - t, a wrong one costs t, and no link is worth 0, where t is the
+    `threshold`. With t = 1/2 both count alike; with t = 0.9 a wrong link is nine times as bad as a
+    right one is good. A link is right if the two
     share a cluster. With :math:`P_{nm}` the probability of that (see `match_probability`), the
     expected utility of a set L of links is
 

@@ -89,7 +89,7 @@ def match_probability(
         come first. Partners of probability 0 are left out, and an object is no partner of itself.
 
     In the ``attrs`` of either, ``chance`` is the probability that two objects taken at random share
-    a cluster: what is no larger says nothing of the two.
+    a cluster. A match probability that is no larger says nothing about the two.
 
     Raises
     ------

@@ -35,11 +35,11 @@ def match_summary(
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> MatchSummary:
-    r"""Tell how sure each cluster of an estimate is, and each object's place in it.
+    r"""Summarise how sure each cluster of an estimate is, and each object's place in it.
 
-    Draws are looked at one by one, and no matrix of pairs is built. Nothing depends on how clusters
-    of draws are numbered. Below, C is a cluster of the estimate, :math:`A_j` those of a draw (their
-    relevant objects), and expectations are over draws. An irrelevant object is in no :math:`A_j`.
+    No matrix of pairs is built, and nothing depends on how clusters are numbered. Below, C is a
+    cluster of the estimate, :math:`A_j` those of a draw (their relevant objects), and expectations
+    are over draws. An irrelevant object is in no :math:`A_j`.
 
     Of a cluster:
 
