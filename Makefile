@@ -28,7 +28,7 @@ test-all: $(STAMP) lint
 PYTHON312 ?= python3.12
 OLDEST_TESTS := tests/core tests/numerics tests/matching tests/test_metrics.py tests/test_serving.py
 test-oldest: $(VENV)-oldest/.installed
-	NUMBA_CACHE_DIR=$(VENV)-oldest/cache $(VENV)-oldest/bin/python -m pytest -m "not slow" $(OLDEST_TESTS)
+	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-oldest/cache $(VENV)-oldest/bin/python -m pytest -m "not slow" $(OLDEST_TESTS)
 
 $(VENV)-oldest/.installed: pyproject.toml tests/oldest.txt
 	$(PYTHON312) -m venv $(VENV)-oldest
