@@ -43,10 +43,10 @@ def find_matching(
 ) -> xr.DataTree:
     """Search for the best matching: the mode of the collapsed log joint.
 
-    What `pm.find_MAP` is to continuous parameters, this is to discrete matchings: assignments and
-    relevance with the highest joint probability that several independent searches find, all that
-    the steps can integrate out integrated out. A mode says nothing about how sure it is: for that,
-    `sample`, whose chains start at such searches' ends.
+    This is to matchings what `pm.find_MAP` is to continuous parameters. It returns the assignments
+    and relevance with the highest joint probability that several independent searches find, with
+    all that the steps can integrate out integrated out. A mode does not say how sure it is: for
+    that, `sample`, whose chains start where such searches end.
 
     Networks are clustered on their own, and aligned: given one type's clusters, those of the other
     are a linear assignment; sweeps, and moves of whole clusters, refine that. Variables that our
@@ -66,7 +66,7 @@ def find_matching(
     -------
     DataTree
         Group `posterior` has one chain with one draw, the best start's, in the form of `sample`:
-        whatever summarises draws takes it. Weights, densities and the like are drawn from their
+        all summaries take it. Weights, densities and other parameters are drawn from their
         conditional given the matching. Group `sample_stats` has `log_joint`, the collapsed log
         joint with the log density of the hyperparameters and of normal projections, and
         `n_occupied`. Group `starts` is for diagnosis: for every `start` the same two, `seconds`,

@@ -61,9 +61,8 @@ def fit_em(
 ) -> xr.DataTree:
     r"""Maximise the likelihood of a model's parameters by expectation maximisation.
 
-    This is what the papers on models of dependency do, and what posteriors are to be compared with.
-    The likelihood is that of the data given parameters, with assignments and factors summed or
-    integrated out. **Priors play no part**: only the model's likelihood is read from it. Served are
+    The papers on models of dependency do this. The likelihood is that of the data given parameters,
+    with assignments and factors summed or integrated out. **Priors are ignored.** It serves
 
     - `models.shared_factors`: standard normal latent vectors integrated out, maximised over
       projections, private factors, one noise for each view and intercepts (see
@@ -177,7 +176,10 @@ def _fitted(model: Model, structure: Structure, options: Ascent) -> _Fitted:
     both = [*structure.components, *structure.parts]
     if len(both) > 1 or structure.refusals:
         reason = f" ({structure.explain()})" if structure.refusals else ""
-        raise Refusal(f"it is more than one model that EM serves, which is fitted alone{reason}")
+        raise Refusal(
+            f"it has {len(both)} independent parts, or some that EM does not serve; expected one "
+            f"that it does{reason}"
+        )
     (one,) = both
     if isinstance(one, FactorModel):
         fitted = _shared_factors(model, one, options)
@@ -370,7 +372,7 @@ def _projected_clusters(
     if features.precision and len(projections) < len(features.domains):
         raise Refusal("its projections are not free variables that are flat or normal")
     if not features.standard:
-        raise Refusal("its domains have intercepts, noise or the like of their own")
+        raise Refusal("its domains have intercepts, noise or deviations of their own")
     if len(features.domains) < len(clustering.assignments):
         raise Refusal("some of its assignments have no feature vectors")
     matching = find_matching(

@@ -179,7 +179,8 @@ def _by_name(kind: str, name: str, labels: Any) -> Vectors:
     for key, vector in vectors.items():
         if vector.ndim != 1:
             raise ValueError(
-                f"{name}, {kind} {key!r}: expected one label an object; found shape {vector.shape}"
+                f"{name}, {kind} {key!r}: expected one label for each object; found shape "
+                f"{vector.shape}"
             )
     return vectors
 

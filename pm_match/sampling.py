@@ -66,21 +66,17 @@ def sample(
 ) -> xr.DataTree:
     """Sample a matching model.
 
-    This is `pm.sample` with our steps, searched starts, and convergence checks fit for labels.
+    It takes the arguments of `pm.sample`, and differs from it as follows:
 
-    Takes the arguments of `pm.sample`. What differs:
-
-    - our steps sample what they serve (see `steps`), PyMC's own the rest;
-    - chains start at `initial_points`, unless `initvals` says otherwise: every chain at the mode
-      that a search of its own finds, which takes some seconds;
-    - labels mean nothing across draws and chains, so convergence is judged as `diagnose` does, on
-      quantities that do not depend on them, and on every variable that our steps do not draw; its
-      advice is logged;
-    - there are four chains by default, as these checks need;
-    - Ctrl-C stops all chains after the draws that they are at, and what they have is returned. The
-      second raises KeyboardInterrupt at once; so does the first before there is any draw, while
-      starts are searched for say;
-    - with `checkpoint`, a run that is killed can be resumed (see `resume`).
+    - Our step methods sample what they can (see `steps`), PyMC's the rest.
+    - Each chain starts at the mode that its own search finds (see `initial_points`), which takes
+      some seconds, unless `initvals` is given.
+    - Convergence is checked as in `diagnose`: on quantities that do not depend on the numbers of
+      clusters, and on every variable that our steps do not draw. Advice is logged.
+    - There are four chains by default, which these checks need.
+    - Ctrl-C stops all chains after the current draw and returns what they have. A second Ctrl-C,
+      or one before the first draw, raises KeyboardInterrupt at once.
+    - With `checkpoint`, a run that is killed can be resumed (see `resume`).
 
     Parameters
     ----------
@@ -92,18 +88,18 @@ def sample(
         The same seed gives the same draws, bit for bit, whatever `cores` is. What NUTS draws may
         differ by rounding if the same model object is sampled again, as PyTensor compiles it anew.
     step : step or list of steps, optional
-        Steps of your own; ours take what these leave.
+        Your own steps. Ours are chosen for the variables that are left.
     initvals : dict or list of dict, optional
         Starts, in the form of `pm.sample`.
     init : {"search", "dispersed"}, default "search"
-        What chains start from without `initvals`: see `initial_points`. (PyMC's own `init` is of
-        models that NUTS samples whole.)
+        Where chains start without `initvals`: see `initial_points`. (This is not PyMC's `init`,
+        which initialises NUTS.)
     compute_convergence_checks : bool, default True
     checkpoint : str or path, optional
-        A new or empty folder to keep the run in: draws, and all that the steps change. Draws are
-        the same, bit for bit, as without.
+        A new or empty folder in which to save the run. The draws are the same, bit for bit, as
+        without one.
     every : float, default 60.0
-        Seconds after which every chain writes its new draws there.
+        Seconds between two saves of each chain.
     **kwargs
         Passed to `pm.sample`.
 
@@ -112,8 +108,8 @@ def sample(
     DataTree
         As from `pm.sample`. ``posterior.attrs["projections"]`` says how projections were found:
         ``"map"`` makes the chain the papers' stochastic EM, ``"drawn"`` a Markov chain Monte Carlo
-        sample. Every assignment's ``attrs["clusters"]`` names its set of clusters: labels of
-        different sets are not to be compared.
+        sample. Each assignment's ``attrs["clusters"]`` names its set of clusters. Do not compare
+        labels of different sets.
 
     Raises
     ------
@@ -125,13 +121,13 @@ def sample(
     KeyboardInterrupt
         If it is interrupted before any chain has a draw after tuning, or twice.
     TypeError
-        If an argument is misspelt; or if a run with a `checkpoint` is given what cannot be kept,
-        and draws depend on.
+        If an argument is misspelt, or if draws of a run with a `checkpoint` depend on an argument
+        that cannot be saved.
     FileExistsError
         If there is anything in the folder `checkpoint`.
     OSError
-        If that folder cannot be written at the start. If it cannot later on, because the disk is
-        full say, sampling goes on, tries again, and warns.
+        If that folder cannot be written at the start. If writing fails later (a full disk),
+        sampling goes on, tries again, and warns.
 
     Warns
     -----
@@ -175,27 +171,27 @@ def resume(
     compute_convergence_checks: bool = True,
     **kwargs: Any,
 ) -> xr.DataTree:
-    """Go on with a run of `sample` that was given a `checkpoint`, and was killed or interrupted.
+    """Resume a run of `sample` with a `checkpoint` that was killed or interrupted.
 
-    The draws are those of a run that was not, bit for bit, on the same machine and with the same
-    versions of all packages; so are sampler statistics, but for times. A run that had ended is
-    returned as it was, or gets more draws.
+    On the same machine, with the same versions of all packages, the draws and sampler statistics
+    (but for times) are those of an uninterrupted run, bit for bit. A run that had ended is returned
+    as it was, or extended.
 
     Parameters
     ----------
     checkpoint : str or path
         The folder.
     model : pymc.Model, optional
-        The model, which is not in the folder. Default: that of the context.
+        The model, which is not saved in the folder. Default: the model of the context.
     draws : int, optional
-        Default: as many as were asked for.
+        Draws of each chain. Default: as many as `sample` was asked for.
     step : step or list of steps, optional
-        Steps that the run was given, made anew. (They must keep all that they change in a draw in
-        their `sampling_state`.)
+        The steps that `sample` was given, made anew. They must keep all that they change from draw
+        to draw in their `sampling_state`.
     compute_convergence_checks : bool, default True
     **kwargs
-        Other values for what no draw depends on: `cores`, `progressbar`, `quiet`, `callback`,
-        `idata_kwargs` and the like. The rest is as it was.
+        Arguments on which no draw depends: `cores`, `progressbar`, `quiet`, `callback`,
+        `idata_kwargs` and so on. The others are as they were.
 
     Returns
     -------
@@ -207,10 +203,10 @@ def resume(
     FileNotFoundError
         If there is no run in the folder.
     ValueError
-        If the model, the steps or the versions are others, or if a file was not written by
-        `sample`. Nothing is unpickled, and no code run that is in the folder.
+        If the model, the steps or the versions differ, or a file was not written by `sample`. No
+        code in the folder is run, and nothing is unpickled.
     TypeError
-        For an argument that draws depend on.
+        If an argument is given on which draws depend.
 
     Warns
     -----

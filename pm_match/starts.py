@@ -37,12 +37,11 @@ def initial_points(
 ) -> list[dict[str, NDArray]]:
     """Make starts that differ, one for every chain.
 
-    PyMC starts all chains at the same point when any step is not NUTS, with every object in the
-    first cluster. Here each chain gets a start of its own, from its own seed:
+    Without NUTS, PyMC starts all chains at one point, with every object in the first cluster. Here
+    each chain gets its own start, from its own seed:
 
-    - ``"search"``: the mode that one search of the chain's own finds, for each chain another one
-      (see `find_matching`, which tells the best of several). Where the modes of chains agree, that
-      is worth something; where they do not, the chains say so, and can be compared by log joint.
+    - ``"search"``: the mode that the chain's own search finds (see `find_matching`). If the chains'
+      modes differ, compare them by log joint.
     - ``"dispersed"``: labels drawn uniformly (linked objects share theirs), all objects relevant,
       and projections drawn from their normal prior or, where that is flat, small noise.
 

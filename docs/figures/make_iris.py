@@ -1,4 +1,4 @@
-"""Make iris.png: clusters of Iris flowers matched without a common feature, for docs/search.md.
+"""Make iris.png: clusters of Iris flowers matched without a common feature, for docs/modes.md.
 
 Run ``python docs/figures/make_iris.py``, from anywhere. It prints the page's numbers.
 """

@@ -1,4 +1,4 @@
-"""Make margins.png: how far the best matching is above the next, for docs/search.md.
+"""Make margins.png: how far the best matching is above the next, for docs/modes.md.
 
 Run ``python docs/figures/make_margins.py``, from anywhere. It prints the page's numbers.
 """

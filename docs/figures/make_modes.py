@@ -1,4 +1,4 @@
-"""Make modes.png: chains from searched and from dispersed starts, for docs/search.md.
+"""Make modes.png: chains from searched and from dispersed starts, for docs/modes.md.
 
 Run ``python docs/figures/make_modes.py``, from anywhere. It prints the page's numbers.
 """

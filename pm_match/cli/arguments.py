@@ -32,11 +32,11 @@ objects by features, or a network of rows by columns (documents by words, people
 
 _EPILOG = """\
 tables: FILE.csv
-  Comma-separated, a header line, one row an object, one column a feature: numbers, or text that
-  stands for categories. The first column holds the objects' labels if its header is empty, or if it
-  is text and differs in every row; --id names another. Otherwise objects are numbered from 1. Empty
-  cells (also NA, N/A and NaN) are missing values. Columns with one value only, and those that only
-  name objects, are left out; what is used, and how, is printed.
+  Comma-separated, a header line, a row for each object, a column for each feature: numbers, or text
+  that stands for categories. The first column holds the objects' labels if its header is empty, or
+  if it is text and differs in every row; --id names another. Otherwise objects are numbered from 1.
+  Empty cells (also NA, N/A and NaN) are missing values. Columns with one value, and those that only
+  name objects, are left out. It prints which columns are used, and how.
 
 networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
   MatrixMarket (rows and columns are numbered from 1), sparse matrices as scipy.sparse.save_npz
@@ -55,7 +55,7 @@ networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
 
 the links
   LINKS.csv says which objects are known to share a cluster. Its header names domains (files
-  without .csv); each row holds one object's label a domain, at least two, the others empty:
+  without .csv); each row has the labels of linked objects, at least two; leave the others empty:
       upright,half
       img17,img203
       img4,img11
@@ -100,9 +100,11 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="one a data set")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write; without, nothing is written"
+        "files", nargs="+", type=Path, metavar="FILE", help="a file for each data set"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the results (default: none is written)"
     )
     parser.add_argument(
         "--force", action="store_true", help="replace another result that is in DIR"
@@ -119,7 +121,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--clusters",
         type=_at_least(2),
         metavar="J",
-        help="at most, of each type of objects (default: 25; of table_clusters 12)",
+        help="the most clusters of each type of objects (default: 25; table_clusters 12)",
     )
     _add_tables(parser.add_argument_group("tables"))
     _add_networks(parser.add_argument_group("networks"))
@@ -133,7 +135,7 @@ def _add_tables(group: Any) -> None:
         "--ignore",
         type=lambda text: [name.strip() for name in text.split(",")],
         metavar="COLUMN,…",
-        help="columns that are not to be used",
+        help="columns to leave out",
     )
     group.add_argument(
         "--model",
@@ -154,8 +156,8 @@ def _add_tables(group: Any) -> None:
     group.add_argument(
         "--projection",
         choices=("map", "normal"),
-        help="projections found by maximisation (match probabilities are then near 0 or 1), or "
-        "sampled under a normal prior (default: map)",
+        help="map: maximise projections (match probabilities are then near 0 or 1); normal: sample "
+        "them under a normal prior (default: map)",
     )
 
 
@@ -180,7 +182,7 @@ def _add_networks(group: Any) -> None:
     group.add_argument(
         "--absent",
         choices=("zero", "unknown"),
-        help="what cells are that are not in the file (default: zero)",
+        help="the value of cells that are not in the file (default: zero)",
     )
     group.add_argument(
         "--family",
@@ -207,19 +209,26 @@ def _add_sampling(group: Any) -> None:
         action="store_true",
         help="the best matching that searches find, without how sure it is: much faster",
     )
-    group.add_argument("--seed", type=_at_least(0), help="for the same draws again")
-    group.add_argument("--draws", type=_at_least(1), default=1000, help="a chain (default: 1000)")
+    group.add_argument("--seed", type=_at_least(0), help="the same seed gives the same draws")
     group.add_argument(
-        "--tune", type=_at_least(0), default=1000, help="thrown away before (default: 1000)"
+        "--draws", type=_at_least(1), default=1000, help="draws of each chain (default: 1000)"
     )
-    group.add_argument("--chains", type=_at_least(1), default=4, help="default: 4")
+    group.add_argument(
+        "--tune",
+        type=_at_least(0),
+        default=1000,
+        help="warm-up iterations of each chain, not kept (default: 1000)",
+    )
+    group.add_argument(
+        "--chains", type=_at_least(1), default=4, help="number of chains (default: 4)"
+    )
     group.add_argument(
         "--best-chain",
         action="store_true",
         help="report only the chain with the highest log joint, as the papers do (default: only if "
         "chains disagree)",
     )
-    group.add_argument("--cores", type=_at_least(1), help="chains at a time (default: PyMC's)")
+    group.add_argument("--cores", type=_at_least(1), help="chains run at a time (default: PyMC's)")
 
 
 def arguments_of(options: argparse.Namespace) -> dict[str, Any]:

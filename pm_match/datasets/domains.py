@@ -63,7 +63,7 @@ def rotated_digits(
     if not digits or not set(digits) <= set(range(10)):
         raise ValueError(f"digits: expected one or more of the digits 0 to 9; found {digits}")
     if n_objects < 1:
-        raise ValueError(f"n_objects: expected at least one image a domain; found {n_objects}")
+        raise ValueError(f"n_objects: expected at least 1 image in each domain; found {n_objects}")
     everything = sklearn_datasets().load_digits()
     pool = np.flatnonzero(np.isin(everything.target, digits))
     turns = {"upright": 0, "quarter": 1, "half": 2}
@@ -233,7 +233,7 @@ def split_features(
     Raises
     ------
     ValueError
-        If the table is not 2-D, has fewer than two features, or not one label an object.
+        If the table is not 2-D, has fewer than two features, or not one label for each object.
     """
     frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table))
     labels = np.asarray(labels)

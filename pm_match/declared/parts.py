@@ -19,7 +19,7 @@ class LabelRows:
     Attributes
     ----------
     names, keys : tuple of str
-        The variables, and the names of their values in points: one, or one a label.
+        The variables, and the names of their values in points: one, or one for each label.
     axis : int or None
         The axis of the value along which the rows are; None if every label has a variable.
     """

@@ -18,8 +18,8 @@ cluster brings),
 
 .. math:: \tfrac12 \log \frac{|C_{j+}|}{|C_j|} - a' \log\left(1 - \frac{\Delta_j}{2 b'_0}\right) .
 
-Units with the same Gram matrix share a *pattern* (one a domain when nothing is missing). For a
-pattern that many units share, :math:`\Delta_j` is a plain dot product: with :math:`C_{j+} =
+Units with the same Gram matrix share a *pattern* (one for each domain when nothing is missing). For
+a pattern that many units share, :math:`\Delta_j` is a plain dot product: with :math:`C_{j+} =
 (C_j^{-1} + G)^{-1}`,
 
 .. math:: \Delta_j = h^\top C_{j+} h + 2 (C_{j+} m_j)^\top h + (m_j^\top C_{j+} m_j - q_j)

@@ -45,8 +45,8 @@ def translate(
 
     with the weights :math:`q_t(j)` of `assign`, and :math:`z \sim N(\nu_{tj}, C_{tj})` given the
     objects of cluster j, the new one included. Mean and quantiles are those of the mixture, not of
-    draws from it. Unlike `map_objects`, which inverts a projection, it knows the clusters, the
-    noise, and how sure it is.
+    draws from it. Unlike `map_objects`, which inverts a projection, it takes account of clusters,
+    noise, and the uncertainty of both.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ __all__ = ["NetworkFile", "is_matrix", "read_network_file", "read_table_file"]
 
 
 def read_table_file(file: Path) -> pd.DataFrame:
-    """Read one table: a header line, then a row an object.
+    """Read one table: a header line, then a row for each object.
 
     The first column has the objects' labels if its header is empty, or if it is text and differs in
     every row; otherwise objects are numbered from 1. Other columns are numbers if all their cells

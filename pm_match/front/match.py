@@ -33,9 +33,9 @@ def match(
     search_only: bool = False,
     **options: Any,
 ) -> MatchResult:
-    """Match data sets that share no keys: look at them, choose a model, sample it, and judge.
+    """Match data sets that share no keys: read them, choose a model, sample it, check the chains.
 
-    Nothing is done here that you cannot do yourself, and differently, with::
+    It is short for::
 
         prepared = pmm.prepare(data, links=links, id=id)  # what is used, how, and in which model
         model = prepared.declare()  # plain PyMC, by a function of pmm.models

@@ -130,7 +130,7 @@ class PreparedData:
         return twice
 
     def words(self) -> list[str]:
-        """Say what is used and what is not, a line a sentence."""
+        """Say what is used and what is not, line by line."""
         lines = []
         for name, columns in self.columns.items():
             used, left = [], []

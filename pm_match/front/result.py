@@ -67,8 +67,8 @@ class MatchResult:
     diagnosis : Diagnosis
         What `diagnose` finds in all chains.
     objects : DataFrame
-        One row an object: its ``domain``, ``object`` (its label), ``cluster`` (-1 if it fits none),
-        ``confidence`` and the other columns of `match_summary`.
+        One row for each object: its ``domain``, ``object`` (its label), ``cluster`` (-1 if it fits
+        none), ``confidence`` and the other columns of `match_summary`.
     """
 
     def __init__(

@@ -15,9 +15,8 @@ _BEYOND = 2.0
 def best_chain(idata: xr.DataTree) -> xr.DataTree:
     """Keep only the chain with the highest mean of the collapsed log joint.
 
-    Chains that settle in different modes are better compared than averaged: the papers run
-    several and keep the one with the highest likelihood. What is left says nothing about the
-    other modes.
+    Do not average chains that settle in different modes. The papers run several and keep the one
+    with the highest likelihood. The result says nothing about the other modes.
 
     Parameters
     ----------

@@ -13,14 +13,14 @@ def cluster_sizes(labels: xr.Dataset) -> pd.DataFrame:
     Parameters
     ----------
     labels : Dataset
-        One variable of labels a domain, as `partition_estimate` gives it. Irrelevant objects have
-        negative labels.
+        One variable of labels for each domain, as `partition_estimate` gives it. Irrelevant objects
+        have negative labels.
 
     Returns
     -------
     DataFrame, shape (n_clusters, n_domains + 1)
-        One row a cluster, one column a domain (without the prefix ``cluster_``), and the
-        total. If there are irrelevant objects, a last row ``"irrelevant"`` counts them. With
+        One row for each cluster, one column for each domain (without the prefix ``cluster_``), and
+        the total. If there are irrelevant objects, a last row ``"irrelevant"`` counts them. With
         several sets of clusters (see `assignment_sets`) the rows are labelled by set and
         cluster.
     """

@@ -43,9 +43,9 @@ def cluster_spans(
     -------
     DataFrame
         One row for each set of domains that clusters of some draw span, those of the most
-        clusters first. A column a domain (without the prefix ``cluster_``), True if it is in the
-        set; then ``mean``, ``sd`` and the interval of the number of clusters, and ``objects``, the
-        mean number of objects in them. With several sets of clusters (see `assignment_sets`)
+        clusters first. A column for each domain (without the prefix ``cluster_``), True if it is in
+        the set; then ``mean``, ``sd`` and the interval of the number of clusters, and ``objects``,
+        the mean number of objects in them. With several sets of clusters (see `assignment_sets`)
         the rows are labelled by set.
 
     Raises

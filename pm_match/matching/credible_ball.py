@@ -29,7 +29,7 @@ def credible_ball(
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
-    r"""Give the credible ball around an estimated partition, by its bounds.
+    r"""Compute the bounds of the credible ball around an estimated partition.
 
     The ball has the least radius such that it holds the posterior probability `prob` (Wade &
     Ghahramani 2018, section 4),
@@ -62,7 +62,7 @@ def credible_ball(
     Returns
     -------
     Dataset
-        One variable an assignment, with dims ``bound`` and the objects', labels as those of
+        One variable for each assignment, with dims ``bound`` and the objects', labels as those of
         `partition_estimate`; and coordinates along ``bound``: ``distance`` and ``n_clusters``, of
         which -1 counts none. Attributes: ``loss``, ``prob``, ``radius`` and ``probability``, the
         fraction of the draws in the ball. With several sets of clusters (see `assignment_sets`)

@@ -43,9 +43,9 @@ def decide(
 ) -> pd.DataFrame:
     r"""Decide which objects of two domains to link, and say how sure each decision is.
 
-    A right link gains 1 - t, a wrong one costs t, no link is worth 0; t is the `threshold`: the
-    cost of a wrong link as a fraction of what is at stake. So t = 1/2 weighs both alike, and t =
-    0.9 makes a wrong link nine times as bad as a right one is good. A link is right if the two
+    A right link gains 1 - t, a wrong one costs t, and no link is worth 0, where t is the
+    `threshold`. With t = 1/2 both count alike; with t = 0.9 a wrong link is nine times as bad as a
+    right one is good. A link is right if the two
     share a cluster. With :math:`P_{nm}` the probability of that (see `match_probability`), the
     expected utility of a set L of links is
 
@@ -91,10 +91,10 @@ def decide(
     Returns
     -------
     DataFrame with columns object, partner, probability, decision
-        One row a link, in the order of the objects of a, and of partners: labels of both, P, and
-        "link" or "abstain". With `keep_unmatched`, rows without a partner (None) follow, then rows
-        without an object, whose probability is that of having no counterpart in the other domain
-        (see `unmatched_probability`), and whose decision is "unmatched" or "abstain". Under
+        One row for each link, in the order of the objects of a, and of partners: labels of both, P,
+        and "link" or "abstain". With `keep_unmatched`, rows without a partner (None) follow, then
+        rows without an object, whose probability is that of having no counterpart in the other
+        domain (see `unmatched_probability`), and whose decision is "unmatched" or "abstain". Under
         "one-to-one" an object may be left over that surely has counterparts: its probability is
         then near 0.
         ``attrs``: `rule`, `threshold`, ``utility`` (U of all links, those left open included),
@@ -240,6 +240,8 @@ def _assigned(pairs: _Pairs, draws: SetDraws, threshold: float) -> _Pairs:
             ),
             (k, len(columns) + k),
         )
+        # SciPy 1.13 takes no other indices here.
+        weights.indices, weights.indptr = weights.indices.astype("i4"), weights.indptr.astype("i4")
         found_row, found_column = scipy.sparse.csgraph.min_weight_full_bipartite_matching(
             weights, maximize=True
         )

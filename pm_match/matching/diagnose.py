@@ -39,8 +39,8 @@ def diagnose(
 ) -> Diagnosis:
     """Judge whether chains have found the posterior, and say what to do if not.
 
-    R-hat of labels means nothing: a cluster's number differs from chain to chain, and every chain
-    may be right. Judged are the collapsed log joint; the number of occupied clusters, the entropy
+    R-hat of labels means nothing, as the same cluster has other numbers in other chains. Judged are
+    the collapsed log joint; the number of occupied clusters, the entropy
     of their sizes and the distance (variation of information) from one partition; whether
     pairs of objects share a cluster, the worst of them; and all single numbers of the
     posterior, such as a noise precision. None of these depends on how clusters are numbered. No

@@ -18,7 +18,7 @@ class Diagnosis:
     table : DataFrame
         One row a quantity: ``mean``, ``sd``, ``r_hat``, ``ess_bulk``, ``ess_tail`` and ``note``.
     chains : DataFrame
-        One row a chain: its ``group`` (chains of a group found the same matching), mean
+        One row for each chain: its ``group`` (chains of a group found the same matching), mean
         ``log_joint``, ``within`` (the distance that a chain of the same law would have from it) and
         the means of the moves' statistics, as far as they were recorded.
     distance : DataFrame, shape (n_chains, n_chains)

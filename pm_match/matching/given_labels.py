@@ -31,7 +31,7 @@ def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64
         values = np.asarray(part)
         if values.shape != (n,) or values.dtype.kind not in "iu":
             raise ValueError(
-                f"labels of {name!r}: expected {n} whole numbers, one an object; "
+                f"labels of {name!r}: expected {n} whole numbers, one for each object; "
                 f"found shape {values.shape} and dtype {values.dtype}"
             )
         ours = variable.indexes.get(dim)

@@ -89,15 +89,15 @@ def match_probability(
         come first. Partners of probability 0 are left out, and an object is no partner of itself.
 
     In the ``attrs`` of either, ``chance`` is the probability that two objects taken at random share
-    a cluster: what is no larger says nothing of the two.
+    a cluster. A match probability that is no larger says nothing about the two.
 
     Raises
     ------
     KeyError
         If there is no such group or variable; the message lists those that there are.
     ValueError
-        If a variable is not an assignment: one whole number an object and draw; the clusters of
-        a and b are of different sets; a relevance variable does not fit its assignment; or `top`
+        If a variable is not an assignment: one whole number for each object and draw; the clusters
+        of a and b are of different sets; a relevance variable does not fit its assignment; or `top`
         is not positive.
     """
     flags: tuple[str | None, str | None] | None = None

@@ -35,11 +35,11 @@ def match_summary(
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> MatchSummary:
-    r"""Tell how sure each cluster of an estimate is, and each object's place in it.
+    r"""Summarise how sure each cluster of an estimate is, and each object's place in it.
 
-    Draws are looked at one by one, and no matrix of pairs is built. Nothing depends on how clusters
-    of draws are numbered. Below, C is a cluster of the estimate, :math:`A_j` those of a draw (their
-    relevant objects), and expectations are over draws. An irrelevant object is in no :math:`A_j`.
+    No matrix of pairs is built, and nothing depends on how clusters are numbered. Below, C is a
+    cluster of the estimate, :math:`A_j` those of a draw (their relevant objects), and expectations
+    are over draws. An irrelevant object is in no :math:`A_j`.
 
     Of a cluster:
 
@@ -75,7 +75,7 @@ def match_summary(
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
     labels : Dataset, optional
-        The estimate: one variable an assignment, labels 0, 1, …, -1 for irrelevant objects.
+        The estimate: one variable for each assignment, labels 0, 1, …, -1 for irrelevant objects.
         Default: `partition_estimate`'s.
     group : str
         The group of the DataTree that holds the draws.
@@ -87,10 +87,11 @@ def match_summary(
     Returns
     -------
     MatchSummary
-        ``clusters``: one row a cluster, with its size in each domain (``size_<domain>``, and
-        ``size`` in all) and the columns above. ``objects``: one row an object, with its ``domain``,
-        ``object`` (its label), ``cluster`` in the estimate, and the columns above. With several
-        sets of clusters (see `assignment_sets`) rows are set by set, those of clusters labelled so.
+        ``clusters``: one row for each cluster, with its size in each domain (``size_<domain>``, and
+        ``size`` in all) and the columns above. ``objects``: one row for each object, with its
+        ``domain``, ``object`` (its label), ``cluster`` in the estimate, and the columns above. With
+        several sets of clusters (see `assignment_sets`) rows are set by set, those of clusters
+        labelled so.
 
     Raises
     ------

@@ -27,7 +27,7 @@ def partition_estimate(
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
-    r"""Give one partition of the objects of all domains: that with the least expected loss.
+    r"""Estimate one partition of the objects of all domains: that of least expected loss.
 
     The posterior expected loss of a partition c is its mean loss to the S draws,
 
@@ -44,7 +44,7 @@ def partition_estimate(
     the best of all draws if all can be compared quickly, otherwise the best of those that have the
     lowest loss to some of the draws.
 
-    An object that is irrelevant in a draw shares a cluster with nobody there: it counts as a
+    An object that is irrelevant in a draw shares its cluster with no other: it counts as a
     cluster of one. In the estimate, an object is irrelevant if it is so in more than half of the
     draws (the decision under 0-1 loss), and is then a cluster of one as well, labelled -1. Nothing
     is lost: no partition that puts such an object with others has a lower expected loss than that
@@ -79,10 +79,10 @@ def partition_estimate(
     Returns
     -------
     Dataset
-        One variable an assignment, shape (n_objects,), with labels 0, 1, … by decreasing size
+        One variable for each assignment, shape (n_objects,), with labels 0, 1, … by decreasing size
         of the cluster over all domains, and -1 for irrelevant objects. Attributes: ``loss``, its
         name; ``expected_loss``; ``n_starts``; and ``n_starts_at_best``, the searches that ended
-        with this expected loss: if it is one of many, more starts may find a better one. With
+        with this expected loss. If it is one of many, more starts may find a better one. With
         several sets of clusters each of these is a list with an entry for each set, and the
         attribute ``clusters`` lists the sets; so does that of every variable name its own.
 

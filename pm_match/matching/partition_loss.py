@@ -22,7 +22,7 @@ def partition_loss(
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.DataArray:
-    r"""Give the loss between a partition and every draw; its mean is the expected loss.
+    r"""Compute the loss between a partition and every draw; its mean is the expected loss.
 
     .. math:: \mathrm{VI}(c, c') = 2 H(c, c') - H(c) - H(c')
 

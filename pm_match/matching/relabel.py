@@ -30,7 +30,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> Draws:
-    r"""Give every draw's clusters the numbers of an estimate's, and carry along all they have.
+    r"""Renumber every draw's clusters as in an estimate, with all variables that belong to them.
 
     In every draw, clusters are matched with the estimate's by linear assignment: as many objects
     of all domains of the set as possible keep their cluster. Variables with a dim of clusters
@@ -39,9 +39,9 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     weights, which is one of clusters in some order: relabelled weights are summaries.
 
     Latent vectors and projections are only known up to a rotation of the latent space, which may
-    differ from draw to draw: with `rotate` they are turned to agree with the draw nearest to the
-    estimate, by an orthogonal Procrustes rotation applied to both, so that every W z stays as it
-    is. Without it, a summary of latent vectors means nothing unless their space is held fixed.
+    differ from draw to draw. With `rotate` they are rotated to agree with the draw nearest to the
+    estimate, by an orthogonal Procrustes rotation of both, which leaves every W z as it is. Without
+    it, summaries of latent vectors mean nothing unless their space is fixed.
 
     Parameters
     ----------

@@ -34,8 +34,8 @@ def relevance_probability(
     Returns
     -------
     Dataset
-        One variable an assignment, with its name, shape (n_objects,), dim and coordinates: 1 for
-        every object of an assignment ``cluster_<name>`` without ``relevance_<name>``.
+        One variable for each assignment, with its name, shape (n_objects,), dim and coordinates: 1
+        for every object of an assignment ``cluster_<name>`` without ``relevance_<name>``.
 
     Raises
     ------

@@ -45,7 +45,7 @@ def span_probability(
     Returns
     -------
     Dataset
-        One variable an assignment, shape (n_objects,), with its name, dim and coordinates.
+        One variable for each assignment, shape (n_objects,), with its name, dim and coordinates.
 
     Raises
     ------

@@ -45,12 +45,11 @@ def aligned_clusters(
     links: Links = None,
     known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
-    r"""Declare clusters that several domains see through maps of their own.
+    r"""Declare clusters of domains that are rotated, scaled and shifted versions of one another.
 
-    Where domains show the same kind of thing (images that are turned, the same measurements in
-    other units or by another instrument), every *object* could be seen in any of them, and a domain
-    differs from the first one by a rotation, a scale and a shift of all its objects alike. Means
-    and shapes of the clusters then tell how domains lie to each other:
+    Use it if every *object* could be seen in any domain: images that are turned, or measurements
+    by another instrument or in other units. A domain differs from the first one by a rotation, a
+    scale and a shift of all its objects:
 
     .. math::
 
@@ -61,11 +60,11 @@ def aligned_clusters(
         \Lambda_j \sim \mathrm{Wishart}(K + 11, S^{-1}), \quad
         S \sim \mathrm{Wishart}(K + 1, V)
 
-    Every cluster has a covariance of its own, of the scale and shape :math:`S` that all have in
-    common, and which is learned. Densities count to the power :math:`\zeta` (see `coarsen`): real
-    clusters are not normal, and would be split otherwise.
+    Every cluster has its own covariance; their common scale and shape :math:`S` is learned.
+    Densities are raised to the power :math:`\zeta` (see `coarsen`), since real clusters are not
+    normal and would split otherwise.
 
-    Where domains have columns that mean different things, see `table_clusters`.
+    If the columns of the domains mean different things, use `table_clusters`.
 
     Parameters
     ----------

@@ -48,12 +48,12 @@ def dependency_clusters(
         \mu_{vj} \sim N(\bar x_v, (\kappa \Lambda_v)^{-1}), \quad
         \Lambda_v \sim \mathrm{Wishart}(D_v + 4, V_v)
 
-    What varies within one view alone is left to :math:`\Lambda_v`, which is as rich as can be, so
-    that clusters show what the views share. The prior is in units of each view's own columns: the
+    The full precision :math:`\Lambda_v` describes what varies within one view alone, so that
+    clusters show what the views share. The prior is in units of each view's own columns: the
     covariance within clusters has a prior mean of a quarter of their variances.
 
     All views side by side, given as one, are an ordinary mixture of normal distributions, with
-    full covariance: it describes all that varies, and is what to compare with.
+    full covariance, to compare with.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def max_margin_views(
     n_private : int or mapping of str to int, default 1
         Factors that a view has of its own, for all views or by name; there may be none.
     C : float, default 1.0
-        The weight of the labels against the views and priors. To be chosen by cross-validation, as
+        The weight of the labels against the views and priors. Choose it by cross-validation, as
         in a support vector machine.
     n_components : int, default 10
         Truncation of the mixture of frequencies.
@@ -91,11 +91,11 @@ def max_margin_views(
         better on few pages of many words; (1e6, 2e5), a fifth of it, where features of one of two
         views are nearly collinear, whose noise else fell until most factors were spent on them.
     coefficient_prior : (float, float), default (0.5, 0.5)
-        Shape and rate of v. The default lets the data say how large scores are; where classes can
-        be told apart in training they then grow, :math:`v \ll 1`, until hardly a label violates
-        its margin, whatever C. A prior that holds v, as (5000, 50000) near .1, leaves that to C.
-        Worth a choice by folds, with C: .1 was better on digits, 100 (with C of 10 to 40, so that
-        labels move latent vectors) on few pages of many words, the default on sharply bent borders.
+        Shape and rate of v. By default the data determine the scale of scores. If classes can be
+        separated in training, scores then grow, :math:`v \ll 1`, until hardly a label violates its
+        margin, whatever C. A prior that holds v, such as (5000, 50000) near .1, leaves that to C.
+        Choose it with C by cross-validation: .1 was better on digits, 100 (with C of 10 to 40) on
+        few pages of many words, the default on sharply bent borders.
     intercept : bool, default True
         Whether views have intercepts :math:`a_i`, normal around the columns' means with standard
         deviation :math:`u_i`. Without, they are to be centred.

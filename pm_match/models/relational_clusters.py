@@ -133,11 +133,12 @@ def relational_clusters(
         Whether the diagonals of one-mode networks are data.
     exposure : "degree" or mapping, optional
         Factors of the Poisson family's rates: ``"degree"`` corrects for the objects' degrees; a
-        mapping has for each network what `BlockNetwork` takes, a vector (or None) an axis.
+        mapping has for each network what `BlockNetwork` takes, a vector (or None) for each axis.
     absent : {"zero", "unknown"}, default "zero"
         What cells are that a sparse matrix or a table does not list.
     columns : sequence of str, optional
-        Columns of the DataFrames if these are in long form: one an axis, then perhaps the value.
+        Columns of the DataFrames if these are in long form: one for each axis, then perhaps the
+        value.
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, by names ``<network>_<type>`` of one type, as in
         `projected_clusters`. Only with ``relevance=False``: linked objects must be relevant.

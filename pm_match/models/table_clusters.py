@@ -24,12 +24,12 @@ def table_clusters(
     links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
-    r"""Declare the model to begin with for real tables.
+    r"""Declare a matching model for real tables without a common column.
 
-    The paper's model (`projected_clusters` as it is) lets nothing vary but one noise, and lets
-    projections distort clusters in any way. Real clusters then split, and any matching fits.
-    Here every domain has an intercept and a full covariance within clusters; projections keep
-    distances, from which the means of clusters may deviate; and few clusters are expected:
+    The paper's model, `projected_clusters`, has one noise for everything, and lets projections
+    distort clusters in any way. Real clusters then split, and any matching fits. Here every domain
+    has an intercept and a full covariance within clusters. Projections keep distances, up to
+    deviations of the clusters' means. Few clusters are expected:
 
     .. math::
 

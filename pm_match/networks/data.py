@@ -90,8 +90,8 @@ def as_network(
         A SciPy sparse matrix or array, whose absent cells are 0 unless `absent` says otherwise. A
         dense array of two or more axes, masked or not, with labels or not: NaN and masked cells
         are unknown, zeros are known. Or a table of cells: a tuple of an index (an integer array,
-        one row a cell, or a tuple of one vector an axis) and the values (None for ones), or a
-        DataFrame in long form with `columns`.
+        one row for each cell, or a tuple of one vector for each axis) and the values (None for
+        ones), or a DataFrame in long form with `columns`.
     shape : sequence of int, optional
         Number of objects on each axis. Matrices must agree with it; tables need it where the last
         objects have no cell.

@@ -143,7 +143,7 @@ class _Edges:
         self.n = 0
 
     def add(self, positions: Sequence[NDArray], values: NDArray) -> None:
-        """Add edges at positions, one vector an axis."""
+        """Add edges at positions, one vector for each axis."""
         self.check(self.n + len(values))
         self.n += len(values)
         index = np.stack(positions, axis=1)

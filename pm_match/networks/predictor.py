@@ -30,8 +30,8 @@ class NewEdges:
     axis : int
         Of the new objects.
     forward, backward : list of NewCells
-        One a network. In directed one-mode networks, the cells from the new objects, and those
-        towards them; otherwise all are in the first.
+        One for each network. In directed one-mode networks, the cells from the new objects, and
+        those towards them; otherwise all are in the first.
     """
 
     axis: int

@@ -1,4 +1,4 @@
-"""The clusters of views of the same objects: k-means where it is told apart, the joint judges.
+"""The clusters of views of the same objects: k-means starts, compared by log joint.
 
 Where clusters are normal, and all of their parameters integrated out, an assignment has an exact
 score, and single objects and whole clusters climb it fast. What is left to find are starts. They

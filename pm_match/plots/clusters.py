@@ -49,12 +49,12 @@ def plot_clusters(
     Returns
     -------
     Figure
-        One panel a domain, clusters by features.
+        One panel for each domain, clusters by features.
 
     Raises
     ------
     ValueError
-        If a domain has no labels, or not one an object, or all objects are irrelevant.
+        If a domain has no labels, or not one for each object, or all objects are irrelevant.
     """
     tables = as_domains(domains)
     found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})

@@ -48,14 +48,14 @@ def plot_confusion(
     Returns
     -------
     Figure
-        One panel a domain, classes by clusters; "irr." are irrelevant objects. Numbers are
+        One panel for each domain, classes by clusters; "irr." are irrelevant objects. Numbers are
         objects, the shade is their share of the class.
 
     Raises
     ------
     ValueError
-        If there is no domain, a domain has no labels, or not one an object, or all objects are
-        irrelevant.
+        If there is no domain, a domain has no labels, or not one for each object, or all objects
+        are irrelevant.
     """
     if not true:
         raise ValueError("true: expected the classes of at least one domain; found none")

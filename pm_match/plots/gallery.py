@@ -26,7 +26,7 @@ def plot_gallery(
     n_clusters: int | None = None,
     figsize: tuple[float, float] | None = None,
 ) -> Figure:
-    """Draw examples of the matched clusters: one row a cluster, one block a domain.
+    """Draw examples of the matched clusters: one row for each cluster, one block for each domain.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def plot_gallery(
     Raises
     ------
     ValueError
-        If a domain has no labels, or not one an object, or all objects are irrelevant.
+        If a domain has no labels, or not one for each object, or all objects are irrelevant.
     """
     found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)

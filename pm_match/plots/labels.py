@@ -51,7 +51,7 @@ def labels_by_set(
             vector = np.asarray(labels[name])
             if vector.ndim != 1 or vector.dtype.kind not in "iu" or not vector.size:
                 raise ValueError(
-                    f"labels of {name!r}: expected a vector of whole numbers, one an object; "
+                    f"labels of {name!r}: expected a vector of whole numbers, one for each object; "
                     f"found shape {vector.shape} of dtype {vector.dtype}"
                 )
             found[kind][str(name).removeprefix(PREFIX)] = np.maximum(vector.astype(np.int64), -1)

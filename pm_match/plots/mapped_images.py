@@ -34,7 +34,7 @@ def plot_mapped_images(
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
     x : table, shape (n_objects, n_features)
-        Images of the source domain, one a row.
+        Images of the source domain, one for each row.
     source : str
         The domain they come from.
     targets : sequence of str

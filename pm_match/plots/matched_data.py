@@ -65,13 +65,13 @@ def plot_matched_data(
     Returns
     -------
     Figure
-        One panel a domain, objects by features, with one image a cluster. Up to 40 objects and
-        40 features are named.
+        One panel for each domain, objects by features, with one image for each cluster. Up to 40
+        objects and 40 features are named.
 
     Raises
     ------
     ValueError
-        If a domain has no labels, or not one an object, or all objects are irrelevant.
+        If a domain has no labels, or not one for each object, or all objects are irrelevant.
     """
     tables = as_domains(domains)
     found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})

@@ -53,7 +53,7 @@ def plot_networks(
     Returns
     -------
     Figure
-        One panel a network; up to 40 objects are named, if the labels carry their names.
+        One panel for each network; up to 40 objects are named, if the labels carry their names.
 
     Raises
     ------

@@ -25,7 +25,7 @@ def plot_trace(
     group: str = "sample_stats",
     **kwargs: Any,
 ) -> Figure:
-    """Draw sampler statistics that do not depend on the labels, one line a chain.
+    """Draw sampler statistics that do not depend on the labels, one line for each chain.
 
     Chains that stay at different levels of the log joint have found different matchings.
 

@@ -57,7 +57,7 @@ def assign(
 
     .. math:: p(s^* = s_m \mid X, x^*) = \frac{\sum_t q_t(s_m^{(t)})}{\sum_t \sum_j q_t(j)} .
 
-    Each new object is taken by itself: they say nothing of one another.
+    Each new object is added by itself, without the others.
 
     Parameters
     ----------

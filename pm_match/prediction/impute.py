@@ -37,8 +37,8 @@ def impute(
     r"""Predict missing values, in the shape of their tables, with intervals.
 
     Each is a mixture of distributions over draws: for the objects of the data one a draw, given
-    their clusters in it, and for new objects one a draw and cluster, given what is observed of
-    them, weighted as in `assign`. Features are normal, with latent vectors integrated out,
+    their clusters in it, and for new objects one for each draw and cluster, given what is observed
+    of them, weighted as in `assign`. Features are normal, with latent vectors integrated out,
 
     .. math:: x_{dnm} \mid s \sim N(w_{dm}^\top \mu_j,\; \alpha^{-1} + w_{dm}^\top C_j w_{dm}),
               \quad j = s_{dn}

@@ -13,9 +13,9 @@ from pm_match.reading.parts import Clustering
 class ObjectGroups:
     """The groups of a clustering's objects, at some labels.
 
-    Objects that are linked across assignments are in groups of their own, one a cluster, so that
-    no move of a group breaks a link, and the clusters' other objects are free to move. So are those
-    whose label is known.
+    Objects that are linked across assignments are in groups of their own, one for each cluster, so
+    that no move of a group breaks a link, and the clusters' other objects are free to move. So are
+    those whose label is known.
 
     Attributes
     ----------

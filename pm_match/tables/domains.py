@@ -99,7 +99,7 @@ def as_domains(
     Parameters
     ----------
     domains : mapping of str to table
-        Each table has one row an object and one column a feature: a 2-D array, masked array,
+        Each table has one row for each object and one column a feature: a 2-D array, masked array,
         DataFrame, DataArray or SciPy sparse matrix (which is made dense). NaN, or a mask, says
         that a value is missing. Row and column labels are kept; where there are none, objects
         and features are numbered from 0. `Domain` objects pass through.
@@ -460,7 +460,8 @@ def refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, wha
     if bad.any():
         first = plain(labels[np.flatnonzero(bad)[0]])
         others = int(bad.sum()) - 1
-        more = f" (and {_count(others, f'other {kind}')} the like)" if others else ""
+        have = "has" if others == 1 else "have"
+        more = f" (and so {have} {_count(others, f'other {kind}')})" if others else ""
         raise ValueError(f"{where}: {kind} {first!r} has {what}{more}")
 
 

@@ -140,7 +140,7 @@ BAD_TABLES = {
     "constant column": (
         np.c_[np.arange(4.0), np.full(4, 2.5), np.ones(4)],
         ValueError,
-        r"column 1 has one constant value \(2.5\).*\(and 1 other column the like\)",
+        r"column 1 has one constant value \(2.5\).*\(and so has 1 other column\)",
     ),
     "constant but for missing": (
         np.array([[1, 2], [np.nan, 3], [1, 4]]),

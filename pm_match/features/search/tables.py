@@ -1,4 +1,4 @@
-"""The matching of tables with rich emissions: clusters alone, shapes matched, the joint judges.
+"""The matching of tables with rich emissions: cluster alone, match shapes, compare log joints.
 
 Where projections keep distances, and every domain has noise of its own, the clusters of a domain
 are found best on their own, at every number of clusters; matchings of so many clusters are then

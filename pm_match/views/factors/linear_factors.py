@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class CanonicalForm:
-    r"""Log densities :math:`-z^\top A_p z / 2 + z^\top b_n`, up to constants, of one vector a row.
+    r"""Log densities :math:`-z^\top A_p z / 2 + z^\top b_n` of each row's vector, up to constants.
 
     Attributes
     ----------

@@ -202,8 +202,8 @@ class FactorModel(Part):
         loadings : list of Factor
             All that the latent enters with.
         precisions : list of GammaPrecision
-            Those that the priors of these are proportional to, each one number or one a factor;
-            none if some of the loadings lack one, or if one is of something else too.
+            Those that the priors of these are proportional to, each one number or one for each
+            factor; none if some of the loadings lack one, or if one is of something else too.
         """
         entered = self.entered(number)
         found = [p for p in self.precisions if entered.keys() & {*p.of}]

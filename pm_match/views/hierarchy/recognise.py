@@ -103,7 +103,7 @@ class Hierarchy(Part):
                 rng, self.tables, self.clustering.truncation, n_marginal
             )
         except ValueError:
-            # Few objects, or features that go together: any start will do, or must.
+            # Too few objects, or collinear features: nothing better than a random start is at hand.
             return self._random_start(rng)
         found: dict[str, NDArray] = {self.clustering.assignments[0].name: z}
         for view, label, precision in zip(self.views, w, precisions, strict=True):

@@ -250,7 +250,9 @@ def _check_codes(where: str, codes: NDArray, score: Any) -> None:
         )
     n_scores = score.type.shape[0]
     if n_scores is not None and n_scores != len(codes):
-        raise ValueError(f"{where}: expected {n_scores} labels, one a score; found {len(codes)}.")
+        raise ValueError(
+            f"{where}: expected {n_scores} labels, one for each score; found {len(codes)}."
+        )
     classes = score.ndim == 2
     n_classes = score.type.shape[1] if classes else None
     if classes:

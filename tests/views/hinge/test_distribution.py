@@ -164,7 +164,7 @@ def test_it_is_read_from_a_copy():
         (lambda: binary(np.array(["a", "b", "a"] * 3)), TypeError, "or booleans; found dtype"),
         (lambda: binary(np.array(["1", "-1", "1"] * 3)), TypeError, "or booleans; found dtype"),
         (lambda: binary(np.ones((9, 1))), ValueError, "one label for each object"),
-        (lambda: binary(np.ones(8)), ValueError, "expected 9 labels, one a score; found 8"),
+        (lambda: binary(np.ones(8)), ValueError, "expected 9 labels, one for each score; found 8"),
         (lambda: binary(C=0.0), ValueError, "C to be positive and finite; found 0"),
         (lambda: binary(C=np.inf), ValueError, "C to be positive and finite"),
         (lambda: binary(C=np.ones(2)), ValueError, "expected one C"),
