@@ -73,7 +73,7 @@ class FrequencyMetropolis(HMCStep):
         The frequencies.
     n_sweeps : int, default 1
         Times that every frequency moves in a step.
-    n_carried : int, default 2
+    n_carried : int, default 4
         Moves that carry the coefficients along. Each, and one more at the start, takes the time of
         some twenty evaluations of the evidence.
     n_leapfrog : int, default 0
@@ -123,7 +123,7 @@ class FrequencyMetropolis(HMCStep):
         vars: Any,
         n_sweeps: int = 1,
         n_leapfrog: int = 0,
-        n_carried: int = 2,
+        n_carried: int = 4,
         **kwargs: Any,
     ):
         check_count("FrequencyMetropolis: n_sweeps", n_sweeps)
