@@ -32,7 +32,7 @@ class FrequencyHMC(FrequencyMetropolis):
 
     def __init__(self, vars: Any, n_leapfrog: int = 10, **kwargs: Any):
         check_count("FrequencyHMC: n_leapfrog", n_leapfrog)
-        super().__init__(vars, n_leapfrog=n_leapfrog, **kwargs)
+        super().__init__(vars, n_leapfrog=n_leapfrog, n_carried=0, **kwargs)
 
     def _evidence(self, point) -> None:
         """Integrate nothing out."""

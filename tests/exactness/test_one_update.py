@@ -11,7 +11,8 @@ import pytest
 
 import pm_match as pmm
 from pm_match.features import feature_gibbs
-from pm_match.views.hinge import latent_hmc
+from pm_match.views.hinge import fourier_values, latent_hmc
+from pm_match.views.hinge.carry import LabelledVectors, approximate
 from pm_match.views.hinge.frequencies import FrequencyEvidence
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from tests.declared.features import ratio_model
@@ -45,6 +46,19 @@ def scales_alone(simulator, monkeypatch):
     return simulator.step(pmm.FrequencyMetropolis)
 
 
+def carried(simulator):
+    """Return moves of the frequencies' step that carry the coefficients along, by themselves."""
+    step = simulator.step(pmm.FrequencyMetropolis)
+
+    def move(point):
+        new = dict(point)
+        for _ in range(3):
+            step._carry(new, {})
+        return new
+
+    return {"carried": move}
+
+
 def check(found):
     assert max(map(abs, found.values())) < SEES, found
 
@@ -69,6 +83,12 @@ def test_each_step_of_a_max_margin_model_at_length(case):
 
 def test_the_scale_of_frequencies(views, monkeypatch):
     check(views.scores(600, moves(scales_alone(views, monkeypatch)), n_updates=3))
+
+
+@pytest.mark.parametrize("case", ["two classes", "three classes"])
+def test_coefficients_carried_along(case):
+    simulator = ViewsSimulator(tiny_views(m=2, n_private=1, **VIEWS[case]), seed=6)
+    check(simulator.scores(400, carried(simulator)))
 
 
 def test_a_ratio_of_precisions(ratio):
@@ -135,6 +155,35 @@ def scales_without_jacobian(monkeypatch, simulator):
 
     monkeypatch.setattr(step, "_scaled_log_prior", wrong)
     return step
+
+
+def carried_without_jacobian(monkeypatch, simulator):
+    scales_without_jacobian(monkeypatch, simulator)
+    return carried(simulator)
+
+
+def carried_without_determinants(monkeypatch, simulator):
+    right = LabelledVectors._of
+
+    def wrong(self, frequencies, precision, *given):
+        found = right(self, frequencies, precision, *given)
+        features = fourier_values(self.latent, frequencies)
+        left_out = 0.0
+        for labels in self.labels.T:
+            seen = np.flatnonzero(labels)
+            _, lower = approximate(features[seen] * labels[seen, None], self.C, precision)
+            left_out += np.log(lower.diagonal()).sum()
+        return found._replace(log_density=found.log_density + left_out)
+
+    monkeypatch.setattr(LabelledVectors, "_of", wrong)
+    return carried(simulator)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [carried_without_jacobian, carried_without_determinants])
+def test_wrongly_carried_coefficients_are_seen(views, wrong, monkeypatch):
+    found = views.scores(1200, wrong(monkeypatch, views))
+    assert max(map(abs, found.values())) > 6.0, found
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
+from pm_match.views.hinge.carry import approximate
 from pm_match.views.hinge.frequencies import EvidenceTerm, FrequencyEvidence, FrequencyPrior
 from pm_match.views.hinge.scales import (
     LostPrecision,
@@ -309,3 +310,41 @@ def test_what_is_safe_can_be_factorised(n):
     assert not with_precision(evidence, alike, 1.9 * least).safe
     with pytest.raises(LostPrecision, match="is lost beside"):
         with_precision(evidence, alike, 0.4 * least)
+
+
+@pytest.mark.parametrize("C", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("size", [0.5, 30.0])
+def test_the_normal_approximation_for_one_label_has_the_right_moments(C, size):
+    # Of the score alone; across it the prior stays.
+    x, precision = size * np.array([0.6, -0.8]), 0.7
+    mean, lower = approximate(x[None], C, precision)
+    spread = size / np.sqrt(precision)
+
+    def moment(power):
+        def density(g):
+            return g**power * np.exp(-2.0 * C * max(0.0, 1.0 - g)) * stats.norm.pdf(g, 0.0, spread)
+
+        low, high = -9.0 * spread, 9.0 * spread
+        return quad(density, low, 1.0, limit=200)[0] + quad(density, 1.0, high, limit=200)[0]
+
+    whole, first, second = map(moment, range(3))
+    assert mean @ x == pytest.approx(first / whole, rel=1e-5)
+    covariance = np.linalg.inv(lower @ lower.T)
+    assert x @ covariance @ x == pytest.approx(second / whole - (first / whole) ** 2, rel=1e-5)
+    across = np.array([0.8, 0.6])
+    assert across @ covariance @ across == pytest.approx(1.0 / precision)
+    assert mean @ across == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_normal_approximation_for_many_labels():
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(6, 1)) + 0.5
+    mean, lower = approximate(x, 0.8, 0.5)
+    grid = np.linspace(-12.0, 12.0, 20_001)
+    logs = -1.6 * np.maximum(0.0, 1.0 - x * grid).sum(axis=0) - 0.25 * grid**2
+    law = np.exp(logs - logs.max())
+    law /= law.sum()
+    middle = law @ grid
+    variance = law @ (grid - middle) ** 2
+    assert mean[0] == pytest.approx(middle, abs=0.03 * np.sqrt(variance))
+    assert lower[0, 0] ** -2 == pytest.approx(variance, rel=0.03)

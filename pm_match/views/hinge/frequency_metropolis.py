@@ -20,6 +20,7 @@ from pm_match.reading.parts import Structure
 from pm_match.reading.probe import point_function
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge import frequencies as moves
+from pm_match.views.hinge.carry import Coefficients, LabelledVectors
 from pm_match.views.hinge.frequencies import EvidenceTerm, FrequencyEvidence, FrequencyPrior
 from pm_match.views.hinge.hinge_gibbs import HingePoints
 from pm_match.views.hinge.recognise import HingeModel
@@ -31,6 +32,8 @@ _STEPS = {"prior": 1.0, "wide": 0.5, "narrow": 0.2}
 # Standard deviations, on the log scale, of proposed changes of v and of frequencies' scales.
 _PRECISION_WIDTHS = (0.2, 1.0)
 _SCALE_WIDTHS = (0.02, 0.1, 0.4)
+# The same, of moves that carry the coefficients along.
+_CARRIED_WIDTHS, _CARRIED_PRECISION_WIDTHS = (0.1, 0.2, 0.4), (0.3, 1.0, 3.0)
 
 
 class FrequencyMetropolis(HMCStep):
@@ -39,6 +42,9 @@ class FrequencyMetropolis(HMCStep):
     One step, given latent vectors, the frequencies' prior (their clusters' means and covariances,
     where these are a mixture) and C:
 
+    - the scales of all or of one of the frequencies' axes, and v, move, and carry the coefficients
+      along (see `hinge.carry`). It is what moves the width of the kernel where labels can nearly
+      all be told apart;
     - scales of the labels are drawn given the coefficients (see `HingeGibbs`); given them, the
       coefficients integrate out of all that follows;
     - two scale moves, of all axes of the frequencies and of some. If they are a mixture with
@@ -67,6 +73,9 @@ class FrequencyMetropolis(HMCStep):
         The frequencies.
     n_sweeps : int, default 1
         Times that every frequency moves in a step.
+    n_carried : int, default 4
+        Moves that carry the coefficients along. Each, and one more at the start, takes the time of
+        some twenty evaluations of the evidence.
     n_leapfrog : int, default 0
         The most steps of a Hamiltonian move, which turns by a quarter if so many do; with 0 there
         is none. Each, and one more at the start, takes the time of about three evaluations of the
@@ -83,15 +92,16 @@ class FrequencyMetropolis(HMCStep):
     FloatingPointError
         In a step, if v is too small, and not drawn by our steps.
     ValueError
-        If `n_sweeps` is no whole number of at least 1, or `n_leapfrog` none of at least 0.
+        If `n_sweeps` is no whole number of at least 1, or `n_carried` or `n_leapfrog` none of at
+        least 0.
 
     Notes
     -----
     Sampler statistics: `accepted_prior`, `accepted_wide` and `accepted_narrow`, the fractions of
-    frequencies that moved of those with ρ = 1, .5 and .2;
-    `accepted_scale` and `accepted_precision`; `accepted_joint`, the probability of acceptance of
-    the Hamiltonian move; and `spread`, the root mean square of :math:`\omega^T h`: features of
-    angles far below 1 are linear, far above it noise. What was not tried is NaN.
+    frequencies that moved of those with ρ = 1, .5 and .2; `accepted_carried`, `accepted_scale` and
+    `accepted_precision`; `accepted_joint`, the probability of acceptance of the Hamiltonian move;
+    and `spread`, the root mean square of :math:`\omega^T h`: features of angles far below 1 are
+    linear, far above it noise. What was not tried is NaN.
     """
 
     name = "frequency_metropolis"
@@ -101,17 +111,27 @@ class FrequencyMetropolis(HMCStep):
         "accepted_prior",
         "accepted_wide",
         "accepted_narrow",
+        "accepted_carried",
         "accepted_scale",
         "accepted_precision",
         "accepted_joint",
         "spread",
     )
 
-    def __init__(self, vars: Any, n_sweeps: int = 1, n_leapfrog: int = 0, **kwargs: Any):
+    def __init__(
+        self,
+        vars: Any,
+        n_sweeps: int = 1,
+        n_leapfrog: int = 0,
+        n_carried: int = 4,
+        **kwargs: Any,
+    ):
         check_count("FrequencyMetropolis: n_sweeps", n_sweeps)
+        check_count("FrequencyMetropolis: n_carried", n_carried, 0)
         check_count("FrequencyMetropolis: n_leapfrog", n_leapfrog, 0)
         self.n_sweeps = n_sweeps
         self.n_leapfrog = n_leapfrog
+        self.n_carried = n_carried
         self.reset_tuning()
         super().__init__(vars, **kwargs)
 
@@ -151,7 +171,9 @@ class FrequencyMetropolis(HMCStep):
         new = dict(point)
         stats = dict.fromkeys(self.stats_dtypes_shapes, np.nan)
         try:
-            evidence = self._evidence(point)
+            if self.n_carried:
+                self._carry(new, stats)
+            evidence = self._evidence(new)
         except LostPrecision as error:
             part = self.part
             if not part.precision:
@@ -186,7 +208,9 @@ class FrequencyMetropolis(HMCStep):
         """
         part, rng, points = self.part, self.rng, self._points
         evidence = self._rescale(new, evidence, stats)
-        prior_at = self._draw_mixture(new, evidence) if self._mixture else part.frequency_prior
+        prior_at = (
+            self._draw_mixture(new, evidence.frequencies) if self._mixture else part.frequency_prior
+        )
         sizes = np.array([*_STEPS.values()])
         tried, moved = np.zeros(len(sizes)), np.zeros(len(sizes))
         for _ in range(self.n_sweeps):
@@ -216,6 +240,62 @@ class FrequencyMetropolis(HMCStep):
         points.write_coefficients(new, np.stack(drawn, axis=1))
 
     # -- scales ------------------------------------------------------------------------------------
+
+    def _carry(self, new, stats) -> None:
+        """Move scales of axes, and v, with the coefficients, and write them.
+
+        A mixture's means and precisions are integrated out, and drawn in the end.
+        """
+        part, rng, points = self.part, self.rng, self._points
+        latent, start = part.fourier(new)
+        vectors = LabelledVectors(latent[points.rows], points.labels, float(part.C(new)))
+        now = vectors.at(start, part.prior_precision(new), points.coefficients(new))
+        shape, rate = part.precision_prior(new) if part.precision else (0.0, 0.0)
+        log_prior = self._scaled_log_prior(new, start)
+
+        def log_density(own: Coefficients, factors) -> float:
+            # Of log v; and the Jacobian of the scales, which are what moves.
+            v, n = own.precision, len(start)
+            of_scales = log_prior(factors) + n * np.log(factors).sum()
+            return own.log_density + of_scales + shape * np.log(v) - rate * v
+
+        m = start.shape[1]
+        factors, accepted = np.ones(m), 0
+        level = log_density(now, factors)
+        for _ in range(self.n_carried):
+            axes, shift, change = self._carried_move(m)
+            other = factors * np.exp(shift * axes)
+            precision = now.precision * np.exp(change) if part.precision else now.precision
+            height = level - rng.standard_exponential()
+            try:
+                candidate = vectors.carried(now, start * other, precision)
+            except LostPrecision:
+                continue  # there is nothing to go to
+            found = log_density(candidate, other)
+            if found > height:
+                now, factors, level = candidate, other, found
+                accepted += 1
+        stats["accepted_carried"] = accepted / self.n_carried
+        if accepted:
+            self._writer.write(new, {part.frequencies: now.frequencies})
+            points.write_coefficients(new, now.values)
+            if part.precision:
+                points.write_positive(new, part.precision, np.log(now.precision))
+            if self._mixture:
+                self._draw_mixture(new, now.frequencies)
+
+    def _carried_move(self, m: int) -> tuple[NDArray, float, float]:
+        """Draw which of m axes are scaled, and changes of the logs of scale and v.
+
+        Narrow kernels want small coefficients. Every move is as probable as the one back.
+        """
+        rng = self.rng
+        shift = rng.choice(_CARRIED_WIDTHS) * rng.standard_normal()
+        what = rng.random()
+        if self.part.precision and what < 0.25:
+            return np.zeros(m), 0.0, rng.choice(_CARRIED_PRECISION_WIDTHS) * rng.standard_normal()
+        axes = np.ones(m) if what < 0.5 else np.eye(m)[rng.integers(m)]
+        return axes, shift, rng.choice([0.0, 2.0, 4.0]) * shift
 
     def _rescale(self, new, evidence: FrequencyEvidence, stats) -> FrequencyEvidence:
         """Multiply the frequencies' axes by common factors: all axes, then some of them.
@@ -273,7 +353,7 @@ class FrequencyMetropolis(HMCStep):
 
         return log_marginal
 
-    def _draw_mixture(self, new, evidence) -> Callable[[Any], FrequencyPrior]:
+    def _draw_mixture(self, new, frequencies) -> Callable[[Any], FrequencyPrior]:
         """Draw the mixture's means and precisions given the frequencies, and write them.
 
         Returns
@@ -284,7 +364,7 @@ class FrequencyMetropolis(HMCStep):
         assert self._mixture
         means, precisions = draw_parameters(
             self.rng,
-            evidence.frequencies,
+            frequencies,
             self._labels(new),
             self._mixture.truncation,
             self._mixture.prior(new),

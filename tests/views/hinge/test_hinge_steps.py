@@ -97,6 +97,7 @@ def test_frequencies_are_where_their_leap_has_taken_them(model, monkeypatch):
     step = KINDS["leaps"](model)
     step.setup_chain(np.random.default_rng(4), 0, 0)
     step.log_step_size = np.log(0.15)
+    step.n_carried = 0
     monkeypatch.setattr(step, "_rescale", lambda new, evidence, stats: evidence)
     monkeypatch.setattr(FrequencyEvidence, "sweep", lambda self, *given: np.zeros(6, bool))
     ends, refused, leap = [], 0, step._leap
@@ -123,6 +124,7 @@ def test_statistics_of_what_was_not_tried_are_no_numbers(model, kind):
     step.setup_chain(np.random.default_rng(2), 10, 10)
     _, (stats,) = step.step(start(model))
     assert np.isnan(stats["accepted_joint"]) == (kind == "metropolis")
+    assert not np.isnan(stats["accepted_carried"])
     assert not np.isnan(stats["accepted_scale"])
     assert not np.isnan(stats["accepted_prior"])
     if kind != "metropolis":
@@ -195,6 +197,8 @@ def test_bad_settings(model):
         expected = f"n_leapfrog: expected a whole number of at least 0; found {wrong}"
         with pytest.raises(ValueError, match=expected):
             pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_leapfrog=wrong)
+        with pytest.raises(ValueError, match=expected.replace("leapfrog", "carried")):
+            pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_carried=wrong)
     with pytest.raises(pmm.UnservedModelError, match="frequencies"):
         pmm.HingeGibbs([model["frequencies"]], model=model)
 
