@@ -18,7 +18,7 @@ from pm_match.fit_em import fit_em
 from pm_match.front.match import match
 from pm_match.front.prepare import PreparedData, choose_model, prepare
 from pm_match.front.result import MatchResult
-from pm_match.front.show import show
+from pm_match.reading.show import show
 from pm_match.matching import (
     best_chain,
     cluster_sizes,

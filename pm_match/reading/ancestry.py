@@ -6,7 +6,7 @@ from typing import Any
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.model.core import Model
 from pytensor.compile.ops import ViewOp
-from pytensor.graph.traversal import walk
+from pytensor.graph.traversal import ancestors, walk
 from pytensor.tensor.random.op import RandomVariable
 
 # A random variable (or potential) of a model: a named tensor variable.
@@ -66,6 +66,11 @@ def itself(variable: RV) -> RV:
     while variable.owner is not None and isinstance(variable.owner.op, ViewOp):
         (variable,) = variable.owner.inputs
     return variable
+
+
+def depends_on(rv: RV, other: RV) -> bool:
+    """Say whether a variable depends on another one."""
+    return other in ancestors([rv])
 
 
 def missing_part(model: Model, rv: RV) -> RV | None:
