@@ -18,7 +18,6 @@ from pm_match.fit_em import fit_em
 from pm_match.front.match import match
 from pm_match.front.prepare import PreparedData, choose_model, prepare
 from pm_match.front.result import MatchResult
-from pm_match.reading.show import show
 from pm_match.matching import (
     best_chain,
     cluster_sizes,
@@ -49,6 +48,7 @@ from pm_match.reading.evidence import Evidence
 from pm_match.reading.kinds import Kind, register_kind
 from pm_match.reading.links import must_link
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.show import show
 from pm_match.report.html_report import report
 from pm_match.results import invariants
 from pm_match.sampling import resume, sample
