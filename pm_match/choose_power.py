@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from scipy.stats import entropy
 
 from pm_match.find_matching import find_matching
 
@@ -12,8 +13,6 @@ __all__ = ["choose_power"]
 
 # The power of the search that objects are counted by.
 _FIRST = 0.85
-# What else there is of every start.
-_STATISTICS = ("log_joint", "n_occupied", "seconds", "agreement")
 
 
 def choose_power(
@@ -67,14 +66,7 @@ def choose_power(
     found = find_matching(
         declare(_FIRST), starts=1, random_seed=random_seed, progressbar=progressbar
     )
-    starts = found["starts"].to_dataset().isel(start=0)
-    labels = [own.to_numpy() for name, own in starts.items() if str(name) not in _STATISTICS]
-    return enough / (enough + _size(np.concatenate(labels)))
-
-
-def _size(labels: np.ndarray) -> float:
-    """Return the size of clusters: of equal ones whose labels have the same entropy."""
-    held = labels[labels >= 0]
-    counts = np.unique(held, return_counts=True)[1]
-    share = counts / len(held)
-    return float(len(held) * np.exp((share * np.log(share)).sum()))
+    start = found["starts"].to_dataset().isel(start=0).drop_dims("other_start")
+    labels = np.concatenate([own.to_numpy() for own in start.values() if own.ndim])
+    _, counts = np.unique(labels[labels >= 0], return_counts=True)
+    return enough / (enough + counts.sum() * np.exp(-entropy(counts)))

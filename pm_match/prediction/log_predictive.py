@@ -1,6 +1,7 @@
 """What every object's data are worth under a model, its cluster integrated out."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -139,24 +140,20 @@ class _Objects:
             self._relevance = LabelDensities(model, [relevance], [assignment]).compiled(1, True)
         some = next(iter(points))
         shapes = densities.shapes(some, [np.zeros(self.n, np.int64)])
-        sizes = dict(zip(densities.factors, map(_size, shapes), strict=True))
+        sizes = dict(zip(densities.factors, map(prod, shapes), strict=True))
         self._labels = each_label(truncation, self.n)
-        try:
-            self._entries = densities.compiled(truncation, True, True)
-            self._entries(some, [self._labels])
-        except Exception:  # what PyTensor cannot do for many rows at once
-            self._entries = densities.compiled(1, True, True)
+        self._mixed = mixed_labels(np.random.default_rng(20130205), truncation, self.n)
+        batch = densities.batch(True, some, [self._mixed[[0, -1]]])
+        self._entries = densities.compiled(batch, True, True)
         known = [
             np.arange(self.n) if rv is assignment else np.full(sizes[rv], -1)
             for rv in densities.factors
         ]
         owner = np.concatenate(known)
-        self._owned = Owned(self._find(owner, truncation, points), self.n)
+        self._owned = Owned(self._find(owner, points), self.n)
 
-    def _find(self, owner: NDArray, truncation: int, points: RecordedPoints) -> NDArray:
+    def _find(self, owner: NDArray, points: RecordedPoints) -> NDArray:
         """Find whose every entry is, by some draws."""
-        rng = np.random.default_rng(20130205)
-        mixed = mixed_labels(rng, truncation, self.n)
         for number, point in enumerate(points):
             if number == _LOOKED_AT:
                 break
@@ -167,7 +164,7 @@ class _Objects:
 
             table = entries(self._labels)
             owner = find_owners(entries, table, owner, self.n)
-            if (owner == -2).any() or not check_owners(entries, table, owner, mixed)[
+            if (owner == -2).any() or not check_owners(entries, table, owner, self._mixed)[
                 owner >= 0
             ].all():
                 raise UnservedModelError(
@@ -221,7 +218,3 @@ def _check_whole(model: Model, rv: RV) -> None:
             f"{name!r}: expected rows that are missing as a whole or not at all; found rows that "
             "are missing in part, whose variables depend on each other"
         )
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape))
