@@ -27,8 +27,10 @@ Turn = tuple[float, NDArray[np.float64]]
 _STARTS = 100
 # Objects of a domain that are matched by distances; by assignments, at first and in the end.
 _MATCHED, _FEW, _MANY = 50, 100, 300
-# Minima that are kept; that hops begin at; hops from each; rounds of them.
+# Minima that are kept; that hops begin at; hops from each; the most rounds of them.
 _KEPT, _HOPPED, _HOPS, _ROUNDS = 8, 6, 15, 6
+# Rounds that bring the least cost down by no more than this before hops end.
+_VAIN, _GAIN = 2, 1e-3
 # Rounds of triangles.
 _TRIANGLES = 2
 # How far a hop turns, and the cosine above which two turns are the same.
@@ -83,9 +85,14 @@ def _directed(found, i: int, j: int) -> list[Turn]:
 def _hopped(rng: np.random.Generator, x: NDArray, y: NDArray) -> list[Turn]:
     """Find the turns of one pair: starts by distances, and hops from the best."""
     found = _best(x, y, _by_distances(rng, x, y), [])
+    vain = 0
     for _ in range(_ROUNDS):
+        least, _ = found[0]
         hops = [_hop(rng, q) for _, q in found[:_HOPPED] for _ in range(_HOPS)]
         found = _best(x, y, hops, found)
+        vain = vain + 1 if found[0][0] > least * (1.0 - _GAIN) else 0
+        if vain == _VAIN:
+            break
     return found
 
 
@@ -93,13 +100,14 @@ def _by_distances(rng: np.random.Generator, x: NDArray, y: NDArray) -> list[NDAr
     """Turn by objects that are matched by their distances to the others of their domain."""
     # Imported when a search needs it: it takes a second.
     from scipy.optimize import quadratic_assignment
+    from scipy.spatial.distance import cdist
 
     n, found = min(_MATCHED, len(x), len(y)), []
     for _ in range(_STARTS):
         one, two = (own[rng.permutation(len(own))[:n]] for own in (x, y))
         options = {"maximize": True, "P0": "randomized", "rng": rng}
         matched = quadratic_assignment(
-            _distances(one, one), _distances(two, two), method="faq", options=options
+            *(cdist(own, own, "sqeuclidean") for own in (one, two)), method="faq", options=options
         )
         found.append(polar_factor(one.T @ two[matched.col_ind]))
     return found
@@ -138,18 +146,14 @@ def _different(found: Sequence[Turn]) -> list[Turn]:
 def _down(x: NDArray, y: NDArray, q: NDArray, n_rounds: int, least_gain: float) -> Turn:
     """Assign objects, and turn the second domain, in turn, as long as that brings them nearer."""
     from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
 
     least = np.inf
     for _ in range(n_rounds):
-        costs = _distances(x, y @ q.T)
+        costs = cdist(x, y @ q.T, "sqeuclidean")
         rows, columns = linear_sum_assignment(costs)
         cost = costs[rows, columns].mean()
         if cost > least * (1.0 - least_gain):
             break
         least, q = cost, polar_factor(x[rows].T @ y[columns])
     return float(least), q
-
-
-def _distances(x: NDArray, y: NDArray) -> NDArray[np.float64]:
-    """Return the squared distances (R, S) between vectors."""
-    return np.square(x).sum(axis=1)[:, None] - 2.0 * x @ y.T + np.square(y).sum(axis=1)

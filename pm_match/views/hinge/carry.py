@@ -24,7 +24,7 @@ from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.scales import factorise
 
 # Where sites begin, and by how much of a variance they may still change in the end.
-_FIRST_SITE, _CLOSE, _MOST_ROUNDS = 0.01, 0.01, 100
+_FIRST_SITE, _CLOSE, _MOST_ROUNDS = 0.001, 0.1, 100
 
 
 class Coefficients(NamedTuple):

@@ -34,6 +34,8 @@ _PRECISION_WIDTHS = (0.2, 1.0)
 _SCALE_WIDTHS = (0.02, 0.1, 0.4)
 # The same, of moves that carry the coefficients along.
 _CARRIED_WIDTHS, _CARRIED_PRECISION_WIDTHS = (0.1, 0.2, 0.4), (0.3, 1.0, 3.0)
+# Labels times squared coefficients above which not every step makes them.
+_SMALL = 1_500_000
 
 
 class FrequencyMetropolis(HMCStep):
@@ -74,8 +76,9 @@ class FrequencyMetropolis(HMCStep):
     n_sweeps : int, default 1
         Times that every frequency moves in a step.
     n_carried : int, default 4
-        Moves that carry the coefficients along. Each, and one more at the start, takes the time of
-        some twenty evaluations of the evidence.
+        Moves that carry the coefficients along, of a step that makes some. Each, and one more at
+        the start, takes the time of some twenty evaluations of the evidence. Small problems make
+        them in every step; larger ones at random, in as many as the time of a small one allows.
     n_leapfrog : int, default 0
         The most steps of a Hamiltonian move, which turns by a quarter if so many do; with 0 there
         is none. Each, and one more at the start, takes the time of about three evaluations of the
@@ -157,6 +160,7 @@ class FrequencyMetropolis(HMCStep):
     def _prepare(self) -> None:
         self._points = HingePoints(self.model, self.part)
         self._writer = Writer(self.model, [self.part.frequencies])
+        self._share = _SMALL / (self._points.labels.size * self.part.shape[0] ** 2)
         self._mixture = _mixture(read(self.model), self.part.frequencies)
         if self._mixture:
             self._mixture_points = NormalsPoints(self.model, self._mixture)
@@ -171,7 +175,7 @@ class FrequencyMetropolis(HMCStep):
         new = dict(point)
         stats = dict.fromkeys(self.stats_dtypes_shapes, np.nan)
         try:
-            if self.n_carried:
+            if self.n_carried and self.rng.random() < self._share:
                 self._carry(new, stats)
             evidence = self._evidence(new)
         except LostPrecision as error:
@@ -244,12 +248,16 @@ class FrequencyMetropolis(HMCStep):
     def _carry(self, new, stats) -> None:
         """Move scales of axes, and v, with the coefficients, and write them.
 
-        A mixture's means and precisions are integrated out, and drawn in the end.
+        A mixture's means and precisions are integrated out, and drawn in the end. Nothing moves to
+        or from where coefficients cannot be approximated.
         """
         part, rng, points = self.part, self.rng, self._points
         latent, start = part.fourier(new)
         vectors = LabelledVectors(latent[points.rows], points.labels, float(part.C(new)))
-        now = vectors.at(start, part.prior_precision(new), points.coefficients(new))
+        try:
+            now = vectors.at(start, part.prior_precision(new), points.coefficients(new))
+        except LostPrecision:
+            return
         shape, rate = part.precision_prior(new) if part.precision else (0.0, 0.0)
         log_prior = self._scaled_log_prior(new, start)
 

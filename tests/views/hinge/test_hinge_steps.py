@@ -12,6 +12,7 @@ from scipy import stats
 import pm_match as pmm
 from pm_match.normal.conjugate import log_marginal
 from pm_match.views.hinge import fourier_values
+from pm_match.views.hinge.carry import LabelledVectors
 from pm_match.views.hinge.frequencies import FrequencyEvidence
 from pm_match.views.hinge.scales import LostPrecision, draw_by_directions
 from tests.exactness.dense import moments
@@ -333,6 +334,57 @@ def test_scales_that_cannot_be_evaluated_are_refused_and_nothing_else(monkeypatc
     share = np.array(found[::40])
     law = stats.truncnorm(0.0, 0.8)
     assert stats.kstest(share, law.cdf).pvalue > 1e-3
+
+
+def test_carried_moves_do_not_go_where_coefficients_are_lost(monkeypatch):
+    """The law is the prior's where there is a place to go to: one number, and no label."""
+    with pm.Model() as model:
+        frequencies = pm.Normal("frequencies", 0.0, 1.0, shape=(1, 1))
+        beta = pm.Normal("beta", 0.0, 1.0, shape=3)
+        score = pmm.fourier_features(X[:4, :1], frequencies) @ beta
+        pmm.Hinge("label", score, observed=np.full(4, np.nan))
+    step = pmm.FrequencyMetropolis([model["frequencies"]], model=model)
+    step.setup_chain(np.random.default_rng(5), 0, 0)
+    carried, refused = LabelledVectors.carried, []
+
+    def near(self, now, frequencies, precision):
+        if abs(frequencies[0, 0]) > 0.8:
+            refused.append(frequencies)
+            raise LostPrecision
+        return carried(self, now, frequencies, precision)
+
+    monkeypatch.setattr(LabelledVectors, "carried", near)
+    point, found = model.initial_point(0) | {"frequencies": np.array([[0.5]])}, []
+    for _ in range(6_000):
+        step._carry(point, {})
+        found.append(abs(point["frequencies"][0, 0]))
+    assert len(refused) > 100
+    law = stats.truncnorm(0.0, 0.8)
+    assert stats.kstest(np.array(found[::40]), law.cdf).pvalue > 1e-3
+
+
+def test_where_coefficients_are_lost_nothing_is_carried(model, monkeypatch):
+    step = KINDS["metropolis"](model)
+    step.setup_chain(np.random.default_rng(5), 0, 0)
+
+    def lost(self, *given):
+        raise LostPrecision
+
+    monkeypatch.setattr(LabelledVectors, "_of", lost)
+    _, (found,) = step.step(start(model))
+    assert np.isnan(found["accepted_carried"])
+    assert np.isfinite(found["accepted_scale"])
+
+
+def test_large_problems_make_carried_moves_now_and_then(model, monkeypatch):
+    step = KINDS["metropolis"](model)
+    monkeypatch.setattr(step, "_share", 0.2)
+    step.setup_chain(np.random.default_rng(5), 0, 0)
+    point, made = start(model), 0
+    for _ in range(200):
+        point, (found,) = step.step(point)
+        made += np.isfinite(found["accepted_carried"])
+    assert 20 < made < 60
 
 
 def test_the_prior_of_rescaled_frequencies_is_the_plain_formula():
