@@ -90,9 +90,15 @@ def find_matching(
 
     Examples
     --------
-    >>> model = pmm.models.relational_clusters({"english": x, "german": y})
-    >>> best = pmm.find_matching(model)
-    >>> pmm.partition_estimate(best)
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> pmm.cluster_sizes(pmm.partition_estimate(idata))
+              a   b  total
+    cluster
+    0        20  20     40
+    1        20  20     40
+    2        20  20     40
     """
     model = modelcontext(model)
     check_count("starts", starts)

@@ -119,9 +119,11 @@ def fit_em(
 
     Examples
     --------
-    >>> model = pmm.models.shared_factors({"genes": x, "proteins": y}, n_shared=3)
-    >>> best = pmm.fit_em(model)
-    >>> best["sample_stats"]["log_likelihood"]
+    >>> views = pmm.datasets.correlated_views(50, random_seed=1)
+    >>> model = pmm.models.shared_factors(views, n_shared=3)
+    >>> best = pmm.fit_em(model, starts=2, tolerance=1e-3, random_seed=1, progressbar=False)
+    >>> best["sample_stats"]["log_likelihood"].dims
+    ('chain', 'draw')
     """
     model = modelcontext(model)
     check_ascent(starts, tolerance, max_iterations)

@@ -50,6 +50,14 @@ def adjusted_rand_index(true: Mapping[str, ArrayLike], found: Mapping[str, Array
     .. [1] Hubert & Arabie (1985). Comparing partitions. Journal of Classification 2.
     .. [2] Iwata, Hirao & Ueda (2016). Probabilistic latent variable models for unsupervised
        many-to-many object matching. Section on experiments.
+
+    Examples
+    --------
+    >>> true = {"a": [0, 0, 1], "b": [0, 1]}
+    >>> pmm.metrics.adjusted_rand_index(true, {"a": [5, 5, 7], "b": [5, 7]})
+    1.0
+    >>> round(pmm.metrics.adjusted_rand_index(true, {"a": [5, 5, 7], "b": [7, 5]}), 2)
+    -0.25
     """
     for name, labels in {"true": true, "found": found}.items():
         if not isinstance(labels, Mapping):

@@ -73,6 +73,14 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     Dataset
         The collapsed log joint, the number of occupied clusters, precisions, and all free variables
         that our steps do not draw.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.sample(20, tune=20, chains=2, cores=1, model=model, random_seed=1, quiet=True)
+    >>> sorted(pmm.invariants(idata, model))
+    ['log_joint', 'n_occupied', 'precision']
     """
     model = modelcontext(model)
     posterior, stats = idata["posterior"], idata["sample_stats"]

@@ -135,6 +135,15 @@ def sample(
         If a part of the model is left to PyMC, if the draws fill the truncation, or if the run was
         interrupted: then chains are cut to the length that keeps most draws, and those that
         have fewer are left out.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.sample(50, tune=50, chains=2, cores=1, model=model, random_seed=1, quiet=True,
+    ...                    compute_convergence_checks=False)
+    >>> dict(idata["posterior"]["cluster_a"].sizes)
+    {'chain': 2, 'draw': 50, 'a_object': 60}
     """
     model = modelcontext(model)
     _check_spelling(kwargs)
@@ -212,6 +221,19 @@ def resume(
     -----
     UserWarning
         If a file is damaged: draws from there on are made anew. Otherwise as `sample`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> folder = tempfile.mkdtemp()
+    >>> idata = pmm.sample(
+    ...     10, tune=9, chains=2, cores=1, model=model, random_seed=1, checkpoint=folder, quiet=True
+    ... )
+    >>> longer = pmm.resume(folder, draws=20, model=model, quiet=True)
+    >>> dict(longer["posterior"]["cluster_a"].sizes)
+    {'chain': 2, 'draw': 20, 'a_object': 60}
     """
     model = modelcontext(model)
     others = sorted(kwargs.keys() - _NOT_OF_DRAWS)

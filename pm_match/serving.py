@@ -66,6 +66,13 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     UnservedModelError
         If no part of the model is one that the steps can serve, or a step would have to write what
         a given one holds.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> [type(step).__name__ for step in pmm.steps(model)]
+    ['ProjectionMAP', 'ClusterGibbs']
     """
     model = modelcontext(model)
     structure = read(model)

@@ -68,6 +68,14 @@ def initial_points(
         If no part of the model is one that the steps can serve.
     ValueError
         If `chains` is less than 1, or `init` is neither.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> points = pmm.initial_points(model, 2, random_seed=1, init="dispersed", progressbar=False)
+    >>> sorted(points[0])
+    ['cluster_a', 'cluster_b', 'projection_a', 'projection_b']
     """
     model = modelcontext(model)
     check_count("chains", chains, 1)

@@ -1,14 +1,21 @@
 """Code in the documentation runs, and the reference lists every public name."""
 
+import doctest
+import inspect
 import re
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
+import arviz as az
+import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
+import xarray as xr
 
+import pm_match as pmm
 from pm_match import plots
 
 ROOT = Path(__file__).parents[1]
@@ -88,3 +95,55 @@ def test_the_gallery_shows_every_figure():
     assert {(DOCS / picture).name for picture in pictures} == {
         path.name for path in (DOCS / "figures" / "gallery").iterdir()
     }
+
+
+def public(module=pmm, prefix=""):
+    """Public functions and classes, by the names that users call them by."""
+    found = {}
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.ismodule(value):
+            found |= public(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+NAMES = public()
+# Without "import ..." in each example, as in the pages.
+IMPORTED = {"az": az, "np": np, "pd": pd, "pm": pm, "pmm": pmm, "xr": xr}
+
+
+@pytest.fixture
+def kinds_as_before(monkeypatch):
+    """An example registers a kind."""
+    from pm_match.reading import kinds
+
+    monkeypatch.setattr(kinds, "_KINDS", list(kinds._KINDS))
+    yield
+    monkeypatch.undo()
+    for reset in kinds._RESETS:
+        reset()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_has_an_example(name):
+    assert "\n>>> " in inspect.getdoc(NAMES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_of_a_public_name_runs(name, kinds_as_before, monkeypatch):
+    """It prints what it says."""
+    pytest.importorskip("matplotlib").use("Agg")
+    pytest.importorskip("sklearn")
+    monkeypatch.setenv("COLUMNS", "100")
+    parser, flags = doctest.DocTestParser(), doctest.NORMALIZE_WHITESPACE
+    text = inspect.getdoc(NAMES[name])
+    example = parser.get_doctest(text, dict(IMPORTED), name, None, 0)
+    printed: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=flags)
+    runner.run(example, out=printed.append)
+    import_module("matplotlib.pyplot").close("all")
+    assert runner.failures == 0, "".join(printed)

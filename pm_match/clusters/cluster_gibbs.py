@@ -62,6 +62,23 @@ class ClusterGibbs(PartitionStep):
     fractions of these moves that were accepted, 0 if none was proposed.
 
     A chain that starts with everything in one cluster (PyMC's default start) is dispersed first.
+
+    Examples
+    --------
+    >>> counts = np.array([[3, 0], [2, 1], [0, 9], [1, 8]])
+    >>> with pm.Model() as model:
+    ...     weights = pm.StickBreakingWeights("weights", alpha=1.0, K=4)
+    ...     cluster = pm.Categorical("cluster", weights, shape=4)
+    ...     rate = pm.Gamma("rate", 1.0, 0.5, shape=(5, 2))
+    ...     counted = pm.Poisson("counts", rate[cluster], observed=counts)
+    ...
+    >>> with model:
+    ...     step = pmm.ClusterGibbs([cluster], n_split_merge=2.0)
+    ...
+    >>> step
+    ClusterGibbs(weights_simplex__, cluster, rate_log__)
+    >>> idata = pmm.sample(20, tune=20, chains=2, cores=1, model=model, step=step, random_seed=1,
+    ...                    quiet=True)
     """
 
     name = "cluster_gibbs"

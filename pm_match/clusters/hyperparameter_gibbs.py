@@ -47,6 +47,19 @@ class HyperparameterGibbs(PartitionStep):
     ------
     UnservedModelError
         If the variables are not hyperparameters of a model that the steps can serve.
+
+    Examples
+    --------
+    >>> counts = np.array([[3, 0], [2, 1], [0, 9], [1, 8]])
+    >>> with pm.Model() as model:
+    ...     weights = pm.StickBreakingWeights("weights", alpha=1.0, K=4)
+    ...     cluster = pm.Categorical("cluster", weights, shape=4)
+    ...     shape = pm.Exponential("shape", 1.0)
+    ...     rate = pm.Gamma("rate", shape, 0.5, shape=(5, 2))
+    ...     counted = pm.Poisson("counts", rate[cluster], observed=counts)
+    ...
+    >>> [type(step).__name__ for step in pmm.steps(model)]
+    ['HyperparameterGibbs', 'ClusterGibbs']
     """
 
     name = "hyperparameter_gibbs"

@@ -58,6 +58,12 @@ def rotated_digits(
         If scikit-learn is not installed.
     ValueError
         If there are fewer than ``3 * n_objects`` images of the digits, or a digit is not one.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.rotated_digits(50)
+    >>> {name: table.shape for name, table in domains.items()}
+    {'upright': (50, 52), 'quarter': (50, 50), 'half': (50, 50)}
     """
     digits = tuple(digits)
     if not digits or not set(digits) <= set(range(10)):
@@ -107,6 +113,12 @@ def images(table: Any) -> np.ndarray:
         If `table` has no labels.
     ValueError
         If a column label is not the position of a pixel.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.rotated_digits(50)
+    >>> pmm.datasets.images(domains["upright"]).shape
+    (50, 8, 8)
     """
     if isinstance(table, xr.DataArray):
         labels = table[table.dims[-1]].to_numpy()
@@ -173,6 +185,12 @@ def synthetic(
     ValueError
         If a count is not positive, there are more than 26 domains, the precision is not
         positive, or `missing` is not in [0, 1).
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(100, 10, n_clusters=3, n_factors=2, random_seed=1)
+    >>> {name: table.shape for name, table in domains.items()}
+    {'a': (100, 10), 'b': (100, 10)}
     """
     check_counts(
         n_objects=n_objects,
@@ -234,6 +252,13 @@ def split_features(
     ------
     ValueError
         If the table is not 2-D, has fewer than two features, or not one label for each object.
+
+    Examples
+    --------
+    >>> x = np.arange(12.0).reshape(3, 4)
+    >>> domains = pmm.datasets.split_features(x, [0, 0, 1])
+    >>> domains["a"].shape, domains["b"].shape
+    ((3, 2), (3, 2))
     """
     frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table))
     labels = np.asarray(labels)
@@ -275,6 +300,11 @@ def iris(random_seed: int | np.random.Generator | None = 0) -> dict[str, xr.Data
     ------
     ImportError
         If scikit-learn is not installed.
+
+    Examples
+    --------
+    >>> {name: table.shape for name, table in pmm.datasets.iris().items()}
+    {'a': (150, 2), 'b': (150, 2)}
     """
     bunch = sklearn_datasets().load_iris()
     table = pd.DataFrame(bunch.data, columns=bunch.feature_names)
@@ -300,6 +330,11 @@ def wine(random_seed: int | np.random.Generator | None = 0) -> dict[str, xr.Data
     ------
     ImportError
         If scikit-learn is not installed.
+
+    Examples
+    --------
+    >>> {name: table.shape for name, table in pmm.datasets.wine().items()}
+    {'a': (178, 7), 'b': (178, 6)}
     """
     bunch = sklearn_datasets().load_wine()
     table = pd.DataFrame(bunch.data, columns=bunch.feature_names)
@@ -333,6 +368,10 @@ def load_glass(
         If the folder has no such file.
     ValueError
         If the file lacks an array.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.load_glass("data")  # doctest: +SKIP
     """
     file = read_arrays(folder, "glass.npz", ["X", "y", "columns"], [])
     table = pd.DataFrame(file["X"], columns=file["columns"])
@@ -355,6 +394,12 @@ def true_labels(domains: Mapping[str, xr.DataArray]) -> dict[str, np.ndarray]:
     ------
     ValueError
         If a domain carries no labels.
+
+    Examples
+    --------
+    >>> labels = pmm.datasets.true_labels(pmm.datasets.iris())
+    >>> np.bincount(labels["a"])
+    array([50, 50, 50])
     """
     for name, table in domains.items():
         if _LABEL not in getattr(table, "coords", ()):

@@ -29,6 +29,12 @@ class SyntheticNetworks:
         Probability of an edge between relevant objects, by the clusters of row and column.
     noise : float
         Probability of an edge of irrelevant objects, if there are any.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.synthetic_networks(n_relevant=20, n_irrelevant=5, random_seed=1)
+    >>> data.types, data.density.shape
+    (('row', 'column'), (5, 5))
     """
 
     networks: dict[str, sparse.csr_array]
@@ -54,6 +60,12 @@ class LabelledNetworks:
         Names of the classes.
     objects : dict of str to tuple of ndarray
         Names of each network's rows and columns.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.load_newsgroups_halves("data")  # doctest: +SKIP
+    >>> data.types  # doctest: +SKIP
+    ('document', 'word')
     """
 
     networks: dict[str, sparse.csr_array]
@@ -123,6 +135,12 @@ def synthetic_networks(
     ----------
     .. [1] Iwata & Ishiguro (2017). Robust unsupervised cluster matching for network data. Data
        Mining and Knowledge Discovery 31.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.synthetic_networks(n_relevant=20, n_irrelevant=5, random_seed=1)
+    >>> {name: network.shape for name, network in data.networks.items()}
+    {'a': (25, 25), 'b': (25, 25)}
     """
     kinds = ("noisy-dirichlet", "noisy-partial", "dirichlet")
     if kind not in kinds:
@@ -200,6 +218,10 @@ def load_newsgroups_halves(
         If the folder has no such file.
     ValueError
         If the file lacks an array, or there are too few documents.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.load_newsgroups_halves("data")  # doctest: +SKIP
     """
     file = read_arrays(folder, "20news_w100.npz", ["y", "words", "label_names"], ["X"])
     rng = np.random.default_rng(seed)
@@ -251,6 +273,10 @@ def load_movielens_networks(
         If the folder has no such file.
     ValueError
         If the file lacks an array, or no two users have so many ratings.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.load_movielens_networks("data")  # doctest: +SKIP
     """
     arrays = ["genres", "genre_names", "titles"]
     file = read_arrays(folder, "movielens_latest_small.npz", arrays, ["half_stars"])
@@ -323,6 +349,10 @@ def load_help_networks(
     ValueError
         If a language is not there or twice, the file lacks an array, or there are too few pages or
         words.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.load_help_networks("data", languages=("en", "de"))  # doctest: +SKIP
     """
     languages = [languages] if isinstance(languages, str) else list(languages)
     if len(set(languages)) < len(languages) or not languages:

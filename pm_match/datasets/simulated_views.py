@@ -45,6 +45,12 @@ def xor_views(
     ------
     ValueError
         If there are no objects or features, or a negative number is given.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.xor_views(50)
+    >>> {name: view.shape for name, view in data.views.items()}
+    {'a': (50, 10), 'b': (50, 10)}
     """
     rng = _checked(random_seed, n_objects, n_features, n_private, noise)
     latent = rng.normal(size=(n_objects, 2))
@@ -80,6 +86,12 @@ def ring_views(
     ------
     ValueError
         If there are no objects or features, or a negative number is given.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.ring_views(50)
+    >>> {name: view.shape for name, view in data.views.items()}
+    {'a': (50, 10), 'b': (50, 10)}
     """
     rng = _checked(random_seed, n_objects, n_features, n_private, noise)
     labels = rng.integers(0, 2, n_objects)
@@ -124,6 +136,12 @@ def correlated_views(
     ------
     ValueError
         If a correlation is not one, or there are no objects or features.
+
+    Examples
+    --------
+    >>> views = pmm.datasets.correlated_views(100, correlations=(0.9, 0.5))
+    >>> {name: view.shape for name, view in views.items()}
+    {'a': (100, 5), 'b': (100, 5)}
     """
     rho = np.asarray(correlations, dtype=float)
     if rho.ndim != 1 or not ((rho >= 0) & (rho <= 1)).all():
@@ -169,6 +187,12 @@ def dependent_clusters(
     ------
     ValueError
         If there are no objects, or there is no such toy.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.dependent_clusters("multimodal", 50)
+    >>> {name: view.shape for name, view in data.views.items()}
+    {'a': (50, 2), 'b': (50, 2)}
     """
     if kind not in ("structured", "multimodal"):
         raise ValueError(f"kind: expected 'structured' or 'multimodal'; found {kind!r}")

@@ -25,6 +25,12 @@ class PairedViews:
     labels : ndarray of int, shape (n_objects,)
         Which of `label_names` an object is.
     label_names : tuple of str
+
+    Examples
+    --------
+    >>> data = pmm.datasets.xor_views(50)
+    >>> data.label_names, np.bincount(data.labels)
+    (('different', 'same'), array([23, 27]))
     """
 
     views: dict[str, xr.DataArray]
@@ -47,6 +53,12 @@ def digit_halves() -> PairedViews:
     ------
     ImportError
         If scikit-learn is not installed.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.digit_halves()
+    >>> {name: view.shape for name, view in data.views.items()}
+    {'left': (1797, 30), 'right': (1797, 31)}
     """
     bunch = sklearn_datasets().load_digits()
     side = bunch.images.shape[1]
@@ -90,6 +102,10 @@ def load_webkb(folder: str | Path, university: str) -> PairedViews:
         If the folder has no such file.
     ValueError
         If the file lacks an array, or there is no such university.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.load_webkb("data", "cornell")  # doctest: +SKIP
     """
     if university not in UNIVERSITIES:
         raise ValueError(f"university: expected one of {UNIVERSITIES}; found {university!r}")
@@ -136,6 +152,10 @@ def load_multiple_features(
         If the folder has no such file.
     ValueError
         If the file lacks an array, or there is no such set of features.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.load_multiple_features("data")  # doctest: +SKIP
     """
     unknown = [name for name in names if name not in FEATURE_SETS]
     if unknown or not names:
@@ -174,6 +194,10 @@ def load_yeast_stress(folder: str | Path) -> PairedViews:
         If the folder has no such file.
     ValueError
         If the file lacks an array.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.load_yeast_stress("data")  # doctest: +SKIP
     """
     file = read_arrays(
         folder, "gasch2000.npz", ["X", "genes", "columns", "col_heat", "col_diamide", "esr"], []
@@ -227,6 +251,13 @@ def add_bimodal_noise(
     ------
     ValueError
         If a number is negative.
+
+    Examples
+    --------
+    >>> views = pmm.datasets.correlated_views(100, correlations=(0.9, 0.5))
+    >>> noisy = pmm.datasets.add_bimodal_noise(views, n_features=2)
+    >>> {name: view.shape for name, view in noisy.items()}
+    {'a': (100, 7), 'b': (100, 7)}
     """
     if n_features < 0 or separation < 0:
         raise ValueError(

@@ -78,6 +78,18 @@ class ClusterSlice(PartitionStep):
     UnservedModelError
         If the variables are not such rows, or have more than a few numbers a label
         (`parts.MOST_SLICED`): a step that moves all of them together, NUTS, is better then.
+
+    Examples
+    --------
+    >>> counts = np.array([[3, 0], [2, 1], [0, 9], [1, 8]])
+    >>> with pm.Model() as model:
+    ...     weights = pm.StickBreakingWeights("weights", alpha=1.0, K=4)
+    ...     cluster = pm.Categorical("cluster", weights, shape=4)
+    ...     rate = pm.HalfNormal("rate", 5.0, shape=(5, 2))
+    ...     counted = pm.Poisson("counts", rate[cluster], observed=counts)
+    ...
+    >>> [step for step in pmm.steps(model) if isinstance(step, pmm.ClusterSlice)]
+    [ClusterSlice(rate_log__)]
     """
 
     name = "cluster_slice"

@@ -93,11 +93,15 @@ def choose_n_factors(
 
     Examples
     --------
+    >>> domains = pmm.datasets.synthetic(60, 6, 3, 2, random_seed=1)
     >>> chosen = pmm.choose_n_factors(
-    ...     lambda k: pmm.models.projected_clusters({"english": x, "german": y}, n_factors=k),
-    ...     candidates=[3, 4, 5],
+    ...     lambda k: pmm.models.projected_clusters(domains, n_factors=k),
+    ...     candidates=[1, 2],
+    ...     random_seed=1,
+    ...     progressbar=False,
     ... )
     >>> int(chosen["best"])
+    1
     """
     if not callable(model_factory):
         raise TypeError(

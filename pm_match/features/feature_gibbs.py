@@ -89,6 +89,12 @@ class FeatureGibbs(PartitionStep):
     -----
     Sampler statistic: `permute_accepted`, the fraction of exchanges that were accepted, 0 if none
     was proposed.
+
+    Examples
+    --------
+    >>> model = pmm.models.table_clusters(pmm.datasets.iris())
+    >>> [type(step).__name__ for step in pmm.steps(model)]
+    ['FeatureGibbs', 'ClusterGibbs']
     """
 
     name = "feature_gibbs"

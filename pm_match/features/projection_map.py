@@ -60,6 +60,13 @@ class ProjectionMAP(PartitionStep):
     -----
     This maximises: it is not a Markov chain Monte Carlo kernel, and the chain's law is not the
     posterior of the projections. Declare them with `pm.Normal` for that (see `FeatureGibbs`).
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> [step for step in pmm.steps(model) if isinstance(step, pmm.ProjectionMAP)]
+    [ProjectionMAP(projection_a, projection_b)]
     """
 
     name = "projection_map"

@@ -26,8 +26,12 @@ def semi_orthogonal(raw: Any) -> Any:
 
     Examples
     --------
-    >>> raw = pm.Normal("orientation", 0.0, 1.0, dims=("feature", "factor"))
-    >>> projection = scale * pmm.semi_orthogonal(raw)
+    >>> with pm.Model():
+    ...     raw = pm.Normal("orientation", 0.0, 1.0, shape=(5, 2))
+    ...     projection = pmm.semi_orthogonal(raw)
+    ...
+    >>> projection.type.shape
+    (None, None)
     """
     u, _, v = pt.linalg.svd(pt.as_tensor(raw), full_matrices=False)
     return u @ v

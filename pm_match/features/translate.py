@@ -79,6 +79,15 @@ def translate(
     ValueError
         If the domains do not share their clusters, or the target has no feature vectors; and as
         `assign`.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> found = pmm.translate(idata, model, source="a", target="b", ci_prob=0.9, progressbar=False)
+    >>> sorted(found), found["b"].shape
+    (['b', 'b_lower', 'b_upper'], (60, 20))
     """
     levels = interval_levels(ci_prob)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)

@@ -75,6 +75,17 @@ class PreparedData:
     class_names : list
     model : str
         The function of `pm_match.models` that declares the model.
+
+    Examples
+    --------
+    >>> north = pd.DataFrame({"sku": ["n1", "n2", "n3", "n4"], "visits": [1, 9, 1, 8]})
+    >>> south = pd.DataFrame({"sku": ["s1", "s2", "s3"], "visits": [9, 1, 1]})
+    >>> prepared = pmm.prepare({"north": north, "south": south}, id="sku")
+    >>> print(prepared)
+    north: 4 objects (n1, n2, n3, …); used are visits (count).
+    south: 3 objects (s1, s2, s3, …); used are visits (count).
+    The model is mixture.
+    >>> model = prepared.declare()
     """
 
     kind: Literal["tables", "networks"]
@@ -298,9 +309,14 @@ def prepare(
 
     Examples
     --------
-    >>> prepared = pmm.prepare({"north": north, "south": "south.csv"}, id="sku")
+    >>> north = pd.DataFrame({"sku": ["n1", "n2", "n3", "n4"], "visits": [1, 9, 1, 8]})
+    >>> south = pd.DataFrame({"sku": ["s1", "s2", "s3"], "visits": [9, 1, 1]})
+    >>> prepared = pmm.prepare({"north": north, "south": south}, id="sku")
     >>> print(prepared)
-    >>> idata = pmm.sample(model=prepared.declare())
+    north: 4 objects (n1, n2, n3, …); used are visits (count).
+    south: 3 objects (s1, s2, s3, …); used are visits (count).
+    The model is mixture.
+    >>> model = prepared.declare()
     """
     if model is not None:
         check_option("model", model, MODELS)
@@ -568,6 +584,13 @@ def choose_model(prepared: PreparedData) -> str:
     ------
     ValueError
         If there is nothing to match tables by.
+
+    Examples
+    --------
+    >>> north = pd.DataFrame({"sku": ["n1", "n2", "n3", "n4"], "visits": [1, 9, 1, 8]})
+    >>> south = pd.DataFrame({"sku": ["s1", "s2", "s3"], "visits": [9, 1, 1]})
+    >>> pmm.choose_model(pmm.prepare({"north": north, "south": south}, id="sku"))
+    'mixture'
     """
     if prepared.kind == "networks":
         return "relational_clusters"

@@ -69,6 +69,19 @@ class MatchResult:
     objects : DataFrame
         One row for each object: its ``domain``, ``object`` (its label), ``cluster`` (-1 if it fits
         none), ``confidence`` and the other columns of `match_summary`.
+
+    Examples
+    --------
+    >>> north = pd.DataFrame({"sku": ["n1", "n2", "n3", "n4"], "visits": [1, 9, 1, 8]})
+    >>> south = pd.DataFrame({"sku": ["s1", "s2", "s3"], "visits": [9, 1, 1]})
+    >>> tables = {"north": north, "south": south}
+    >>> result = pmm.match(tables, id="sku", draws=50, tune=50, random_seed=1, progressbar=False)
+    >>> result.matches("north", "south", top=1)
+      object partner  probability  chance
+    0     n1      s3        0.685    0.35
+    1     n2      s1        0.790    0.35
+    2     n3      s2        0.640    0.35
+    3     n4      s1        0.760    0.35
     """
 
     def __init__(

@@ -27,6 +27,15 @@ def best_chain(idata: xr.DataTree) -> xr.DataTree:
     -------
     DataTree
         With one chain, which keeps its number.
+
+    Examples
+    --------
+    >>> idata = xr.DataTree.from_dict({
+    ...     "posterior": xr.Dataset({"weight": (["chain", "draw"], [[0.1, 0.2], [0.3, 0.4]])}),
+    ...     "sample_stats": xr.Dataset({"log_joint": (["chain", "draw"], [[-9, -8], [-5, -6]])}),
+    ... })
+    >>> pmm.best_chain(idata)["posterior"]["weight"].values
+    array([[0.3, 0.4]])
     """
     log_joint = log_joint_of(idata)
     best = int(log_joint.mean("draw").argmax("chain"))

@@ -23,6 +23,18 @@ def cluster_sizes(labels: xr.Dataset) -> pd.DataFrame:
         the total. If there are irrelevant objects, a last row ``"irrelevant"`` counts them. With
         several sets of clusters (see `assignment_sets`) the rows are labelled by set and
         cluster.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> pmm.cluster_sizes(pmm.partition_estimate(posterior))
+             a  b  total
+    cluster
+    0        2  1      3
+    1        1  1      2
     """
     sets = by_set(labels.data_vars)
     tables = []

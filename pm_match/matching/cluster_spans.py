@@ -54,6 +54,17 @@ def cluster_spans(
         If there is no such group or variable, or no assignment at all.
     ValueError
         If a variable is not an assignment, or `ci_prob` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> pmm.cluster_spans(posterior)[["a", "b", "mean", "objects"]]
+          a      b  mean  objects
+    0  True   True  1.50      4.5
+    1  True  False  0.25      0.5
     """
     levels = interval_levels(ci_prob)
     sets = read_sets(idata, var_names, group, sample_dims)

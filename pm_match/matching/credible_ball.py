@@ -78,8 +78,13 @@ def credible_ball(
 
     Examples
     --------
-    >>> ball = pmm.credible_ball(idata, pmm.partition_estimate(idata))
-    >>> pmm.cluster_sizes(ball.sel(bound="horizontal"))
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> ball = pmm.credible_ball(posterior, pmm.partition_estimate(posterior))
+    >>> ball["cluster_a"].sel(bound="horizontal").values
+    array([1, 1, 0])
     """
     check_loss(loss)
     if not isinstance(prob, Real) or not 0.0 < float(prob) <= 1.0:

@@ -113,6 +113,19 @@ def decide(
     UserWarning
         If two objects taken at random share a cluster with a probability above the threshold, and
         above 1/2, so that links say little; or if there is one draw only, which is no probability.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 1]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [2, 1], [2, 0]]]),
+    ... })
+    >>> pmm.decide(posterior, "a", "b", rule="one-to-one", keep_unmatched=True)
+      object partner  probability   decision
+    0      2       1         0.75       link
+    1      0    None         0.25  unmatched
+    2      1    None         0.25  unmatched
+    3   None       0         0.50  unmatched
     """
     if rule not in _RULES:
         raise ValueError(f"rule: expected 'one-to-one' or 'many-to-many'; found {rule!r}")

@@ -87,6 +87,36 @@ def diagnose(
     ValueError
         If a variable is not an assignment, labels do not fit it, or a parameter is not as
         described.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> posterior = xr.Dataset({  # the chains have found two different matchings
+    ...     "cluster_a": (["chain", "draw", "a"], np.tile([0, 0, 1, 1], (2, 200, 1))),
+    ...     "cluster_b": (["chain", "draw", "b"], np.tile([[[0, 0, 1]], [[1, 1, 0]]], (1, 200, 1))),
+    ... })
+    >>> print(pmm.diagnose(posterior))
+                                  mean       sd r_hat ess_bulk ess_tail                       note
+    quantity
+    occupied clusters                2        0 1.000      400      400
+    constant
+    entropy of sizes            0.6829 1.11e-16 1.000      400      400
+    constant
+    distance from a partition    0.965    0.965   inf        -        -  stuck at different
+    values
+    worst of 21 pairs: a 0, b 0    0.5      0.5   inf        -        -  stuck at different
+    values
+    <BLANKLINE>
+           group  within
+    chain
+    0          0       0
+    1          1       0
+    <BLANKLINE>
+    - The chains found different matchings: chain 0; chain 1. Chains in different modes do not
+    mix by being longer: look for the best mode with more searches (find_matching), tune for
+    longer, or keep the best chain (best_chain).
+    - R-hat is larger than 1.01, the chains have not agreed, on distance from a partition (inf),
+    worst of 21 pairs: a 0, b 0 (inf); inf: stuck at different values.
     """
     if len(sample_dims) != 2:
         raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")

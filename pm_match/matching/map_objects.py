@@ -65,6 +65,15 @@ def map_objects(
     ValueError
         If x is not 2-D, its features are not the source's, it holds NaN or infinite values, or
         the two projections differ in their number of factors.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> y = pmm.map_objects(idata, domains["a"][:3], source="a", target="b")
+    >>> y.shape
+    (3, 20)
     """
     posterior = read_draws(idata, group)
     source, target = (identifier(name.removeprefix(PREFIX)) for name in (source, target))

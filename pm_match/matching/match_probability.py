@@ -99,6 +99,22 @@ def match_probability(
         If a variable is not an assignment: one whole number for each object and draw; the clusters
         of a and b are of different sets; a relevance variable does not fit its assignment; or `top`
         is not positive.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> pmm.match_probability(posterior, "a", "b").values
+    array([[0.75, 0.25],
+           [0.75, 0.25],
+           [0.5 , 1.  ]])
+    >>> pmm.match_probability(posterior, "a", "b", top=1)
+       object  partner  probability
+    0       0        0         0.75
+    1       1        0         0.75
+    2       2        1         1.00
     """
     flags: tuple[str | None, str | None] | None = None
     if relevance is not None and relevance != "auto":

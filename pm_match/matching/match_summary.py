@@ -104,6 +104,26 @@ def match_summary(
     ----------
     C. Hennig (2007), "Cluster-wise assessment of cluster stability", Computational Statistics &
     Data Analysis 52, 258-271.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> summary = pmm.match_summary(posterior)
+    >>> summary.clusters[["size_a", "size_b", "exact"]]
+             size_a  size_b  exact
+    cluster
+    0             2       1    0.5
+    1             1       1    0.5
+    >>> summary.objects[["domain", "object", "cluster", "partners_b"]]
+      domain object  cluster  partners_b
+    0      a      0        0         1.0
+    1      a      1        0         1.0
+    2      a      2        1         1.5
+    3      b      0        0         0.5
+    4      b      1        1         0.5
     """
     sets = read_sets(idata, var_names, group, sample_dims)
     names = [name for draws in sets for name in draws.names]

@@ -104,8 +104,15 @@ def partition_estimate(
 
     Examples
     --------
-    >>> labels = pmm.partition_estimate(idata)
-    >>> labels.attrs["expected_loss"], labels.attrs["n_starts_at_best"]
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> estimate = pmm.partition_estimate(posterior)
+    >>> estimate["cluster_a"].values, estimate["cluster_b"].values
+    (array([0, 0, 1]), array([0, 1]))
+    >>> float(round(estimate.attrs["expected_loss"], 3))
+    0.518
     """
     check_loss(loss)
     check_count("n_starts", n_starts)

@@ -61,9 +61,13 @@ def partition_loss(
 
     Examples
     --------
-    >>> estimate = pmm.partition_estimate(idata)
-    >>> distance = pmm.partition_loss(idata, estimate)
-    >>> distance.mean()  # the expected loss: estimate.attrs["expected_loss"]
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> estimate = pmm.partition_estimate(posterior)
+    >>> pmm.partition_loss(posterior, estimate).values.round(2)
+    array([[0.  , 0.  , 1.1 , 0.97]])
     """
     check_loss(loss)
     posterior = read_draws(idata, group)

@@ -84,9 +84,14 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
 
     Examples
     --------
-    >>> estimate = pmm.partition_estimate(idata)
-    >>> aligned = pmm.relabel(idata, estimate)
-    >>> az.summary(aligned, var_names=["latent", "weights"])
+    >>> posterior = xr.Dataset({  # the names of clusters change
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [1, 1, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [1, 0]]]),
+    ... })
+    >>> aligned = pmm.relabel(posterior, pmm.partition_estimate(posterior))
+    >>> aligned["cluster_a"].values
+    array([[[0, 0, 1],
+            [0, 0, 1]]])
     """
     posterior = read_draws(idata, group)
     symmetric = [symmetric] if isinstance(symmetric, str) else list(symmetric)

@@ -43,6 +43,15 @@ def relevance_probability(
         If there is no such group or variable, or no assignment at all.
     ValueError
         If a variable is not an assignment, or its relevance does not fit it.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1]]]),
+    ...     "relevance_a": (["chain", "draw", "a"], [[[1, 1, 0], [1, 0, 0]]]),
+    ... })
+    >>> pmm.relevance_probability(posterior)["cluster_a"].values
+    array([1. , 0.5, 0. ])
     """
     found: dict[str, xr.DataArray] = {}
     for draws in read_sets(idata, var_names, group, sample_dims):

@@ -53,6 +53,15 @@ def span_probability(
         If there is no such group or variable.
     ValueError
         If no domain is given, a variable is not an assignment, or clusters are of different sets.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> pmm.span_probability(posterior, ["a", "b"])["cluster_a"].values
+    array([0.75, 0.75, 1.  ])
     """
     wanted = full_names(idata, [domains] if isinstance(domains, str) else domains, group)
     if not wanted:

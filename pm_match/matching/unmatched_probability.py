@@ -53,6 +53,15 @@ def unmatched_probability(
     ValueError
         If a variable is not an assignment, clusters are of different sets, or there is no other
         domain.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> pmm.unmatched_probability(posterior, "a", "b").values
+    array([0.25, 0.25, 0.  ])
     """
     (a,) = full_names(idata, [a], group)
     if b is None:

@@ -103,8 +103,10 @@ def aligned_clusters(
 
     Examples
     --------
-    >>> model = pmm.models.aligned_clusters(pmm.datasets.rotated_digits(), n_components=10)
-    >>> idata = pmm.sample(model=model)
+    >>> model = pmm.models.aligned_clusters(pmm.datasets.iris(random_seed=0))
+    >>> best = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> list(best["posterior"]["cluster_a"].dims)
+    ['chain', 'draw', 'a_object']
     """
     check_count("n_clusters", n_clusters, 2)
     check_all_positive(concentration=concentration, mean_strength=mean_strength)

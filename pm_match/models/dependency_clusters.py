@@ -95,9 +95,10 @@ def dependency_clusters(
 
     Examples
     --------
-    >>> model = pmm.models.dependency_clusters({"heat": x, "diamide": y}, n_clusters=6)
-    >>> idata = pmm.sample(model=model)
-    >>> pmm.partition_estimate(idata)
+    >>> data = pmm.datasets.dependent_clusters("structured", 60, random_seed=1)
+    >>> model = pmm.models.dependency_clusters(data.views, n_clusters=3)
+    >>> [variable.name for variable in model.observed_RVs]
+    ['a', 'b']
     """
     check_flag("paired", paired)
     tables = as_domains(views, unseen=bool(paired), kind="view")

@@ -96,9 +96,10 @@ def dependency_hierarchy(
 
     Examples
     --------
-    >>> model = pmm.models.dependency_hierarchy({"sound": x, "picture": y}, n_clusters=5)
-    >>> idata = pmm.sample(model=model)
-    >>> pmm.partition_estimate(idata)
+    >>> data = pmm.datasets.ring_views(60, random_seed=1)
+    >>> model = pmm.models.dependency_hierarchy(data.views, n_clusters=3)
+    >>> [variable.name for variable in model.observed_RVs]
+    ['a', 'b']
     """
     tables = as_paired_views(views, _DERIVED, _RESERVED)
     check_count("n_clusters", n_clusters, 2)

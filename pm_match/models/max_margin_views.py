@@ -117,9 +117,10 @@ def max_margin_views(
 
     Examples
     --------
-    >>> model = pmm.models.max_margin_views({"words": x, "links": y}, labels)
-    >>> idata = pmm.sample(model=model)
-    >>> pmm.predict(idata, model, {"words": x_new, "links": y_new})["probability"]
+    >>> data = pmm.datasets.xor_views(40)
+    >>> model = pmm.models.max_margin_views(data.views, data.labels)
+    >>> [variable.name for variable in model.observed_RVs]
+    ['a', 'b', 'label']
     """
     tables = as_paired_views(views)
     check_counts(n_factors=n_factors, n_frequencies=n_frequencies)

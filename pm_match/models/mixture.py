@@ -110,9 +110,10 @@ def mixture(
 
     Examples
     --------
-    >>> model = pmm.models.mixture({"spring": spring, "autumn": autumn})
-    >>> idata = pmm.sample(model=model)
-    >>> pmm.match_probability(idata, "cluster_spring", "cluster_autumn")
+    >>> frame = pd.DataFrame({"visits": [1, 9, 2, 8], "member": [True, False, True, False]})
+    >>> model = pmm.models.mixture({"spring": frame, "autumn": frame})
+    >>> [variable.name for variable in model.observed_RVs]
+    ['spring_count', 'autumn_count', 'spring_boolean', 'autumn_boolean']
     """
     frames = {"table": tables} if isinstance(tables, pd.DataFrame) else tables
     _check_tables(frames)

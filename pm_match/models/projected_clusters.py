@@ -141,9 +141,15 @@ def projected_clusters(
 
     Examples
     --------
-    >>> model = pmm.models.projected_clusters({"english": x, "german": y})
-    >>> idata = pmm.sample(model=model)
-    >>> pmm.match_probability(idata, "cluster_english", "cluster_german")
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> pmm.cluster_sizes(pmm.partition_estimate(idata))
+              a   b  total
+    cluster
+    0        20  20     40
+    1        20  20     40
+    2        20  20     40
     """
     tables = as_domains(domains)
     check_count("n_factors", n_factors, 1)

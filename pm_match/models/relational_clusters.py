@@ -166,11 +166,10 @@ def relational_clusters(
 
     Examples
     --------
-    >>> model = pmm.models.relational_clusters(
-    ...     {"english": x, "german": y}, types=("document", "word")
-    ... )
-    >>> idata = pmm.sample(model=model)
-    >>> pmm.match_probability(idata, "cluster_english_word", "cluster_german_word", top=5)
+    >>> data = pmm.datasets.synthetic_networks(n_relevant=20, n_irrelevant=5, random_seed=1)
+    >>> model = pmm.models.relational_clusters(data.networks)
+    >>> [variable.name for variable in model.observed_RVs]
+    ['a', 'b']
     """
     check_option("family", family, FAMILIES)
     check_option("weights", weights, WEIGHTS)

@@ -77,8 +77,9 @@ def shared_factors(
 
     Examples
     --------
-    >>> model = pmm.models.shared_factors({"genes": x, "proteins": y}, n_shared=3)
-    >>> idata = pmm.sample(model=model)
+    >>> model = pmm.models.shared_factors(pmm.datasets.correlated_views(100), n_shared=3)
+    >>> [variable.name for variable in model.observed_RVs]
+    ['a', 'b']
     """
     tables = as_paired_views(views)
     check_count("n_shared", n_shared, 1)

@@ -69,8 +69,10 @@ def table_clusters(
 
     Examples
     --------
-    >>> model = pmm.models.table_clusters({"clinic": frame, "laboratory": other})
-    >>> best = pmm.find_matching(model)
+    >>> model = pmm.models.table_clusters(pmm.datasets.iris(random_seed=0))
+    >>> best = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> pmm.cluster_sizes(pmm.partition_estimate(best)).sum().to_dict()
+    {'a': 150, 'b': 150, 'total': 300}
     """
     check_count("n_clusters", n_clusters, 2)
     check_positive("concentration", concentration)

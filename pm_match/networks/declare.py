@@ -84,7 +84,18 @@ class BlockNetwork(pm.Distribution):
 
     Examples
     --------
-    >>> pmm.BlockNetwork("ratings", axes=[cluster_user, cluster_film], density=theta, observed=x)
+    >>> ratings = np.array([[3, 0, 1], [2, 0, 0]])  # of two users by three films
+    >>> with pm.Model() as model:
+    ...     weights = pm.StickBreakingWeights("weights", alpha=1.0, K=3)
+    ...     user = pm.Categorical("cluster_user", weights, shape=2)
+    ...     film = pm.Categorical("cluster_film", weights, shape=3)
+    ...     rate = pm.Gamma("rate", 1.0, 1.0, shape=(4, 4))
+    ...     network = pmm.BlockNetwork(
+    ...         "ratings", axes=[user, film], density=rate, family="poisson", observed=ratings
+    ...     )
+    ...
+    >>> [type(step).__name__ for step in pmm.steps(model)]
+    ['ClusterGibbs']
     """
 
     rv_type = BlockNetworkRV

@@ -40,6 +40,12 @@ class AlignmentGibbs(PartitionStep):
     ------
     UnservedModelError
         If the variables are not of a model that the steps can serve.
+
+    Examples
+    --------
+    >>> model = pmm.models.aligned_clusters(pmm.datasets.iris())
+    >>> [step for step in pmm.steps(model) if isinstance(step, pmm.AlignmentGibbs)]
+    [AlignmentGibbs(orientation_b, scale_b_log__, intercept_b)]
     """
 
     name = "alignment_gibbs"

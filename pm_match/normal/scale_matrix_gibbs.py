@@ -38,6 +38,12 @@ class ScaleMatrixGibbs(PartitionStep):
     ------
     UnservedModelError
         If the variables are not of a model that the steps can serve.
+
+    Examples
+    --------
+    >>> model = pmm.models.aligned_clusters(pmm.datasets.iris())
+    >>> [step for step in pmm.steps(model) if isinstance(step, pmm.ScaleMatrixGibbs)]
+    [ScaleMatrixGibbs(scale_matrix_cholesky-cov__)]
     """
 
     name = "scale_matrix_gibbs"

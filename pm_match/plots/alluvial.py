@@ -68,6 +68,11 @@ def plot_alluvial(
     ValueError
         If there are no labels, they are not whole numbers, `n_clusters` is not positive, or `ax`
         is given and the clusters are of several sets.
+
+    Examples
+    --------
+    >>> labels = {"a": [0, 0, 1, 1], "b": [0, 1, 1]}
+    >>> figure = pmm.plots.plot_alluvial(labels)
     """
     sets = labels_by_set(labels, var_names)
     check_count("n_clusters", n_clusters)

@@ -64,6 +64,10 @@ def plot_calibration(
     ValueError
         If probabilities are not in [0, 1] or there are none, outcomes are not 0 and 1 or of
         another shape, or `n_bins` or `level` is not as described.
+
+    Examples
+    --------
+    >>> figure = pmm.plots.plot_calibration([0.1, 0.2, 0.8, 0.9], [False, True, True, True])
     """
     plt = pyplot()
     p, y = _checked(probabilities, outcomes)

@@ -55,6 +55,15 @@ def plot_clusters(
     ------
     ValueError
         If a domain has no labels, or not one for each object, or all objects are irrelevant.
+
+    Examples
+    --------
+    >>> labels = {"a": [0, 0, 1, 1], "b": [0, 1, 1]}
+    >>> tables = {
+    ...     "a": np.array([[0.1, 2.0], [0.2, 2.1], [5.0, 7.2], [5.1, 7.3]]),
+    ...     "b": np.array([[0.0, 1.9], [0.3, 2.2], [5.2, 7.0]]),
+    ... }
+    >>> figure = pmm.plots.plot_clusters(labels, tables)
     """
     tables = as_domains(domains)
     found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})

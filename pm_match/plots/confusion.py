@@ -56,6 +56,11 @@ def plot_confusion(
     ValueError
         If there is no domain, a domain has no labels, or not one for each object, or all objects
         are irrelevant.
+
+    Examples
+    --------
+    >>> labels = {"a": [0, 0, 1, 1], "b": [0, 1, 1]}
+    >>> figure = pmm.plots.plot_confusion(labels, {"a": [0, 0, 1, 1], "b": [1, 1, 0]})
     """
     if not true:
         raise ValueError("true: expected the classes of at least one domain; found none")

@@ -51,6 +51,12 @@ def plot_gallery(
     ------
     ValueError
         If a domain has no labels, or not one for each object, or all objects are irrelevant.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.rotated_digits(50)
+    >>> labels = pmm.datasets.true_labels(domains)
+    >>> figure = pmm.plots.plot_gallery(labels, domains)
     """
     found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)

@@ -73,6 +73,13 @@ def plot_kernel(
         If there is no such variable.
     ValueError
         If it is no table, or a number is not positive.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.xor_views(40)
+    >>> model = pmm.models.max_margin_views(data.views, data.labels)
+    >>> idata = pmm.sample(10, tune=10, chains=2, cores=1, model=model, random_seed=1, quiet=True)
+    >>> figure = pmm.plots.plot_kernel(idata)
     """
     plt = pyplot()
     if num_draws < 1 or (longest is not None and not longest > 0):

@@ -80,6 +80,13 @@ def plot_latent(
     ValueError
         If a table does not fit its projection, `sel` leaves several draws, there are fewer than
         two factors, or all objects are irrelevant.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> figure = pmm.plots.plot_latent(idata, domains)
     """
     posterior = read_draws(idata, group)
     point = one_draw(posterior, sel or _best(idata, sample_dims), sample_dims, [latent])

@@ -53,6 +53,13 @@ def plot_log_joint(
         If `idata` is no DataTree.
     KeyError
         If there is neither a group `starts` nor one of sampler statistics with a log joint.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> figure = pmm.plots.plot_log_joint(idata)
     """
     needs_tree(idata)
     starts = idata.children[_STARTS].to_dataset() if _STARTS in idata.children else None

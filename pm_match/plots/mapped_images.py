@@ -52,6 +52,14 @@ def plot_mapped_images(
     -------
     Figure
         One column an image: the original on top, one row a target below.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.rotated_digits(50)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> images = domains["upright"][:4]
+    >>> figure = pmm.plots.plot_mapped_images(idata, images, source="upright", targets=["quarter"])
     """
     targets = [targets] if isinstance(targets, str) else list(targets)
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}

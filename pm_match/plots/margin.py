@@ -70,6 +70,13 @@ def plot_margin(
         If a variable, group or class is missing.
     ValueError
         If `sel` leaves several draws, or there are fewer than two factors.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.xor_views(40)
+    >>> model = pmm.models.max_margin_views(data.views, data.labels)
+    >>> idata = pmm.sample(10, tune=10, chains=2, cores=1, model=model, random_seed=1, quiet=True)
+    >>> figure = pmm.plots.plot_margin(idata)
     """
     needs_tree(idata)
     needed = ("latent", "frequencies", "coefficients")

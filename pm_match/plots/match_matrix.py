@@ -59,6 +59,14 @@ def plot_match_matrix(
         If there is no such group or variable, no assignment at all, or no labels of one.
     ValueError
         If only one of `a` and `b` is given, or labels do not fit.
+
+    Examples
+    --------
+    >>> posterior = xr.Dataset({  # four draws
+    ...     "cluster_a": (["chain", "draw", "a"], [[[0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]]),
+    ...     "cluster_b": (["chain", "draw", "b"], [[[0, 1], [0, 1], [1, 1], [0, 0]]]),
+    ... })
+    >>> figure = pmm.plots.plot_match_matrix(posterior, "a", "b")
     """
     if (a is None) != (b is None):
         raise ValueError(

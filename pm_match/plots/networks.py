@@ -59,6 +59,11 @@ def plot_networks(
     ------
     ValueError
         If there is no network, a matrix is not two-dimensional, or the labels do not fit it.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.synthetic_networks(n_relevant=20, n_irrelevant=5, random_seed=1)
+    >>> figure = pmm.plots.plot_networks(data.networks, data.clusters, types=data.types)
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap

@@ -54,6 +54,12 @@ def plot_trace(
         If there is no such group or statistic.
     ValueError
         If no statistic is named.
+
+    Examples
+    --------
+    >>> stats = xr.Dataset({"log_joint": (["chain", "draw"], [[-9.0, -8.5], [-8.0, -8.2]])})
+    >>> idata = xr.DataTree.from_dict({"sample_stats": stats})
+    >>> figure = pmm.plots.plot_trace(idata, var_names=["log_joint"])
     """
     plt = pyplot()
     needs_tree(idata)

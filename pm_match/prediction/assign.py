@@ -131,9 +131,13 @@ def assign(
 
     Examples
     --------
-    >>> found = pmm.assign(idata, model, {"upright": x_new})
-    >>> found["prediction/upright/match_half"]
-    >>> pmm.match_probability(found, "cluster_upright_new", "cluster_half")
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> new = pmm.datasets.synthetic(5, 20, 3, 3, random_seed=3)["a"]
+    >>> found = pmm.assign(idata, model, {"a": new}, random_seed=1, progressbar=False)
+    >>> found["prediction/a/match_b"].shape
+    (5, 60)
     """
     if not isinstance(new_data, Mapping) or not new_data:
         raise TypeError(

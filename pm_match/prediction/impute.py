@@ -82,6 +82,15 @@ def impute(
         As `assign`.
     ValueError
         If there are no missing values in the data, or they cannot be predicted; and as `assign`.
+
+    Examples
+    --------
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, missing=0.1, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> filled = pmm.impute(idata, model, ci_prob=0.9, progressbar=False)
+    >>> filled["a"].shape, int(filled["a"].isnull().sum())
+    ((60, 20), 0)
     """
     levels = interval_levels(ci_prob)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)

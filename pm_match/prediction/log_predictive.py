@@ -78,9 +78,12 @@ def log_predictive(
 
     Examples
     --------
-    >>> models = {k: pmm.models.mixture(frame, n_clusters=k) for k in (3, 12)}
-    >>> draws = {k: pmm.log_predictive(pmm.sample(model=m), m) for k, m in models.items()}
-    >>> arviz.compare(draws)
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> pointwise = pmm.log_predictive(idata, model, progressbar=False)
+    >>> sorted(pointwise["log_likelihood"])
+    ['objects']
     """
     points = RecordedPoints(idata, model, "posterior", SAMPLE_DIMS, num_draws, everything=True)
     tables = [

@@ -50,8 +50,16 @@ def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
 
     Examples
     --------
-    >>> pm.MvNormal("x", mean[cluster], cov=covariance[cluster], observed=x)
-    >>> pmm.coarsen("coarsened_x", "x", 0.5)
+    >>> counts = np.array([[3, 0], [2, 1], [0, 9], [1, 8]])
+    >>> with pm.Model() as model:
+    ...     weights = pm.StickBreakingWeights("weights", alpha=1.0, K=4)
+    ...     cluster = pm.Categorical("cluster", weights, shape=4)
+    ...     rate = pm.Gamma("rate", 1.0, 0.5, shape=(5, 2))
+    ...     counted = pm.Poisson("counts", rate[cluster], observed=counts)
+    ...     coarse = pmm.coarsen("coarsened", "counts", 0.5)
+    ...
+    >>> [variable.name for variable in model.potentials]
+    ['coarsened']
     """
     model = modelcontext(None)
     rv = model[variable] if isinstance(variable, str) else variable

@@ -15,6 +15,14 @@ class Evidence:
 
     A record that is made once and never changed; what follows a chain is its `state`. Subclasses
     are frozen dataclasses, most often with `eq=False`.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, eq=False)
+    ... class SpectraEvidence(pmm.Evidence):  # docs/extending.md has a complete one
+    ...     counts: np.ndarray
+    ...
     """
 
     # The name of its kind.

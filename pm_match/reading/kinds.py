@@ -57,6 +57,13 @@ class Kind:
     """A data type: how it is recognised in a declared model, and what else it can do.
 
     Subclass it, and `register` an instance.
+
+    Examples
+    --------
+    >>> class Spectra(pmm.Kind):  # docs/extending.md has a complete one
+    ...     name = "spectra"
+    ...
+    >>> pmm.register_kind(Spectra())
     """
 
     name: ClassVar[str]
@@ -173,6 +180,13 @@ def register_kind(kind: Kind) -> None:
     ------
     TypeError
         If it is none.
+
+    Examples
+    --------
+    >>> class Spectra(pmm.Kind):  # docs/extending.md has a complete one
+    ...     name = "spectra"
+    ...
+    >>> pmm.register_kind(Spectra())
     """
     if not isinstance(kind, Kind):
         raise TypeError(f"kind: expected an instance of pm_match.Kind; found {kind!r}")

@@ -51,13 +51,15 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
 
     Examples
     --------
-    Object 3 of `a` belongs with object 5 of `b`, and object 7 with object 0::
-
-        pmm.must_link("links", {cluster_a: [3, 7], cluster_b: [5, 0]})
-
-    Objects 0, 1 and 4 of `a` belong together, and so do 2 and 3::
-
-        pmm.must_link("known", {cluster_a: [[0, 1, 4], [2, 3]]})
+    >>> with pm.Model() as model:
+    ...     weights = pm.StickBreakingWeights("weights", alpha=1.0, K=4)
+    ...     cluster_a = pm.Categorical("cluster_a", weights, shape=8)
+    ...     cluster_b = pm.Categorical("cluster_b", weights, shape=6)
+    ...     # Object 3 of a belongs with object 5 of b, and object 7 with object 0.
+    ...     links = pmm.must_link("links", {cluster_a: [3, 7], cluster_b: [5, 0]})
+    ...     # Objects 0, 1 and 4 of a belong together, and so do 2 and 6.
+    ...     known = pmm.must_link("known", {cluster_a: [[0, 1, 4], [2, 6]]})
+    ...
     """
     model = modelcontext(None)
     entries = list(linked.items()) if isinstance(linked, Mapping) else []

@@ -13,7 +13,22 @@ E = TypeVar("E", bound=Evidence)
 
 
 class UnservedModelError(ValueError):
-    """The model is not one that the steps can serve; the message says which variable, and why."""
+    """The model is not one that the steps can serve; the message says which variable, and why.
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     mean = pm.Normal("mean")
+    ...     x = pm.Normal("x", mean, 1.0, observed=[1.0, 2.0])
+    ...
+    >>> try:
+    ...     pmm.steps(model)
+    ... except pmm.UnservedModelError as error:
+    ...     print(error)
+    ...
+    pm_match has no step for this model: it has no assignment (a pm.Categorical over random
+    weights; pm.Mixture has none). pm.sample() samples it with PyMC's own steps.
+    """
 
 
 @dataclass(frozen=True)

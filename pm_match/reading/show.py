@@ -59,8 +59,19 @@ def show(model: Model | None = None) -> None:
 
     Examples
     --------
-    >>> result = pmm.match({"north": north, "south": south})
-    >>> pmm.show(result.model)
+    >>> counts = np.array([[3, 0], [2, 1], [0, 9], [1, 8]])
+    >>> with pm.Model() as model:
+    ...     weights = pm.StickBreakingWeights("weights", alpha=1.0, K=4)
+    ...     cluster = pm.Categorical("cluster", weights, shape=4)
+    ...     rate = pm.Gamma("rate", 1.0, 0.5, shape=(5, 2))
+    ...     counted = pm.Poisson("counts", rate[cluster], observed=counts)
+    ...
+    >>> pmm.show(model)
+    with pm.Model(coords={}):
+        weights = pm.StickBreakingWeights("weights", alpha=1, K=4)
+        cluster = pm.Categorical("cluster", p=weights)
+        rate = pm.Gamma("rate", alpha=1, beta=0.5)
+        counts = pm.Poisson("counts", mu=rate[cluster], observed=…)
     """
     print("\n".join(_lines(modelcontext(model))))
 

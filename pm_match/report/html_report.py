@@ -94,7 +94,14 @@ def report(
 
     Examples
     --------
-    >>> pmm.report(idata, "matching.html", data=domains)
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
+    >>> model = pmm.models.projected_clusters(domains, n_factors=3)
+    >>> idata = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> path = Path(tempfile.mkdtemp()) / "matching.html"
+    >>> pmm.report(idata, path, data=domains).name
+    'matching.html'
     """
     plt = pyplot()
     path = Path(path)

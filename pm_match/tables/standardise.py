@@ -49,6 +49,14 @@ def standardise(
         components are asked for.
     KeyError
         If `like` lacks a domain.
+
+    Examples
+    --------
+    >>> tables = {"a": pd.DataFrame({"height": [1.5, 1.7, 1.9], "weight": [50.0, 60.0, 70.0]})}
+    >>> pmm.standardise(tables)["a"].values.round(2)
+    array([[-1.22, -1.22],
+           [ 0.  ,  0.  ],
+           [ 1.22,  1.22]])
     """
     if n_components is not None:
         check_count("n_components", n_components, 1)

@@ -62,6 +62,12 @@ class FactorGibbs(PartitionStep):
     -----
     The sampler statistic ``log_likelihood`` is the log density of all observed values of the views
     given everything else at the point that the step leaves.
+
+    Examples
+    --------
+    >>> model = pmm.models.shared_factors(pmm.datasets.correlated_views(100), n_shared=3)
+    >>> [type(step).__name__ for step in pmm.steps(model)]
+    ['FactorGibbs']
     """
 
     name = "factor_gibbs"

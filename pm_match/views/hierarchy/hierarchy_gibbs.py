@@ -49,6 +49,12 @@ class HierarchyGibbs(PartitionStep):
     where the number of clusters is declared); `moved`, the fraction of objects whose cluster
     changed; `swap_accepted`, the fraction of swaps of labels that were accepted, 0 if none was
     proposed.
+
+    Examples
+    --------
+    >>> model = pmm.models.dependency_hierarchy(pmm.datasets.ring_views(40).views)
+    >>> [type(step).__name__ for step in pmm.steps(model)]
+    ['HierarchyGibbs']
     """
 
     name = "hierarchy_gibbs"

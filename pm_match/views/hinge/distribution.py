@@ -134,7 +134,13 @@ class Hinge(pm.Discrete):
 
     Examples
     --------
-    >>> pmm.Hinge("label", pmm.fourier_features(latent, frequencies) @ coefficients, observed=y)
+    >>> x = np.array([[-1.0, 0.2], [0.9, -0.1], [1.2, 0.3]])
+    >>> with pm.Model() as model:
+    ...     coefficients = pm.Normal("coefficients", 0.0, 1.0, shape=2)
+    ...     label = pmm.Hinge("label", x @ coefficients, observed=[False, True, True])
+    ...
+    >>> [type(step).__name__ for step in pmm.steps(model)]
+    ['HingeGibbs']
     """
 
     rv_type = HingeRV

@@ -38,7 +38,9 @@ def fourier_features(latent: Any, frequencies: Any) -> TensorVariable:
 
     Examples
     --------
-    >>> score = pmm.fourier_features(latent, frequencies) @ coefficients
+    >>> features = pmm.fourier_features(np.ones((5, 2)), np.zeros((3, 2)))
+    >>> features.eval().shape
+    (5, 7)
     """
     latent, frequencies = pt.as_tensor(latent), pt.as_tensor(frequencies)
     for name, given in (("latent", latent), ("frequencies", frequencies)):

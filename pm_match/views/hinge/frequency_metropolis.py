@@ -105,6 +105,13 @@ class FrequencyMetropolis(HMCStep):
     `accepted_precision`; `accepted_joint`, the probability of acceptance of the Hamiltonian move;
     and `spread`, the root mean square of :math:`\omega^T h`: features of angles far below 1 are
     linear, far above it noise. What was not tried is NaN.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.xor_views(40)
+    >>> model = pmm.models.max_margin_views(data.views, data.labels)
+    >>> [step for step in pmm.steps(model) if isinstance(step, pmm.FrequencyMetropolis)]
+    [FrequencyMetropolis(frequencies)]
     """
 
     name = "frequency_metropolis"

@@ -96,6 +96,13 @@ class HingeGibbs(PartitionStep):
         If the variables are not of a hinge that the steps can serve.
     FloatingPointError
         In a step, if v is below 1e-24.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.xor_views(40)
+    >>> model = pmm.models.max_margin_views(data.views, data.labels)
+    >>> [step for step in pmm.steps(model) if isinstance(step, pmm.HingeGibbs)]
+    [HingeGibbs(coefficients, coefficient_precision_log__)]
     """
 
     name = "hinge_gibbs"

@@ -77,6 +77,13 @@ class LatentHMC(HMCStep):
     Statistics of the sampler: ``latent_acceptance`` and ``latent_jumps``, the mean probabilities
     over labelled objects of accepting a trajectory and a draw from the normal part;
     ``latent_step_size``, the angle between kicks; and ``latent_n_steps``.
+
+    Examples
+    --------
+    >>> data = pmm.datasets.xor_views(40)
+    >>> model = pmm.models.max_margin_views(data.views, data.labels)
+    >>> [step for step in pmm.steps(model) if isinstance(step, pmm.LatentHMC)]
+    [LatentHMC(latent)]
     """
 
     name = "latent_hmc"

@@ -107,8 +107,12 @@ def predict(
 
     Examples
     --------
-    >>> found = pmm.predict(idata, model, {"words": x_new, "links": y_new})
-    >>> found["mean_probability"].to_series()
+    >>> data = pmm.datasets.xor_views(40)
+    >>> model = pmm.models.max_margin_views(data.views, data.labels)
+    >>> idata = pmm.sample(10, tune=10, chains=2, cores=1, model=model, random_seed=1, quiet=True)
+    >>> found = pmm.predict(idata, model, data.views)
+    >>> found["probability"].dims
+    ('chain', 'draw', 'object')
     """
     levels = interval_levels(ci_prob)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)
