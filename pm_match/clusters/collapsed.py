@@ -92,7 +92,8 @@ class Collapsed:
             for number in range(len(clusterings))
         ]
         self._renamed = [np.zeros(c.truncation, np.int64) for c in clusterings]
-        if compile_ahead(self.kernels()):
+        # Other groups of the same objects call the same kernels.
+        if like is None and compile_ahead(self.kernels()):
             say("Compiling (first use only)")
         self.terms = [self._terms(number) for number in range(len(clusterings))]
         self._exchanges = [
