@@ -106,10 +106,10 @@ def sample(
     every : float, default 60.0
         Seconds between two saves of each chain.
     executor : concurrent.futures.Executor, optional
-        Where to search, and to run whole chains. The model and `step` are sent there by cloudpickle,
-        and draws come back when a chain has ended: then Ctrl-C returns the chains that have.
-        Default: in processes of this machine, as many as `cores` says; searches are in one process
-        where none can be forked (all but Linux).
+        Where to search, and to run whole chains. The model and `step` are sent there by
+        cloudpickle, and draws come back when a chain has ended: Ctrl-C returns the chains that
+        have. Default: in processes of this machine, as many as `cores` says; searches are in one
+        process where none can be forked (all but Linux).
     **kwargs
         Passed to `pm.sample`.
 

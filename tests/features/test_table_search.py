@@ -7,6 +7,7 @@ from pm_match.features.parts import Features
 from pm_match.features.search import tables
 from pm_match.features.search.match_shapes import common_shape, match_shapes
 from pm_match.features.search.mixture_path import mixture_path
+from pm_match.reading import read
 from pm_match.search.chain import Chain
 from pm_match.starts import Search
 
