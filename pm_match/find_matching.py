@@ -2,6 +2,8 @@
 
 import time
 import warnings
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,26 +13,45 @@ from pymc.backends.arviz import to_inference_data
 from pymc.backends.base import MultiTrace
 from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
-from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count
 from pm_match.metrics import adjusted_rand_index
 from pm_match.progress import PATIENCE, SearchProgress, saying, silent
 from pm_match.reading import read
 from pm_match.reading.parts import Structure
-from pm_match.reading.probe import initial_point, without_c
+from pm_match.reading.probe import without_c
 from pm_match.results import annotate
 from pm_match.running.draws import Draws
+from pm_match.running.runs import runs
 from pm_match.search.chain import Chain
-from pm_match.search.recipe import searched
-from pm_match.serving import steps
-from pm_match.starts import dispersed_point
+from pm_match.starts import Search
 
 # Starts that end so near in log joint, or agree so well, have found the same mode.
 _SAME_LOG_JOINT = 3.0
 _SAME_MATCHING = 0.99
 
 Labels = dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What one start found: labels are those of every assignment, -1 for irrelevant objects."""
+
+    point: dict[str, NDArray]
+    labels: Labels
+    log_joint: float
+    n_occupied: int
+    seconds: float
+
+
+class _Start(Search):
+    """Searches that say what they have found."""
+
+    def __call__(self, rng: np.random.Generator) -> _Found:
+        begin = time.perf_counter()
+        chain = self.from_dispersed(rng)
+        seconds = time.perf_counter() - begin
+        return _Found(chain.point, _labels(chain), chain.log_joint(), chain.n_occupied(), seconds)
 
 
 @without_c()
@@ -40,6 +61,8 @@ def find_matching(
     starts: int = 4,
     random_seed: Any = None,
     progressbar: bool = True,
+    cores: int | None = None,
+    executor: Executor | None = None,
 ) -> xr.DataTree:
     """Search for the best matching: the mode of the collapsed log joint.
 
@@ -59,8 +82,14 @@ def find_matching(
     starts : int, default 4
         Independent searches.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
-        The same seed gives the same result, bit for bit.
+        The same seed gives the same result, bit for bit, wherever searches run.
     progressbar : bool, default True
+    cores : int, optional
+        How many processes of this machine search at once. Default: as many as it has processors.
+        Only Linux has more than one.
+    executor : concurrent.futures.Executor, optional
+        Where to search instead: on a pool of processes, or a Dask cluster. The model is sent there
+        by cloudpickle.
 
     Returns
     -------
@@ -78,8 +107,12 @@ def find_matching(
     ------
     UnservedModelError
         If no part of the model is one that the steps can serve.
+    TypeError
+        If `executor` is none, or the model cannot be pickled.
     ValueError
-        If `starts` is less than 1.
+        If `starts` or `cores` is less than 1.
+    RuntimeError
+        If workers die again and again, or have other versions than this process.
 
     Warns
     -----
@@ -102,54 +135,45 @@ def find_matching(
     """
     model = modelcontext(model)
     check_count("starts", starts)
+    if cores is not None:
+        check_count("cores", cores)
+    search = _Start(model)
     with silent(not progressbar):
         with saying("Reading the model"):
             structure = read(model)
-        ours = steps(model)
+        ours = search.steps
     if structure.refusals:
         warnings.warn(
             f"left as it is, since no step of ours serves it: {structure.explain()}.",
             UserWarning,
             stacklevel=2,
         )
-    initial = initial_point(model)
-    best: dict[str, NDArray] = {}
-    log_joints, occupied, seconds = [], [], []
-    labels: list[Labels] = []
-    with (
-        threadpool_limits(1, user_api="blas"),
-        SearchProgress(starts, bool(progressbar), after=PATIENCE) as progress,
-    ):
-        for rng in get_random_generator(random_seed).spawn(starts):
-            begin = time.perf_counter()
-            point = dispersed_point(model, structure, initial, rng)
-            try:
-                chain = searched(model, ours, point, rng)
-            except KeyboardInterrupt:
-                if not labels:
-                    raise
-                warnings.warn(
-                    f"interrupted: the best of {len(labels)} finished starts, of {starts}.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-                break
-            seconds.append(time.perf_counter() - begin)
-            log_joints.append(chain.log_joint())
-            occupied.append(chain.n_occupied())
-            labels.append(_labels(chain))
-            if log_joints[-1] >= max(log_joints):
-                best = chain.point
-            progress.advance(max(log_joints))
-    agreement = _agreement(structure, labels)
+    done: dict[int, _Found] = {}
+    with SearchProgress(starts, bool(progressbar), after=PATIENCE) as progress:
+        rngs = get_random_generator(random_seed).spawn(starts)
+        try:
+            for number, own in runs(search, rngs, executor=executor, cores=cores):
+                done[number] = own
+                progress.advance(max(own.log_joint for own in done.values()))
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            warnings.warn(
+                f"interrupted: the best of {len(done)} finished starts, of {starts}.",
+                UserWarning,
+                stacklevel=2,
+            )
+    ends = [done[number] for number in sorted(done)]
+    log_joints = np.array([own.log_joint for own in ends])
+    agreement = _agreement(structure, [own.labels for own in ends])
     winner = int(np.argmax(log_joints))
-    _warn_if_alone(np.array(log_joints), agreement, winner)
-    stats = {"log_joint": log_joints[winner], "n_occupied": occupied[winner]}
-    found = one_draw(model, best, stats)
-    annotate(found, structure, ours)
-    found["starts"] = xr.DataTree(
-        _diagnosis(found["posterior"], labels, log_joints, occupied, seconds, agreement)
+    _warn_if_alone(log_joints, agreement, winner)
+    best = ends[winner]
+    found = one_draw(
+        model, best.point, {"log_joint": best.log_joint, "n_occupied": best.n_occupied}
     )
+    annotate(found, structure, ours)
+    found["starts"] = xr.DataTree(_diagnosis(found["posterior"], ends, agreement))
     return found
 
 
@@ -207,22 +231,18 @@ def one_draw(model: Model, point, stats) -> xr.DataTree:
     return to_inference_data(MultiTrace([trace]), model=model, save_warmup=False)
 
 
-def _diagnosis(posterior, labels, log_joints, occupied, seconds, agreement) -> xr.Dataset:
+def _diagnosis(posterior, ends: list[_Found], agreement) -> xr.Dataset:
     """Collect what every start found."""
     variables: dict[str, Any] = {
-        "log_joint": ("start", log_joints),
-        "n_occupied": ("start", occupied),
-        "seconds": ("start", seconds),
-        "agreement": (("start", "other_start"), agreement),
+        name: ("start", [getattr(own, name) for own in ends])
+        for name in ("log_joint", "n_occupied", "seconds")
     }
-    coords: dict[Any, Any] = {
-        "start": np.arange(len(labels)),
-        "other_start": np.arange(len(labels)),
-    }
-    for name in labels[0]:
+    variables["agreement"] = (("start", "other_start"), agreement)
+    coords: dict[Any, Any] = {"start": np.arange(len(ends)), "other_start": np.arange(len(ends))}
+    for name in ends[0].labels:
         (dim,) = (d for d in posterior[name].dims if d not in ("chain", "draw"))
         attrs = posterior[name].attrs
-        variables[name] = (("start", dim), np.stack([own[name] for own in labels]), attrs)
+        variables[name] = (("start", dim), np.stack([own.labels[name] for own in ends]), attrs)
         if dim in posterior.coords:
             coords[dim] = posterior[dim]
     return xr.Dataset(variables, coords)

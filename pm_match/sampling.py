@@ -6,6 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_positive, did_you_mean
-from pm_match.progress import drawn_over, saying, silent
+from pm_match.progress import SearchProgress, drawn_over, saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
 from pm_match.results import annotate, convergence_warnings, warn_if_full
@@ -25,6 +26,7 @@ from pm_match.running.chain import ChainSteps, all_steps
 from pm_match.running.checkpoint import Checkpoint, fingerprint, seed_state, settings
 from pm_match.running.draws import Draws
 from pm_match.running.interrupt import Interrupt
+from pm_match.running.runs import check_executor, runs
 from pm_match.serving import steps
 from pm_match.starts import check_init, check_initvals, initial_points
 
@@ -62,6 +64,7 @@ def sample(
     compute_convergence_checks: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
+    executor: Executor | None = None,
     **kwargs: Any,
 ) -> xr.DataTree:
     """Sample a matching model.
@@ -76,6 +79,7 @@ def sample(
     - There are four chains by default, which these checks need.
     - Ctrl-C stops all chains after the current draw and returns what they have. A second Ctrl-C,
       or one before the first draw, raises KeyboardInterrupt at once.
+    - With `executor`, searches and chains run there: on a pool of processes, or a cluster.
     - With `checkpoint`, a run that is killed can be resumed (see `resume`).
 
     Parameters
@@ -85,8 +89,9 @@ def sample(
         Default: the model of the context.
     chains : int, default 4
     random_seed : int, sequence of int, Generator or SeedSequence, optional
-        The same seed gives the same draws, bit for bit, whatever `cores` is. What NUTS draws may
-        differ by rounding if the same model object is sampled again, as PyTensor compiles it anew.
+        The same seed gives the same draws, bit for bit, whatever `cores` and `executor` are. What
+        NUTS draws may differ by rounding if the same model object is sampled again, or sent to an
+        executor, as PyTensor compiles it anew.
     step : step or list of steps, optional
         Your own steps. Ours are chosen for the variables that are left.
     initvals : dict or list of dict, optional
@@ -100,6 +105,11 @@ def sample(
         without one.
     every : float, default 60.0
         Seconds between two saves of each chain.
+    executor : concurrent.futures.Executor, optional
+        Where to search, and to run whole chains. The model and `step` are sent there by
+        cloudpickle, and draws come back when a chain has ended: Ctrl-C returns the chains that
+        have. Default: in processes of this machine, as many as `cores` says; searches are in one
+        process where none can be forked (all but Linux).
     **kwargs
         Passed to `pm.sample`.
 
@@ -121,13 +131,16 @@ def sample(
     KeyboardInterrupt
         If it is interrupted before any chain has a draw after tuning, or twice.
     TypeError
-        If an argument is misspelt, or if draws of a run with a `checkpoint` depend on an argument
-        that cannot be saved.
+        If an argument is misspelt, if draws of a run with a `checkpoint` depend on an argument
+        that cannot be saved, if the model cannot be pickled for an `executor`, or if there is an
+        argument that chains cannot have there.
     FileExistsError
         If there is anything in the folder `checkpoint`.
     OSError
         If that folder cannot be written at the start. If writing fails later (a full disk),
         sampling goes on, tries again, and warns.
+    RuntimeError
+        If workers of an `executor` die again and again, or have other versions than this process.
 
     Warns
     -----
@@ -152,6 +165,8 @@ def sample(
     check_count("chains", chains)
     if initvals is not None:
         check_initvals(model, initvals, chains)
+    if executor is not None:
+        _check_elsewhere(executor, checkpoint, kwargs)
     given, ours = _steps(model, step, kwargs)
     if checkpoint is None:
         run = _Run(draws, chains, random_seed, init, initvals, kwargs)
@@ -168,7 +183,7 @@ def sample(
             "steps": settings(given),
         }
         run = _Run.of(Checkpoint.create(checkpoint, asked, initvals), kwargs)
-    return _sample(model, run, [*given, *ours], compute_convergence_checks)
+    return _sample(model, run, [*given, *ours], compute_convergence_checks, executor, step)
 
 
 def resume(
@@ -335,15 +350,26 @@ def _steps(model: Model, step: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any
 
 @without_c()
 def _sample(
-    model: Model, run: _Run, methods: list[Any], compute_convergence_checks: bool
+    model: Model,
+    run: _Run,
+    methods: list[Any],
+    compute_convergence_checks: bool,
+    executor: Executor | None = None,
+    step: Any = None,
 ) -> xr.DataTree:
     quiet = bool(run.kwargs.get("quiet"))
+    shown = bool(run.kwargs.get("progressbar", True)) and not quiet
     if run.initvals is None:
-        shown = bool(run.kwargs.get("progressbar", True)) and not quiet
         try:
             with silent(quiet):
                 found = initial_points(
-                    model, run.chains, run.seed, init=run.init, progressbar=shown
+                    model,
+                    run.chains,
+                    run.seed,
+                    init=run.init,
+                    progressbar=shown,
+                    cores=run.kwargs.get("cores"),
+                    executor=executor,
                 )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
@@ -352,12 +378,12 @@ def _sample(
         if run.checkpoint is not None:
             run.checkpoint.keep_starts(found)
         run = replace(run, initvals=found)
-    # The steps' matrices are small: threads of BLAS would only get in each other's way.
-    with model, threadpool_limits(1, user_api="blas"):
-        idata = _draw(model, run, methods)
-    if not isinstance(idata, xr.DataTree):
-        return idata
-    annotate(idata, read(model), methods)
+    if executor is None:
+        idata = _drawn(model, run, methods)
+        if not isinstance(idata, xr.DataTree):
+            return idata
+    else:
+        idata = _drawn_elsewhere(executor, _Chains(model, run, step), shown)
     warn_if_full(idata, model)
     if compute_convergence_checks and not quiet:
         try:
@@ -369,6 +395,97 @@ def _sample(
                 stacklevel=3,
             )
     return idata
+
+
+def _drawn(model: Model, run: _Run, methods: list[Any]) -> Any:
+    """Run the chains; say what their draws are."""
+    # The steps' matrices are small: threads of BLAS would only get in each other's way.
+    with model, threadpool_limits(1, user_api="blas"):
+        idata = _draw(model, run, methods)
+    if isinstance(idata, xr.DataTree):
+        annotate(idata, read(model), methods)
+    return idata
+
+
+# What belongs to the process that asked, or says how chains run in it.
+_OF_HERE = ("callback", "cores", "mp_ctx", "trace")
+
+
+def _check_elsewhere(executor: Any, checkpoint: Any, kwargs: Mapping[str, Any]) -> None:
+    """Refuse what chains on an executor cannot have."""
+    check_executor(executor)
+    unserved = [name for name in _OF_HERE if kwargs.get(name) is not None]
+    if checkpoint is not None:
+        unserved.insert(0, "checkpoint")
+    if not kwargs.get("return_inferencedata", True):
+        unserved.append("return_inferencedata=False")
+    if unserved:
+        raise TypeError(
+            f"sample: {unserved[0]} cannot be given with an executor, on which chains run in other "
+            "processes and come back whole. Without one, chains run in processes of this machine "
+            "(`cores`)."
+        )
+
+
+class _Chains:
+    """The chains of a run, each of which runs by itself, wherever it is: a function of its number.
+
+    It gives what the chain draws in one process with all the others: PyMC spawns a generator for
+    each of them from the seed, one after another.
+    """
+
+    def __init__(self, model: Model, run: _Run, step: Any):
+        self.model, self.step = model, step
+        self.seed = seed_state(run.seed)
+        kwargs = {name: own for name, own in run.kwargs.items() if name not in _OF_HERE}
+        self.run = replace(run, kwargs=kwargs | {"cores": 1, "quiet": True, "progressbar": False})
+
+    def __call__(self, number: int) -> xr.DataTree:
+        spawned = self.seed["n_children_spawned"] + number
+        seed = np.random.SeedSequence(**self.seed | {"n_children_spawned": spawned})
+        starts = self.run.initvals
+        own = starts if isinstance(starts, Mapping) else [starts[number]]
+        run = replace(self.run, chains=1, seed=seed, initvals=own)
+        with warnings.catch_warnings():
+            # It was said before.
+            warnings.filterwarnings("ignore", "left to PyMC's own steps")
+            given, ours = _steps(self.model, self.step, run.kwargs)
+        idata = _drawn(self.model, run, [*given, *ours])
+        if idata["posterior"].sizes["draw"] < run.draws:
+            raise KeyboardInterrupt
+        return idata
+
+
+def _drawn_elsewhere(executor: Executor, chains: _Chains, shown: bool) -> xr.DataTree:
+    """Run chains on an executor, and join them."""
+    done: dict[int, xr.DataTree] = {}
+    total = chains.run.chains
+    with SearchProgress(total, shown, title="Sampling") as progress:
+        try:
+            for number, own in runs(chains, range(total), executor=executor):
+                done[number] = own
+                progress.advance()
+        except KeyboardInterrupt:
+            if not done:
+                raise KeyboardInterrupt("no chain has ended") from None
+            warnings.warn(
+                f"interrupted: {len(done)} of {total} chains have ended, and are returned.",
+                UserWarning,
+                stacklevel=4,
+            )
+    return _joined(done)
+
+
+def _joined(chains: Mapping[int, xr.DataTree]) -> xr.DataTree:
+    """Join chains, by number; what has none, as observed data, is the first's."""
+    numbers = sorted(chains)
+    found = chains[numbers[0]].copy()
+    for name, group in found.children.items():
+        if "chain" in group.dims:
+            own = [chains[number][name].to_dataset() for number in numbers]
+            joined = xr.concat(own, "chain", data_vars="all", combine_attrs="override")
+            found[name] = xr.DataTree(joined.assign_coords(chain=numbers))
+    return found
 
 
 def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:

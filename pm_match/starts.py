@@ -1,14 +1,16 @@
 """Where chains start."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.initial_point import make_initial_point_fn
 from pymc.model.core import Model, modelcontext
+from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
-from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_option, type_name
 from pm_match.clusters.cluster_gibbs import random_labels
@@ -17,11 +19,19 @@ from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Structure, UnservedModelError
-from pm_match.reading.probe import initial_point, natural_function, sampled_function, without_c
+from pm_match.reading.probe import (
+    Reader,
+    initial_point,
+    natural_function,
+    sampled_function,
+    without_c,
+)
+from pm_match.running.runs import runs
+from pm_match.search.chain import Chain
 from pm_match.search.recipe import searched
 from pm_match.serving import steps
 
-__all__ = ["check_init", "check_initvals", "dispersed_point", "initial_points"]
+__all__ = ["Search", "check_init", "check_initvals", "initial_points"]
 
 _INITS = ("search", "dispersed")
 
@@ -34,6 +44,8 @@ def initial_points(
     *,
     init: str = "search",
     progressbar: bool = True,
+    cores: int | None = None,
+    executor: Executor | None = None,
 ) -> list[dict[str, NDArray]]:
     """Make starts that differ, one for every chain.
 
@@ -56,6 +68,8 @@ def initial_points(
     init : {"search", "dispersed"}, default "search"
     progressbar : bool, default True
         Whether searches of more than two seconds show one.
+    cores, executor : optional
+        Where searches run, as in `find_matching`.
 
     Returns
     -------
@@ -110,8 +124,12 @@ def initial_points(
             point |= part.start(rng, here)
         points.append(point | _dispersed(structure, start, rng))
     if init == "search" and structure.components:
-        found = _searched(model, structure, start, rngs, progressbar)
-        points = [point | own for point, own in zip(points, found, strict=True)]
+        found: dict[int, dict[str, NDArray]] = {}
+        with SearchProgress(len(rngs), progressbar, after=PATIENCE) as progress:
+            for number, own in runs(_Start(model), rngs, executor=executor, cores=cores):
+                found[number] = own
+                progress.advance()
+        points = [point | found[number] for number, point in enumerate(points)]
     return points
 
 
@@ -199,39 +217,67 @@ def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[st
     return point
 
 
-def dispersed_point(
-    model: Model, structure: Structure, start: Point, rng: np.random.Generator
-) -> dict[str, NDArray]:
-    """Put a dispersed start of labels, flags and projections into a point of value variables."""
-    point = dict(start)
-    for name, value in _dispersed(structure, start, rng).items():
-        rv = model[name]
-        variable = model.rvs_to_values[rv]
-        if model.rvs_to_transforms[rv] is not None:
-            value = sampled_function(model, name)(point, value)
-        point[variable.name] = np.asarray(value, dtype=variable.dtype)
-    return point
+class Search:
+    """Searches of a model, each from a dispersed start of labels, flags and projections.
+
+    What they need besides the model is made where they run: the model alone is pickled.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    """
+
+    def __init__(self, model: Model):
+        self.model = model
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"model": self.model}
+
+    @cached_property
+    def steps(self) -> list[BlockedStep]:
+        """Steps of their own: those that sample have their state to themselves."""
+        return steps(self.model)
+
+    @cached_property
+    def _initial(self) -> Point:
+        return initial_point(self.model)
+
+    @property
+    def structure(self) -> Structure:
+        """What was read of the model."""
+        return read(self.model)
+
+    def dispersed(self, rng: np.random.Generator) -> Point:
+        """Put a dispersed start into a point of value variables."""
+        point = dict(self._initial)
+        for name, value in _dispersed(self.structure, self._initial, rng).items():
+            rv = self.model[name]
+            variable = self.model.rvs_to_values[rv]
+            if self.model.rvs_to_transforms[rv] is not None:
+                value = sampled_function(self.model, name)(point, value)
+            point[variable.name] = np.asarray(value, dtype=variable.dtype)
+        return point
+
+    def from_dispersed(self, rng: np.random.Generator) -> Chain:
+        """Search once; return the chain at the mode that was found."""
+        return searched(self.model, self.steps, self.dispersed(rng), rng)
 
 
-def _searched(
-    model: Model, structure: Structure, start, rngs, progressbar: bool
-) -> list[dict[str, NDArray]]:
-    """Search from every generator; values by variable that steps do not draw from nothing."""
-    names = [name for c in structure.components for name in c.hyperparameters]
-    for clustering in structure.clusterings:
-        for assignment in clustering.assignments:
-            names += assignment.variables
-    names += [name for c in structure.components for own in c.evidence for name in own.handed_on]
-    natural = natural_function(model, names)
-    # Steps of their own: those that sample have their state to themselves.
-    ours = steps(model)
-    points = []
-    with (
-        threadpool_limits(1, user_api="blas"),
-        SearchProgress(len(rngs), progressbar, after=PATIENCE) as progress,
-    ):
-        for rng in rngs:
-            chain = searched(model, ours, dispersed_point(model, structure, start, rng), rng)
-            points.append(dict(zip(names, natural(chain.point), strict=True)))
-            progress.advance()
-    return points
+class _Start(Search):
+    """Searches for starts: values by variable that steps do not draw from nothing."""
+
+    @cached_property
+    def _natural(self) -> tuple[list[str], Reader]:
+        structure = self.structure
+        names = [name for c in structure.components for name in c.hyperparameters]
+        for clustering in structure.clusterings:
+            for assignment in clustering.assignments:
+                names += assignment.variables
+        names += [
+            name for c in structure.components for own in c.evidence for name in own.handed_on
+        ]
+        return names, natural_function(self.model, names)
+
+    def __call__(self, rng: np.random.Generator) -> dict[str, NDArray]:
+        names, natural = self._natural
+        return dict(zip(names, natural(self.from_dispersed(rng).point), strict=True))

@@ -1,6 +1,7 @@
 """How many dimensions latent vectors should have: by cross-validation, or by BIC."""
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +10,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.util import get_random_generator
 from rich.progress import Progress
-from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_option, type_name
 from pm_match.features.parts import Features
@@ -19,6 +19,7 @@ from pm_match.numerics.masked import MaskedTable
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, UnservedModelError
 from pm_match.reading.probe import initial_point
+from pm_match.running.runs import runs
 
 Factory = Callable[[int], pm.Model]
 
@@ -32,6 +33,8 @@ def choose_n_factors(
     starts: int = 1,
     random_seed: Any = None,
     progressbar: bool = True,
+    cores: int | None = None,
+    executor: Executor | None = None,
 ) -> xr.Dataset:
     r"""Choose the dimension of the latent vectors of a model of feature vectors.
 
@@ -68,6 +71,8 @@ def choose_n_factors(
         Searches for each fit, the best of which by log joint is taken.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
     progressbar : bool, default True
+    cores, executor : optional
+        Where folds are fitted, as in `find_matching`: the result is the same, bit for bit.
 
     Returns
     -------
@@ -112,6 +117,8 @@ def choose_n_factors(
     check_option("method", method, ("cross-validation", "bic"))
     check_count("n_folds", n_folds, 2)
     check_count("starts", starts)
+    if cores is not None:
+        check_count("cores", cores)
     rng = get_random_generator(random_seed)
     problems = {k: _read_problem(model_factory, k) for k in numbers}
     data = problems[numbers[0]].domains
@@ -121,17 +128,22 @@ def choose_n_factors(
     tasks = [(k, fold) for k in numbers for fold in (range(n_folds) if folds else [-1])]
     # Every candidate and fold has its own stream: adding a candidate changes no other's score.
     root = int(rng.integers(2**62))
+
+    def fitted(task: tuple[int, int]) -> float:
+        k, fold = task
+        own = np.random.default_rng([root, k, fold + 1]).spawn(starts)
+        problem = problems[k]
+        if folds:
+            problem = problem.with_data(hold_out(data, folds, fold))
+        modes = [find_mode(problem, one) for one in own]
+        mode = max(modes, key=lambda mode: mode.log_joint)
+        return _predictive(problem, mode, data) if folds else mode.log_joint
+
     found = {}
-    with threadpool_limits(1, user_api="blas"), Progress(disable=not progressbar) as bar:
+    with Progress(disable=not progressbar) as bar:
         task = bar.add_task("Choosing the number of factors", total=len(tasks))
-        for k, fold in tasks:
-            own = np.random.default_rng([root, k, fold + 1]).spawn(starts)
-            problem = problems[k]
-            if folds:
-                problem = problem.with_data(hold_out(data, folds, fold))
-            modes = [find_mode(problem, one) for one in own]
-            mode = max(modes, key=lambda mode: mode.log_joint)
-            found[k, fold] = _predictive(problem, mode, data) if folds else mode.log_joint
+        for number, score in runs(fitted, tasks, executor=executor, cores=cores):
+            found[tasks[number]] = score
             bar.update(task, advance=1)
     if not folds:
         return _bic(numbers, data, np.array([found[k, -1] for k in numbers]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 from pm_match.find_matching import find_matching
@@ -28,6 +29,7 @@ def match(
     tune: int = 500,
     chains: int = 4,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: Any = None,
     progressbar: bool = True,
     search_only: bool = False,
@@ -47,7 +49,7 @@ def match(
     data, links, clusters, whole, classes, id, columns, model, standardise
         As in `prepare`. Where `clusters` are given and kept whole, it is answered which of them
         correspond; where `classes` are, which class objects are of (`MatchResult.classes`).
-    draws, tune, chains, cores, random_seed, progressbar
+    draws, tune, chains, cores, executor, random_seed, progressbar
         As in `sample`.
     search_only : bool, default False
         Whether to search for the best matching (`find_matching`), without sampling: in a fraction
@@ -99,19 +101,20 @@ def match(
         **options,
     )
     declared = prepared.declare()
+    where: dict[str, Any] = {"cores": cores, "executor": executor}
     if search_only:
-        idata = find_matching(declared, random_seed=random_seed, progressbar=progressbar)
+        idata = find_matching(declared, random_seed=random_seed, progressbar=progressbar, **where)
     else:
         idata = sample(
             draws,
             tune=tune,
             chains=chains,
-            cores=cores,
             random_seed=random_seed,
-            initvals=prepared.starts(chains, random_seed, progressbar),
+            initvals=prepared.starts(chains, random_seed, progressbar, **where),
             progressbar=progressbar,
             quiet=not progressbar,
             compute_convergence_checks=False,  # the result tells
             model=declared,
+            **where,
         )
     return MatchResult(idata, declared, prepared)

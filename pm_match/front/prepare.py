@@ -188,17 +188,22 @@ class PreparedData:
         return self._declare(self.whole, {**self.options, **options})
 
     def starts(
-        self, chains: int = 4, random_seed: Any = None, progressbar: bool = True
+        self,
+        chains: int = 4,
+        random_seed: Any = None,
+        progressbar: bool = True,
+        **where: Any,
     ) -> list[dict[str, Any]] | None:
         """Give starts at the best correspondence of given clusters that are not kept whole.
 
         They are `initial_points` of the model in which these are kept whole; None if there are no
-        such clusters, when chains start where `sample` does.
+        such clusters, when chains start where `sample` does. `where` says where searches run, as in
+        `find_matching`.
         """
         if self.whole or not self.clusters:
             return None
         whole = self._declare(True, self.options)
-        return initial_points(whole, chains, random_seed, progressbar=progressbar)
+        return initial_points(whole, chains, random_seed, progressbar=progressbar, **where)
 
     def _declare(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
         options = dict(options)

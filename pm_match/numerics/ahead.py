@@ -41,12 +41,22 @@ def compile_ahead(jobs: Iterable[Job]) -> bool:
     new = {one: kept(*one) for one in jobs if one not in _asked}
     _asked.update(new)
     missing = [one for one, on_disk in new.items() if on_disk is False]
+    _missing.update(missing)
     if len(missing) > 1 and sys.platform == "linux" and (os.cpu_count() or 1) > 1:
         _fork(missing)
     return not all(new.values())
 
 
 _asked: set[Job] = set()
+# Those that were not on disk, since this was last looked at.
+_missing: set[Job] = set()
+
+
+def was_cold() -> bool:
+    """Whether anything was asked for, since this was last called, that was not on disk."""
+    found = bool(_missing)
+    _missing.clear()
+    return found
 
 
 def _fork(jobs: list[Job]) -> None:

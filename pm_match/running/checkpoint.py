@@ -82,7 +82,7 @@ class Checkpoint:
             raise FileExistsError(
                 f"checkpoint: expected a new or empty folder; found {found[0]!r} in {str(path)!r}."
             )
-        made = cls(path, {"format": _FORMAT, "versions": _versions(), **run})
+        made = cls(path, {"format": _FORMAT, "versions": versions(), **run})
         try:
             for number in range(run["chains"]):
                 made._chain(number).mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ class Checkpoint:
         ValueError
             If any differs.
         """
-        here, there = _versions(), self.run["versions"]
+        here, there = versions(), self.run["versions"]
         other = [name for name in here if here[name] != there.get(name)]
         if other:
             raise ValueError(
@@ -304,5 +304,6 @@ def _same(expected: Any, found: Any) -> bool:
     return expected == found
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that draws depend on."""
     return {name: version(name) for name in _PACKAGES}

@@ -9,7 +9,7 @@ from pm_match.features.search.match_shapes import common_shape, match_shapes
 from pm_match.features.search.mixture_path import mixture_path
 from pm_match.reading import read
 from pm_match.search.chain import Chain
-from pm_match.starts import dispersed_point
+from pm_match.starts import Search
 
 
 def orthogonal(rng, n):
@@ -110,7 +110,7 @@ def model(truth):
 
 def chain_of(model, seed):
     rng = np.random.default_rng(seed)
-    point = dispersed_point(model, read(model), model.initial_point(0), rng)
+    point = Search(model).dispersed(rng)
     return Chain(model, pmm.steps(model), point, rng)
 
 

@@ -180,8 +180,8 @@ def test_another_model_is_refused(model, folder):
 
 
 def test_other_versions_draw_no_more(model, whole, folder, monkeypatch):
-    here = checkpoints._versions()
-    monkeypatch.setattr(checkpoints, "_versions", lambda: here | {"numpy": "9.9"})
+    here = checkpoints.versions()
+    monkeypatch.setattr(checkpoints, "versions", lambda: here | {"numpy": "9.9"})
     # What is there can be read.
     assert same(whole, resumed(folder, model))
     expected = rf"other versions: expected numpy {np.__version__}; found numpy 9\.9\."
