@@ -176,15 +176,19 @@ class FeatureGibbs(PartitionStep):
             ClusterSums.of(domain.data, label, features.truncation, domain.full)
             for domain, label in zip(features.domains, labels, strict=True)
         ]
-        held = np.zeros(features.truncation, bool)
-        for label in labels:
-            held[label[label >= 0]] = True
-        self._occupied = np.flatnonzero(held)
+        self._occupied = np.flatnonzero(self._held(point))
         self._some = [own.kept(self._occupied) for own in self._sums]
         self._contributions = Contributions(self._some)
         self._irrelevant = [np.flatnonzero(label < 0) for label in labels]
         self._precision = self._points.precision(point)
         self._scaled, self._backgrounds = [Kept() for _ in labels], [Kept() for _ in labels]
+
+    def _held(self, point) -> NDArray[np.bool_]:
+        """Say which clusters (T,) hold something."""
+        held = np.zeros(self.part.truncation, bool)
+        for label in self._points.labels(point):
+            held[label[label >= 0]] = True
+        return held
 
     def _setting(self, point) -> Setting:
         """Read the setting, with the shared precision (if there is one) at its present value."""
@@ -340,9 +344,7 @@ class FeatureGibbs(PartitionStep):
     def _rescale(self, projections: dict, priors, factors: NDArray, r: float, point) -> dict:
         """Exchange scale between projections and occupied latent vectors; draw the empty ones."""
         k = self.part.n_factors
-        held = np.zeros(len(factors), bool)
-        for label in self._points.labels(point):
-            held[label[label >= 0]] = True
+        held = self._held(point)
         w, z = np.concatenate(list(projections.values())), np.ascontiguousarray(factors[held, :k])
         mean, precision = (
             np.ascontiguousarray(np.concatenate(own)) for own in zip(*priors, strict=True)

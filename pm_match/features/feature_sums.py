@@ -24,20 +24,10 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from pm_match.features.emission import Emission, block_roots
 from pm_match.features.kept import Kept
-from pm_match.numerics.kernels import entry
 from pm_match.numerics.masked import MaskedTable
+from pm_match.numerics.sums import add_up
 
 _LOG_2PI = log(2.0 * pi)
-
-
-@entry
-def add_up(values, labels, sums):
-    """Add the rows of `values` (N, M) to the rows of `sums` (T, M) that `labels` (N,) name."""
-    for n in range(values.shape[0]):
-        label = labels[n]
-        if label >= 0:
-            for m in range(values.shape[1]):
-                sums[label, m] += values[n, m]
 
 
 @dataclass(frozen=True, eq=False)
