@@ -141,15 +141,29 @@ class ShardedColumns(ShardedEvidence):
     def _held(self, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         return np.sum([own[0] for own in sums.values()], axis=0)
 
+    def _drawn(
+        self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
+    ) -> list[NDArray[np.float64]]:
+        prior = self.columns.prior
+        held = prior.held(self._held(sums))
+        return prior.draw(rng, prior.posterior(self.columns.hyper(point), held))
+
     def draw(
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
         """Draw the parameters of all clusters from their conjugate conditional."""
-        columns, prior = self.columns, self.columns.prior
-        posterior = prior.posterior(columns.hyper(new), prior.held(self._held(sums)))
-        drawn = prior.draw(rng, posterior)
+        columns, drawn = self.columns, self._drawn(rng, new, sums)
         shaped = [d.reshape(shape) for d, shape in zip(drawn, columns.shapes, strict=True)]
-        prior.write(self._points, new, columns.parameters, shaped)
+        columns.prior.write(self._points, new, columns.parameters, shaped)
+
+    def proposed(
+        self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Draw parameters of some clusters."""
+        prior = self.columns.prior
+        return dict.fromkeys(
+            self.scorers, prior.loadings(prior.natural(self._drawn(rng, point, sums)))
+        )
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         """Log normalisers of posterior and prior, by the plain formula."""

@@ -172,16 +172,20 @@ class FeatureGibbs(PartitionStep):
         """Sum up the data by the clusters of a point."""
         features = self.part
         labels = self._points.labels(point)
-        self._sums = [
+        sums = [
             ClusterSums.of(domain.data, label, features.truncation, domain.full)
             for domain, label in zip(features.domains, labels, strict=True)
         ]
+        self._take(point, sums, [np.flatnonzero(label < 0) for label in labels])
+
+    def _take(self, point, sums: list[ClusterSums], irrelevant: list[NDArray]) -> None:
+        """Begin with sums of every domain, and its irrelevant objects."""
+        self._sums, self._irrelevant = sums, irrelevant
         self._occupied = np.flatnonzero(self._held(point))
-        self._some = [own.kept(self._occupied) for own in self._sums]
+        self._some = [own.kept(self._occupied) for own in sums]
         self._contributions = Contributions(self._some)
-        self._irrelevant = [np.flatnonzero(label < 0) for label in labels]
         self._precision = self._points.precision(point)
-        self._scaled, self._backgrounds = [Kept() for _ in labels], [Kept() for _ in labels]
+        self._scaled, self._backgrounds = [Kept() for _ in sums], [Kept() for _ in sums]
 
     def _held(self, point) -> NDArray[np.bool_]:
         """Say which clusters (T,) hold something."""
@@ -370,7 +374,7 @@ class FeatureGibbs(PartitionStep):
         """
         data, own = self.part.domains[d].data, self._sums[d]
         centres = emission.intercept + factors @ emission.projection.T
-        if data.observed is None:
+        if not own.by_pattern:
             cross = own.sums.T @ centres
             squares = own.scatter[0] - cross - cross.T
             return own.counts.sum(), squares + (centres.T * own.counts[:, 0]) @ centres

@@ -314,6 +314,17 @@ def log_evidence(
     return float(total) if np.isfinite(total) else -np.inf
 
 
+def shared_precision(
+    contributions: Sequence[Contribution],
+    latent_precision: float,
+    gamma: tuple[float, float],
+    n_values: float,
+) -> tuple[float, float]:
+    """Return shape and rate of a shared precision's conditional, latent vectors integrated out."""
+    _, left = _unexplained(contributions, latent_precision)
+    return gamma[0] + 0.5 * n_values, gamma[1] + max(left, 0.0)
+
+
 def _unexplained(
     contributions: Sequence[Contribution], latent_precision: float
 ) -> tuple[float, float]:

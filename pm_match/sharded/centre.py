@@ -163,11 +163,9 @@ class Centre:
         """Log p(data, labels), weights and clusters' parameters integrated out, up to a constant."""
         a, b = self.clustering.prior(self.point)
         total = log_prior(np.array(a), np.array(b), self.counts)
-        return float(total + self.log_marginals(self.sums).sum() + self.log_base())
-
-    def log_base(self) -> float:
-        """What the log marginals leave out that depends on other variables."""
-        return sum(own.log_base(self.point) for own in self.evidence)
+        pairs = zip(self.evidence, self.sums, strict=True)
+        base = sum(own.log_base(self.point, sums) for own, sums in pairs)
+        return float(total + self.log_marginals(self.sums).sum() + base)
 
     # -- draws ------------------------------------------------------------------------------------
 

@@ -80,6 +80,15 @@ class ShardedEvidence:
         """Draw `names` given all else from their exact conditionals, and write them to `new`."""
         raise NotImplementedError
 
+    def proposed(
+        self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
+    ) -> dict[str, Any]:
+        """Draw parameters of some clusters, as `parameters` returns them, given `sums` of J rows.
+
+        Moves of whole clusters allot objects by them: any law will do that the sums determine.
+        """
+        raise NotImplementedError
+
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         """Log marginal likelihood (J,) of clusters with the `sums`, their parameters integrated out.
 
@@ -87,6 +96,6 @@ class ShardedEvidence:
         """
         raise NotImplementedError
 
-    def log_base(self, point: Point) -> float:
-        """Log density that `log_marginals` leaves out, but for a constant."""
+    def log_base(self, point: Point, sums: Mapping[str, Sums]) -> float:
+        """Log density that `log_marginals` leaves out, whatever the labels, but for a constant."""
         return 0.0

@@ -26,6 +26,7 @@ from pm_match.sharded.centre import Centre
 from pm_match.sharded.data import Piece, Source, cut
 from pm_match.sharded.evidence import Scorer
 from pm_match.sharded.shards import Shard
+from pm_match.sharded.split_merge import split_or_merge
 from pm_match.sharded.store import Store, scale
 from pm_match.sharded.workers import InProcess, OnDask, client_of
 
@@ -39,6 +40,7 @@ def sample_sharded(
     client: Any = None,
     labels: Any = None,
     thin: int = 1,
+    n_split_merge: float = 0.25,
     start: xr.DataTree | None = None,
     chunk_size: int | None = None,
     random_seed: Any = None,
@@ -77,6 +79,10 @@ def sample_sharded(
         not kept.
     thin : int, default 1
         Keep one of so many iterations: parameters and labels.
+    n_split_merge : float, default 0.25
+        Probability that an iteration proposes to split or to merge clusters (see
+        `sharded.split_merge`), which looks four times at the objects of one or two clusters, and
+        reads all data as often.
     start : DataTree, optional
         Whose last draw the chain starts at, with all variables of the model but labels. Default:
         that of `find_matching`.
@@ -91,8 +97,8 @@ def sample_sharded(
         Group ``posterior``, with one chain: all variables but labels; ``size_<domain>``, the
         objects of a domain in each cluster; and with `labels`, the labels ``cluster_<domain>`` and
         the certainty ``certainty_<domain>``, which are read from disk when they are used. Group
-        ``sample_stats``: ``log_joint``, up to a constant, ``n_occupied``, ``filled`` and
-        ``swap_accepted``, as in `ClusterGibbs`.
+        ``sample_stats``: ``log_joint``, up to a constant, ``n_occupied``, ``filled``,
+        ``swap_accepted`` and ``split_merge_accepted``, as in `ClusterGibbs`.
 
     Raises
     ------
@@ -121,6 +127,8 @@ def sample_sharded(
     model = modelcontext(model)
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("thin", thin, 1)):
         check_count(name, value, least)
+    if not 0.0 <= n_split_merge <= 1.0:
+        raise ValueError(f"n_split_merge: expected a probability; found {n_split_merge!r}")
     if chunk_size is not None:
         check_count("chunk_size", chunk_size)
     if client is not None:
@@ -159,9 +167,11 @@ def sample_sharded(
                 setting = centre.setting(iteration)
                 found = workers.call("draw", setting, len(record) if kept else None)
                 centre.load(assignments, found)
-                before, sizes = centre.point, centre.sizes
-                log_joint = centre.log_joint()
-                stats = centre.update()
+                log_joint, before, sizes = centre.log_joint(), centre.point, centre.sizes
+                moved = rng.random() < n_split_merge and split_or_merge(
+                    centre, workers.call, assignments, setting
+                )
+                stats = {"split_merge_accepted": float(bool(moved))} | centre.update()
                 if kept:
                     record.add(before, sizes, log_joint, stats)
                 if progressbar and time.monotonic() - began > _PATIENCE:

@@ -1,7 +1,7 @@
 """A shard: chunks of rows, whose labels are drawn and added up where the rows are.
 
 Given weights and parameters, the labels of all objects are independent, and do not depend on what
-they were: a shard has no state. It can be made anew anywhere, and any chunk's labels in any
+they were: a shard has no state but what it can do without. It can be made anew anywhere, and any chunk's labels in any
 iteration can be drawn again: its generator is seeded by the run's seed, the iteration and the
 chunk's number.
 """
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from pm_match.sharded.choose import block_rows, draw_labels
 from pm_match.sharded.data import Piece, Source
@@ -92,6 +91,8 @@ class Shard:
     ):
         self.seed, self.pieces, self.sources, self.scorers = seed, pieces, sources, scorers
         self.n_clusters, self.store = n_clusters, store
+        # The last labels of every chunk, with their iteration; without them they are drawn again.
+        self._last: dict[int, tuple[int, NDArray[np.int16]]] = {}
 
     def survey(self) -> list[list[Sums]]:
         """Check every chunk, and add up what no label enters.
@@ -127,13 +128,12 @@ class Shard:
             The number of the draw, if the labels are kept.
         """
         found = []
-        with threadpool_limits(1, user_api="blas"):
-            for piece in self.pieces:
-                chunk = self._chunk(piece)
-                labels, certainty = self._labels(piece, chunk, setting)
-                if record is not None and self.store is not None:
-                    self.store.write(piece, record, labels, certainty)
-                found.append((*self._sums(piece, chunk, labels, self.n_clusters), 0.0))
+        for piece in self.pieces:
+            chunk = self._chunk(piece)
+            labels, certainty = self._labels(piece, chunk, setting)
+            if record is not None and self.store is not None:
+                self.store.write(piece, record, labels, certainty)
+            found.append((*self._sums(piece, chunk, labels, self.n_clusters), 0.0))
         return found
 
     def divide(self, setting: Setting, division: Division) -> list[Found]:
@@ -143,14 +143,15 @@ class Shard:
         log probability of the division.
         """
         found = []
-        with threadpool_limits(1, user_api="blas"):
-            for piece in self.pieces:
-                chunk = self._chunk(piece)
+        for piece in self.pieces:
+            chunk = self._chunk(piece)
+            iteration, labels = self._last.get(piece.number, (None, None))
+            if labels is None or iteration != setting.iteration:
                 labels, _ = self._labels(piece, chunk, setting)
-                rows = np.flatnonzero(np.isin(labels, division.labels))
-                some = {name: values[rows] for name, values in chunk.items()}
-                parts, log_q = self._divided(piece, some, labels[rows], division)
-                found.append((*self._sums(piece, some, parts, 2), log_q))
+            rows = np.flatnonzero(np.isin(labels, division.labels))
+            some = {name: values[rows] for name, values in chunk.items()}
+            parts, log_q = self._divided(piece, some, labels[rows], division)
+            found.append((*self._sums(piece, some, parts, 2), log_q))
         return found
 
     # -- one chunk --------------------------------------------------------------------------------
@@ -167,7 +168,8 @@ class Shard:
         return found
 
     def _rng(self, piece: Piece, *key: int) -> np.random.Generator:
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(*key, piece.number)))
+        seeds = np.random.SeedSequence(self.seed, spawn_key=(*key, piece.number))
+        return np.random.default_rng(seeds)
 
     def _labels(
         self, piece: Piece, chunk: Chunk, setting: Setting
@@ -179,6 +181,7 @@ class Shard:
         for rows in self._blocks(len(piece), self.n_clusters):
             table = self._table(piece, chunk, rows, setting.log_weights, setting.parameters)
             draw_labels(rng, table, labels[rows], certainty[rows])
+        self._last[piece.number] = setting.iteration, labels
         return labels, certainty
 
     def _divided(

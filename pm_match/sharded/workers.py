@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from pm_match.sharded.data import Piece
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.store import scale
@@ -88,7 +90,8 @@ class OnDask:
 
 
 def _call(shard: Shard, method: str, given: tuple[Any, ...]) -> list[Any]:
-    return getattr(shard, method)(*given)
+    with threadpool_limits(1, user_api="blas"):
+        return getattr(shard, method)(*given)
 
 
 def client_of(given: Any) -> Any:
