@@ -56,9 +56,7 @@ class Centre:
         If a part of the model is not served; the message says which variable, and why.
     """
 
-    def __init__(
-        self, model: Model, structure: Structure, rng: np.random.Generator, point: Point
-    ):
+    def __init__(self, model: Model, structure: Structure, rng: np.random.Generator, point: Point):
         self.component = _only_component(structure)
         (self.clustering,) = self.component.clusterings
         self.rng, self.point = rng, dict(point)

@@ -167,4 +167,3 @@ def cut(sources: Mapping[str, Mapping[str, Source]], chunk_size: int | None) -> 
 
 # Rows of a chunk where neither the data nor the caller say.
 _CHUNK = 100_000
-

@@ -80,9 +80,7 @@ class Store:
                 dtype="int16",
                 dimension_names=(*SAMPLE_DIMS, dim),
             )
-            group.create_array(
-                _sums(assignment), shape=(2, n), chunks=(1, rows), dtype="float32"
-            )
+            group.create_array(_sums(assignment), shape=(2, n), chunks=(1, rows), dtype="float32")
             group.create_array(
                 certainty_of(assignment),
                 shape=(n,),

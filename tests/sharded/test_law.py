@@ -41,9 +41,7 @@ def check_law(case, alphas=(1.3,), weights=(1.0,), n=2400, **options):
     """Compare functions of the labels with their expectations, by batch means."""
     model, data, log_evidence = case
     states, p = enumerated(log_evidence, alphas, weights)
-    drawn = [
-        np.concatenate(list(labels.values())) for _, labels in run(model, data, n, **options)
-    ]
+    drawn = [np.concatenate(list(labels.values())) for _, labels in run(model, data, n, **options)]
     found = functions(np.array(drawn))
     batches = found.reshape(30, -1, found.shape[1]).mean(axis=1)
     error = batches.std(axis=0, ddof=1) / np.sqrt(len(batches))

@@ -103,19 +103,32 @@ def test_draws_do_not_depend_on_where_the_data_are(model, tmp_path):
         name: zarr.array(values, chunks=(25, 1), store=str(tmp_path / f"{name}.zarr"))
         for name, values in data.items()
     }
-    dasks = {name: da.from_array(values, chunks=((25, 25, 25, 15), 1)) for name, values in data.items()}
+    dasks = {
+        name: da.from_array(values, chunks=((25, 25, 25, 15), 1)) for name, values in data.items()
+    }
     assert same(reference, sampled(model, mapped))
     assert same(reference, sampled(model, zarrs, chunk_size=None))
     assert same(reference, sampled(model, dasks, chunk_size=None))
-    uneven = {name: da.from_array(values, chunks=((10, 25, 55), 2)) for name, values in data.items()}
+    uneven = {
+        name: da.from_array(values, chunks=((10, 25, 55), 2)) for name, values in data.items()
+    }
     assert same(reference, sampled(model, uneven))
     assert not same(reference, sampled(model, data, random_seed=4))
 
 
 BAD = {
-    "missing": (lambda d: d["a"].__setitem__((41, 1), np.nan), "'a', row 41, column 1: expected a fin"),
-    "support": (lambda d: d["b"].__setitem__((7, 0), 0.5), "'b', row 7, column 0: expected a whole"),
-    "width": (lambda d: d.update(a=np.ones((N, 3))), r"'a': expected an array of shape \(rows, 2\)"),
+    "missing": (
+        lambda d: d["a"].__setitem__((41, 1), np.nan),
+        "'a', row 41, column 1: expected a fin",
+    ),
+    "support": (
+        lambda d: d["b"].__setitem__((7, 0), 0.5),
+        "'b', row 7, column 0: expected a whole",
+    ),
+    "width": (
+        lambda d: d.update(a=np.ones((N, 3))),
+        r"'a': expected an array of shape \(rows, 2\)",
+    ),
     "empty": (lambda d: d.update(a=np.ones((0, 2))), "'a': expected rows; found none"),
 }
 
