@@ -53,6 +53,7 @@ from pm_match.report.html_report import report
 from pm_match.results import invariants
 from pm_match.sampling import resume, sample
 from pm_match.serving import steps
+from pm_match.sharded.sample_sharded import sample_sharded
 from pm_match.starts import initial_points
 from pm_match.tables.standardise import standardise
 from pm_match.views.factors.factor_gibbs import FactorGibbs
@@ -123,6 +124,7 @@ __all__ = [
     "report",
     "resume",
     "sample",
+    "sample_sharded",
     "semi_orthogonal",
     "show",
     "span_probability",

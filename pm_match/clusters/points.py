@@ -186,7 +186,7 @@ class ClusteringPoints(Writer):
         a, b = clustering.prior(point)
         if clustering.weights:
             sticks = draw_log_sticks(rng, a, b, counts)
-            self._write_weights(new, *sticks)
+            self.write_weights(new, *sticks)
         else:
             sticks = np.log(a / (a + b)), np.log(b / (a + b))
         logs = log_weights(*sticks)
@@ -216,7 +216,9 @@ class ClusteringPoints(Writer):
                 log_odds = draw_log_gamma(rng, e + yes) - draw_log_gamma(rng, f + no)
                 self.write(new, {name: from_log_odds(log_odds, self.transformed[name])})
 
-    def _write_weights(self, point, log_sticks, log_rests) -> None:
+    def write_weights(
+        self, point: dict[str, NDArray], log_sticks: NDArray, log_rests: NDArray
+    ) -> None:
         """Write the weights, or the sticks that break them, given as logs."""
         name = self.clustering.weights
         if self.clustering.sticks:

@@ -20,6 +20,11 @@ Arrays = Sequence[NDArray[np.float64]]
 _LOG_2PI = np.log(2.0 * np.pi)
 
 
+def _mean(total: NDArray, weight: NDArray) -> NDArray[np.float64]:
+    """Divide, 0 where there is nothing."""
+    return np.divide(total, weight, out=np.zeros_like(total), where=weight > 0.0)
+
+
 @dataclass(frozen=True)
 class Conjugate:
     """A conjugate prior: the base of the four, and of what they say.
@@ -53,7 +58,15 @@ class Conjugate:
         """Log density of the parameters, each of shape (T, M) or (T, M, K)."""
         raise NotImplementedError
 
+    def loadings(self, parameters: Arrays) -> NDArray[np.float64]:
+        """What statistics that add up are multiplied by in the log density of data (T, M, k)."""
+        raise NotImplementedError
+
     # -- draws ------------------------------------------------------------------------------------
+
+    def held(self, statistics: NDArray) -> NDArray[np.float64]:
+        """Turn statistics that add up into what slots hold, as the term has it (T, M, k)."""
+        return statistics
 
     def posterior(self, hyper: NDArray, held: NDArray) -> NDArray[np.float64]:
         """Update the prior by what slots hold, as the term has it (T, M, k)."""
@@ -117,6 +130,10 @@ class GammaPrior(Conjugate):
         """Shape and rate."""
         return self.update(hyper, held[..., :2])
 
+    def loadings(self, parameters):
+        """Log rates, and rates."""
+        return np.stack([np.log(parameters[0]), -parameters[0]], axis=-1)
+
     def draw(self, rng, posterior):
         """Draw log rates."""
         return [draw_log_gamma(rng, posterior[..., 0]) - np.log(posterior[..., 1])]
@@ -161,6 +178,10 @@ class DirichletPrior(Conjugate):
         """Of Dirichlet variables."""
         logs = ((natural - 1.0) * np.log(parameters[0])).sum(axis=-1)
         return float((logs - self.log_normaliser(natural)).sum())
+
+    def loadings(self, parameters):
+        """Log probabilities."""
+        return np.log(parameters[0])
 
     def draw(self, rng, posterior):
         """Draw log probabilities."""
@@ -214,6 +235,10 @@ class BetaPrior(DirichletPrior):
         """Of Beta variables."""
         (p,) = parameters
         return super().log_density(natural, [np.stack([p, 1.0 - p], axis=-1)])
+
+    def loadings(self, parameters):
+        """Log probabilities of success and failure."""
+        return np.stack([np.log(parameters[0]), np.log1p(-parameters[0])], axis=-1)
 
     def draw(self, rng, posterior):
         """Draw log odds."""
@@ -286,6 +311,15 @@ class NormalPrior(Conjugate):
         mean = m + held[..., 0] / strength * (held[..., 1] - m)
         return np.stack([mean, strength], axis=-1)
 
+    def loadings(self, parameters):
+        """Halves of squares, and means."""
+        return np.stack([-0.5 * parameters[0] ** 2, parameters[0]], axis=-1)
+
+    def held(self, statistics):
+        """Precisions, and means."""
+        weight, total = statistics[..., 0], statistics[..., 1]
+        return np.stack([weight, _mean(total, weight)], axis=-1)
+
     def draw(self, rng, posterior):
         """Draw means."""
         mean, precision = posterior[..., 0], posterior[..., 1]
@@ -348,6 +382,17 @@ class NormalGammaPrior(NormalPrior):
         away = held[..., 1] - m
         rate = b + 0.5 * held[..., 2] + 0.5 * k * n / (k + n) * away**2
         return np.stack([m + n / (k + n) * away, k + n, a + 0.5 * n, rate], axis=-1)
+
+    def loadings(self, parameters):
+        """Means and precisions as they enter."""
+        mean, tau = parameters
+        return np.stack([-0.5 * tau * mean**2, tau * mean, np.log(tau), -tau], axis=-1)
+
+    def held(self, statistics):
+        """Numbers, means and scatters."""
+        n, total, squares = statistics[..., 0], statistics[..., 1], 2.0 * statistics[..., 3]
+        mean = _mean(total, n)
+        return np.stack([n, mean, np.maximum(squares - n * mean**2, 0.0)], axis=-1)
 
     def draw(self, rng, posterior):
         """Draw means, and log precisions."""

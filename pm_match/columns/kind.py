@@ -8,6 +8,7 @@ from pm_match.clusters.evidence import Site
 from pm_match.columns.parts import Columns
 from pm_match.columns.predictor import ColumnsPredictor
 from pm_match.columns.recognise import ColumnsCandidate, columns_candidates, is_family, why_not
+from pm_match.columns.sharded import ShardedColumns
 from pm_match.columns.state import ColumnsPoints, ColumnsState
 from pm_match.reading.ancestry import RV, Refusal
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -49,3 +50,7 @@ class IndependentColumns(Kind):
     def predictor(self, model: Model, evidence: Columns, state: ColumnsState) -> ColumnsPredictor:
         """Predict from the clusters' statistics."""
         return ColumnsPredictor(evidence, state)
+
+    def sharded(self, model: Model, evidence: Columns) -> ShardedColumns:
+        """Draw from sums of the cells' statistics."""
+        return ShardedColumns(model, evidence)

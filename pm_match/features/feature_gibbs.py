@@ -178,19 +178,27 @@ class FeatureGibbs(PartitionStep):
         """Sum up the data by the clusters of a point."""
         features = self.part
         labels = self._points.labels(point)
-        self._sums = [
+        sums = [
             ClusterSums.of(domain.data, label, features.truncation, domain.full)
             for domain, label in zip(features.domains, labels, strict=True)
         ]
-        held = np.zeros(features.truncation, bool)
-        for label in labels:
-            held[label[label >= 0]] = True
-        self._occupied = np.flatnonzero(held)
-        self._some = [own.kept(self._occupied) for own in self._sums]
+        self._take(point, sums, [np.flatnonzero(label < 0) for label in labels])
+
+    def _take(self, point, sums: list[ClusterSums], irrelevant: list[NDArray]) -> None:
+        """Begin with sums of every domain, and its irrelevant objects."""
+        self._sums, self._irrelevant = sums, irrelevant
+        self._occupied = np.flatnonzero(self._held(point))
+        self._some = [own.kept(self._occupied) for own in sums]
         self._contributions = Contributions(self._some)
-        self._irrelevant = [np.flatnonzero(label < 0) for label in labels]
         self._precision = self._points.precision(point)
-        self._scaled, self._backgrounds = [Kept() for _ in labels], [Kept() for _ in labels]
+        self._scaled, self._backgrounds = [Kept() for _ in sums], [Kept() for _ in sums]
+
+    def _held(self, point) -> NDArray[np.bool_]:
+        """Say which clusters (T,) hold something."""
+        held = np.zeros(self.part.truncation, bool)
+        for label in self._points.labels(point):
+            held[label[label >= 0]] = True
+        return held
 
     def _setting(self, point) -> Setting:
         """Read the setting, with the shared precision (if there is one) at its present value."""
@@ -346,9 +354,7 @@ class FeatureGibbs(PartitionStep):
     def _rescale(self, projections: dict, priors, factors: NDArray, r: float, point) -> dict:
         """Exchange scale between projections and occupied latent vectors; draw the empty ones."""
         k = self.part.n_factors
-        held = np.zeros(len(factors), bool)
-        for label in self._points.labels(point):
-            held[label[label >= 0]] = True
+        held = self._held(point)
         w, z = np.concatenate(list(projections.values())), np.ascontiguousarray(factors[held, :k])
         mean, precision = (
             np.ascontiguousarray(np.concatenate(own)) for own in zip(*priors, strict=True)
@@ -374,7 +380,7 @@ class FeatureGibbs(PartitionStep):
         """
         data, own = self.part.domains[d].data, self._sums[d]
         centres = emission.intercept + factors @ emission.projection.T
-        if data.observed is None:
+        if not own.by_pattern:
             cross = own.sums.T @ centres
             squares = own.scatter[0] - cross - cross.T
             return own.counts.sum(), squares + (centres.T * own.counts[:, 0]) @ centres

@@ -24,20 +24,10 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from pm_match.features.emission import Emission, block_roots
 from pm_match.features.kept import Kept
-from pm_match.numerics.kernels import entry
 from pm_match.numerics.masked import MaskedTable
+from pm_match.numerics.sums import add_up
 
 _LOG_2PI = log(2.0 * pi)
-
-
-@entry
-def add_up(values, labels, sums):
-    """Add the rows of `values` (N, M) to the rows of `sums` (T, M) that `labels` (N,) name."""
-    for n in range(values.shape[0]):
-        label = labels[n]
-        if label >= 0:
-            for m in range(values.shape[1]):
-                sums[label, m] += values[n, m]
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,6 +312,17 @@ def log_evidence(
         total += shape * log(rate) - lgamma(shape) + lgamma(after)
         total -= after * log(max(rate + left, rate))
     return float(total) if np.isfinite(total) else -np.inf
+
+
+def shared_precision(
+    contributions: Sequence[Contribution],
+    latent_precision: float,
+    gamma: tuple[float, float],
+    n_values: float,
+) -> tuple[float, float]:
+    """Return shape and rate of a shared precision's conditional, latent vectors integrated out."""
+    _, left = _unexplained(contributions, latent_precision)
+    return gamma[0] + 0.5 * n_values, gamma[1] + max(left, 0.0)
 
 
 def _unexplained(

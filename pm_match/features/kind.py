@@ -18,6 +18,7 @@ from pm_match.features.recognise import (
     noise_assignments,
 )
 from pm_match.features.search import plain, tables
+from pm_match.features.sharded import ShardedFeatures
 from pm_match.features.state import FeatureState
 from pm_match.reading.ancestry import RV, names
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -66,6 +67,10 @@ class FeatureVectors(Kind):
     def state(self, evidence: Features, site: Site, access: FeaturesPoints) -> FeatureState:
         """Make the state of the evidence for the units of a site."""
         return FeatureState(evidence, site, access)
+
+    def sharded(self, model: Model, evidence: Features) -> ShardedFeatures:
+        """Draw from sums of features by cluster."""
+        return ShardedFeatures(model, evidence)
 
     def search(self, component: Component):
         """Match the domains' clusters, with projections fitted or drawn."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
-from pm_match.features.feature_sums import ClusterSums, add_up
+from pm_match.features.feature_sums import ClusterSums
 from pm_match.features.projection_fit import copy, expect, weigh
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower, solve_upper

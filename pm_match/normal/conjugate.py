@@ -14,7 +14,14 @@ from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
 from pm_match.numerics.ahead import Job
 from pm_match.numerics.wishart import draw_wishart
 
-__all__ = ["NormalEvidence", "draw_parameters", "log_marginal", "posterior"]
+__all__ = [
+    "NormalEvidence",
+    "draw_parameters",
+    "draw_posterior",
+    "log_marginal",
+    "posterior",
+    "update",
+]
 
 
 def posterior(
@@ -50,17 +57,40 @@ def posterior(
         Of the Wishart conditionals.
     """
     counts = power * np.bincount(labels, minlength=n_clusters).astype(np.float64)
-    means = np.tile(prior.center, (n_clusters, 1))
-    scatter = np.zeros((n_clusters, *prior.inverse_scale.shape))
+    averages = np.tile(prior.center, (n_clusters, 1))
+    scatters = np.zeros((n_clusters, *prior.inverse_scale.shape))
     for j in np.flatnonzero(counts):
         inside = values[labels == j]
-        average = inside.mean(axis=0)
-        shift = average - prior.center
-        residual = inside - average
-        total = prior.strength + counts[j]
-        means[j] += counts[j] / total * shift
-        scatter[j] = power * (residual.T @ residual)
-        scatter[j] += prior.strength * counts[j] / total * np.outer(shift, shift)
+        averages[j] = inside.mean(axis=0)
+        residual = inside - averages[j]
+        scatters[j] = power * (residual.T @ residual)
+    return update(counts, averages, scatters, prior, shared)
+
+
+def update(
+    counts: NDArray,
+    averages: NDArray,
+    scatters: NDArray,
+    prior: NormalWishartPrior,
+    shared: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Update the prior as `posterior` does, by what the clusters' vectors add up to.
+
+    Parameters
+    ----------
+    counts : (T,) array
+    averages : (T, D) array
+        Of the vectors of every cluster; of those without any, anything.
+    scatters : (T, D, D) array
+        About these.
+    prior : NormalWishartPrior
+    shared : bool
+    """
+    share = counts / (prior.strength + counts)
+    shifts = averages - prior.center
+    means = prior.center + share[:, None] * shifts
+    outer = shifts[:, :, None] * shifts[:, None, :]
+    scatter = scatters + (prior.strength * share)[:, None, None] * outer
     own = counts
     if shared:
         own, scatter = counts.sum(keepdims=True), scatter.sum(axis=0, keepdims=True)
@@ -132,8 +162,21 @@ def draw_parameters(
     means : (T, D) array
     precisions : (T, D, D) array, or (D, D) if it is shared
     """
-    counts, means, degrees, scales = posterior(values, labels, n_clusters, prior, shared, power)
-    precisions, roots = draw_wishart(rng, degrees, scales)
+    found = posterior(values, labels, n_clusters, prior, shared, power)
+    return draw_posterior(rng, *found, prior, shared)
+
+
+def draw_posterior(
+    rng: np.random.Generator,
+    counts: NDArray,
+    means: NDArray,
+    degrees: NDArray,
+    inverse_scales: NDArray,
+    prior: NormalWishartPrior,
+    shared: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw means and precisions from what `posterior` returns, as `draw_parameters` does."""
+    precisions, roots = draw_wishart(rng, degrees, inverse_scales)
     # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
     noise = rng.standard_normal(means.shape)[:, :, None]
     noise = np.linalg.solve(np.swapaxes(roots, 1, 2), noise)[:, :, 0]

@@ -16,6 +16,7 @@ from pm_match.normal.recognise import (
     normals_candidates,
 )
 from pm_match.normal.scale_matrix_gibbs import ScaleMatrixGibbs
+from pm_match.normal.sharded import ShardedNormals
 from pm_match.normal.state import NormalsState
 from pm_match.reading.ancestry import RV
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -57,6 +58,10 @@ class NormalClusters(Kind):
     def state(self, evidence: Normals, site: Site, access: NormalsPoints) -> NormalsState:
         """Make the state of the evidence for the units of a site."""
         return NormalsState(evidence, site, access)
+
+    def sharded(self, model: Model, evidence: Normals) -> ShardedNormals:
+        """Draw from sums of vectors and of their squares by cluster."""
+        return ShardedNormals(model, evidence)
 
     def search(self, component: Component):
         """Start at k-means of whitened views, or of domains that are aligned, and climb."""

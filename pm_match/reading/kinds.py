@@ -159,6 +159,13 @@ class Kind:
         """
         return None
 
+    def sharded(self, model: Model, evidence: Any) -> Any:
+        """Make what draws from sums over chunks of rows, a `sharded.evidence.ShardedEvidence`.
+
+        None, the default, if the kind cannot: `sample_sharded` then refuses it in words.
+        """
+        return None
+
 
 _KINDS: list[Kind] = []
 # Entry points are loaded when the first model is read: their packages may be what imports this one.

@@ -1,0 +1,145 @@
+"""The sampler over shards: objects x 50 features in float32, two domains, from disk.
+
+What a sweep over all objects costs (labels drawn, sums added up; then everything else drawn),
+beside the least that it could: reading the data, and one float32 product of all rows with the means
+of the clusters. CPU time, so that other work on the machine does not show; wall time for workers.
+"""
+
+import argparse
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import common
+import numpy as np
+import xarray as xr
+
+import pm_match as pmm
+
+N_FEATURES, N_FACTORS, N_CLUSTERS, N_TRUE, CHUNK = 50, 5, 20, 12, 50_000
+
+
+def written(folder: Path, n_objects: int) -> tuple[dict[str, np.memmap], dict[str, np.ndarray]]:
+    """Write the rows of two domains, chunk by chunk; return memory maps, and the truth."""
+    rng = np.random.default_rng(0)
+    latent = rng.normal(size=(N_CLUSTERS, N_FACTORS))
+    truth, found = {"latent": latent}, {}
+    for name in "ab":
+        w = rng.normal(size=(N_FEATURES, N_FACTORS))
+        truth[f"projection_{name}"] = w
+        n = n_objects // 2
+        file = folder / f"{name}.npy"
+        rows = np.lib.format.open_memmap(file, "w+", np.float32, (n, N_FEATURES))
+        for start in range(0, n, CHUNK):
+            stop = min(start + CHUNK, n)
+            labels = rng.integers(N_TRUE, size=stop - start)
+            noise = rng.standard_normal((stop - start, N_FEATURES), np.float32)
+            rows[start:stop] = (latent @ w.T).astype(np.float32)[labels] + noise
+        del rows
+        found[name] = np.load(file, mmap_mode="r")
+    return found, truth
+
+
+def begun(truth: dict[str, np.ndarray], sample: dict[str, np.ndarray]) -> xr.DataTree:
+    """Start at the truth: nothing is searched for."""
+    weights = np.full(N_CLUSTERS, 1.0 / N_CLUSTERS)
+    values = {**truth, "precision": np.array(1.0), "weights": weights}
+    draws = {
+        name: (("chain", "draw", *(f"{name}_{i}" for i in range(own.ndim))), own[None, None])
+        for name, own in values.items()
+    }
+    for name, rows in sample.items():
+        draws[f"cluster_{name}"] = (("chain", "draw", name), np.zeros((1, 1, len(rows)), int))
+    return xr.DataTree.from_dict({"posterior": xr.Dataset(draws)})
+
+
+def least(data: dict[str, np.memmap]) -> float:
+    """CPU seconds to read the data, and to multiply all rows by the means of the clusters."""
+    means = np.random.default_rng(0).normal(size=(N_FEATURES, N_CLUSTERS)).astype(np.float32)
+    begin = time.process_time()
+    for rows in data.values():
+        for start in range(0, len(rows), CHUNK):
+            np.array(rows[start : start + CHUNK]) @ means
+    return time.process_time() - begin
+
+
+def sweeps(model, data, start, clock, client=None, few=2, many=6, **options) -> float:
+    """Seconds of a sweep: of `many` sweeps, less those of a `few`."""
+    seconds = []
+    for draws in (few, many):
+        begin = clock()
+        pmm.sample_sharded(
+            model,
+            data,
+            draws=draws,
+            tune=0,
+            thin=many,
+            client=client,
+            start=start,
+            chunk_size=CHUNK,
+            n_split_merge=0.0,
+            random_seed=1,
+            progressbar=False,
+            **options,
+        )
+        seconds.append(clock() - begin)
+    return (seconds[1] - seconds[0]) / (many - few)
+
+
+def on_workers(n: int, model, data, start) -> tuple[float, float]:
+    """Wall seconds of a sweep by `n` workers, and the most memory of one, in GiB."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        sweeps(model, data, start, time.perf_counter, client, few=1, many=2)
+        wall = sweeps(model, data, start, time.perf_counter, client)
+        return wall, max(client.run(peak).values())
+
+
+def peak() -> float:
+    """The most memory that this process has had that is its own, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def main() -> None:
+    """Print one row for each number of objects."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--objects", type=float, nargs="+", default=[1e5, 1e6])
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    given = parser.parse_args()
+    rows = []
+    for n_objects in map(int, given.objects):
+        with tempfile.TemporaryDirectory() as folder:
+            data, truth = written(Path(folder), n_objects)
+            sample = {name: np.array(own[:100], np.float64) for name, own in data.items()}
+            model = pmm.models.projected_clusters(
+                sample, n_factors=N_FACTORS, n_clusters=N_CLUSTERS, projection="normal"
+            )
+            start = begun(truth, sample)
+            sweeps(model, data, start, time.process_time, few=1, many=2)
+            base = min(least(data) for _ in range(3))
+            own = sweeps(model, data, start, time.process_time)
+            row = [
+                f"{n_objects:,}",
+                f"{base / n_objects * 1e9:.0f}",
+                f"{own / n_objects * 1e9:.0f}",
+            ]
+            row += [f"{own / base:.2f}", f"{peak():.2f}"]
+            for n in given.workers:
+                wall, memory = on_workers(n, model, data, start)
+                row += [f"{wall / n_objects * 1e9:.0f}", f"{memory:.2f}"]
+            rows.append(row)
+            print(*row, sep="\t", flush=True)
+    head = ["objects", "least, CPU ns/object", "sweep, CPU ns/object", "ratio", "GiB"]
+    for n in given.workers:
+        head += [f"{n} workers, wall ns/object", "GiB each"]
+    common.print_table(f"Sampler over shards, {os.cpu_count()} cores", head, rows)
+
+
+if __name__ == "__main__":
+    main()

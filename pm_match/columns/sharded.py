@@ -1,0 +1,172 @@
+"""Independent columns over shards.
+
+Every family is exponential: the log density of a cell is t(x) . eta(parameters), up to what only
+the cell enters, and the sums of t(x) are all that the parameters' conditional needs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+
+from pm_match.columns.conjugate import Conjugate
+from pm_match.columns.families import FAMILIES
+from pm_match.columns.parts import Columns
+from pm_match.columns.state import ColumnsPoints
+from pm_match.columns.term import DIRICHLET
+from pm_match.numerics.sums import add_up
+from pm_match.reading.evidence import Point
+from pm_match.reading.parts import UnservedModelError
+from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
+
+
+@dataclass(frozen=True, eq=False)
+class _Variable:
+    """One observed variable: its family (a number), and its columns' positions and what is known."""
+
+    name: str
+    family: int
+    column: NDArray[np.int64]
+    known: NDArray[np.float64]
+
+
+class ColumnsScorer(Scorer):
+    """The columns of one assignment's objects.
+
+    Parameters
+    ----------
+    prior : Conjugate
+    variables : sequence of _Variable
+    n_columns, n_categories : int
+    widths : dict of str to int or None
+    """
+
+    def __init__(self, prior: Conjugate, variables, n_columns: int, n_categories: int, widths):
+        self.prior, self.variables, self.widths = prior, variables, widths
+        self.n_columns, self.n_categories = n_columns, n_categories
+
+    def _cells(self, own: _Variable, values: NDArray) -> tuple[NDArray, NDArray]:
+        """Return cells (n R,) or rows of counts (n, K), and what is known of them."""
+        values = np.asarray(values, np.float64)
+        if FAMILIES[own.family].rows:
+            return values, values.sum(axis=1)
+        values = values.reshape(len(values), -1)
+        return values.ravel(), np.broadcast_to(own.known, values.shape).ravel()
+
+    def _sufficient(self, own: _Variable, values: NDArray) -> NDArray[np.float64]:
+        """Sufficient statistics t(x) of a variable's cells (n, R * k)."""
+        x, known = self._cells(own, values)
+        cell, category, found = FAMILIES[own.family].statistics(x, known)
+        if self.prior.code == DIRICHLET:
+            dense = np.zeros((len(x), self.n_categories))
+            dense[cell, category] = found[:, 0]
+        else:
+            dense = self.prior.additive(found)
+        return dense.reshape(len(values), -1)
+
+    def check(self, chunk: Chunk) -> tuple[str, NDArray[np.bool_], str] | None:
+        """Look for missing values, and values that the families do not have."""
+        found = super().check(chunk)
+        for own in self.variables if found is None else ():
+            family = FAMILIES[own.family]
+            fine = np.asarray(family.supports(*self._cells(own, chunk[own.name])))
+            if not fine.all():
+                return own.name, ~fine.reshape(chunk[own.name].shape), family.expects
+        return found
+
+    def table(self, chunk: Chunk, parameters: NDArray) -> NDArray[np.float64]:
+        """Log density by the loadings (T, M, k) of the clusters' parameters."""
+        found: NDArray[np.float64] | None = None
+        for own in self.variables:
+            loadings = parameters[:, own.column].reshape(len(parameters), -1)
+            more = self._sufficient(own, chunk[own.name]) @ loadings.T
+            found = more if found is None else found + more
+        assert found is not None
+        return found
+
+    def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
+        """Add up sufficient statistics (T, M, k)."""
+        found: NDArray[np.float64] | None = None
+        for own in self.variables:
+            rows = self._sufficient(own, chunk[own.name])
+            sums = np.zeros((n_clusters, rows.shape[1]))
+            add_up(rows, labels, sums)
+            shaped = sums.reshape(n_clusters, len(own.column), -1)
+            if found is None:
+                found = np.zeros((n_clusters, self.n_columns, shaped.shape[2]))
+            np.add.at(found, (slice(None), own.column), shaped)
+        assert found is not None
+        return (found,)
+
+
+class ShardedColumns(ShardedEvidence):
+    """Columns whose parameters have one conjugate prior, given sums of their statistics."""
+
+    def __init__(self, model: Model, columns: Columns):
+        self.columns, self._points = columns, ColumnsPoints(model, columns)
+        self.names = columns.names
+        by_assignment: dict[str, list[_Variable]] = {}
+        widths: dict[str, dict[str, int | None]] = {}
+        for cells in columns.cells:
+            layout = cells.layout
+            if layout is None or cells.varying or cells.missing or np.isnan(layout.known).any():
+                raise UnservedModelError(
+                    f"{cells.name!r}: over shards, expected a table with a row for each object, "
+                    "nothing missing, and the same known numbers (trials, exposures, noise) in "
+                    "every row"
+                )
+            own = _Variable(cells.name, FAMILIES.index(cells.family), layout.column, layout.known)
+            by_assignment.setdefault(cells.assignment, []).append(own)
+            wide = len(layout.shape) > 1
+            width = layout.shape[1] if wide else None
+            widths.setdefault(cells.assignment, {})[cells.name] = width
+        self.scorers = {
+            name: ColumnsScorer(
+                columns.prior, own, columns.n_columns, columns.n_categories, widths[name]
+            )
+            for name, own in by_assignment.items()
+        }
+
+    def parameters(self, point: Point) -> dict[str, NDArray[np.float64]]:
+        """Return the loadings (T, M, k) of the clusters' parameters."""
+        columns = self.columns
+        shape = (columns.truncation, columns.n_columns)
+        shape += (columns.n_categories,) if columns.prior.vector else ()
+        natural = [np.asarray(value).reshape(shape) for value in self._points.natural(point)]
+        loadings = columns.prior.loadings(natural)
+        return dict.fromkeys(self.scorers, loadings)
+
+    def _held(self, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
+        return np.sum([own[0] for own in sums.values()], axis=0)
+
+    def _drawn(
+        self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
+    ) -> list[NDArray[np.float64]]:
+        prior = self.columns.prior
+        held = prior.held(self._held(sums))
+        return prior.draw(rng, prior.posterior(self.columns.hyper(point), held))
+
+    def draw(
+        self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
+    ) -> None:
+        """Draw the parameters of all clusters from their conjugate conditional."""
+        columns, drawn = self.columns, self._drawn(rng, new, sums)
+        shaped = [d.reshape(shape) for d, shape in zip(drawn, columns.shapes, strict=True)]
+        columns.prior.write(self._points, new, columns.parameters, shaped)
+
+    def proposed(
+        self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Draw parameters of some clusters."""
+        prior = self.columns.prior
+        return dict.fromkeys(
+            self.scorers, prior.loadings(prior.natural(self._drawn(rng, point, sums)))
+        )
+
+    def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
+        """Log normalisers of posterior and prior, by the plain formula."""
+        prior, hyper, held = self.columns.prior, self.columns.hyper(point), self._held(sums)
+        after, before = prior.update(hyper, held), prior.update(hyper, np.zeros_like(held[:1]))
+        return (prior.log_normaliser(after) - prior.log_normaliser(before)).sum(axis=-1)

@@ -1,0 +1,181 @@
+"""Normal clusters over shards: means and precisions from sums of vectors and of their squares."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from scipy.special import multigammaln
+
+from pm_match.normal.conjugate import draw_posterior, update
+from pm_match.normal.parts import Normals
+from pm_match.normal.points import NormalsPoints
+from pm_match.numerics.sums import add_up
+from pm_match.reading import read
+from pm_match.reading.evidence import Point
+from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import natural_function
+from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
+
+
+class NormalScorer(Scorer):
+    """The vectors of one variable.
+
+    Parameters
+    ----------
+    name : str
+    centre : (D,) array
+        What vectors are summed about, so that squares keep their digits.
+    shared : bool
+        Whether the clusters share one precision: sums of squares are then those of all.
+    """
+
+    def __init__(self, name: str, centre: NDArray, shared: bool):
+        self.name, self.centre, self.shared = name, centre, shared
+        self.widths = {name: len(centre)}
+
+    def _away(self, chunk: Chunk) -> NDArray[np.float64]:
+        return np.asarray(chunk[self.name], np.float64) - self.centre
+
+    def totals(self, chunk: Chunk) -> Sums:
+        """Sum of squares (D, D)."""
+        x = self._away(chunk)
+        return (x.T @ x,)
+
+    def table(self, chunk: Chunk, parameters: tuple[NDArray, NDArray]) -> NDArray:
+        """Log density by means (T, D), and roots (T, D, D) of precisions."""
+        x = chunk[self.name]
+        means, roots = (own.astype(x.dtype) for own in parameters)
+        if self.shared:
+            # What is the same in all clusters is left out.
+            white, own = x @ roots[0], means @ roots[0]
+            return white @ own.T - 0.5 * np.square(own).sum(axis=1)
+        found = np.empty((len(x), len(means)), x.dtype)
+        for j, (mean, root) in enumerate(zip(means, roots, strict=True)):
+            white = (x - mean) @ root
+            found[:, j] = -0.5 * np.einsum("nd,nd->n", white, white)
+        found += np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        return found
+
+    def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
+        """Vectors (T,), their sums (T, D), and sums of their squares (T, D, D)."""
+        x = self._away(chunk)
+        counts = np.bincount(labels, minlength=n_clusters).astype(np.float64)
+        sums = np.zeros((n_clusters, x.shape[1]))
+        add_up(x, labels, sums)
+        if self.shared:
+            return counts, sums
+        squares = np.zeros((n_clusters, x.shape[1], x.shape[1]))
+        for j in np.flatnonzero(counts):
+            own = x[labels == j]
+            squares[j] = own.T @ own
+        return counts, sums, squares
+
+
+class ShardedNormals(ShardedEvidence):
+    """Means and precisions of normal clusters, given sums by cluster."""
+
+    def __init__(self, model: Model, normals: Normals):
+        self.normals, self._points = normals, NormalsPoints(model, normals)
+        self.names = normals.names
+        if normals.power != 1.0 or normals.scale_matrix:
+            raise UnservedModelError(
+                f"{normals.precision!r}: over shards, expected densities as they are and a constant "
+                "prior; found coarsened ones, or a free scale matrix"
+            )
+        clustering = read(model).clustering_of(normals)
+        n = {own.name: own.n_objects for own in clustering.assignments}
+        for own in normals.values:
+            if own.data is None or own.alignment is not None:
+                raise UnservedModelError(
+                    f"{own.name!r}: over shards, expected observed vectors, without a map"
+                )
+            if not np.array_equal(own.objects, np.arange(n[own.assignment])):
+                raise UnservedModelError(
+                    f"{own.name!r}: over shards, expected one row for each object, in their order"
+                )
+        assignments = [own.assignment for own in normals.values]
+        if len(set(assignments)) < len(assignments):
+            raise UnservedModelError(
+                f"{normals.mean!r}: over shards, expected one variable of each domain's objects"
+            )
+        self._centre = normals.prior(model.initial_point()).center
+        self.scorers = {
+            own.assignment: NormalScorer(own.name, self._centre, normals.shared)
+            for own in normals.values
+        }
+        self._natural = natural_function(model, normals.names)
+        self._squares = np.zeros((len(self._centre), len(self._centre)))
+
+    def begin(self, totals: Mapping[str, Sums]) -> None:
+        """Take the squares of all vectors."""
+        self._squares = np.sum([own[0] for own in totals.values()], axis=0)
+
+    def _read(self, point: Point) -> tuple[NDArray, NDArray]:
+        """Means (T, D), and precisions (P, D, D)."""
+        means, precisions = self._natural(point)
+        return means, precisions[None] if self.normals.shared else precisions
+
+    def parameters(self, point: Point) -> dict[str, tuple[NDArray, NDArray]]:
+        """Return means, and roots of precisions."""
+        means, precisions = self._read(point)
+        return dict.fromkeys(self.scorers, (means, np.linalg.cholesky(precisions)))
+
+    def _clusters(self, sums: Mapping[str, Sums]) -> tuple[NDArray, NDArray, NDArray]:
+        """Counts (J,), averages (J, D) and scatters (J, D, D); the latter without shared squares."""
+        counts, total, *squares = (np.sum(own, axis=0) for own in zip(*sums.values(), strict=True))
+        averages = total / np.maximum(counts, 1.0)[:, None]
+        scatters = -total[:, :, None] * averages[:, None, :]
+        if squares:
+            scatters += squares[0]
+        return counts, averages + self._centre, scatters
+
+    def draw(
+        self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
+    ) -> None:
+        """Draw means and precisions from their conjugate conditional."""
+        prior, shared = self.normals.prior(new), self.normals.shared
+        counts, means, degrees, scales = update(*self._clusters(sums), prior, shared)
+        if shared:
+            scales = scales + self._squares
+        drawn = draw_posterior(rng, counts, means, degrees, scales, prior, shared)
+        self._points.write_parameters(new, *drawn)
+
+    def proposed(
+        self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
+    ) -> dict[str, tuple[NDArray, NDArray]]:
+        """Draw parameters of some clusters."""
+        prior = self.normals.prior(point)
+        counts, means, degrees, scales = update(*self._clusters(sums), prior, False)
+        if self.normals.shared:
+            _, precisions = self._read(point)
+            roots = np.linalg.cholesky(precisions)
+            noise = np.linalg.solve(roots[0].T, rng.standard_normal(means.shape).T).T
+            means = means + noise / np.sqrt(prior.strength + counts)[:, None]
+        else:
+            drawn = draw_posterior(rng, counts, means, degrees, scales, prior, False)
+            means, roots = drawn[0], np.linalg.cholesky(drawn[1])
+        return dict.fromkeys(self.scorers, (means, roots))
+
+    def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
+        """Log marginal likelihood; given the precision, if it is shared."""
+        prior = self.normals.prior(point)
+        counts, _, degrees, scales = update(*self._clusters(sums), prior, False)
+        d = len(self._centre)
+        found = 0.5 * d * np.log(prior.strength / (prior.strength + counts))
+        if self.normals.shared:
+            _, (precision,) = self._read(point)
+            return found - 0.5 * np.einsum("jkl,kl->j", scales - prior.inverse_scale, precision)
+        found += multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
+        found -= 0.5 * degrees * np.linalg.slogdet(scales)[1]
+        found += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
+        return found - 0.5 * d * counts * np.log(np.pi)
+
+    def log_base(self, point: Point, sums: Mapping[str, Sums]) -> float:
+        """Log density of a shared precision's own, and of squares about the centre."""
+        if not self.normals.shared:
+            return 0.0
+        _, (precision,) = self._read(point)
+        n = sum(own[0].sum() for own in sums.values())
+        squares = float(np.sum(precision * self._squares))
+        return float(0.5 * n * np.linalg.slogdet(precision)[1] - 0.5 * squares)

@@ -1,0 +1,1 @@
+"""One huge data set: the sampler over shards."""

@@ -1,0 +1,169 @@
+"""The data of all rows: what can be given, how it is cut into chunks, and how workers read it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from mmap import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+
+class Source:
+    """Rows of one variable: an array, or something like one, of which rows are read on demand.
+
+    Parameters
+    ----------
+    name : str
+    given : array-like
+        NumPy arrays and memory maps, Zarr arrays, Dask arrays and frames, pandas frames.
+    width : int or None
+        The columns that are expected; None for an array without an axis of columns.
+    labels : sequence or None
+        Of the columns, if the model names them.
+
+    Attributes
+    ----------
+    n_rows : int
+    step : int or None
+        Rows of its own chunks, the most if they differ.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no table of numbers of this shape.
+    """
+
+    def __init__(self, name: str, given: Any, width: int | None, labels: Sequence | None = None):
+        self.name = name
+        if hasattr(given, "columns"):
+            own = list(given.columns)
+            if labels is not None and own != list(labels):
+                raise ValueError(f"{name!r}: expected the columns {list(labels)}; found {own}")
+            if isinstance(given, pd.DataFrame):
+                given = given.to_numpy()
+            else:
+                given = given.to_dask_array(lengths=True)
+        if not hasattr(given, "shape") or not hasattr(given, "dtype"):
+            given = np.asarray(given)
+        shape = tuple(given.shape)
+        expected = "(rows,)" if width is None else f"(rows, {width})"
+        if len(shape) != (1 if width is None else 2) or (width is not None and shape[1] != width):
+            raise ValueError(f"{name!r}: expected an array of shape {expected}; found {shape}")
+        if given.dtype.kind not in "biuf":
+            raise TypeError(f"{name!r}: expected numbers; found the dtype {given.dtype}")
+        if np.isnan(shape[0]):
+            raise ValueError(
+                f"{name!r}: the rows of its chunks are not known; call compute_chunk_sizes() first"
+            )
+        if shape[0] == 0:
+            raise ValueError(f"{name!r}: expected rows; found none")
+        self.n_rows = int(shape[0])
+        self._dask = hasattr(given, "dask")
+        if self._dask and width is not None and len(given.chunks[1]) > 1:
+            given = given.rechunk({1: -1})
+        chunks = getattr(given, "chunks", None)
+        if self._dask and 0 in chunks[0]:
+            raise ValueError(f"{name!r}: chunk {chunks[0].index(0)} is empty")
+        # Zarr has one number of rows for all chunks, Dask one for each.
+        self.step = None if chunks is None else int(np.max(chunks[0]))
+        self._given = given
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send the place of a memory map, and not what is in it."""
+        state, given = self.__dict__.copy(), self._given
+        file = getattr(given, "filename", None) if isinstance(given, np.memmap) else None
+        if file is not None and isinstance(given.base, mmap) and given.flags.c_contiguous:
+            state["_given"] = _Mapped(str(file), given.dtype, given.shape, given.offset)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(self._given, _Mapped):
+            self._given = self._given.open()
+
+    @property
+    def in_memory(self) -> int:
+        """Bytes that go to workers with it."""
+        ours = type(self._given) is np.ndarray
+        return self._given.nbytes if ours else 0
+
+    def rows(self, start: int, stop: int) -> NDArray:
+        """Read some rows, as float32 or float64."""
+        found = self._given[start:stop]
+        if self._dask:
+            found = found.compute(scheduler="synchronous")
+        found = np.asarray(found)
+        return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """Where a memory map is."""
+
+    file: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    def open(self) -> NDArray:
+        """Map it again."""
+        if not Path(self.file).exists():
+            raise FileNotFoundError(
+                f"{self.file}: a worker cannot see this file; workers need the data where the "
+                "caller has it, on a shared disk"
+            )
+        return np.memmap(self.file, self.dtype, "r", self.offset, self.shape)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A chunk: some rows of one assignment's objects.
+
+    Attributes
+    ----------
+    number : int
+        Over all assignments: what its generator is seeded by.
+    assignment : str
+    start, stop : int
+    """
+
+    number: int
+    assignment: str
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def cut(sources: Mapping[str, Mapping[str, Source]], chunk_size: int | None) -> list[Piece]:
+    """Cut the rows of every assignment into chunks.
+
+    All but the last have as many rows: `chunk_size`, or those of the first variable's own chunks.
+
+    Raises
+    ------
+    ValueError
+        If the variables of an assignment have different numbers of rows.
+    """
+    pieces: list[Piece] = []
+    for assignment, own in sources.items():
+        first = next(iter(own.values()))
+        for source in own.values():
+            if source.n_rows != first.n_rows:
+                raise ValueError(
+                    f"{source.name!r}: expected as many rows as {first.name!r} has, "
+                    f"{first.n_rows}; found {source.n_rows}"
+                )
+        step = chunk_size or next((s.step for s in own.values() if s.step), _CHUNK)
+        for start in range(0, first.n_rows, step):
+            stop = min(start + step, first.n_rows)
+            pieces.append(Piece(len(pieces), assignment, start, stop))
+    return pieces
+
+
+# Rows of a chunk where neither the data nor the caller say.
+_CHUNK = 100_000

@@ -1,0 +1,305 @@
+"""The entrance: draws of a declared model on all rows of a huge data set."""
+
+import time
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.model.core import Model, modelcontext
+from pymc.util import get_random_generator
+from pytensor.graph.traversal import ancestors
+from threadpoolctl import threadpool_limits
+
+from pm_match.checks import check_count
+from pm_match.find_matching import find_matching
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, SET
+from pm_match.prediction.points import RecordedPoints
+from pm_match.progress import say
+from pm_match.reading import read
+from pm_match.reading.parts import Clustering
+from pm_match.reading.probe import natural_function
+from pm_match.sharded.centre import Centre
+from pm_match.sharded.data import Piece, Source, cut
+from pm_match.sharded.evidence import Scorer
+from pm_match.sharded.shards import Shard
+from pm_match.sharded.split_merge import split_or_merge
+from pm_match.sharded.store import Store, scale
+from pm_match.sharded.workers import InProcess, OnDask, client_of
+
+
+def sample_sharded(
+    model: Model | None,
+    data: Mapping[str, Any],
+    *,
+    draws: int = 200,
+    tune: int = 100,
+    client: Any = None,
+    labels: Any = None,
+    thin: int = 1,
+    n_split_merge: float = 0.25,
+    start: xr.DataTree | None = None,
+    chunk_size: int | None = None,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    r"""Draw from the posterior of a model on all rows of a data set that one machine cannot hold.
+
+    The model is declared on a sample of the rows, which gives its structure, and where the chain
+    starts: at the matching that `find_matching` finds in the sample. `data` are all rows. An
+    iteration has two parts, each an exact draw from a conditional of the *declared*, truncated
+    model:
+
+    .. math:: s_i \mid w, \theta, x_i \ \text{for all objects, independently}; \qquad
+              w, \theta \mid \text{sums over the objects of each cluster}
+
+    The first is made chunk by chunk wherever the rows are, and what comes back are sums. Draws are
+    the same bit for bit on any number of workers, and if workers die: every chunk has a generator
+    in every iteration, and sums are added in the order of the chunks. Other chunks give other draws
+    of the same posterior.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        On a sample of the rows; None for the model of the context.
+    data : dict of str to array-like
+        All rows of every observed variable, by its name: NumPy arrays and memory maps, Zarr arrays,
+        Dask arrays and frames; float32 or float64, in which tables are then computed. Variables of
+        the same objects have as many rows.
+    draws, tune : int
+        Iterations that are kept, and those before.
+    client : dask.distributed.Client, optional
+        Whose workers hold the chunks. Default: this process, chunk after chunk.
+    labels : str or Path, optional
+        A folder that does not exist yet, for a Zarr group with the labels of kept draws, and the
+        mean probability of every object's likeliest label. Workers write to it. Default: labels are
+        not kept.
+    thin : int, default 1
+        Keep one of so many iterations: parameters and labels.
+    n_split_merge : float, default 0.25
+        Probability that an iteration proposes to split or to merge clusters (see
+        `sharded.split_merge`), which looks four times at the objects of one or two clusters, and
+        reads all data as often.
+    start : DataTree, optional
+        Whose last draw the chain starts at, with all variables of the model but labels. Default:
+        that of `find_matching`.
+    chunk_size : int, optional
+        Rows of a chunk. Default: those of the data's own chunks, 100 000 if they have none.
+    random_seed : int, sequence of int, Generator or SeedSequence, optional
+    progressbar : bool, default True
+
+    Returns
+    -------
+    DataTree
+        Group ``posterior``, with one chain: all variables but labels; ``size_<domain>``, the
+        objects of a domain in each cluster; and with `labels`, the labels ``cluster_<domain>`` and
+        the certainty ``certainty_<domain>``, which are read from disk when they are used. Group
+        ``sample_stats``: ``log_joint``, up to a constant, ``n_occupied``, ``filled``,
+        ``swap_accepted`` and ``split_merge_accepted``, as in `ClusterGibbs`.
+
+    Raises
+    ------
+    UnservedModelError
+        If a part of the model is not one that can be drawn from sums: networks, objects that may be
+        irrelevant or are linked, observed labels, missing values, and parameters without a
+        conditional in closed form. The message names the variable.
+    ValueError, TypeError
+        If data do not fit the model, or there is no worker; the message says which row and column.
+    FileExistsError
+        If `labels` exists.
+    ImportError
+        If Dask or Zarr are needed and not installed: ``pip install 'pm_match[scale]'``.
+
+    Notes
+    -----
+    Labels that are drawn all at once, given weights and parameters, mix more slowly than in
+    `ClusterGibbs`, which integrates these out. A good start matters: clusters that the sample does
+    not show are seldom found.
+
+    Examples
+    --------
+    >>> model = pmm.models.projected_clusters({"a": a[:2000], "b": b[:2000]}, n_factors=5)
+    >>> idata = pmm.sample_sharded(model, {"a": a, "b": b}, labels="labels.zarr")
+    """
+    model = modelcontext(model)
+    for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("thin", thin, 1)):
+        check_count(name, value, least)
+    if not 0.0 <= n_split_merge <= 1.0:
+        raise ValueError(f"n_split_merge: expected a probability; found {n_split_merge!r}")
+    if chunk_size is not None:
+        check_count("chunk_size", chunk_size)
+    if client is not None:
+        client_of(client)
+    rng = get_random_generator(random_seed)
+    seed, search_seed = (int(rng.integers(2**63)) for _ in range(2))
+    structure = read(model)
+    centre = Centre(model, structure, rng, model.initial_point())
+    clustering, scorers = centre.clustering, centre.scorers
+    sources = _sources(model, clustering, scorers, data)
+    pieces = cut(sources, chunk_size)
+    assignments = [piece.assignment for piece in pieces]
+    n_kept = -(-draws // thin)
+    dims = {own.name: _dims(model, own.name, 1)[0] for own in clustering.assignments}
+    if start is None:
+        start = find_matching(model, random_seed=search_seed, progressbar=progressbar)
+    centre.point = _point(start, model)
+    store = None if labels is None else Store.create(labels, pieces, n_kept, dims)
+    make = partial(
+        Shard,
+        seed,
+        sources=sources,
+        scorers=scorers,
+        n_clusters=clustering.truncation,
+        store=store,
+    )
+    in_memory = sum(source.in_memory for own in sources.values() for source in own.values())
+    workers = InProcess(make, pieces) if client is None else OnDask(make, pieces, client, in_memory)
+    centre.begin(assignments, workers.call("survey"))
+    record = _Record(model, clustering)
+    began = time.monotonic()
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            for iteration in range(tune + draws):
+                kept = iteration >= tune and (iteration - tune) % thin == 0
+                setting = centre.setting(iteration)
+                found = workers.call("draw", setting, len(record) if kept else None)
+                centre.load(assignments, found)
+                log_joint, before, sizes = centre.log_joint(), centre.point, centre.sizes
+                moved = rng.random() < n_split_merge and split_or_merge(
+                    centre, workers.call, assignments, setting
+                )
+                stats = {"split_merge_accepted": float(bool(moved))} | centre.update()
+                if kept:
+                    record.add(before, sizes, log_joint, stats)
+                if progressbar and time.monotonic() - began > _PATIENCE:
+                    say(f"Iteration {iteration + 1} of {tune + draws}")
+                    began = time.monotonic()
+    except KeyboardInterrupt:
+        if not len(record):
+            raise
+        warnings.warn(
+            f"interrupted: the first {len(record)} of {n_kept} draws.", UserWarning, stacklevel=2
+        )
+    if store is not None:
+        store.finish(pieces, len(record))
+    return record.tree(store)
+
+
+# Seconds between two lines of progress.
+_PATIENCE = 10.0
+
+
+def _sources(
+    model: Model,
+    clustering: Clustering,
+    scorers: Mapping[str, list[Scorer]],
+    data: Mapping[str, Any],
+) -> dict[str, dict[str, Source]]:
+    """Take the data of every variable that some evidence looks at, by assignment."""
+    if not isinstance(data, Mapping):
+        raise TypeError(f"data: expected a dict of names of observed variables; found {data!r}")
+    found: dict[str, dict[str, Source]] = {}
+    wanted = {
+        name: (assignment, width)
+        for assignment, own in scorers.items()
+        for scorer in own
+        for name, width in scorer.widths.items()
+    }
+    if set(data) != set(wanted):
+        raise KeyError(
+            f"data: expected all rows of {sorted(wanted)}, which the model observes; found "
+            f"{sorted(map(str, data))}"
+        )
+    for name, (assignment, width) in wanted.items():
+        coords = model.named_vars_to_dims.get(name, (None, None))
+        columns = model.coords.get(coords[1]) if width is not None else None
+        found.setdefault(assignment, {})[name] = Source(name, data[name], width, columns)
+    return {own.name: found[own.name] for own in clustering.assignments if own.name in found}
+
+
+def _point(start: xr.DataTree, model: Model) -> dict[str, NDArray]:
+    """Return the last draw of a DataTree as a point."""
+    last = xr.DataTree.from_dict(
+        {"posterior": start["posterior"].to_dataset().isel(draw=[-1], chain=[-1])}
+    )
+    (point,) = RecordedPoints(last, model, "posterior", SAMPLE_DIMS, None, everything=True)
+    return point
+
+
+def _dims(model: Model, name: str, n: int) -> list[str]:
+    """Name the dims of a variable."""
+    own = model.named_vars_to_dims.get(name) or [None] * n
+    return [dim or f"{name}_dim_{i}" for i, dim in enumerate(own)]
+
+
+class _Record:
+    """The kept draws of everything but labels."""
+
+    def __init__(self, model: Model, clustering: Clustering):
+        self._model, self._clustering = model, clustering
+        assignments = {model[own.name] for own in clustering.assignments}
+        self._names = [
+            str(rv.name)
+            for rv in (*model.free_RVs, *model.deterministics)
+            if not assignments.intersection(ancestors([rv]))
+        ]
+        self._natural = natural_function(model, self._names)
+        self._values: list[list[NDArray]] = []
+        self._sizes: list[dict[str, NDArray]] = []
+        self._stats: list[dict[str, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(
+        self,
+        point: Mapping[str, NDArray],
+        sizes: Mapping[str, NDArray],
+        log_joint: float,
+        stats: Mapping[str, float],
+    ) -> None:
+        """Keep a draw: labels, of which there are the sizes, and what they were drawn given."""
+        self._values.append([np.array(value) for value in self._natural(point)])
+        self._sizes.append({name: own.copy() for name, own in sizes.items()})
+        n_occupied = int(np.count_nonzero(np.sum(list(sizes.values()), axis=0)))
+        filled = 0.0 if self._clustering.finite else n_occupied / self._clustering.truncation
+        told = {"log_joint": log_joint, "n_occupied": n_occupied, "filled": filled}
+        self._stats.append(told | dict(stats))
+
+    def tree(self, store: Store | None) -> xr.DataTree:
+        """Make a DataTree, with the labels as they are on disk."""
+        model = self._model
+        variables: dict[str, Any] = {}
+        used: set[str] = set()
+        for name, values in zip(self._names, zip(*self._values, strict=True), strict=True):
+            dims = _dims(model, name, values[0].ndim)
+            used.update(dims)
+            variables[name] = ((*SAMPLE_DIMS, *dims), np.stack(values)[None])
+        for own in self._clustering.assignments:
+            name = f"size_{own.name.removeprefix(PREFIX)}"
+            values = [sizes[own.name] for sizes in self._sizes]
+            variables[name] = ((*SAMPLE_DIMS, f"{name}_dim_0"), np.stack(values)[None])
+        coords: dict[str, Any] = {
+            dim: list(model.coords[dim]) for dim in used if model.coords.get(dim) is not None
+        }
+        coords |= {"chain": [0], "draw": np.arange(len(self))}
+        posterior = xr.Dataset(variables, coords)
+        if store is not None:
+            on_disk = xr.open_zarr(store.path, consolidated=False)
+            for name, variable in on_disk.data_vars.items():
+                posterior[name] = variable
+                if name in {own.name for own in self._clustering.assignments}:
+                    posterior[name].attrs[SET] = self._clustering.title
+        stats = {
+            name: (SAMPLE_DIMS, np.array([[own[name] for own in self._stats]]))
+            for name in self._stats[0]
+        }
+        return xr.DataTree.from_dict(
+            {
+                "posterior": posterior,
+                "sample_stats": xr.Dataset(stats, {n: coords[n] for n in SAMPLE_DIMS}),
+            }
+        )

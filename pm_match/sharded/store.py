@@ -1,0 +1,124 @@
+"""Labels of kept draws on disk: a Zarr group, with chunks like the data's."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
+from pm_match.sharded.data import Piece
+
+
+def scale(module: str) -> Any:
+    """Import what the extra ``pm_match[scale]`` brings.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed.
+    """
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"sample_sharded needs {module!r}, which is not installed: "
+            "pip install 'pm_match[scale]'"
+        ) from error
+
+
+class Store:
+    """Labels and running sums of kept draws, by assignment, in a Zarr group.
+
+    Every shard writes whole chunks of its own, and writes the same if it is asked again: a draw's
+    sum of certainties is written beside that of the draw before, not over it.
+
+    Parameters
+    ----------
+    path : str or Path
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = str(path)
+
+    @classmethod
+    def create(
+        cls, path: Any, pieces: Sequence[Piece], n_draws: int, dims: Mapping[str, str]
+    ) -> "Store":
+        """Make the group.
+
+        Parameters
+        ----------
+        path : str or Path
+        pieces : sequence of Piece
+        n_draws : int
+        dims : dict of str to str
+            The dim of the objects, by assignment.
+
+        Raises
+        ------
+        FileExistsError
+            If there is something already.
+        """
+        zarr = scale("zarr")
+        if Path(path).exists():
+            raise FileExistsError(
+                f"labels: {str(path)!r} exists already; nothing was written. Give another folder, "
+                "or remove this one"
+            )
+        group = zarr.open_group(str(path), mode="w-")
+        for assignment, dim in dims.items():
+            own = [piece for piece in pieces if piece.assignment == assignment]
+            n, rows = own[-1].stop, len(own[0])
+            group.create_array(
+                assignment,
+                shape=(1, n_draws, n),
+                chunks=(1, 1, rows),
+                dtype="int16",
+                dimension_names=(*SAMPLE_DIMS, dim),
+            )
+            group.create_array(_sums(assignment), shape=(2, n), chunks=(1, rows), dtype="float32")
+            group.create_array(
+                certainty_of(assignment),
+                shape=(n,),
+                chunks=(rows,),
+                dtype="float32",
+                dimension_names=(dim,),
+            )
+        return cls(path)
+
+    def _group(self) -> Any:
+        return scale("zarr").open_group(self.path, mode="r+")
+
+    def write(self, piece: Piece, number: int, labels: NDArray, certainty: NDArray) -> None:
+        """Write the labels of a chunk in a draw, and add the certainties to those before."""
+        group, rows = self._group(), slice(piece.start, piece.stop)
+        group[piece.assignment][0, number, rows] = labels
+        sums = group[_sums(piece.assignment)]
+        before = sums[(number + 1) % 2, rows] if number else 0.0
+        sums[number % 2, rows] = before + certainty
+
+    def finish(self, pieces: Sequence[Piece], n_draws: int) -> None:
+        """Turn sums over `n_draws` draws into means, and forget draws that were not finished."""
+        group = self._group()
+        for piece in pieces:
+            rows = slice(piece.start, piece.stop)
+            mean = group[_sums(piece.assignment)][(n_draws - 1) % 2, rows] / n_draws
+            group[certainty_of(piece.assignment)][rows] = mean
+        for assignment in {piece.assignment for piece in pieces}:
+            del group[_sums(assignment)]
+            labels = group[assignment]
+            if labels.shape[1] > n_draws:
+                labels.resize((1, n_draws, labels.shape[2]))
+
+
+def certainty_of(assignment: str) -> str:
+    """Name the mean probability of the likeliest label of an assignment's objects."""
+    return f"certainty_{assignment.removeprefix(PREFIX)}"
+
+
+def _sums(assignment: str) -> str:
+    return f"_sums_{assignment}"

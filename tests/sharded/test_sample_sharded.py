@@ -1,0 +1,220 @@
+"""The entrance: what comes out, where data may be, and what is refused."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pm_match as pmm
+from tests.sharded import models
+
+N, T = 90, 4
+
+
+def counts(n=N):
+    """Counts of two domains, of three clusters that are far apart."""
+    rng = np.random.default_rng(0)
+    rates = np.array([[2.0, 30.0], [30.0, 2.0], [60.0, 60.0]])
+    return {name: rng.poisson(rates[rng.integers(3, size=n)]).astype(float) for name in "ab"}
+
+
+def declared(data, rows=20, **assignment):
+    """Declare the model on some rows."""
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
+        for name, values in data.items():
+            s = pm.Categorical(f"cluster_{name}", p=w, shape=rows)
+            pm.Poisson(name, rates[s], observed=values[:rows])
+    return model
+
+
+def started(model):
+    """A start near the clusters, for which nothing is searched."""
+    weights = np.array([0.4, 0.3, 0.2, 0.1])[None, None]
+    rates = np.array([[3.0, 28.0], [28.0, 3.0], [55.0, 55.0], [10.0, 10.0]])[None, None]
+    draws = {
+        "weights": (("chain", "draw", "k"), weights),
+        "rates": (("chain", "draw", "k", "m"), rates),
+    }
+    for name in "ab":
+        draws[f"cluster_{name}"] = (("chain", "draw", name), np.zeros((1, 1, 20), int))
+    return xr.DataTree.from_dict({"posterior": xr.Dataset(draws)})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return declared(counts())
+
+
+def sampled(model, data, **options):
+    """Draw a few times."""
+    given = {"draws": 6, "tune": 3, "chunk_size": 25, "random_seed": 3} | options
+    return pmm.sample_sharded(model, data, start=started(model), progressbar=False, **given)
+
+
+def same(one, other):
+    """Say whether two results are the same, bit for bit."""
+    return all(
+        np.array_equal(one["posterior"][name], other["posterior"][name])
+        for name in one["posterior"].data_vars
+    )
+
+
+def test_parameters_labels_and_certainty_come_out(model, tmp_path):
+    data = counts()
+    found = sampled(model, data, labels=tmp_path / "labels.zarr", thin=2)
+    posterior = found["posterior"]
+    assert posterior["rates"].shape == (1, 3, T, 2)
+    assert posterior["cluster_a"].shape == (1, 3, N)
+    for name in "ab":
+        sizes = [np.bincount(own, minlength=T) for own in posterior[f"cluster_{name}"][0].values]
+        np.testing.assert_array_equal(posterior[f"size_{name}"][0], sizes)
+        assert 1.0 / T <= posterior[f"certainty_{name}"].min() <= 1.0 + 1e-6
+    # The clusters are far apart.
+    assert posterior["certainty_a"].mean() > 0.95
+    partition = pmm.partition_estimate(found, progressbar=False)
+    assert pmm.cluster_sizes(partition)["total"].sum() == 2 * N
+    assert len(pmm.match_probability(found, "a", "b", top=2)) > 0
+    assert {"log_joint", "n_occupied", "split_merge_accepted"} <= set(found["sample_stats"])
+
+
+def test_certainty_is_the_mean_of_the_likeliest_labels_probability(model, tmp_path):
+    data = counts()
+    posterior = sampled(model, data, labels=tmp_path / "labels.zarr")["posterior"]
+    x = data["a"][:, None]
+    rates, weights = posterior["rates"].values[0], posterior["weights"].values[0]
+    logs = np.stack(
+        [(x * np.log(r) - r).sum(axis=2) + np.log(w) for r, w in zip(rates, weights, strict=True)]
+    )
+    p = np.exp(logs - logs.max(axis=2, keepdims=True))
+    expected = (p.max(axis=2) / p.sum(axis=2)).mean(axis=0)
+    np.testing.assert_allclose(posterior["certainty_a"], expected, rtol=1e-5)
+
+
+def test_draws_do_not_depend_on_where_the_data_are(model, tmp_path):
+    da, zarr = pytest.importorskip("dask.array"), pytest.importorskip("zarr")
+    data = counts()
+    reference = sampled(model, data)
+    for name, values in data.items():
+        np.save(tmp_path / f"{name}.npy", values)
+    mapped = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in data}
+    zarrs = {
+        name: zarr.array(values, chunks=(25, 1), store=str(tmp_path / f"{name}.zarr"))
+        for name, values in data.items()
+    }
+    dasks = {
+        name: da.from_array(values, chunks=((25, 25, 25, 15), 1)) for name, values in data.items()
+    }
+    assert same(reference, sampled(model, mapped))
+    assert same(reference, sampled(model, zarrs, chunk_size=None))
+    assert same(reference, sampled(model, dasks, chunk_size=None))
+    uneven = {
+        name: da.from_array(values, chunks=((10, 25, 55), 2)) for name, values in data.items()
+    }
+    assert same(reference, sampled(model, uneven))
+    assert not same(reference, sampled(model, data, random_seed=4))
+
+
+BAD = {
+    "missing": (
+        lambda d: d["a"].__setitem__((41, 1), np.nan),
+        "'a', row 41, column 1: expected a fin",
+    ),
+    "support": (
+        lambda d: d["b"].__setitem__((7, 0), 0.5),
+        "'b', row 7, column 0: expected a whole",
+    ),
+    "width": (
+        lambda d: d.update(a=np.ones((N, 3))),
+        r"'a': expected an array of shape \(rows, 2\)",
+    ),
+    "empty": (lambda d: d.update(a=np.ones((0, 2))), "'a': expected rows; found none"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_data_that_do_not_fit_are_named(model, case):
+    spoil, message = BAD[case]
+    data = counts()
+    spoil(data)
+    with pytest.raises(ValueError, match=message):
+        sampled(model, data)
+
+
+def test_other_bad_input_is_named(model, tmp_path):
+    da, data = pytest.importorskip("dask.array"), counts()
+    with pytest.raises(KeyError, match="expected all rows of"):
+        sampled(model, {"a": data["a"]})
+    with pytest.raises(TypeError, match="'a': expected numbers"):
+        sampled(model, data | {"a": np.full((N, 2), "x")})
+    with pytest.raises(TypeError, match="client: expected a dask"):
+        sampled(model, data, client=3)
+    with pytest.raises(ValueError, match="n_split_merge: expected a probability"):
+        sampled(model, data, n_split_merge=2.0)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(FileExistsError, match="labels: .* exists already"):
+        sampled(model, data, labels=tmp_path / "there")
+    unknown = da.from_array(data["a"], chunks=(30, 2))
+    with pytest.raises(ValueError, match="'a': the rows of its chunks are not known"):
+        sampled(model, data | {"a": unknown[unknown[:, 0] > 5]})
+    empty = da.concatenate([da.from_array(data["a"]), da.zeros((0, 2))])
+    if 0 in empty.chunks[0]:
+        with pytest.raises(ValueError, match="'a': chunk 1 is empty"):
+            sampled(model, data | {"a": empty})
+
+
+def refused(message, build):
+    """Check that a model is refused in words."""
+    with pm.Model() as model:
+        data = build()
+    with pytest.raises(pmm.UnservedModelError, match=message):
+        pmm.sample_sharded(model, data, progressbar=False)
+
+
+def test_models_that_sums_do_not_serve_are_refused():
+    rng = np.random.default_rng(0)
+    x = rng.poisson(3.0, (5, 2)).astype(float)
+
+    def network():
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        s = pm.Categorical("cluster_a", p=w, shape=5)
+        density = pm.Beta("density", 1.0, 1.0, shape=(T, T))
+        pmm.BlockNetwork("n", density, s, s, observed=np.eye(5))
+        return {"n": np.eye(5)}
+
+    def holes():
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
+        s = pm.Categorical("cluster_a", p=w, shape=5)
+        pm.Poisson("a", rates[s], observed=np.ma.masked_array(x, np.eye(5, 2)))
+        return {"a": x}
+
+    def links():
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
+        s = pm.Categorical("cluster_a", p=w, shape=5)
+        pm.Poisson("a", rates[s], observed=x)
+        pmm.must_link("links", {"cluster_a": [0, 1]})
+        return {"a": x}
+
+    def student():
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        means = pm.Normal("means", 0.0, 3.0, shape=(T, 2))
+        s = pm.Categorical("cluster_a", p=w, shape=5)
+        pm.StudentT("a", 4.0, means[s], 1.0, observed=x)
+        return {"a": x}
+
+    refused("'a': over shards, expected a table", holes)
+    refused("objects that are linked", links)
+    refused("'declared'", student)
+    refused("one set of clusters|kind 'networks'", network)
+
+
+def test_features_give_the_same_in_32_bits_but_for_rounding():
+    model, data, _ = models.features()
+    start = pmm.sample(1, tune=1, chains=1, model=model, random_seed=1, progressbar=False)
+    given = {"draws": 3, "tune": 0, "start": start, "random_seed": 2, "progressbar": False}
+    exact = pmm.sample_sharded(model, data, **given)
+    low = pmm.sample_sharded(model, {n: x.astype(np.float32) for n, x in data.items()}, **given)
+    np.testing.assert_allclose(low["posterior"]["latent"], exact["posterior"]["latent"], rtol=1e-4)

@@ -1,0 +1,80 @@
+"""Workers: the same bits on any number of them, and if one is killed."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from tests.sharded.test_sample_sharded import counts, declared, same, sampled
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return declared(counts())
+
+
+def cluster(n_workers):
+    """Start workers, each a process with one thread."""
+    return distributed.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+    )
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    folder, found = tmp_path_factory.mktemp("data"), {}
+    for name, values in counts().items():
+        np.save(folder / f"{name}.npy", values)
+        found[name] = np.load(folder / f"{name}.npy", mmap_mode="r")
+    return found
+
+
+def test_draws_are_the_same_on_any_number_of_workers(model, mapped, tmp_path):
+    reference = sampled(model, mapped, labels=tmp_path / "0", n_split_merge=0.5)
+    with cluster(2) as two, distributed.Client(two) as client:
+        given = {"client": client, "n_split_merge": 0.5}
+        assert same(reference, sampled(model, mapped, labels=tmp_path / "2", **given))
+        two.scale(1)
+        client.wait_for_workers(1)
+        while len(client.scheduler_info(n_workers=-1)["workers"]) > 1:
+            time.sleep(0.1)
+        assert same(reference, sampled(model, counts(), labels=tmp_path / "1", **given))
+        two.scale(0)
+        while client.scheduler_info(n_workers=-1)["workers"]:
+            time.sleep(0.1)
+        with pytest.raises(ValueError, match="client: expected workers; found none"):
+            sampled(model, mapped, **given)
+
+
+class Killing:
+    """A variable's rows, the fourth reading of some of which kills the worker that reads them."""
+
+    def __init__(self, values, log):
+        self.values, self.log = values, log
+        self.shape, self.dtype = values.shape, values.dtype
+
+    def __getitem__(self, rows):
+        if os.environ.get("PM_MATCH_TEST") and rows.start == 25:
+            with open(self.log, "ab") as file:
+                file.write(b".")
+            if os.path.getsize(self.log) == 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.values[rows]
+
+
+def test_draws_are_the_same_if_a_worker_is_killed(model, tmp_path):
+    data = counts()
+    reference = sampled(model, data, labels=tmp_path / "0")
+    with cluster(2) as two, distributed.Client(two) as client:
+        client.run(os.environ.__setitem__, "PM_MATCH_TEST", "worker")
+        before = set(client.scheduler_info(n_workers=-1)["workers"])
+        log = tmp_path / "readings"
+        killing = data | {"a": Killing(data["a"], str(log))}
+        found = sampled(model, killing, client=client, labels=tmp_path / "1")
+        assert log.stat().st_size > 4
+        assert set(client.scheduler_info(n_workers=-1)["workers"]) != before
+    assert same(reference, found)
