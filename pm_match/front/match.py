@@ -17,6 +17,7 @@ def match(
     data: Any,
     *,
     links: Any = None,
+    cannot_link: Any = None,
     clusters: Mapping[str, Any] | None = None,
     whole: bool = True,
     classes: Mapping[str, Any] | None = None,
@@ -44,7 +45,7 @@ def match(
 
     Parameters
     ----------
-    data, links, clusters, whole, classes, id, columns, model, standardise
+    data, links, cannot_link, clusters, whole, classes, id, columns, model, standardise
         As in `prepare`. Where `clusters` are given and kept whole, it is answered which of them
         correspond; where `classes` are, which class objects are of (`MatchResult.classes`).
     draws, tune, chains, cores, random_seed, progressbar
@@ -82,6 +83,7 @@ def match(
     prepared = prepare(
         data,
         links=links,
+        cannot_link=cannot_link,
         clusters=clusters,
         whole=whole,
         classes=classes,
@@ -92,9 +94,11 @@ def match(
         **options,
     )
     declared = prepared.declare()
+    settings: dict[str, Any] = {"random_seed": random_seed}
     if search_only:
         idata = find_matching(declared, random_seed=random_seed, progressbar=progressbar)
     else:
+        settings |= {"draws": draws, "tune": tune, "chains": chains}
         idata = sample(
             draws,
             tune=tune,
@@ -107,4 +111,4 @@ def match(
             compute_convergence_checks=False,  # the result tells
             model=declared,
         )
-    return MatchResult(idata, declared, prepared)
+    return MatchResult(idata, declared, prepared, settings=settings)
