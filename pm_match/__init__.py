@@ -46,7 +46,7 @@ from pm_match.prediction.log_predictive import log_predictive
 from pm_match.reading.coarsen import coarsen
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.kinds import Kind, register_kind
-from pm_match.reading.links import must_link
+from pm_match.reading.links import cannot_link, must_link
 from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.show import show
 from pm_match.report.html_report import report
@@ -89,6 +89,7 @@ __all__ = [
     "UnservedModelError",
     "assign",
     "best_chain",
+    "cannot_link",
     "choose_model",
     "choose_n_factors",
     "choose_power",

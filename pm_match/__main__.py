@@ -67,7 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
     except KeyboardInterrupt as error:
         parser.exit(130, f"pm_match: interrupted: {error}\n")
-    result = MatchResult(idata, model, prepared, only_best=options.best_chain)
+    settings = {"random_seed": options.seed}
+    if not options.search_only:
+        settings |= {name: getattr(options, name) for name in ("draws", "tune", "chains")}
+    only_best = options.best_chain
+    result = MatchResult(idata, model, prepared, only_best=only_best, settings=settings)
     print()
     for line in result.verdict():
         print(textwrap.fill(line, 79, subsequent_indent="  "))

@@ -204,8 +204,8 @@ def _clusters(model: Model, component: Component, options: Ascent) -> _Fitted:
     if len(component.clusterings) > 1 or component.of(Relation):
         raise Refusal("networks are not fitted by EM")
     (clustering,) = component.clusterings
-    if len(clustering.links):
-        raise Refusal(f"objects of {clustering.assignments[0].name!r} are linked")
+    if len(clustering.links) or len(clustering.apart):
+        raise Refusal(f"objects of {clustering.assignments[0].name!r} are linked, or cannot be")
     if clustering.named:
         known = [own.name for own in clustering.assignments if own.known is not None]
         raise Refusal(f"labels of {', '.join(map(repr, known))} are observed")

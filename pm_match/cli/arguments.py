@@ -111,6 +111,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--links", type=Path, metavar="LINKS.csv", help="objects known to match")
     parser.add_argument(
+        "--cannot-link", type=Path, metavar="APART.csv", help="objects known not to match, likewise"
+    )
+    parser.add_argument(
         "--top",
         type=_at_least(1),
         metavar="K",
@@ -241,6 +244,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
         )
     said = {
         "links": options.links,
+        "cannot_link": options.cannot_link,
         "id": options.id,
         "columns": dict.fromkeys(options.ignore, "ignore") if options.ignore else None,
         "model": "relational_clusters" if options.edges else options.model,

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.clusters.apart import new_apart
 from pm_match.clusters.evidence import Board, EvidenceState, Site, relevance_groups
 from pm_match.clusters.exchange import Exchange, kernel_and_scratch
 from pm_match.clusters.points import ClusteringPoints
@@ -86,6 +87,12 @@ class Collapsed:
             kind_of(own).state(own, site, access)
             for own, access in zip(component.evidence, self._access.evidence, strict=True)
         ]
+        self._apart = [
+            [new_apart(own, clustering.apart, self.board.slots_of(number))]
+            if len(clustering.apart)
+            else []
+            for number, (clustering, own) in enumerate(zip(clusterings, self.units, strict=True))
+        ]
         self._members = [new_scratch(len(own.size)) for own in self.units]
         self._exchangeable = [
             all(own.exchangeable for own in component.about(number))
@@ -121,13 +128,13 @@ class Collapsed:
         return Collapsed(None, self.component, grouped, like=self)
 
     def _terms(self, number: int) -> Terms:
-        return collect(
-            [term for own in self.evidence for home, term in own.terms if home == number]
-        )
+        seen = [term for own in self.evidence for home, term in own.terms if home == number]
+        return collect([*seen, *self._apart[number]])
 
     def kernels(self) -> list[Job]:
         """List what tables of terms and a step of `ClusterGibbs` call, in that order."""
         terms = [term for evidence in self.evidence for _, term in evidence.terms]
+        terms += [term for own in self._apart for term in own]
         found = [own for term in terms for own in jobs(term)]
         rng, prior, table = np.random.default_rng(), np.zeros(0), np.zeros((1, 1), np.int64)
         given = prior, prior, self.partitions[0]
@@ -179,10 +186,13 @@ class Collapsed:
         Raises
         ------
         UnservedModelError
-            If objects that are linked are in different clusters.
+            If objects that are linked are in different clusters, or those that cannot be in one.
         """
-        for own, label in zip(self.units, labels, strict=True):
+        for own, clustering, label in zip(
+            self.units, self.component.clusterings, labels, strict=True
+        ):
             _check_links(own, label)
+            _check_apart(clustering.apart, label)
         for partition, own, label in zip(self.partitions, self.units, labels, strict=True):
             place(partition, label[own.first])
         self.load_priors(point)
@@ -332,4 +342,12 @@ def _check_links(own: Units, labels: NDArray[np.int64]) -> None:
     if own.linked and not np.array_equal(labels, labels[own.first[own.of_object]]):
         raise UnservedModelError(
             "the start contradicts must_link: objects that are linked start in different clusters."
+        )
+
+
+def _check_apart(apart: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
+    one, other = labels[apart].T
+    if ((one == other) & (one >= 0)).any():
+        raise UnservedModelError(
+            "the start contradicts cannot_link: objects that cannot be linked start in one cluster."
         )

@@ -144,7 +144,8 @@ class ClusteringPoints(Writer):
             )
         if not np.array_equal(labels, clustering.respected(labels)):
             raise ValueError(
-                f"labels of {clustering.title!r}: expected those observed; found others"
+                f"labels of {clustering.title!r}: expected those observed, and apart what "
+                "cannot be linked; found others"
             )
         for assignment, own in zip(
             clustering.assignments, np.split(labels, clustering.ends), strict=True

@@ -486,7 +486,10 @@ def _free(structure: Structure, features: Features) -> tuple[Clustering, list[st
             for name, where in clustering.slices.items():
                 others = np.delete(of_object, where)
                 known = (clustering.known[where] >= 0).any()
-                if name in served and not known and not np.isin(of_object[where], others).any():
+                shared = np.isin(of_object[where], others).any()
+                inside = (clustering.apart >= where.start) & (clustering.apart < where.stop)
+                kept_from_others = (inside[:, 0] != inside[:, 1]).any()
+                if name in served and not (known or shared or kept_from_others):
                     found.append(name)
         return clustering, found
     raise ValueError("the features are not of the structure")

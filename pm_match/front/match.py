@@ -18,6 +18,7 @@ def match(
     data: Any,
     *,
     links: Any = None,
+    cannot_link: Any = None,
     clusters: Mapping[str, Any] | None = None,
     whole: bool = True,
     classes: Mapping[str, Any] | None = None,
@@ -46,7 +47,7 @@ def match(
 
     Parameters
     ----------
-    data, links, clusters, whole, classes, id, columns, model, standardise
+    data, links, cannot_link, clusters, whole, classes, id, columns, model, standardise
         As in `prepare`. Where `clusters` are given and kept whole, it is answered which of them
         correspond; where `classes` are, which class objects are of (`MatchResult.classes`).
     draws, tune, chains, cores, executor, random_seed, progressbar
@@ -91,6 +92,7 @@ def match(
     prepared = prepare(
         data,
         links=links,
+        cannot_link=cannot_link,
         clusters=clusters,
         whole=whole,
         classes=classes,
@@ -102,9 +104,11 @@ def match(
     )
     declared = prepared.declare()
     where: dict[str, Any] = {"cores": cores, "executor": executor}
+    settings: dict[str, Any] = {"random_seed": random_seed}
     if search_only:
         idata = find_matching(declared, random_seed=random_seed, progressbar=progressbar, **where)
     else:
+        settings |= {"draws": draws, "tune": tune, "chains": chains}
         idata = sample(
             draws,
             tune=tune,
@@ -117,4 +121,4 @@ def match(
             model=declared,
             **where,
         )
-    return MatchResult(idata, declared, prepared)
+    return MatchResult(idata, declared, prepared, settings=settings)

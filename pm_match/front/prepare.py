@@ -21,7 +21,7 @@ from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import LEFT_OUT, USES, Column, look_at_column
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import is_matrix, read_table_file
-from pm_match.models.declare import link_sets
+from pm_match.models.declare import declare_links, link_sets
 from pm_match.networks.data import Network
 from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
@@ -66,6 +66,8 @@ class PreparedData:
         Of the model: those given, and what networks say of their family and types of objects.
     links : list of mappings
         Objects known to share a cluster, by names of `data`.
+    cannot_link : list of mappings
+        Objects known not to share one.
     clusters : dict of str to (ndarray, ndarray)
         Given clusters, by names of `data`: every object's number (-1 for none), and the labels.
     whole : bool
@@ -95,6 +97,7 @@ class PreparedData:
     notes: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     links: list[Mapping[str, Any]] = field(default_factory=list)
+    cannot_link: list[Mapping[str, Any]] = field(default_factory=list)
     clusters: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     whole: bool = True
     classes: dict[str, np.ndarray] = field(default_factory=dict)
@@ -104,6 +107,10 @@ class PreparedData:
     def numeric(self) -> dict[str, pd.DataFrame]:
         """Give the columns that are no categories, of all tables."""
         return {name: own.select_dtypes("number") for name, own in self.data.items()}
+
+    def tellable(self) -> dict[str, Any] | None:
+        """Give what can be told object by object: tables as they are used, or matrices."""
+        return dict(self.data) if self.kind == "tables" else self.drawable()
 
     def drawable(self) -> dict[str, Any] | None:
         """Give what figures can draw: tables of numbers alone, or matrices; None of other data."""
@@ -185,7 +192,7 @@ class PreparedData:
         -------
         pymc.Model
         """
-        return self._declare(self.whole, {**self.options, **options})
+        return self._declared(self.whole, {**self.options, **options})
 
     def starts(
         self,
@@ -202,10 +209,16 @@ class PreparedData:
         """
         if self.whole or not self.clusters:
             return None
-        whole = self._declare(True, self.options)
+        whole = self._declared(True, self.options)
         return initial_points(whole, chains, random_seed, progressbar=progressbar, **where)
 
-    def _declare(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
+    def _declared(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
+        model = self._function(whole, options)
+        with model:
+            declare_links(self.cannot_link, list(self.axes()), "cannot_link")
+        return model
+
+    def _function(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
         options = dict(options)
         _check_options(self.model, options)
         groups = self.groups()
@@ -221,7 +234,7 @@ class PreparedData:
             room = sum(map(len, groups.values())) + len(self.class_names)
             options.setdefault("n_clusters", max(12, room + _MORE * bool(self.classes)))
         if self.model == "relational_clusters":
-            if linked:
+            if linked or self.cannot_link:
                 options.setdefault("relevance", False)
             return models.relational_clusters(self.data, **options)
         if self.model == "mixture":
@@ -249,6 +262,7 @@ def prepare(
     data: Any,
     *,
     links: Any = None,
+    cannot_link: Any = None,
     clusters: Mapping[str, Any] | None = None,
     whole: bool = True,
     classes: Mapping[str, Any] | None = None,
@@ -272,6 +286,9 @@ def prepare(
         Objects known to share a cluster: a DataFrame, or a CSV file, with a column of labels for
         each domain, one row a link; or from domains to positions (whole numbers) or labels (text).
         Domains of networks are called ``<network>_<type>``.
+    cannot_link : optional
+        Objects known not to share a cluster, in the forms of `links`; of one domain alone, groups
+        of objects no two of which share one.
     clusters : mapping, optional
         Clusters that are known already within domains: from domains to a label for every object
         (missing where it is not known; a Series is matched by its index).
@@ -350,10 +367,14 @@ def prepare(
     else:
         tables, looked = _look_at_tables(given, titles, id, dict(columns or {}))
         found = PreparedData("tables", tables, titles, looked, options=options)
-    if isinstance(links, str | PathLike):
-        links = read_links(Path(links))
-    for one in link_sets(links):
-        found.links.append({identifier(str(key)): own for key, own in one.items()})
+    for what, given_pairs, kept in (
+        ("links", links, found.links),
+        ("cannot_link", cannot_link, found.cannot_link),
+    ):
+        if isinstance(given_pairs, str | PathLike):
+            given_pairs = read_links(Path(given_pairs))
+        for one in link_sets(given_pairs, what):
+            kept.append({identifier(str(key)): own for key, own in one.items()})
     found.clusters.update(_known(found, "clusters", clusters))
     _set_classes(found, classes)
     chosen = model or choose_model(found)

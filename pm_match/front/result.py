@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import combinations
 from pathlib import Path
@@ -15,6 +15,7 @@ import xarray as xr
 
 from pm_match import plots
 from pm_match.front.prepare import PreparedData
+from pm_match.front.provenance import provenance
 from pm_match.front.write import write
 from pm_match.matching import (
     assignment_sets,
@@ -26,7 +27,7 @@ from pm_match.matching import (
     match_summary,
     partition_estimate,
 )
-from pm_match.matching.draws import PREFIX, full_name
+from pm_match.matching.draws import PREFIX, full_name, set_title
 from pm_match.matching.verdict import verdict
 from pm_match.report.html_report import report
 
@@ -52,6 +53,8 @@ class MatchResult:
         What `prepare` made of the data.
     only_best : bool, default False
         Whether to tell of the best chain alone even if chains found the same matching.
+    settings : mapping, optional
+        What draws were made with, such as the seed, for the report to tell.
 
     Attributes
     ----------
@@ -91,8 +94,10 @@ class MatchResult:
         prepared: PreparedData,
         *,
         only_best: bool = False,
+        settings: Mapping[str, Any] | None = None,
     ):
         self.idata, self.model, self.prepared = idata, model, prepared
+        self.settings = dict(settings or {})
         self.diagnosis = diagnose(idata)
         groups = self.diagnosis.chains["group"]
         self.kept = best_chain(idata) if only_best or groups.nunique() > 1 else idata
@@ -110,7 +115,7 @@ class MatchResult:
         found = {}
         for kind, names in assignment_sets(self.labels).items():
             own = cluster_sizes(self.labels[names])
-            found[_type(kind)] = own.rename(columns=self.title)
+            found[set_title(kind)] = own.rename(columns=self.title)
         if len(found) == 1:
             return next(iter(found.values()))
         # Types of objects, one below the other, of the same networks.
@@ -205,7 +210,7 @@ class MatchResult:
         return plots.plot_alluvial(self.labels)
 
     def report(self, path: str | Path, **options: Any) -> Path:
-        """Write a page that opens in a browser, by `pm_match.report`, with data that are numbers.
+        """Write a page that opens in a browser, by `pm_match.report`, with the data.
 
         Parameters
         ----------
@@ -215,9 +220,11 @@ class MatchResult:
             Passed on.
         """
         given = {
-            "data": self.prepared.drawable(),
+            "data": self.prepared.tellable(),
+            "titles": {name: self.title(name) for name in self.prepared.axes()},
             "labels": self.labels,
             "diagnosis": self.diagnosis,
+            "provenance": provenance(self.prepared, self.settings),
         }
         return report(self.kept, path, **{**given, **options})
 
@@ -244,7 +251,7 @@ class MatchResult:
         FileExistsError
             If there is another result, and not `force`.
         ImportError
-            If matplotlib, or what writes netCDF, is not installed.
+            If matplotlib, itables, or what writes netCDF, is not installed.
         """
         return write(self, Path(folder), top, force)
 
@@ -305,8 +312,3 @@ class MatchResult:
             text = labels if labels.dtype.kind in "iuf" else labels.astype(str)
             posterior = posterior.isel({dim: first}).assign_coords({dim: text})
         return posterior
-
-
-def _type(weights: str | None) -> str:
-    """Name the type of objects whose clusters have these weights."""
-    return str(weights or "").removeprefix("weights_")

@@ -25,7 +25,7 @@ _WRITTEN = ("clusters.csv", "cluster_sizes.csv", "draws.nc", "report.html")
 
 def check_folder(folder: Path, force: bool = False) -> None:
     """Refuse to write where another result is, or without what is needed for it."""
-    missing = [] if importlib.util.find_spec("matplotlib") else ["matplotlib"]
+    missing = [name for name in ("matplotlib", "itables") if not importlib.util.find_spec(name)]
     if _netcdf_engine() is None:
         missing.append("h5netcdf with h5py")
     if missing:

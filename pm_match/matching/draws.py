@@ -117,6 +117,11 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
     raise KeyError(f"no variable {name!r} among the draws; there are {similar or there}{near}")
 
 
+def set_title(kind: Any) -> str:
+    """Name a set of clusters by the type of objects whose clusters have these weights."""
+    return str(kind or "").removeprefix("weights_")
+
+
 def variable_of(posterior: xr.Dataset, name: str, prefix: str) -> xr.DataArray:
     """Return a variable; names that begin with `prefix` are listed if it is not there."""
     return posterior[full_name(posterior.data_vars, name, prefix)]

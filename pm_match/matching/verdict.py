@@ -7,7 +7,7 @@ import xarray as xr
 
 from pm_match.matching.chance import chance_of
 from pm_match.matching.diagnosis import Diagnosis
-from pm_match.matching.draws import SAMPLE_DIMS, read_draws
+from pm_match.matching.draws import SAMPLE_DIMS, read_draws, set_title
 from pm_match.matching.match_summary import SURE
 from pm_match.matching.set_draws import read_sets
 
@@ -37,7 +37,7 @@ def verdict(
     one_draw = sets[0].n_draws == 1
     lines = []
     for draws in sets:
-        of = "" if len(sets) == 1 else f"{str(draws.title or '').removeprefix('weights_')}: "
+        of = "" if len(sets) == 1 else f"{set_title(draws.title)}: "
         own = objects[objects["domain"].isin(draws.domains)]
         inside = own[own["cluster"] >= 0]
         sizes = inside.groupby(["cluster", "domain"]).size().unstack(fill_value=0)

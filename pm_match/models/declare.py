@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_positive, did_you_mean
-from pm_match.reading.links import must_link
+from pm_match.reading.links import cannot_link, must_link
 
 # PyTensor keeps a Python float that fits in single precision, and computes with it there.
 real = np.float64
@@ -130,12 +130,13 @@ def check_all_positive(**values: Any) -> None:
         check_positive(name, value)
 
 
-def link_sets(links: Any) -> list[Mapping[str, Any]]:
+def link_sets(links: Any, what: str = "links") -> list[Mapping[str, Any]]:
     """Give links as a list of mappings: there may be none, one or several.
 
     Each is from names to positions (whole numbers) or labels (text) of objects, the k-th of which
     are linked, or from one name to groups of these. In a DataFrame a column is a name, and a row
-    holds the labels of linked objects, NaN where it links none of that name.
+    holds the labels of linked objects, NaN where it links none of that name. So it is with what
+    cannot be linked; messages call it `what`.
     """
     if links is None:
         return []
@@ -143,26 +144,28 @@ def link_sets(links: Any) -> list[Mapping[str, Any]]:
     found = [links] if isinstance(links, kinds) else links
     if not isinstance(found, Sequence) or not all(isinstance(one, kinds) for one in found):
         raise TypeError(
-            "links: expected a mapping from names to positions or labels, a DataFrame with a "
+            f"{what}: expected a mapping from names to positions or labels, a DataFrame with a "
             "column of labels for each name, or a sequence of such; "
             f"found an object of type {type(links).__name__}"
         )
     return [
-        own for one in found for own in (_by_names(one) if isinstance(one, pd.DataFrame) else [one])
+        own
+        for one in found
+        for own in (_by_names(one, what) if isinstance(one, pd.DataFrame) else [one])
     ]
 
 
-def _by_names(rows: pd.DataFrame) -> list[dict[Any, list[str]]]:
+def _by_names(rows: pd.DataFrame, what: str) -> list[dict[Any, list[str]]]:
     """Give rows of labels as mappings, one for each set of names that rows link."""
     if not rows.columns.is_unique:
         twice = rows.columns[rows.columns.duplicated()][0]
-        raise ValueError(f"links: {twice!r} has more than one column")
+        raise ValueError(f"{what}: {twice!r} has more than one column")
     found: dict[tuple, list[pd.Series]] = {}
     for place, row in rows.iterrows():
         linked = row.dropna()
         if len(linked) < 2:
             raise ValueError(
-                f"links: row {place!r}: expected labels of at least two objects; "
+                f"{what}: row {place!r}: expected labels of at least two objects; "
                 f"found {len(linked)}"
             )
         found.setdefault(tuple(linked.index), []).append(linked)
@@ -178,7 +181,9 @@ def label_text(label: Any) -> str:
     return str(int(label) if whole else label)
 
 
-def declare_links(linked: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+def declare_links(
+    linked: Sequence[Mapping[str, Any]], names: Sequence[str], what: str = "links"
+) -> None:
     """Declare every set of links, between `cluster_<name>` of the names that it has positions of.
 
     Parameters
@@ -186,26 +191,29 @@ def declare_links(linked: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
     linked : sequence of mappings from str to positions
     names : sequence of str
         Those that there are.
+    what : {"links", "cannot_link"}
+        Whether objects are linked, or cannot be.
     """
+    declare = must_link if what == "links" else cannot_link
     for number, own in enumerate(linked):
         for name in own:
             if name not in names:
                 raise ValueError(
-                    f"links: expected names among {list(names)}; found {name!r}"
+                    f"{what}: expected names among {list(names)}; found {name!r}"
                     f"{did_you_mean(name, names)}"
                 )
-        must_link(
-            "links" if number == 0 else f"links_{number}",
-            {f"cluster_{name}": _positions(name, given) for name, given in own.items()},
+        declare(
+            what if number == 0 else f"{what}_{number}",
+            {f"cluster_{name}": _positions(name, given, what) for name, given in own.items()},
         )
 
 
-def _positions(name: str, given: Any) -> Any:
+def _positions(name: str, given: Any, what: str) -> Any:
     """Give positions for labels, which are text; leave what are none."""
     if any(
         isinstance(entry, Sequence | np.ndarray) and not isinstance(entry, str) for entry in given
     ):
-        return [_positions(name, group) for group in given]
+        return [_positions(name, group, what) for group in given]
     if np.asarray(given).dtype.kind not in "USO":
         return given
     model = pm.modelcontext(None)
@@ -217,6 +225,6 @@ def _positions(name: str, given: Any) -> Any:
     strange = [label for label in given if label_text(label) not in place]
     if strange:
         raise ValueError(
-            f"links: {name!r} has no object {strange[0]!r}{did_you_mean(strange[0], place)}"
+            f"{what}: {name!r} has no object {strange[0]!r}{did_you_mean(strange[0], place)}"
         )
     return [place[label_text(label)] for label in given]

@@ -92,7 +92,7 @@ def _as_component(
         clustering, own = component.clusterings[c], objects[c]
         inside = np.full(clustering.n_objects, -1)
         inside[own] = np.arange(len(own))
-        links = inside[clustering.links].reshape(-1, 2)
+        links, apart = (inside[p].reshape(-1, 2) for p in (clustering.links, clustering.apart))
         assignments = [clustering.assignments[number] for number in part.assignments[c]]
         clusterings.append(
             replace(
@@ -100,6 +100,7 @@ def _as_component(
                 assignments=tuple(replace(a, relevance=None, group=-1) for a in assignments),
                 probabilities=(),
                 links=links[(links >= 0).all(axis=1)],
+                apart=apart[(apart >= 0).all(axis=1)],
                 known=clustering.known[own],
             )
         )
@@ -148,7 +149,9 @@ def clusters_alone(
     for _ in range(n_runs):
         most = int(rng.choice(n_labels))
         starts = [
-            rng.integers(min(most, c.truncation), size=len(linked.size))[linked.of_object]
+            c.respected(
+                rng.integers(min(most, c.truncation), size=len(linked.size))[linked.of_object]
+            )
             for c, linked in zip(state.component.clusterings, state.units, strict=True)
         ]
         state.load(point, starts)

@@ -57,7 +57,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
                 for _ in range(_STARTS):
                     labels = state.found()
                     own = k_means(rng, points, n, seen, _MOST_ROUNDS)
-                    labels[place] = own[state.units[place].of_object]
+                    labels[place] = clustering.respected(own[state.units[place].of_object])
                     state.load(chain.point, labels)
                     ascend(state)
                     starts.append((state.log_joint(), state.found()))

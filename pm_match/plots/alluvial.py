@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.checks import check_count
+from pm_match.matching.draws import set_title
 from pm_match.plots.canvas import GREY, SMALL, colour_of, ink_on, panels
 from pm_match.plots.labels import labels_by_set
 
@@ -34,9 +35,9 @@ def plot_alluvial(
 ) -> Figure:
     """Draw how clusters run through the domains: bars of clusters, with ribbons between them.
 
-    Every domain is a bar of its objects, stacked by cluster, the largest at the bottom. A ribbon
-    joins a cluster's objects in one domain with those in the next that has any: its ends are as
-    high as their numbers. It passes behind the bars of domains that the cluster lacks.
+    Every domain is a bar of its objects, stacked by cluster from the top, the largest first. A
+    ribbon joins a cluster's objects in one domain with those in the next that has any: its ends are
+    as high as their numbers. It passes behind the bars of domains that the cluster lacks.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def plot_alluvial(
         _draw(axis, found, n_clusters, share)
         axis.set_label(kind or "clusters")
         if len(sets) > 1:
-            axis.set_title(kind or "", loc="left", fontsize=10)
+            axis.set_title(set_title(kind), loc="left", fontsize=10)
     return figure
 
 
@@ -104,7 +105,7 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
     clusters = np.unique(np.concatenate(list(found.values())))
     clusters = clusters[clusters >= 0]
     shown = clusters[:n_clusters].tolist()
-    # One row a segment from below: clusters, the others, irrelevant objects.
+    # One row a segment from the top: clusters, the others, irrelevant objects.
     counts = np.array(
         [
             [np.sum(own == cluster) for cluster in shown]
@@ -137,6 +138,7 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
             )
             axis.add_patch(patch)
     single = False
+    thin: list[list[tuple[float, int]]] = [[] for _ in names]
     for row, cluster in enumerate([*shown, _OTHER, _IRRELEVANT]):
         for place, name in enumerate(names):
             height = counts[row, place]
@@ -160,7 +162,9 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
                     gid=f"bar {name} {cluster}",
                 )
             )
-            if row < len(shown) and height >= _THINNEST * highest:
+            if row < len(shown) and height < _THINNEST * highest:
+                thin[place].append(((bottoms[row, place] + tops[row, place]) / 2, cluster))
+            elif row < len(shown):
                 axis.text(
                     place,
                     (bottoms[row, place] + tops[row, place]) / 2,
@@ -172,8 +176,11 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
                     color="black" if only else ink_on(colour),
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if only else None,
                 )
+    for place, beside in enumerate(thin):
+        _number_beside(axis, place, beside, _THINNEST * highest, place == len(names) - 1)
     axis.set_xlim(-0.3, len(names) - 0.7)
-    axis.set_ylim(0, 1.02 * highest)
+    # Cluster 0 is on top, as it is in the first row of matrices.
+    axis.set_ylim(1.02 * highest, 0)
     sizes = [f"{name}\n{len(own):,} objects" for name, own in found.items()]
     axis.set_xticks(range(len(names)), sizes)
     axis.set_ylabel("share of the domain's objects" if share else "number of objects")
@@ -191,6 +198,22 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
     if handles:
         axis.legend(
             handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=SMALL
+        )
+
+
+def _number_beside(axis: Any, place: int, found: Sequence[Any], gap: float, last: bool) -> None:
+    """Put the numbers of segments that are too thin for them beside the bar, a `gap` apart."""
+    low = -np.inf
+    for middle, cluster in found:
+        low = max(middle, low + gap)
+        axis.text(
+            place + (1.15 if last else -1.15) * _HALF,
+            low,
+            f"{cluster}",
+            ha="left" if last else "right",
+            va="center",
+            fontsize=SMALL - 1,
+            zorder=4,
         )
 
 

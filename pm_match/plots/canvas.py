@@ -8,13 +8,15 @@ import numpy as np
 import xarray as xr
 
 SMALL = 8  # font size of ticks and notes
+_LEAST = 5.5  # of names of objects: those of `MOST_LABELS` fit
 _LINE, _DIGIT = 0.035, 0.018  # shares of an axis that a line, or a digit, takes
 MOST_LABELS = 40  # more tick labels than this cannot be read
 _POINTS = 220  # length of a panel's side in points, less some room
 _BORDER = "#d95f02"
 
-# Values from low to high, dark to light: they keep their order in grey.
-VALUES = "viridis"
+# Values from below a mean to above it, blue by grey to orange, and from dark to light: the sign
+# shows in colour, colour-blind eyes included, and the order in grey.
+_CENTRED = ("#10264f", "#3f6fa3", "#a3a3a3", "#eeb06b", "#fff6dc")
 ABSENT = {"facecolor": "white", "edgecolor": "0.75", "hatch": "////", "linewidth": 0}
 GREY = "0.82"  # of irrelevant objects
 
@@ -32,6 +34,13 @@ _COLOURS = (
     "#e8d9c0",
 )
 MARKERS = "os^Dv*PX<>"
+
+
+def centred() -> Any:
+    """Make the colour map of values about a mean."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("centred", _CENTRED)
 
 
 def pyplot() -> ModuleType:
@@ -186,7 +195,7 @@ def mark_readable(axis: Any, names: Sequence[Any], edges: Any) -> None:
 
 def mark_objects(axis: Any, places: Any, names: Sequence[str]) -> None:
     """Put objects' names on an axis, as large as there is room for."""
-    size = float(np.clip(_POINTS / max(len(names), 1), 4.5, SMALL))
+    size = float(np.clip(_POINTS / max(len(names), 1), _LEAST, SMALL))
     turned = {"rotation": 90} if axis.axis_name == "x" else {}
     axis.set_ticks(places, names, fontsize=size, **turned)
     axis.set_tick_params(length=0)

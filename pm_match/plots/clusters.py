@@ -12,7 +12,7 @@ from pm_match.plots.canvas import (
     ABSENT,
     MOST_LABELS,
     SMALL,
-    VALUES,
+    centred,
     panels,
     standardised,
     widths_of,
@@ -77,7 +77,7 @@ def plot_clusters(
     for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
         image = axis.imshow(
             np.ma.masked_invalid(means[name]),
-            cmap=VALUES,
+            cmap=centred(),
             vmin=-top,
             vmax=top,
             aspect="auto",

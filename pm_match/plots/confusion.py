@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from scipy.optimize import linear_sum_assignment
 
 from pm_match.plots.canvas import SMALL, panels
 from pm_match.plots.labels import labels_by_domain, largest
@@ -48,7 +49,8 @@ def plot_confusion(
     Returns
     -------
     Figure
-        One panel for each domain, classes by clusters; "irr." are irrelevant objects. Numbers are
+        One panel for each domain, classes by clusters, in the order that puts most objects of all
+        domains on the diagonal; "irr." are irrelevant objects. Numbers are
         objects, the shade is their share of the class.
 
     Raises
@@ -69,6 +71,7 @@ def plot_confusion(
     shown, _ = largest(found, n_clusters)
     kinds = np.unique(np.concatenate(list(classes.values()))).tolist()
     columns, ticks = _columns(found, shown)
+    kinds = _diagonal(kinds, classes, columns, len(shown))
 
     n_columns = min(len(true), _MOST_COLUMNS)
     n_rows = -(-len(true) // n_columns)
@@ -111,6 +114,23 @@ def plot_confusion(
     figure.colorbar(image, ax=axes, label="share of the class", pad=0.02, ticks=[0, 0.5, 1])
     figure.suptitle("Where the objects of each class are")
     return figure
+
+
+def _diagonal(
+    kinds: list[Any],
+    classes: Mapping[str, np.ndarray],
+    columns: Mapping[str, np.ndarray],
+    n_clusters: int,
+) -> list[Any]:
+    """Order classes by the clusters that they have most of, each of another; others come last."""
+    count = np.zeros((len(kinds), n_clusters))
+    for name, own in classes.items():
+        inside = columns[name] < n_clusters
+        np.add.at(count, (np.searchsorted(kinds, own[inside]), columns[name][inside]), 1)
+    rows, chosen = linear_sum_assignment(-count)
+    at = np.full(len(kinds), n_clusters)
+    at[rows] = np.where(count[rows, chosen] > 0, chosen, n_clusters)
+    return [kinds[k] for k in np.argsort(at, kind="stable")]
 
 
 def _columns(

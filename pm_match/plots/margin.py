@@ -114,8 +114,17 @@ def plot_margin(
                 edgecolors=edges, lw=0.7, label=name, **colours,
             )  # fmt: skip
     figure.colorbar(shown, ax=axis, label="score", extend="both")
-    axis.set(xlabel="where the score changes most", ylabel="and next", label="margin")
-    axis.legend(frameon=False, fontsize=SMALL, title="label", title_fontsize=SMALL)
+    axis.set(
+        xlabel="latent direction in which the score changes most",
+        ylabel="direction in which it changes next most",
+        label="margin",
+    )
+    legend = axis.legend(
+        title="label", title_fontsize=SMALL, fontsize=SMALL, frameon=False,
+        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(_MARKERS),
+    )  # fmt: skip
+    for handle in legend.legend_handles:
+        handle.set(facecolor="white", edgecolor="black")
     return figure
 
 

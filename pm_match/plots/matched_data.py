@@ -11,7 +11,7 @@ import xarray as xr
 from pm_match.plots.canvas import (
     ABSENT,
     MOST_LABELS,
-    VALUES,
+    centred,
     mark_objects,
     mark_readable,
     opposite,
@@ -39,10 +39,10 @@ def plot_matched_data(
     r"""Draw the tables with their rows aligned: matched objects lie beside each other.
 
     What a many-to-many matching makes of tables (Iwata, Hirao & Ueda, figure 1 of the journal's
-    paper). A cluster is a band at the same height in every panel. Its height is its share of the
-    objects, averaged over the D domains,
+    paper). A cluster is a band at the same height in every panel. Its height is its share of a
+    domain's objects, averaged over the domains :math:`D_j` that have any of it,
 
-    .. math:: h_j = \frac{1}{D} \sum_d \frac{n_{dj}}{\sum_l n_{dl}},
+    .. math:: h_j \propto \frac{1}{|D_j|} \sum_{d \in D_j} \frac{n_{dj}}{\sum_l n_{dl}},
 
     with :math:`n_{dj}` objects of domain d in cluster j, which fill the band however many they
     are. A domain without objects in a cluster is hatched there. Irrelevant objects come last, in
@@ -54,7 +54,7 @@ def plot_matched_data(
         Labels of each domain's objects, named as the domain or with ``cluster_`` before.
     domains : mapping of str to table
         The tables of which the labels are, as `pm_match.models` takes them. Each feature is
-        standardised over its domain; missing values are blank.
+        standardised over its domain; missing values are hatched too.
     n_clusters : int, optional
         At most so many clusters, the largest. Default: all.
     figsize : tuple of float, optional
@@ -90,19 +90,21 @@ def plot_matched_data(
     members = {name: [_members(own, cluster) for cluster in shown] for name, own in found.items()}
     counts = np.array([[len(objects) for objects in own] for own in members.values()])
     totals = counts.sum(axis=1, keepdims=True)
-    edges = np.concatenate([[0], np.cumsum((counts / totals.clip(1)).mean(axis=0))])
+    heights = (counts / totals.clip(1)).sum(axis=0) / (counts > 0).sum(axis=0)
+    edges = np.concatenate([[0], np.cumsum(heights / heights.sum())])
 
     widths = widths_of([table.n_features for table in tables.values()], 0.2, 2.0, 5, 11)
     size = 1.2 + sum(widths) + 0.9 * len(tables), 5.4
     figure, axes = panels(len(tables), figsize=figsize or size, width_ratios=widths)
     style: dict[str, Any] = {
-        "cmap": VALUES,
+        "cmap": centred(),
         "vmin": -2.5,
         "vmax": 2.5,
         "interpolation": "nearest",
     } | kwargs
     for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
         values = standardised(table.values)
+        axis.patch.set(**ABSENT)  # shows where a value is missing
         places = np.full(len(values), np.nan)
         for top, bottom, objects in zip(edges[:-1], edges[1:], members[name], strict=True):
             axis.axhline(bottom, color=_BORDER, lw=0.8)

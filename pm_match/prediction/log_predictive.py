@@ -117,7 +117,7 @@ def log_predictive(
 
 def _free(clustering: Any) -> Sequence[Assignment]:
     """Give the assignments of a clustering, of which nothing is known."""
-    if len(clustering.links) or (clustering.known >= 0).any():
+    if len(clustering.links) or len(clustering.apart) or (clustering.known >= 0).any():
         names = ", ".join(repr(own.name) for own in clustering.assignments)
         raise UnservedModelError(
             f"{names}: expected objects that are independent given the parameters; found links or "

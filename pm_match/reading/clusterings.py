@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pm_match.reading.ancestry import RV, Refusal, a_kind, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
-from pm_match.reading.links import read_links
+from pm_match.reading.links import MustLink, read_pairs
 from pm_match.reading.parts import Assignment, Clustering
 
 
@@ -38,7 +39,7 @@ class ClusteringCandidate:
         Relevance flags of some assignments.
     probabilities : list of (variable or None, list of variables)
         Groups of relevance flags that share a probability of being relevant; None if constant.
-    links : (L, 2) array
+    links, apart : (L, 2) array
     constraints : list of potentials
     observed : dict of variables to (N,) integer array
         Labels that are observed, -1 where they are not, of the assignments that have some.
@@ -53,6 +54,7 @@ class ClusteringCandidate:
     flags: dict[RV, RV]
     probabilities: list[tuple[RV | None, list[RV]]]
     links: NDArray[np.int64]
+    apart: NDArray[np.int64]
     constraints: list[RV]
     observed: dict[RV, NDArray[np.int64]]
     fixed: NDArray[np.int64]
@@ -113,11 +115,11 @@ def clustering_candidate(
         if rv.name in observed
     }
     sizes = [(rv, context.shapes[rv.name][0]) for rv in assignments]
-    links, constraints = _links(context, assignments)
+    links, apart, constraints = _pairs(context, assignments)
     if constraints and flags:
         raise Refusal(
-            f"{names(constraints)} links objects of which {names(flags.values())} may be "
-            "irrelevant; linked objects must be relevant"
+            f"{names(constraints)} is about objects of which {names(flags.values())} may "
+            "be irrelevant; such objects must be relevant"
         )
     return ClusteringCandidate(
         weights,
@@ -127,10 +129,13 @@ def clustering_candidate(
         flags,
         _probabilities(context, flags),
         links,
+        apart,
         constraints,
         own,
         _spread(
-            np.concatenate([own[rv] if rv in own else np.full(n, -1) for rv, n in sizes]), links
+            np.concatenate([own[rv] if rv in own else np.full(n, -1) for rv, n in sizes]),
+            links,
+            apart,
         ),
     )
 
@@ -154,7 +159,9 @@ def _observed_labels(
     return np.where(labels == UNKNOWN, -1, labels)
 
 
-def _spread(known: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.int64]:
+def _spread(
+    known: NDArray[np.int64], links: NDArray[np.int64], apart: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Give the objects that are linked to one whose label is known its label."""
     graph = coo_array((np.ones(len(links)), links.T), shape=(len(known), len(known)))
     n, part = scipy.sparse.csgraph.connected_components(graph, directed=False)
@@ -163,6 +170,13 @@ def _spread(known: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.in
     label[part[seen]] = known[seen]
     if (label[part[seen]] != known[seen]).any():
         raise Refusal("objects are linked whose observed labels differ: no labels are possible")
+    if (part[apart[:, 0]] == part[apart[:, 1]]).any():
+        raise Refusal("objects that cannot be linked are linked: no labels are possible")
+    one, other = label[part[apart]].T
+    if ((one == other) & (one >= 0)).any():
+        raise Refusal(
+            "objects that cannot be linked have the same observed label: no labels are possible"
+        )
     return label[part]
 
 
@@ -237,24 +251,30 @@ def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | Non
     return found
 
 
-def _links(context: Context, assignments) -> tuple[NDArray[np.int64], list[RV]]:
+def _pairs(context: Context, assignments) -> tuple[NDArray[np.int64], NDArray[np.int64], list[RV]]:
+    """Read which objects are linked, which cannot be, and the potentials that say so."""
     sizes = [int(context.shapes[rv.name][0]) for rv in assignments]
     start = dict(zip(assignments, np.cumsum([0, *sizes]), strict=False))
-    pairs, constraints = [], []
+    links, apart, constraints = [], [], []
     for potential in context.model.potentials:
-        linked = read_links(potential)
-        if linked is None or not any(rv in start for rv in linked[0]):
+        found = read_pairs(potential)
+        if found is None or not any(rv in start for rv in found[1]):
             continue
-        strangers = [rv for rv in linked[0] if rv not in start]
+        strangers = [rv for rv in found[1] if rv not in start]
         if strangers:
             raise Refusal(
                 f"{potential.name!r} links it with {names(strangers)}, which "
                 "does not share its weights: their clusters are not the same clusters"
             )
         constraints.append(potential)
-        first, *others = [start[rv] + index for rv, index in zip(linked[0], linked[1], strict=True)]
-        pairs += [np.stack([first, other], axis=1) for other in others]
-    return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), constraints
+        kind, *declared = found
+        objects = [start[rv] + index for rv, index in zip(*declared, strict=True)]
+        if kind is MustLink:
+            links += [np.stack([objects[0], other], axis=1) for other in objects[1:]]
+        else:
+            apart += [np.stack(pair, axis=1) for pair in combinations(objects, 2)]
+    none = np.empty((0, 2), np.int64)
+    return np.concatenate([none, *links]), np.concatenate([none, *apart]), constraints
 
 
 def verified_clustering(
@@ -288,6 +308,7 @@ def verified_clustering(
         assignments=tuple(assignments),
         probabilities=tuple(None if rv is None else rv.name for rv, _ in candidate.probabilities),
         links=candidate.links,
+        apart=candidate.apart,
         known=candidate.fixed,
         _sticks=_sticks_function(context, candidate),
         _relevance_prior=_relevance_function(context, candidate.probabilities),

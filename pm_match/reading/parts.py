@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from pm_match.reading.evidence import Evidence, Point
 
@@ -98,6 +100,8 @@ class Clustering:
         relevant; None if it is constant.
     links : (L, 2) array
         Pairs of objects that share a cluster, numbered assignment after assignment.
+    apart : (P, 2) array
+        Pairs of objects that do not.
     known : (N,) integer array
         The labels that are observed, of all objects, and those that links make of them; -1 where
         they are not known.
@@ -111,6 +115,7 @@ class Clustering:
     assignments: tuple[Assignment, ...]
     probabilities: tuple[str | None, ...]
     links: NDArray[np.int64]
+    apart: NDArray[np.int64]
     known: NDArray[np.int64]
     _sticks: Callable[[Point], tuple[NDArray, NDArray]] = field(repr=False)
     _relevance_prior: Callable[[Point], NDArray] = field(repr=False)
@@ -154,8 +159,15 @@ class Clustering:
         return bool((self.known >= 0).any())
 
     def respected(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return labels (N,) with those that are known as they are."""
-        return np.where(self.known >= 0, self.known, labels)
+        """Return labels (N,) with those that are known as they are, and objects apart that must be.
+
+        Raises
+        ------
+        UnservedModelError
+            If objects are not found labels apart from each other.
+        """
+        labels = np.where(self.known >= 0, self.known, labels)
+        return separated(labels, self) if len(self.apart) else labels
 
     def prior(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Beta parameters (T - 1,) of the sticks at a `point` of value variables."""
@@ -164,6 +176,40 @@ class Clustering:
     def relevance_prior(self, point: Point) -> NDArray[np.float64]:
         """Prior (G, 3) of the groups of relevance flags (see `clusters.relevance`)."""
         return self._relevance_prior(point)
+
+
+def separated(labels: NDArray[np.int64], clustering: Clustering) -> NDArray[np.int64]:
+    """Give objects that cannot be linked other labels where they share one, few at a time.
+
+    Those that are linked go together. A label that nothing has comes first, then the largest
+    cluster that may be joined.
+    """
+    n = len(labels)
+    links = coo_array((np.ones(len(clustering.links)), clustering.links.T), shape=(n, n))
+    part = connected_components(links, directed=False)[1]
+    fixed = np.bincount(part, clustering.known >= 0) > 0
+    against: dict[int, set[int]] = {}
+    for one, other in part[clustering.apart].tolist():
+        against.setdefault(one, set()).add(other)
+        against.setdefault(other, set()).add(one)
+    labels, label = labels.copy(), np.full(part.max() + 1, -1)
+    label[part] = labels
+    settled: set[int] = set()
+    for own in sorted(against, key=lambda p: (not fixed[p], -len(against[p]))):
+        taken = {label[other] for other in against[own] & settled}
+        settled.add(own)
+        if label[own] < 0 or label[own] not in taken:
+            continue
+        sizes = np.bincount(labels[labels >= 0], minlength=clustering.truncation)
+        free = [k for k in range(clustering.truncation) if k not in taken]
+        if not free or fixed[own]:
+            raise UnservedModelError(
+                f"{clustering.title!r}: no labels were found that keep all objects apart that "
+                f"cannot be linked; it has {clustering.truncation} clusters"
+            )
+        label[own] = max(free, key=lambda k: (sizes[k] == 0, sizes[k], -k))
+        labels[part == own] = label[own]
+    return labels
 
 
 @dataclass(frozen=True, eq=False)

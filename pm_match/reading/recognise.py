@@ -18,7 +18,7 @@ from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, random_point
 from pm_match.reading.kinds import Candidate, Kind, kinds
 from pm_match.reading.known_labels import Known
-from pm_match.reading.links import read_links
+from pm_match.reading.links import read_pairs
 from pm_match.reading.parts import Component, Part, Structure
 from pm_match.reading.priors import Conditions
 
@@ -49,7 +49,7 @@ class Reader:
         self.kinds = kinds()
         # The assignments that parts draw, or refuse, are none of a component's.
         self.taken: set[str] = set()
-        self.links = {rv for rv in model.potentials if read_links(rv) is not None}
+        self.links = {rv for rv in model.potentials if read_pairs(rv) is not None}
         # Of the component that is looked at: what kinds have refused, the one that is asked, what
         # they claim, and the clusterings.
         self.passed: set[tuple[Kind, RV]] = set()

@@ -1,9 +1,17 @@
 """A matching as one page of HTML: what was found, how sure it is, whether to trust it."""
 
+from __future__ import annotations
+
 import base64
 import io
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import platform
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 from string import Template
@@ -23,18 +31,22 @@ from pm_match.matching import (
     partition_estimate,
 )
 from pm_match.matching.chance import beside_chance
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws, set_title
 from pm_match.matching.given_labels import given_labels
-from pm_match.matching.match_summary import SURE
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
 from pm_match.plots.canvas import pyplot
+from pm_match.plots.labels import by_size
 from pm_match.report.csv import write_csv
+from pm_match.report.page_data import packed, page_data
+from pm_match.report.profiles import Feature, Rows, profile, rows_of
 
-# Objects listed in a table.
-_LISTED = 20
 # Pairs of objects above which a matrix of them is neither built nor drawn.
 _MOST_PAIRS = 4_000_000
+# Clusters that are described, and features that each is described by in a domain.
+_DESCRIBED, _FEATURES = 12, 6
+# Packages whose versions a page tells.
+_PACKAGES = ("pm_match", "pymc", "pytensor", "arviz", "numpy", "pandas")
 
 
 def report(
@@ -44,15 +56,20 @@ def report(
     data: Mapping[str, Any] | None = None,
     labels: xr.Dataset | Mapping[str, Any] | None = None,
     title: str = "Matching",
+    titles: Mapping[str, str] | None = None,
     diagnosis: Diagnosis | None = None,
+    provenance: Mapping[str, Any] | None = None,
     progressbar: bool = True,
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> Path:
-    """Write one page of HTML on a matching: tables, figures, and the diagnosis in words.
+    """Write one page of HTML on a matching: a verdict, who matches whom, how sure that is.
 
-    The page holds everything it shows, and opens without a network. The clusters and the
-    likely partners of all objects can be saved from it as CSV files.
+    The reader types or clicks an object and sees its partners, with their rows side by side; sorts
+    and searches tables; reads match probabilities off the matrix; sees what each cluster is like;
+    and unfolds the diagnosis and the provenance. The page holds everything it shows, and opens
+    without a network. The clusters and the likely partners of all objects can be saved from it as
+    CSV files.
 
     Parameters
     ----------
@@ -61,14 +78,19 @@ def report(
     path : str or Path
         The file to write; an existing one is replaced. Its folder must exist.
     data : mapping, optional
-        The tables or the networks that were matched, by name, to be drawn ordered by cluster.
+        The tables or the networks (matrices) that were matched, by name: for rows side by side,
+        what clusters are like, and a figure ordered by cluster, which tables of numbers have.
     labels : Dataset or mapping, optional
         The partition to report. Default: `partition_estimate`'s.
     title : str
         The page's heading.
+    titles : mapping of str to str, optional
+        Names to show, by those of domains. Default: these.
     diagnosis : Diagnosis, optional
         What `diagnose` found, if of other draws than are reported: of all chains, where the report
         is on the best. Default: that of these draws.
+    provenance : mapping of str to str, optional
+        What the page is to say of where it comes from, beside time and versions: data and options.
     progressbar : bool, default True
         Whether to show progress of the estimate if it takes longer than two seconds.
     group : str
@@ -84,7 +106,7 @@ def report(
     Raises
     ------
     ImportError
-        If matplotlib is not installed.
+        If matplotlib, or itables, whose DataTables sort and search, is not installed.
     KeyError
         If there is no such group, or no assignment.
     ValueError
@@ -104,6 +126,7 @@ def report(
     'matching.html'
     """
     plt = pyplot()
+    library = _library()
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path: no folder {str(path.parent)!r}")
@@ -119,123 +142,202 @@ def report(
         labels = xr.Dataset({name: part for own in given for name, part in own.items()})
     if data is not None:
         _check_data(labels, data)
+    rows = {} if data is None else rows_of(labels, data)
+    page = _Page(idata, posterior, labels, data, rows, dict(titles or {}), options)
     # A figure that fails half-way leaves none open.
     with plt.ioff():
         before = set(plt.get_fignums())
         try:
-            sections = "\n".join(_sections(idata, posterior, labels, data, diagnosis, options))
+            sections = "\n".join(page.sections(diagnosis, provenance))
         finally:
             for number in set(plt.get_fignums()) - before:
                 plt.close(number)
-    page = _PAGE.substitute(title=escape(title), sections=sections)
-    path.write_text(page, encoding="utf-8")
+    own = files("pm_match.report")
+    filled = Template((own / "page.html").read_text(encoding="utf-8")).substitute(
+        title=escape(title),
+        sections=sections,
+        style=(own / "page.css").read_text(encoding="utf-8"),
+        script=(own / "page.js").read_text(encoding="utf-8"),
+        data=packed(page.data()),
+        library_style=(library / "dt_bundle.css").read_text(encoding="utf-8"),
+        library=packed((library / "dt_bundle.js").read_bytes()),
+    )
+    path.write_text(filled, encoding="utf-8")
     return path
 
 
-def _sections(idata, posterior, labels, data, diagnosis, options) -> Iterator[str]:
-    """Give the sections of the page, from what matters most to what is looked up."""
-    clusters, objects = match_summary(idata, labels, **options)
-    found = diagnose(idata, labels, **options) if diagnosis is None else diagnosis
-    spans = cluster_spans(idata, **options)
-    sizes = [posterior.sizes[dim] for dim in options["sample_dims"]]
-    worth = beside_chance(idata, **options)
-
-    said = _list(f"<b>{escape(line)}</b>" for line in verdict(idata, objects, found, **options))
-    yield _section("In short", said, _list(_in_short(posterior, objects, sizes, worth)))
-    yield _section(
-        "Which clusters go together",
-        _image(plots.plot_alluvial(labels), "Bars of clusters for every domain, with ribbons"),
-        _note(
-            "Numbers are those of one estimated partition. Ribbons join a cluster's objects in one "
-            "domain with those in the next that has any."
-        ),
-    )
-    yield _section(
-        "How sure each cluster is",
-        *_by_set(clusters, index=True),
-        _note(
-            "<b>expected_size</b>: size of the cluster that a member is in, on average. "
-            "<b>cohesion</b>: mean probability that two members share a cluster. <b>together</b>: "
-            "probability that all do. <b>stays</b>: that a cluster overlaps with it by more than "
-            "half. <b>exact</b>: that it is a cluster as it is. <b>entropy</b> (nats): how open it "
-            "is where its members' partners are."
-        ),
-        _saved("clusters.csv", clusters.reset_index()),
-    )
-    yield _section("Which domains clusters span", *_by_set(spans))
-    yield _section("How sure the matches are", *_matches(idata, labels, options))
-    yield _section("Objects", *_objects(objects))
-    if data is not None:
-        yield _section("Data, ordered by cluster", _image(_data_figure(labels, data), "The data"))
-    yield _section("Whether the chains agree", *_convergence(idata, found, options))
-
-
-def _in_short(
-    posterior, objects: pd.DataFrame, sizes: Sequence[int], worth: Sequence[str]
-) -> Iterator[str]:
-    """Say in a few sentences what this is of, and what it is worth."""
-    number = objects.groupby("domain", sort=False).size()
-    listed = ", ".join(f"{escape(str(name))} ({n:,})" for name, n in number.items())
-    yield f"Objects, by domain: {listed}."
-    yield from map(escape, worth)
-    alone = int((objects[objects["cluster"] >= 0]["unmatched"] > 0.5).sum())
-    if alone:
-        yield f"{alone:,} objects probably have no counterpart in another domain."
-    yield f"Draws: {' × '.join(map(str, sizes))} (chains × draws)."
-    if posterior.attrs.get("projections") == "map":
-        yield (
-            "<b>Projections were maximised, not sampled: probabilities are given these, and too "
-            'sure of the matching. projection="normal" and table_clusters sample them.</b>'
+def _library() -> Path:
+    """Find the scripts and styles of DataTables, which itables brings."""
+    found = find_spec("itables")
+    if found is None or found.origin is None:
+        raise ImportError(
+            'reports need itables, which is not installed: pip install "pm_match[examples]"'
         )
+    return Path(found.origin).parent / "html"
 
 
-def _matches(idata, labels, options) -> Iterator[str]:
-    """Give the match matrix, or say why not, and the likely partners of all objects."""
-    pairs = [
-        pair
-        for names in assignment_sets(idata, group=options["group"]).values()
-        for pair in combinations(names, 2)
-    ]
-    if not pairs:
-        yield _note("There is one domain only.")
-        return
-    if sum(labels[a].size * labels[b].size for a, b in pairs) <= _MOST_PAIRS:
-        figure = plots.plot_match_matrix(idata, labels=labels, **options)
-        yield _image(figure, "Match probabilities of all pairs of objects")
-    else:
-        yield _note("There are too many pairs of objects to draw them.")
-    yield _note("The three most likely partners of every object, by pair of domains:")
-    for a, b in pairs:
-        first, second = (name.removeprefix(PREFIX) for name in (a, b))
-        best = match_probability(idata, a, b, top=3, **options)
-        yield _saved(f"match_{first}_{second}.csv", best)
+@dataclass
+class _Page:
+    """What a page is made of."""
+
+    idata: Any
+    posterior: xr.Dataset
+    labels: xr.Dataset
+    given: Mapping[str, Any] | None
+    rows: Mapping[str, Rows]
+    titles: Mapping[str, str]
+    options: dict[str, Any]
+
+    def __post_init__(self):
+        self.clusters, self.objects = match_summary(self.idata, self.labels, **self.options)
+        group = self.options["group"]
+        sets = assignment_sets(self.idata, group=group).values()
+        self.pairs = [pair for names in sets for pair in combinations(names, 2)]
+
+    def data(self) -> dict[str, Any]:
+        """Collect what the script shows."""
+        return page_data(
+            self.idata, self.labels, self.objects, self.pairs, self.rows, self.titles,
+            _MOST_PAIRS, self.options,
+        )  # fmt: skip
+
+    def sections(self, diagnosis, provenance) -> Iterator[str]:
+        """Give the sections of the page, from what matters most to what is looked up."""
+        idata, labels, options = self.idata, self.labels, self.options
+        found = diagnose(idata, labels, **options) if diagnosis is None else diagnosis
+        said = map(escape, verdict(idata, self.objects, found, **options))
+        yield f'<div class="verdict">{_list(said)}</div>'
+        yield _list(self._in_short())
+        yield _FINDER
+        yield _section(
+            "Which clusters go together",
+            _image(plots.plot_alluvial(self._titled()), "Bars of clusters, with ribbons"),
+            _note(
+                "Numbers are those of one estimated partition. Ribbons join a cluster's objects in "
+                "one domain with those in the next that has any."
+            ),
+        )
+        if self.rows:
+            yield _section("What each cluster is like", *self._profiles())
+        yield _section("How sure the matches are", *self._matches())
+        yield _section(
+            "How sure each cluster is",
+            *_by_set(self.clusters, index=True),
+            _note(
+                "<b>expected_size</b>: size of the cluster that a member is in, on average. "
+                "<b>cohesion</b>: mean probability that two members share a cluster. "
+                "<b>together</b>: probability that all do. <b>stays</b>: that a cluster overlaps "
+                "with it by more than half. <b>exact</b>: that it is a cluster as it is. "
+                "<b>entropy</b> (nats): how open it is where its members' partners are."
+            ),
+            _saved("clusters.csv", self.clusters.reset_index()),
+        )
+        yield _section("Which domains clusters span", *_by_set(cluster_spans(idata, **options)))
+        yield _section("Objects, the least sure first", *self._objects())
+        if self.given is not None and self._drawn():
+            figure = _data_figure(labels, self.given)
+            yield _section("Data, ordered by cluster", _image(figure, "The data"))
+        yield _folded("Whether the chains agree", *_convergence(idata, found, options))
+        yield _folded("Where this comes from", _facts(provenance or {}))
+
+    def _title(self, name: str) -> str:
+        return self.titles.get(name.removeprefix(PREFIX), name.removeprefix(PREFIX))
+
+    def _titled(self) -> xr.Dataset:
+        return self.labels.rename({str(name): self._title(str(name)) for name in self.labels})
+
+    def _drawn(self) -> bool:
+        """Whether there is a figure of the data: not of tables with categories."""
+        tables = [own.table for own in self.rows.values() if isinstance(own.table, pd.DataFrame)]
+        return all(own.select_dtypes("number").shape == own.shape for own in tables)
+
+    def _in_short(self) -> Iterator[str]:
+        """Say in a few sentences what this is of, and what it is worth."""
+        objects = self.objects
+        number = objects.groupby("domain", sort=False).size()
+        listed = ", ".join(
+            f"{escape(self._title(str(name)))} ({n:,})" for name, n in number.items()
+        )
+        yield f"Objects, by domain: {listed}."
+        yield from map(escape, beside_chance(self.idata, **self.options))
+        alone = int((objects[objects["cluster"] >= 0]["unmatched"] > 0.5).sum())
+        if alone:
+            yield f"{alone:,} objects probably have no counterpart in another domain."
+        sizes = [self.posterior.sizes[dim] for dim in self.options["sample_dims"]]
+        yield f"Draws: {' × '.join(map(str, sizes))} (chains × draws)."
+        if self.posterior.attrs.get("projections") == "map":
+            yield (
+                "<b>Projections were maximised, not sampled: probabilities are given these, and "
+                'too sure of the matching. projection="normal" and table_clusters sample them.</b>'
+            )
+
+    def _profiles(self) -> Iterator[str]:
+        """Say what sets every cluster apart, in every domain that has some of its objects."""
+        yield _note(
+            "What the cluster's objects have, beside the mean of all of the domain's (in "
+            "brackets). Bars are standard deviations of the domain, up to two; of networks, which "
+            "columns tell most, beside the first."
+        )
+        for kind, names in assignment_sets(self.labels).items():
+            if len(assignment_sets(self.labels)) > 1:
+                yield f"<h3>{escape(set_title(kind))}</h3>"
+            order = by_size([self.labels[name].to_numpy() for name in names])
+            for cluster in sorted(order[:_DESCRIBED]):
+                parts = [self._profile(name, cluster) for name in names]
+                yield (
+                    f'<div class="card"><h3>Cluster {cluster}</h3>'
+                    f'<div class="columns">{"".join(parts)}</div></div>'
+                )
+            if len(order) > _DESCRIBED:
+                yield _note(f"The {_DESCRIBED} largest of {len(order)} clusters are described.")
+
+    def _profile(self, name: str, cluster: int) -> str:
+        own = self.rows.get(name.removeprefix(PREFIX))
+        members = self.labels[name].to_numpy() == cluster
+        head = f"<div><b>{escape(self._title(name))}</b>: {members.sum():,} objects"
+        if own is None or not members.any():
+            return f"{head}</div>"
+        return head + "".join(map(_bar, profile(own, members, _FEATURES))) + "</div>"
+
+    def _matches(self) -> Iterator[str]:
+        """Give the match matrix, or say why not, and the likely partners of all objects."""
+        if not self.pairs:
+            yield _note("There is one domain only.")
+            return
+        if sum(self.labels[a].size * self.labels[b].size for a, b in self.pairs) <= _MOST_PAIRS:
+            yield '<div id="matrices"></div>'
+            yield _note(
+                "Objects are ordered by cluster; the darker, the more probable is it that the two "
+                "share one. Point at a cell to read it, and click it to see the two objects."
+            )
+        else:
+            yield _note("There are too many pairs of objects to draw them.")
+        yield _note("The three most likely partners of every object, by pair of domains:")
+        for a, b in self.pairs:
+            first, second = (self._title(name) for name in (a, b))
+            best = match_probability(self.idata, a, b, top=3, **self.options)
+            yield _saved(f"match_{first}_{second}.csv", best)
+
+    def _objects(self) -> Iterator[str]:
+        """Give the table of objects, which the script fills."""
+        yield '<div class="wide"><table id="objects" class="display"></table></div>'
+        yield _note(
+            "<b>confidence</b>: mean probability of sharing a cluster with its other members. "
+            "<b>unmatched</b>: probability of having no counterpart in another domain. "
+            "<b>alone</b>: of having no partner in its own either. <b>partners in …</b>: expected "
+            "numbers of partners. Click an object to see them."
+        )
+        yield _saved("objects.csv", self.objects)
 
 
-def _objects(objects: pd.DataFrame) -> Iterator[str]:
-    """Give the objects that are least sure, and those that match nothing."""
-    unsure = objects[objects["cluster"] >= 0].sort_values("confidence", kind="stable")
-    unsure = unsure[unsure["confidence"] <= SURE]
-    if len(unsure):
-        yield f"<h3>Least sure of their cluster{_first(unsure)}</h3>"
-        yield _table(unsure.head(_LISTED))
-    alone = objects[objects["unmatched"] > 0.5].sort_values(
-        "unmatched", ascending=False, kind="stable"
-    )
-    if len(alone):
-        yield f"<h3>Without a counterpart{_first(alone)}</h3>"
-        yield _table(alone.head(_LISTED))
-    if not len(unsure) and not len(alone):
-        yield _note("All objects have counterparts, and are sure of their cluster.")
-    yield _note(
-        "<b>confidence</b>: mean probability of sharing a cluster with its other members. "
-        "<b>unmatched</b>: probability of having no counterpart in another domain. <b>alone</b>: "
-        "of having no partner in its own either. <b>partners_…</b>: expected numbers of partners."
-    )
-    yield _saved("objects.csv", objects)
-
-
-def _first(table: pd.DataFrame) -> str:
-    return f": the first {_LISTED} of {len(table):,}" if len(table) > _LISTED else ""
+_FINDER = """<section id="finder" hidden>
+<h2>Find an object</h2>
+<label for="find">Type a part of its name, and choose one</label>
+<input id="find" type="search" autocomplete="off" spellcheck="false">
+<div id="hits" role="group" aria-label="Objects found" aria-live="polite"></div>
+<div id="object" class="card" hidden></div>
+</section>
+<noscript><p class="note">With scripts, objects are found, and tables sorted.</p></noscript>"""
 
 
 def _convergence(idata, found, options) -> Iterator[str]:
@@ -277,11 +379,51 @@ def _check_data(labels: xr.Dataset, data: Mapping[str, Any]) -> None:
             raise ValueError(f"data: no labels of {name!r}; there are {sorted(map(str, labels))}")
 
 
+def _bar(feature: Feature) -> str:
+    """Give a line of a profile: a name, a bar from the middle, and both values."""
+    width = min(abs(feature.apart) / 2, 1) * 50
+    left, less = (50 - width, ' class="less"') if feature.apart < 0 else (50, "")
+    return (
+        f'<div class="feature"><span>{escape(feature.name)}</span><span class="either">'
+        f'<i{less} style="left:{left:.0f}%;width:{width:.0f}%"></i></span>'
+        f'<span>{escape(feature.here)} <span class="note">({escape(feature.overall)})</span></span>'
+        "</div>"
+    )
+
+
+def _facts(provenance: Mapping[str, Any]) -> str:
+    """Give a table of what was used: data, options, versions, the time."""
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    versions = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
+    facts = {
+        **provenance,
+        "Versions": f"{versions}, Python {platform.python_version()}, {platform.system()}",
+        "Written": now,
+    }
+    lines = "".join(
+        f'<tr><th scope="row">{escape(str(name))}</th><td>{escape(str(own))}</td></tr>'
+        for name, own in facts.items()
+    )
+    return f'<div class="wide"><table class="facts">{lines}</table></div>'
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _folded(heading: str, *parts: str) -> str:
+    inner = "\n".join(parts)
+    return f"<details>\n<summary>{escape(heading)}</summary>\n{inner}\n</details>"
+
+
 def _section(heading: str, *parts: str) -> str:
     return f"<section>\n<h2>{escape(heading)}</h2>\n" + "\n".join(parts) + "\n</section>"
 
 
-def _list(items) -> str:
+def _list(items: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
 
 
@@ -295,7 +437,7 @@ def _by_set(table: pd.DataFrame, index: bool = False) -> Iterator[str]:
         # Counts of other sets' domains are 0, and whether they are spanned is False, everywhere.
         flags = own.select_dtypes(["bool", "boolean", "integer"])
         own = own.drop(columns=flags.columns[~flags.any()])
-        yield f"<h3>{escape(str(name))}</h3>"
+        yield f"<h3>{escape(set_title(name))}</h3>"
         yield _table(own.reset_index() if index else own)
 
 
@@ -306,7 +448,9 @@ def _note(text: str) -> str:
 def _table(table: pd.DataFrame) -> str:
     """Give a table with three digits; names and labels are escaped."""
     table = _named(table).dropna(axis="columns", how="all")
-    html = table.to_html(index=False, border=0, na_rep="–", float_format="{:.3g}".format)
+    html = table.to_html(
+        index=False, border=0, classes="sortable", na_rep="–", float_format="{:.3g}".format
+    )
     return f'<div class="wide">{html}</div>'
 
 
@@ -332,32 +476,3 @@ def _saved(name: str, table: pd.DataFrame) -> str:
         f'<p><a download="{escape(name)}" href="data:text/csv;charset=utf-8;base64,{code}">'
         f"{escape(name)}</a></p>"
     )
-
-
-_PAGE = Template(
-    """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1a1a1a; background: #fff; }
-h1, h2 { line-height: 1.2; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; padding-bottom: .3rem; }
-img { display: block; max-width: 100%; margin: 1rem 0; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #e5e5e5; }
-.note { color: #555; font-size: .9rem; }
-@media print { section { break-inside: avoid; } }
-</style>
-</head>
-<body>
-<h1>$title</h1>
-$sections
-</body>
-</html>
-"""
-)

@@ -122,7 +122,7 @@ class Chain:
         state = self.collapsed(number)
         for points, label in zip(state.points, labels, strict=True):
             own = points.clustering
-            points.write_labels(new, own.respected(label) if own.named else np.asarray(label))
+            points.write_labels(new, own.respected(np.asarray(label)))
         self.point = new
 
     def settle(self, number: int | None = None) -> None:

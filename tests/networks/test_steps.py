@@ -183,7 +183,7 @@ REFUSED = {
     ),
     "linked and maybe irrelevant": (
         {"extra": lambda m: pmm.must_link("links", {"z_a_0": [0], "z_b_0": [1]})},
-        r"'links' links objects of which .* may be irrelevant",
+        r"'links' is about objects of which .* may be irrelevant",
     ),
     "features of objects that may be irrelevant": (
         {

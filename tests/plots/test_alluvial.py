@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -86,6 +88,37 @@ def test_bars_stack_to_the_objects_and_ribbons_end_at_their_bars(data):
             bar = bars[f"{name} {cluster}"]
             np.testing.assert_allclose((low, high - low), (bar.get_y(), bar.get_height()))
     plt.close(axis.figure)
+
+
+def test_the_first_cluster_is_on_top(labels):
+    (axis,) = plots.plot_alluvial(labels).axes
+    axis.figure.canvas.draw()
+    bars = patches(axis, "bar")
+    height = {gid: bars[gid].get_window_extent().y0 for gid in ("b 0", "b 1", "b 3")}
+    assert height["b 0"] > height["b 1"] > height["b 3"]
+
+
+def test_every_cluster_has_its_number_and_no_two_overlap():
+    labels = {
+        "a": np.repeat([0, 1, 2, 3, 4], [200, 150, 2, 2, 1]),
+        "b": np.repeat([0, 1, 2, 4, 5], [100, 150, 1, 2, 1]),
+    }
+    (axis,) = plots.plot_alluvial(labels).axes
+    axis.figure.canvas.draw()
+    for place, expected in enumerate(("01234", "01245")):
+        own = [text for text in axis.texts if abs(text.get_position()[0] - place) < 0.3]
+        assert sorted(text.get_text() for text in own) == sorted(expected)
+        boxes = sorted((text.get_window_extent() for text in own), key=lambda box: box.y0)
+        assert all(one.y1 < other.y0 + 1 for one, other in pairwise(boxes))
+        bar = patches(axis, "bar")[f"{'ab'[place]} 4"].get_window_extent()
+        (four,) = [text.get_window_extent() for text in own if text.get_text() == "4"]
+        assert four.x1 < bar.x0 or four.x0 > bar.x1  # beside the bar, which it would cover
+
+
+def test_numbers_on_hatching_have_a_ground_of_their_own(labels):
+    (axis,) = plots.plot_alluvial(labels).axes
+    (three,) = [text for text in axis.texts if text.get_text() == "3"]
+    assert three.get_bbox_patch().get_facecolor()[:3] == (1, 1, 1)
 
 
 def test_small_clusters_share_a_segment(labels):

@@ -20,17 +20,26 @@ def test_cells_hold_the_counts():
     true = {"a": rng.choice(["x", "y", "z"], 40), "b": rng.choice(["x", "w"], 30)}
     found = {"cluster_a": rng.integers(-1, 4, 40), "b": rng.integers(0, 3, 30)}
     a, b = panels(plots.plot_confusion(found, true))
+    kinds = [tick.get_text() for tick in a.get_yticklabels()]
+    assert sorted(kinds) == list("wxyz")
     for axis, name, own in ((a, "a", found["cluster_a"]), (b, "b", found["b"])):
         assert [tick.get_text() for tick in axis.get_xticklabels()] == [*"0123", "irr."]
         expected = [
             [np.sum((true[name] == kind) & (own == cluster)) for cluster in (0, 1, 2, 3, -1)]
-            for kind in "wxyz"
+            for kind in kinds
         ]
         np.testing.assert_array_equal(texts(axis), expected)
         share = np.array(expected) / np.maximum(np.sum(expected, axis=1), 1)[:, None]
         np.testing.assert_allclose(axis.images[0].get_array(), share)
-    assert [tick.get_text() for tick in a.get_yticklabels()] == list("wxyz")
     assert a.get_title() == "a: 40 objects"
+
+
+def test_classes_are_on_the_diagonal():
+    true = {"a": np.array([*"yyyyxxxzz", "w"])}
+    labels = {"a": np.array([0, 0, 0, 1, 1, 1, 0, 2, 2, 0])}
+    (axis,) = panels(plots.plot_confusion(labels, true))
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["y", "x", "z", "w"]
+    np.testing.assert_array_equal(texts(axis), [[3, 1, 0], [1, 2, 0], [0, 0, 2], [1, 0, 0]])
 
 
 def test_small_clusters_share_a_column():

@@ -74,6 +74,15 @@ def test_objects_are_marked_by_label_and_coloured_by_score(idata):
     assert (marks["not labelled"].get_edgecolors()[:, :3] > 0).all()
 
 
+def test_the_legend_covers_no_object(idata):
+    figure = plots.plot_margin(idata)
+    figure.canvas.draw()
+    axis = figure.axes[0]
+    assert axis.get_legend().get_window_extent().y0 >= axis.get_window_extent().y1 - 1
+    assert "latent direction" in axis.get_xlabel()
+    assert "direction" in axis.get_ylabel()
+
+
 def test_one_of_several_classes(idata):
     tree = idata.copy()
     posterior = tree["posterior"].to_dataset()

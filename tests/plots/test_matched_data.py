@@ -3,6 +3,7 @@ import pytest
 import xarray as xr
 
 from pm_match import plots
+from pm_match.plots.canvas import centred
 from tests.plots.made_up import panels
 
 
@@ -22,7 +23,9 @@ LABELS = {"a": np.array([1, 0, 0, -1, 2, 0]), "b": np.array([0, 1, 1, 0])}
 def test_a_cluster_is_a_band_at_the_same_height(tables):
     a, b = panels(plots.plot_matched_data(LABELS, tables))
     # Shares of clusters 0, 1, 2 and of irrelevant objects: 3, 1, 1, 1 of 6 and 2, 2, 0, 0 of 4.
-    edges = np.cumsum([0, 1 / 2, 1 / 3, 1 / 12, 1 / 12])
+    # What one domain lacks is as high as the other has it.
+    heights = np.array([1 / 2, 1 / 3, 1 / 6, 1 / 6])
+    edges = np.cumsum([0, *heights / heights.sum()])
     for axis, name, bands in ((a, "a", [0, 1, 2, 3]), (b, "b", [0, 1])):
         values = np.asarray(tables[name])
         standard = (values - values.mean(axis=0)) / values.std(axis=0)
@@ -41,8 +44,9 @@ def test_objects_are_named_where_they_are(tables):
     a, _ = panels(plots.plot_matched_data(LABELS, tables))
     places = {tick.get_text(): y for tick, y in zip(a.get_yticklabels(), a.get_yticks())}  # noqa: B905
     assert sorted(places, key=places.get) == ["a1", "a2", "a5", "a0", "a4", "a3"]
-    np.testing.assert_allclose(places["a1"], 1 / 12)
-    np.testing.assert_allclose(places["a0"], 2 / 3)
+    total = 1 / 2 + 1 / 3 + 2 / 6
+    np.testing.assert_allclose(places["a1"], 1 / 12 / total)
+    np.testing.assert_allclose(places["a0"], 2 / 3 / total)
 
 
 def test_clusters_left_out_and_missing_values(tables):
@@ -52,6 +56,7 @@ def test_clusters_left_out_and_missing_values(tables):
     assert "the 1 largest of 3" in figure.get_suptitle()
     assert len(a.images) == 2
     assert b.images[0].get_array().mask[0, 0]
+    assert b.patch.get_hatch()  # which shows there: white would be the page
     assert a.images[0].get_cmap().name == "Greys"
 
 
@@ -62,3 +67,13 @@ def test_bad_input(tables):
         plots.plot_matched_data({"a": LABELS["a"]}, tables)
     with pytest.raises(ValueError, match="found irrelevant objects only"):
         plots.plot_matched_data({"a": [-1] * 6, "b": [-1] * 4}, tables)
+
+
+def test_values_about_a_mean_keep_their_order_in_grey_and_their_sign_in_colour():
+    colours = centred()(np.linspace(0, 1, 21))[:, :3]
+    grey = colours @ (0.299, 0.587, 0.114)
+    assert (np.diff(grey) > 0).all()
+    blue_less_red = colours[:, 2] - colours[:, 0]
+    assert (blue_less_red[:8] > 0.1).all()
+    assert (blue_less_red[13:] < -0.08).all()
+    np.testing.assert_allclose(colours[10], colours[10, 0], atol=0.01)

@@ -196,6 +196,7 @@ def _proposal(chain, number, place, features: Features, labels, projections) -> 
     everything[place], _ = renamed(
         clustering.prior(chain.point), everything[place], clustering.truncation
     )
+    everything[place] = clustering.respected(everything[place])
     return Proposal(everything, projections)
 
 

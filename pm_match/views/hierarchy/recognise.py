@@ -146,9 +146,9 @@ def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
     candidate = clustering_candidate(
         context, frozenset(context.ancestry.parents[top]), [top], {}, {}
     )
-    if len(candidate.links):
+    if candidate.constraints:
         raise Refusal(
-            f"{names(candidate.constraints)} links objects of {top.name!r}, whose views have "
+            f"{names(candidate.constraints)} is about links of {top.name!r}, whose views have "
             "clusters of their own; links are served for clusters without such views only"
         )
     context.ancestry.only_children(top, marginals)

@@ -413,7 +413,7 @@ class FrequencyMetropolis(HMCStep):
             alone = (
                 len(component.clusterings) == len(clustering.assignments) == 1
                 and len(component.evidence) == 1
-                and not len(clustering.links)
+                and not len(clustering.links) + len(clustering.apart)
                 and clustering.assignments[0].relevance is None
             )
             objects = self._mixture.values[0].objects
