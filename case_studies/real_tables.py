@@ -18,8 +18,8 @@ Peers are told the true number of clusters (``J``), or what BIC says (``J by BIC
   .999;
 - ``seconds``: of the clock, kernels compiled.
 
-``glass`` needs a folder with the file that `pm_match.datasets.load_glass` describes. Networks are in
-`case_studies.real_networks`. Peers need scikit-learn and POT.
+``glass`` needs a folder with the file that `pm_match.datasets.load_glass` describes. Networks are
+in `case_studies.real_networks`. Peers need scikit-learn and POT.
 
 Run ``python -m case_studies.real_tables FOLDER --out real_tables``.
 """

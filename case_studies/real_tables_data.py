@@ -83,9 +83,7 @@ def image_halves(
         table = turned[turn]
         objects, pixels = table.dims
         half = [str(pixel).endswith(tuple("0123")) for pixel in table[pixels].to_numpy()]
-        found[name] = table[:, half].rename(
-            {objects: f"{name}_object", pixels: f"{name}_feature"}
-        )
+        found[name] = table[:, half].rename({objects: f"{name}_object", pixels: f"{name}_feature"})
     return found
 
 
@@ -121,8 +119,6 @@ DATA: dict[str, RealTables] = {
     "breast-cancer": RealTables(_own(breast_cancer), False, 0.65),
     "image-halves": RealTables(_own(image_halves), True, 0.50),
     "digits-0-3": RealTables(_own(datasets.rotated_digits), True, 0.80),
-    "ten-digits": RealTables(
-        _own(partial(datasets.rotated_digits, digits=range(10))), True, 0.68
-    ),
+    "ten-digits": RealTables(_own(partial(datasets.rotated_digits, digits=range(10))), True, 0.68),
     "cluster-missing": RealTables(_own(cluster_missing), True, 0.95),
 }

@@ -43,9 +43,9 @@ def match(
         Seed of k-means. The coupling has one start, the product of the weights.
     transport : str, default "plain"
         Gromov–Wasserstein (Mémoli 2011); with entropic regularisation (Peyré, Cuturi & Solomon
-        2016); with only the first weights kept, semi-relaxed (Vincent-Cuaz et al. 2022); of geodesic
-        distances on graphs of neighbours, entropic as in SCOT (Demetci et al. 2022); or of objects
-        and features at once, co-optimal (Redko et al. 2020).
+        2016); with only the second weights kept, semi-relaxed (Vincent-Cuaz et al. 2022); of
+        geodesic distances on graphs of neighbours, entropic as in SCOT (Demetci et al. 2022); or of
+        objects and features at once, co-optimal (Redko et al. 2020).
 
     Returns
     -------

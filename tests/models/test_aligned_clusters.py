@@ -57,7 +57,8 @@ def test_missing_values_are_filled_in_before_components_are_taken():
     tables["left"][::7, 0] = np.nan
     holed = pmm.models.aligned_clusters(tables)
     one, other = (model.rvs_to_values[model["left"]].data for model in (whole, holed))
-    assert one.shape == other.shape and np.isfinite(other).all()
+    assert one.shape == other.shape
+    assert np.isfinite(other).all()
     # What is left over says where the missing values are.
     complete = np.setdiff1d(np.arange(len(one)), np.arange(0, len(one), 7))
     moved = np.linalg.norm(np.abs(one) - np.abs(other), axis=1)
