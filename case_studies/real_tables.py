@@ -52,6 +52,7 @@ LEAST = 1e-3
 
 Match = Callable[[str, str], np.ndarray]
 
+MODELS = ("table_clusters", "aligned_clusters")
 TRANSPORTS = ("plain", "entropic", "semirelaxed", "geodesic", "co-optimal")
 PEERS: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     "k-means + GW": cluster_gromov_wasserstein.match,
@@ -91,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def one_split(
-    data: RealTables, folder: Path | None, seed: int, draws: int, methods: Sequence[str] | None
+    data: RealTables, folder: Path | None, seed: int, draws: int, methods: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Match one split by all methods.
 
@@ -102,8 +103,8 @@ def one_split(
     seed : int
     draws : int
         Of each of four chains, after as many to tune.
-    methods : sequence of str or None
-        Some of them: the models' names, and "peers".
+    methods : sequence of str
+        Of `MODELS` and `PEERS`.
 
     Yields
     ------
@@ -113,7 +114,7 @@ def one_split(
     domains = data.load(folder, seed)
     true = datasets.true_labels(domains)
     for name, declare in _models(domains, data.same_units).items():
-        if methods and name not in methods:
+        if name not in methods:
             continue
         start = time.perf_counter()
         idata = _sampled(declare(), draws, seed)
@@ -126,14 +127,15 @@ def one_split(
         # All chains together, whichever mode they are in.
         together = scores(true, partial(_probability, idata))
         yield {"method": f"{name}, all chains"} | together
-    if methods and "peers" not in methods:
+    peers = {name: peer for name, peer in PEERS.items() if name in methods}
+    if not peers:
         return
     tables = dict(domains) if data.same_units else pmm.standardise(domains)
     numbers = {"J": len(np.unique(np.concatenate(list(true.values()))))}
     reduced = pmm.standardise(domains, COMPONENTS) if data.same_units else tables
     numbers["J by BIC"] = number_of_clusters(reduced, seed)
     for told, n_clusters in numbers.items():
-        for name, peer in PEERS.items():
+        for name, peer in peers.items():
             start = time.perf_counter()
             labels = peer(tables, n_clusters, seed)
             seconds = time.perf_counter() - start
@@ -288,7 +290,11 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path, nargs="?", help="with files of real data sets")
     parser.add_argument("--only", nargs="+", choices=DATA, metavar="DATA", help=", ".join(DATA))
-    parser.add_argument("--methods", nargs="+", metavar="METHOD", help="models, and 'peers'")
+    every = (*MODELS, *PEERS)
+    parser.add_argument(
+        "--methods", nargs="+", choices=every, default=every, metavar="METHOD",
+        help=", ".join(every),
+    )  # fmt: skip
     parser.add_argument("--splits", type=int, default=10, help="of each data set")
     parser.add_argument("--first", type=int, default=3, metavar="SEED", help="of the first split")
     parser.add_argument("--draws", type=int, default=200, help="of each of four chains")
