@@ -5,6 +5,7 @@ from pm_match.choose_power import choose_power
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.columns.kind import IndependentColumns
+from pm_match.compare_matchings import compare_matchings
 from pm_match.declared.cluster_slice import ClusterSlice
 from pm_match.declared.kind import AnyLikelihood
 from pm_match.features.choose_n_factors import choose_n_factors
@@ -96,6 +97,7 @@ __all__ = [
     "cluster_sizes",
     "cluster_spans",
     "coarsen",
+    "compare_matchings",
     "credible_ball",
     "datasets",
     "decide",

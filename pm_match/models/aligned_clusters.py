@@ -69,8 +69,9 @@ def aligned_clusters(
     Parameters
     ----------
     domains : mapping
-        From names to tables of objects by features, without missing values. Of each, the leading
-        principal components are taken: the model's variables are in their units.
+        From names to tables of objects by features. Of each, the leading principal components are
+        taken: the model's variables are in their units. NaN and masked values are missing: before
+        that they are filled in, as the components expect them (see `standardise`).
     n_clusters : int, default 20
         Truncation: the most clusters there can be.
     n_components : int, optional

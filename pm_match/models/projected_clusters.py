@@ -194,7 +194,7 @@ def projected_clusters(
                 origin = pm.Normal(f"intercept_{name}", middle, unit, dims=features)
                 centre = centre + origin
             if deviations:
-                spread = pm.LogNormal(f"spread_{name}", np.log(0.2 * unit), 1.0)
+                spread = pm.LogNormal(f"spread_{name}", np.log(_DEVIATION * unit), _SURE)
                 centre = centre + pm.Normal(
                     f"deviation_{name}", 0.0, spread, dims=("cluster", features)
                 )
@@ -214,6 +214,8 @@ def projected_clusters(
 
 
 _ONE = real(1.0)
+_DEVIATION = 0.2
+_SURE = 1.0
 
 
 def _own_noise(projection, intercept, noise, within, deviations, relevance, determination) -> bool:

@@ -1,13 +1,17 @@
 """Bringing tables to scales on which their columns, and clusters' shapes, compare."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from pm_match.checks import check_count
 from pm_match.tables.domains import as_domains, as_new_objects
+
+# Rounds of filling missing values in, and what changes them by too little for another.
+_ROUNDS, _SETTLED = 200, 1e-6
 
 
 def standardise(
@@ -40,13 +44,13 @@ def standardise(
         With the objects' labels, if they have any, and the features' or (0, 1, ...) the
         components'. Every column has mean 0. Columns have variance 1; or with `n_components`, all
         columns of the table before its reduction have on average. With `like` this holds for its
-        tables, not for these. Missing values stay missing.
+        tables, not for these. Missing values stay missing; components are of tables in which these
+        are as the components of the others expect them (probabilistic principal components).
 
     Raises
     ------
     TypeError, ValueError
-        If a table is not as described, a column is constant, or values are missing and principal
-        components are asked for.
+        If a table is not as described, or a column is constant.
     KeyError
         If `like` lacks a domain.
 
@@ -77,14 +81,9 @@ def standardise(
             scaled = (own - middle) / spread  # no column is constant: `as_domains` refuses those
         else:
             unit = np.sqrt(np.mean(spread**2))
-            _refuse_missing(name, values)
-            left, singular, axes = np.linalg.svd((values - middle) / unit, full_matrices=False)
-            kept = min(int(n_components), int((singular > 1e-12 * singular[0]).sum()))
-            scaled = left[:, :kept] * singular[:kept]
-            if like is not None:
-                _refuse_missing(name, own)
-                scaled = ((own - middle) / unit) @ axes[:kept].T
-            features = np.arange(kept)
+            components = _Components.of((values - middle) / unit, int(n_components))
+            scaled = components.filled((own - middle) / unit) @ components.axes.T
+            features = np.arange(len(components.axes))
         coords = {f"{name}_feature": features}
         if given.labelled:
             # Rows of a plain array stay without labels: as numbers they would count as its own.
@@ -95,9 +94,59 @@ def standardise(
     return found
 
 
-def _refuse_missing(name: str, values: np.ndarray) -> None:
-    if np.isnan(values).any():
-        raise ValueError(
-            f"domain {name!r}: expected all values for principal components; found "
-            f"{int(np.isnan(values).sum())} missing."
-        )
+class _Components(NamedTuple):
+    """Principal components of a table, and what they leave out.
+
+    Attributes
+    ----------
+    axes : (K, M) array
+        Orthonormal rows.
+    lengths : (K,) array
+        Standard deviations of what the components share, without the noise.
+    noise : float
+        Standard deviation of the rest, in each direction.
+    """
+
+    axes: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    noise: float
+
+    @classmethod
+    def of(cls, x: NDArray[np.float64], n_components: int) -> Self:
+        """Find those of a table (N, M) of columns with mean 0, NaN where missing.
+
+        Missing values are filled in as the components tell them, and the components found anew, by
+        turns (J. Josse & F. Husson 2012, "Handling missing values in exploratory multivariate data
+        analysis methods", section 3).
+        """
+        full = np.nan_to_num(x)
+        found = cls._of_complete(full, n_components)
+        for _ in range(_ROUNDS if np.isnan(x).any() else 0):
+            before, full = full, found.filled(x)
+            found = cls._of_complete(full, n_components)
+            if np.abs(full - before).max() < _SETTLED:
+                break
+        return found
+
+    @classmethod
+    def _of_complete(cls, x: NDArray[np.float64], n_components: int) -> Self:
+        _, singular, axes = np.linalg.svd(x, full_matrices=False)
+        variances = singular**2 / len(x)
+        kept = min(n_components, int((singular > 1e-12 * singular[0]).sum()))
+        noise = variances[kept:].sum() / max(x.shape[1] - kept, 1)
+        return cls(axes[:kept], np.sqrt(np.maximum(variances[:kept] - noise, 0.0)), noise**0.5)
+
+    def filled(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give a table whose missing values are expected given the others of their row.
+
+        Of normal latent factors and noise (M. Tipping & C. Bishop 1999, "Probabilistic principal
+        component analysis"); a row with no value is at the origin.
+        """
+        full, loadings = x.copy(), self.lengths[:, None] * self.axes
+        ridge = self.noise * np.eye(len(loadings))
+        for row in np.flatnonzero(np.isnan(x).any(axis=1)):
+            seen = ~np.isnan(x[row])
+            left = np.vstack([loadings[:, seen].T, ridge])
+            right = np.append(x[row, seen], np.zeros(len(ridge)))
+            full[row, ~seen] = np.linalg.lstsq(left, right)[0] @ loadings[:, ~seen]
+        return full

@@ -51,9 +51,15 @@ def test_bad_options(options, message):
         pmm.models.aligned_clusters(turned()[0], **options)
 
 
-def test_missing_values_are_refused_in_words():
+def test_missing_values_are_filled_in_before_components_are_taken():
     tables, _ = turned()
-    tables["left"][0, 0] = np.nan
-    message = "expected all values for principal components; found 1 missing"
-    with pytest.raises(ValueError, match=message):
-        pmm.models.aligned_clusters(tables)
+    whole = pmm.models.aligned_clusters(tables)
+    tables["left"][::7, 0] = np.nan
+    holed = pmm.models.aligned_clusters(tables)
+    one, other = (model.rvs_to_values[model["left"]].data for model in (whole, holed))
+    assert one.shape == other.shape
+    assert np.isfinite(other).all()
+    # What is left over says where the missing values are.
+    complete = np.setdiff1d(np.arange(len(one)), np.arange(0, len(one), 7))
+    moved = np.linalg.norm(np.abs(one) - np.abs(other), axis=1)
+    assert np.median(moved[complete]) < np.median(moved[::7])

@@ -1,0 +1,306 @@
+"""Match real tables, the number of clusters unknown, with peers beside it.
+
+Every row of the table is a data set of `case_studies.real_tables_data`, several splits of it, and a
+method. Ours are sampled; the chain with the highest log joint is told of, as `pmm.match` does:
+
+- ``table_clusters``: shapes and sizes of clusters match;
+- ``aligned_clusters``: domains are turned views of the same kind of thing, its power chosen;
+
+Peers are told the true number of clusters (``J``), or what BIC says (``J by BIC``).
+
+- ``index``: the adjusted Rand index over the objects of all domains;
+- ``clusters``: how many there are;
+- ``transfer``: the share of objects whose class is that of most of their likely partners in another
+  domain;
+- ``Brier`` and ``log score``: of the probabilities that two objects of different domains are of one
+  class, less those of the base rate, which gives all pairs the same. Below zero, the probabilities
+  say something; above, they claim too much. Those of peers are 0 and 1, for the log score .001 and
+  .999;
+- ``seconds``: of the clock, kernels compiled.
+
+``glass`` needs a folder with the file that `pm_match.datasets.load_glass` describes. Networks are
+in `case_studies.real_networks`. Peers need scikit-learn and POT.
+
+Run ``python -m case_studies.real_tables FOLDER --out real_tables``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+import pm_match as pmm
+from case_studies.peers import cluster_gromov_wasserstein, object_gromov_wasserstein
+from case_studies.peers.gaussian_mixtures import number_of_clusters
+from case_studies.real_tables_data import DATA, RealTables
+from pm_match import datasets, metrics
+
+# Principal components of tables of one kind.
+COMPONENTS = 10
+# Probabilities are no nearer than this to 0 and 1, for the log score.
+LEAST = 1e-3
+
+Match = Callable[[str, str], np.ndarray]
+
+MODELS = ("table_clusters", "aligned_clusters")
+TRANSPORTS = ("plain", "entropic", "semirelaxed", "geodesic", "co-optimal")
+PEERS: dict[str, Callable[..., dict[str, np.ndarray]]] = {
+    "k-means + GW": cluster_gromov_wasserstein.match,
+    **{
+        f"objects, {transport}": partial(object_gromov_wasserstein.match, transport=transport)
+        for transport in TRANSPORTS
+    },
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Match all splits by all methods, print the table and write it.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments. Default: those of the process.
+    """
+    options = _options(argv)
+    options.out.mkdir(parents=True, exist_ok=True)
+    found: list[dict[str, Any]] = []
+    for name in options.only or DATA:
+        data = DATA[name]
+        if data.needs_folder and options.folder is None:
+            print(f"{name}: skipped, its file is in no FOLDER that was given", flush=True)
+            continue
+        for seed in range(options.first, options.first + options.splits):
+            for row in one_split(data, options.folder, seed, options.draws, options.methods):
+                found.append({"data": name, "seed": seed} | row)
+                print(", ".join(f"{k} {_short(v)}" for k, v in found[-1].items()), flush=True)
+                # After every method, so that a run that is cut short leaves what it has.
+                pd.DataFrame(found).to_csv(options.out / "splits.csv", index=False)
+    if found:
+        table = summary(pd.DataFrame(found))
+        table.to_csv(options.out / "table.csv")
+        print(f"\nMeans over splits\n\n{table.to_string(float_format='{:.3f}'.format)}")
+
+
+def one_split(
+    data: RealTables, folder: Path | None, seed: int, draws: int, methods: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Match one split by all methods.
+
+    Parameters
+    ----------
+    data : RealTables
+    folder : Path or None
+    seed : int
+    draws : int
+        Of each of four chains, after as many to tune.
+    methods : sequence of str
+        Of `MODELS` and `PEERS`.
+
+    Yields
+    ------
+    dict
+        A row for each method: its name, and what is measured.
+    """
+    domains = data.load(folder, seed)
+    true = datasets.true_labels(domains)
+    for name, declare in _models(domains, data.same_units).items():
+        if name not in methods:
+            continue
+        start = time.perf_counter()
+        idata = _sampled(declare(), draws, seed)
+        seconds = time.perf_counter() - start
+        best = pmm.best_chain(idata)
+        estimate = pmm.partition_estimate(best, progressbar=False)
+        labels = {own: estimate[f"cluster_{own}"].to_numpy() for own in true}
+        match = partial(_probability, best)
+        yield {"method": name} | measured(true, labels, match) | {"seconds": seconds}
+        # All chains together, whichever mode they are in.
+        together = scores(true, partial(_probability, idata))
+        yield {"method": f"{name}, all chains"} | together
+    peers = {name: peer for name, peer in PEERS.items() if name in methods}
+    if not peers:
+        return
+    tables = dict(domains) if data.same_units else pmm.standardise(domains)
+    numbers = {"J": len(np.unique(np.concatenate(list(true.values()))))}
+    reduced = pmm.standardise(domains, COMPONENTS) if data.same_units else tables
+    numbers["J by BIC"] = number_of_clusters(reduced, seed)
+    for told, n_clusters in numbers.items():
+        for name, peer in peers.items():
+            start = time.perf_counter()
+            labels = peer(tables, n_clusters, seed)
+            seconds = time.perf_counter() - start
+            match = partial(_same, labels)
+            row = {"method": f"{name}, {told}"} | measured(true, labels, match)
+            yield row | {"seconds": seconds}
+
+
+def _models(domains: Mapping[str, Any], same_units: bool) -> dict[str, Callable[[], Any]]:
+    kept = {"n_components": COMPONENTS} if same_units else {}
+    aligned = partial(pmm.models.aligned_clusters, domains, **kept)
+    return {
+        "table_clusters": partial(pmm.models.table_clusters, domains, **kept),
+        "aligned_clusters": lambda: aligned(
+            power=pmm.choose_power(
+                lambda power: aligned(power=power), random_seed=0, progressbar=False
+            )
+        ),
+    }
+
+
+def _sampled(model: Any, draws: int, seed: int) -> xr.DataTree:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pmm.sample(
+            draws,
+            tune=draws,
+            chains=4,
+            random_seed=seed,
+            progressbar=False,
+            quiet=True,
+            compute_convergence_checks=False,
+            model=model,
+        )
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+def measured(
+    true: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray], match: Match
+) -> dict[str, float]:
+    """Score a matching.
+
+    Parameters
+    ----------
+    true : mapping of str to array
+        Classes of every domain's objects.
+    labels : mapping of str to array
+        Their clusters.
+    match : callable
+        From two domains to the probabilities that objects match.
+
+    Returns
+    -------
+    dict of str to float
+    """
+    return {
+        "index": metrics.adjusted_rand_index(true, labels),
+        "clusters": float(len(np.unique(np.concatenate(list(labels.values()))))),
+        "transfer": transfer(true, match),
+    } | scores(true, match)
+
+
+def transfer(true: Mapping[str, np.ndarray], match: Match) -> float:
+    """Give the share of objects whose class most of their likely partners are of.
+
+    Parameters
+    ----------
+    true : mapping of str to array
+    match : callable
+        As of `measured`.
+
+    Returns
+    -------
+    float
+        Over all ordered pairs of domains. Objects without a partner are wrong.
+    """
+    right: list[np.ndarray] = []
+    for one, other in permutations(true, 2):
+        classes, code = np.unique(true[other], return_inverse=True)
+        votes = match(one, other) @ np.eye(len(classes))[code]
+        right.append((classes[votes.argmax(axis=1)] == true[one]) & (votes.max(axis=1) > 0))
+    return float(np.concatenate(right).mean())
+
+
+def scores(true: Mapping[str, np.ndarray], match: Match) -> dict[str, float]:
+    """Score match probabilities, less what the base rate of all pairs has.
+
+    Parameters
+    ----------
+    true : mapping of str to array
+    match : callable
+        As of `measured`.
+
+    Returns
+    -------
+    dict of str to float
+        "Brier" and "log score", each less that of the base rate: the lower the better.
+    """
+    names = list(true)
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    together = np.concatenate([(true[a][:, None] == true[b]).ravel() for a, b in pairs])
+    given = np.concatenate([np.asarray(match(a, b)).ravel() for a, b in pairs])
+    base = together.mean()
+    inside = np.clip(given, LEAST, 1.0 - LEAST)
+    log = -np.where(together, np.log(inside), np.log1p(-inside)).mean()
+    log_base = -(base * np.log(base) + (1.0 - base) * np.log1p(-base))
+    brier = np.square(given - together).mean()
+    return {"Brier": float(brier - base * (1.0 - base)), "log score": float(log - log_base)}
+
+
+def _probability(idata: xr.DataTree, a: str, b: str) -> np.ndarray:
+    found = pmm.match_probability(idata, min(a, b), max(a, b)).to_numpy()
+    return found if a < b else found.T
+
+
+def _same(labels: Mapping[str, np.ndarray], a: str, b: str) -> np.ndarray:
+    return (labels[a][:, None] == labels[b]).astype(float)
+
+
+def summary(found: pd.DataFrame) -> pd.DataFrame:
+    """Give means over splits.
+
+    Parameters
+    ----------
+    found : DataFrame
+        A row for each data set, split and method.
+
+    Returns
+    -------
+    DataFrame
+        By data set and method, in their order: numbers of splits, means, and the standard error
+        of the index.
+    """
+    grouped = found.drop(columns="seed").groupby(["data", "method"], sort=False)
+    table = grouped.mean()
+    table.insert(0, "splits", grouped.size())
+    table.insert(2, "index s.e.", grouped["index"].sem())
+    return table
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m case_studies.real_tables",
+        description="Match real tables, the number of clusters unknown, with peers beside it.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, nargs="?", help="with files of real data sets")
+    parser.add_argument("--only", nargs="+", choices=DATA, metavar="DATA", help=", ".join(DATA))
+    every = (*MODELS, *PEERS)
+    parser.add_argument(
+        "--methods", nargs="+", choices=every, default=every, metavar="METHOD",
+        help=", ".join(every),
+    )  # fmt: skip
+    parser.add_argument("--splits", type=int, default=10, help="of each data set")
+    parser.add_argument("--first", type=int, default=3, metavar="SEED", help="of the first split")
+    parser.add_argument("--draws", type=int, default=200, help="of each of four chains")
+    parser.add_argument("--out", type=Path, default=Path("real_tables"), help="for tables")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Real tables whose classes are known, in domains that share no objects or no columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pm_match import datasets
+
+
+@dataclass(frozen=True)
+class RealTables:
+    """A kind of data.
+
+    Attributes
+    ----------
+    load : callable
+        From a folder with files (or None) and a seed to domains with true labels.
+    same_units : bool
+        Whether columns are of one kind, such as pixels: other methods then get them as they are,
+        ours a few principal components. Otherwise columns are standardised.
+    aim : float
+        The index that is aimed at.
+    needs_folder : bool
+        Whether the data are in a file that is not part of this project.
+    """
+
+    load: Callable[[Path | None, int], Mapping[str, xr.DataArray]]
+    same_units: bool
+    aim: float
+    needs_folder: bool = False
+
+
+def breast_cancer(random_seed: int) -> dict[str, xr.DataArray]:
+    """Load breast cancers: each half of them is seen by another half of the thirty features.
+
+    Parameters
+    ----------
+    random_seed : int
+
+    Returns
+    -------
+    dict of str to DataArray, shapes (284, 15) and (285, 15)
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    bunch, rng = load_breast_cancer(), np.random.default_rng(random_seed)
+    table = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+    domains = datasets.split_features(table, bunch.target, rng)
+    halves = np.array_split(rng.permutation(len(table)), 2)
+    return {
+        name: own[half] for (name, own), half in zip(domains.items(), halves[::-1], strict=True)
+    }
+
+
+def image_halves(
+    random_seed: int, digits: Sequence[int] = (0, 1, 2, 3), n_objects: int = 200
+) -> dict[str, xr.DataArray]:
+    """Load the left halves of some images of digits, and the right halves of others.
+
+    Parameters
+    ----------
+    random_seed : int
+    digits : sequence of int
+    n_objects : int
+        Images in each domain.
+
+    Returns
+    -------
+    dict of str to DataArray, shape (n_objects, pixels that vary)
+    """
+    turned = datasets.rotated_digits(n_objects, digits, random_seed)
+    found = {}
+    # Turned by 180 degrees, the right half of an image is its left.
+    for name, turn in (("left", "upright"), ("right", "half")):
+        table = turned[turn]
+        objects, pixels = table.dims
+        half = [str(pixel).endswith(tuple("0123")) for pixel in table[pixels].to_numpy()]
+        found[name] = table[:, half].rename({objects: f"{name}_object", pixels: f"{name}_feature"})
+    return found
+
+
+def cluster_missing(random_seed: int) -> dict[str, xr.DataArray]:
+    """Draw Synth5 without the first cluster in the second domain.
+
+    Parameters
+    ----------
+    random_seed : int
+
+    Returns
+    -------
+    dict of str to DataArray, shapes (200, 50) and (160, 50)
+    """
+    domains = datasets.synthetic(random_seed=random_seed)
+    second = datasets.true_labels(domains)["b"] > 0
+    return {"a": domains["a"], "b": domains["b"][second]}
+
+
+def _glass(folder: Path | None, random_seed: int) -> Mapping[str, Any]:
+    assert folder is not None
+    return datasets.load_glass(folder, random_seed)
+
+
+def _own(make: Callable[..., Mapping[str, Any]]) -> Callable[..., Mapping[str, Any]]:
+    return lambda folder, random_seed: make(random_seed=random_seed)
+
+
+DATA: dict[str, RealTables] = {
+    "iris": RealTables(_own(datasets.iris), False, 0.82),
+    "wine": RealTables(_own(datasets.wine), False, 0.50),
+    "glass": RealTables(_glass, False, 0.20, needs_folder=True),
+    "breast-cancer": RealTables(_own(breast_cancer), False, 0.65),
+    "image-halves": RealTables(_own(image_halves), True, 0.50),
+    "digits-0-3": RealTables(_own(datasets.rotated_digits), True, 0.80),
+    "ten-digits": RealTables(_own(partial(datasets.rotated_digits, digits=range(10))), True, 0.68),
+    "cluster-missing": RealTables(_own(cluster_missing), True, 0.95),
+}

@@ -1,0 +1,203 @@
+"""Which of several models of the same data predicts objects best."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+from pymc.model.core import Model
+from pymc.util import get_random_generator
+
+from pm_match.matching import best_chain
+from pm_match.prediction.log_predictive import log_predictive
+from pm_match.sampling import sample
+
+__all__ = ["compare_matchings"]
+
+# Above this shape of the tail of its weights, an object's estimate is not reliable.
+_LONG_TAIL = 0.7
+# Relative residuals below this are rounding.
+_ROUNDING = 1e-6
+
+
+def compare_matchings(
+    models: Mapping[str, Model],
+    idata: Mapping[str, xr.DataTree] | None = None,
+    *,
+    draws: int = 300,
+    tune: int = 300,
+    chains: int = 4,
+    num_draws: int = 200,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> pd.DataFrame:
+    r"""Compare models of the same data by how well each predicts objects that it has not seen.
+
+    Of every model the best chain is taken, and of every object its log density given all others,
+    its cluster integrated out (see `log_predictive`), by importance sampling with smoothed tails:
+
+    .. math:: \mathrm{elpd} = \sum_n \log p(x_n \mid x_{-n})
+
+    Models need not see the data in the same units: tables may differ by an affine map, as
+    standardised ones do from components, and densities are of the first model's. If they keep
+    different columns or components, they do not compare.
+
+    It tells how well clusters describe the objects of each domain, the others lending what the
+    model has them share. Of two matchings that describe all domains alike it says nothing:
+    then the difference is within a few of its standard errors.
+
+    Parameters
+    ----------
+    models : mapping of str to pymc.Model
+        At least two, with the same observed variables.
+    idata : mapping of str to DataTree, optional
+        What `sample` returned for each. Default: they are sampled.
+    draws, tune, chains, random_seed, progressbar
+        As in `sample`.
+    num_draws : int, default 200
+        How many draws of the best chain to take, at most.
+
+    Returns
+    -------
+    DataFrame
+        A row for each model, the best first: ``elpd``; ``difference`` from the best, and its
+        standard error ``difference_se``, over objects; ``clusters``, the mean number of clusters;
+        and ``unsure``, the share of objects whose estimate is not reliable (Pareto k above 0.7).
+
+    Raises
+    ------
+    UnservedModelError
+        As `log_predictive`: networks, and objects with links, have no likelihoods of their own.
+    KeyError
+        If `idata` lacks a model's draws.
+    ValueError
+        If there are fewer than two models, or their data or objects differ.
+
+    References
+    ----------
+    A. Vehtari, A. Gelman, J. Gabry (2017), "Practical Bayesian model evaluation using leave-one-out
+    cross-validation and WAIC", Statistics and Computing 27, 1413-1432.
+
+    Examples
+    --------
+    >>> pmm.compare_matchings(
+    ...     {
+    ...         "shapes": pmm.models.table_clusters(tables, n_components=5),
+    ...         "turned": pmm.models.aligned_clusters(tables, n_components=5),
+    ...     }
+    ... )
+    """
+    if len(models) < 2:
+        raise ValueError(f"models: expected at least two to compare; found {len(models)}")
+    first, *others = models
+    units = {first: 0.0} | {
+        name: _log_units(first, models[first], name, models[name]) for name in others
+    }
+    found = {}
+    for (name, model), seed in zip(
+        models.items(), get_random_generator(random_seed).spawn(len(models)), strict=True
+    ):
+        if idata is None:
+            own = sample(
+                draws,
+                tune=tune,
+                chains=chains,
+                random_seed=seed,
+                progressbar=progressbar,
+                quiet=not progressbar,
+                compute_convergence_checks=False,
+                model=model,
+            )
+        else:
+            own = idata[name]
+        found[name] = _left_out(own, model, num_draws, progressbar)
+    objects = {name: own.coords["all_objects"].to_index() for name, own in found.items()}
+    for name in others:
+        if not objects[name].equals(objects[first]):
+            raise ValueError(f"models: {name!r} has other objects than {first!r}")
+    told = {name: own["elpd"].to_numpy() for name, own in found.items()}
+    total = {name: float(own.sum()) + units[name] for name, own in told.items()}
+    best = max(total, key=lambda name: total[name])
+    rows = {
+        name: {
+            "elpd": total[name],
+            "difference": total[name] - total[best],
+            "difference_se": float(np.std(own - told[best]) * np.sqrt(len(own))),
+            "clusters": found[name].attrs["clusters"],
+            "unsure": float((found[name]["k"] > _LONG_TAIL).mean()),
+        }
+        for name, own in told.items()
+    }
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    return table.sort_values("elpd", ascending=False).rename_axis(index="model")
+
+
+def _left_out(idata: xr.DataTree, model: Model, num_draws: int, progressbar: bool) -> xr.Dataset:
+    """Give every object's log density given the others, and the shape of its weights' tail."""
+    # Importing it takes as long as importing PyMC.
+    from arviz_stats import loo
+
+    own = best_chain(idata)
+    kept = min(num_draws, own["posterior"].sizes["draw"])
+    told = log_predictive(own, model, num_draws=kept, progressbar=progressbar)
+    with warnings.catch_warnings():
+        # Long tails are told.
+        warnings.filterwarnings("ignore", "Estimated shape parameter")
+        estimate = loo(told, var_name="objects", pointwise=True, reff=1.0)
+    clusters = float(own["sample_stats"]["n_occupied"].mean())
+    return xr.Dataset(
+        {"elpd": estimate.elpd_i, "k": estimate.pareto_k}, attrs={"clusters": clusters}
+    )
+
+
+# -- units ----------------------------------------------------------------------------------------
+
+
+def _log_units(first: str, reference: Model, name: str, model: Model) -> float:
+    """Give what turns a model's log density of all data into that of another's units."""
+    expected, found = _observed(reference), _observed(model)
+    if expected.keys() != found.keys():
+        differ = sorted(expected.keys() ^ found.keys())
+        raise ValueError(f"models: expected the same observed variables; {differ[0]!r} is in one")
+    total = 0.0
+    for variable, x in expected.items():
+        unit = log_unit(x, found[variable])
+        if unit is None:
+            raise ValueError(
+                f"models: the data of {variable!r} in {name!r} are not those in {first!r}, nor an "
+                "affine map of them; expected tables of the same columns, or as many components"
+            )
+        total += unit
+    return total
+
+
+def _observed(model: Model) -> dict[str, NDArray]:
+    values = {str(rv.name): model.rvs_to_values[rv] for rv in model.observed_RVs}
+    return {name: np.asarray(value.data) for name, value in values.items()}
+
+
+def log_unit(x: NDArray, y: NDArray) -> float | None:
+    """Give the log of how much denser all rows of x are than those of y, an affine map of x.
+
+    Parameters
+    ----------
+    x, y : (N, M) array
+
+    Returns
+    -------
+    float or None
+        N log |det A| if y = x A + b, and None if it is no such map; 0 if they are equal.
+    """
+    if x.shape == y.shape and np.array_equal(x, y, equal_nan=x.dtype.kind == "f"):
+        return 0.0
+    if x.shape != y.shape or x.ndim != 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return None
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    a = np.linalg.lstsq(x, y)[0]
+    if np.abs(y - x @ a).max() > _ROUNDING * np.abs(y).max():
+        return None
+    sign, log_det = np.linalg.slogdet(a)
+    return float(len(x) * log_det) if sign else None

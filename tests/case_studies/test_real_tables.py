@@ -1,0 +1,66 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from pm_match import datasets
+
+pytest.importorskip("sklearn")
+pytest.importorskip("ot")
+real_tables = pytest.importorskip("case_studies.real_tables")
+data = pytest.importorskip("case_studies.real_tables_data")
+
+
+def sure(labels):
+    return lambda a, b: (labels[a][:, None] == labels[b]).astype(float)
+
+
+TRUE = {"a": np.array([0, 0, 1, 1, 1]), "b": np.array([1, 0, 0, 1])}
+
+
+def test_what_is_right_scores_best():
+    found = real_tables.measured(TRUE, TRUE, sure(TRUE))
+    assert found["index"] == found["transfer"] == 1.0
+    assert found["clusters"] == 2
+    share = 10 / 20  # pairs of different domains that are of one class
+    assert found["Brier"] == pytest.approx(-share * (1 - share))
+    assert found["log score"] == pytest.approx(np.log(0.5) - np.log(1 - real_tables.LEAST))
+
+
+def test_the_base_rate_scores_nothing():
+    found = real_tables.scores(TRUE, lambda a, b: np.full((len(TRUE[a]), len(TRUE[b])), 0.5))
+    assert found["Brier"] == pytest.approx(0.0)
+    assert found["log score"] == pytest.approx(0.0)
+
+
+def test_wrong_and_missing_partners_are_wrong():
+    swapped = {"a": TRUE["a"], "b": 1 - TRUE["b"]}
+    assert real_tables.transfer(TRUE, sure(swapped)) == 0.0
+    alone = {"a": TRUE["a"], "b": TRUE["b"] + 7}
+    assert real_tables.transfer(TRUE, sure(alone)) == 0.0
+
+
+@pytest.mark.parametrize("name", [n for n, own in data.DATA.items() if not own.needs_folder])
+def test_domains_have_classes_and_other_splits(name):
+    one, again, other = (data.DATA[name].load(None, seed) for seed in (1, 1, 2))
+    true = datasets.true_labels(one)
+    assert len(true) >= 2
+    assert [len(own) for own in one.values()] == [len(own) for own in true.values()]
+    assert all(np.array_equal(one[k], again[k]) for k in one)
+    assert any(one[k].shape != other[k].shape or not np.array_equal(one[k], other[k]) for k in one)
+
+
+def test_halves_of_images_and_patients_are_disjoint():
+    for name in ("breast-cancer", "image-halves"):
+        first, second = data.DATA[name].load(None, 0).values()
+        seen = [set(own[own.dims[0]].to_numpy()) for own in (first, second)]
+        assert not seen[0] & seen[1]
+    assert len(np.unique(datasets.true_labels(data.cluster_missing(3))["b"])) == 4
+
+
+def test_peers_are_printed_and_written(tmp_path, capsys):
+    options = ["--only", "iris", "--splits", "1", "--methods", "k-means + GW"]
+    real_tables.main([*options, "--out", str(tmp_path)])
+    assert "Means over splits" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "table.csv", index_col=["data", "method"])
+    assert list(table.index) == [("iris", "k-means + GW, J"), ("iris", "k-means + GW, J by BIC")]
+    assert table["index"].between(-1, 1).all()

@@ -1,0 +1,75 @@
+"""Models of the same data, by how well they predict objects left out."""
+
+import numpy as np
+import pytest
+import scipy
+
+import pm_match as pmm
+from pm_match.compare_matchings import log_unit
+
+
+def two_clusters(n=30):
+    rng = np.random.default_rng(0)
+    label = np.arange(n) % 2
+    return {
+        name: 6.0 * label[:, None] * np.array([1.0, -1.0]) + rng.normal(size=(n, 2))
+        for name in "ab"
+    }
+
+
+def test_densities_are_of_one_unit():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(9, 3))
+    a, b = rng.normal(size=(3, 3)), rng.normal(size=3)
+    normal, moved = scipy.stats.multivariate_normal, x @ a + b
+    there = normal.logpdf(moved, b, a.T @ a).sum()
+    assert there + log_unit(x, moved) == pytest.approx(normal.logpdf(x, np.zeros(3)).sum())
+    assert log_unit(x, x.copy()) == 0.0
+    moved[0, 0] += 0.01
+    assert log_unit(x, moved) is None
+    assert log_unit(x, x[:, :2]) is None
+    assert log_unit(x, x[:, [0, 0, 1]]) is None  # what is lost cannot be told
+
+
+@pytest.mark.slow
+def test_the_model_of_the_clusters_predicts_better():
+    tables = two_clusters()
+    models = {
+        # Noise of one width in all directions and at most two clusters, or hardly any noise.
+        name: pmm.models.projected_clusters(
+            tables, n_factors=1, n_clusters=2, precision_prior=prior, projection="normal"
+        )
+        for name, prior in {"tight": (1e4, 1.0), "free": (1.0, 1.0)}.items()
+    }
+    idata = {
+        name: pmm.sample(
+            60, tune=30, chains=2, cores=1, random_seed=1, quiet=True,
+            progressbar=False, compute_convergence_checks=False, model=model,
+        )
+        for name, model in models.items()
+    }  # fmt: skip
+    found = pmm.compare_matchings(models, idata, progressbar=False)
+    assert list(found.index) == ["free", "tight"]
+    assert found.loc["free", "difference"] == 0.0 == found.loc["free", "difference_se"]
+    worse = found.loc["tight"]
+    assert worse["difference"] == pytest.approx(worse["elpd"] - found.loc["free", "elpd"])
+    assert worse["difference"] < -4.0 * worse["difference_se"] < 0.0
+    assert found["clusters"].between(1, 2).all()
+    # Leaving an object out costs: the log predictive of all draws is above.
+    own = pmm.log_predictive(pmm.best_chain(idata["free"]), models["free"], progressbar=False)
+    seen = own["log_likelihood"]["objects"]
+    together = scipy.special.logsumexp(seen, axis=(0, 1)) - np.log(seen[..., 0].size)
+    assert together.sum() - 20.0 < found.loc["free", "elpd"] < together.sum()
+
+
+def test_different_data_are_refused():
+    tables = two_clusters()
+    one = pmm.models.table_clusters(tables, 2)
+    other = pmm.models.table_clusters({k: v**2 for k, v in tables.items()}, 2)
+    with pytest.raises(ValueError, match="the data of 'a' in 'other' are not those in 'one'"):
+        pmm.compare_matchings({"one": one, "other": other})
+    alone = pmm.models.table_clusters({"a": tables["a"], "c": tables["b"]}, 2)
+    with pytest.raises(ValueError, match="expected the same observed variables; 'b' is in one"):
+        pmm.compare_matchings({"one": one, "alone": alone})
+    with pytest.raises(ValueError, match="expected at least two to compare; found 1"):
+        pmm.compare_matchings({"one": one})
