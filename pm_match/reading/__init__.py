@@ -6,15 +6,11 @@ writing the same model is accepted and no other model is. What is not recognised
 reason that names the variable.
 """
 
-from operator import is_not
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 from pymc.model.core import Model
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.traversal import graph_inputs
-from pytensor.tensor.random.type import RandomGeneratorType
 
+from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
 from pm_match.reading.parts import Structure, UnservedModelError
@@ -25,17 +21,12 @@ __all__ = ["Structure", "UnservedModelError", "as_read", "read"]
 
 
 class _Reading(NamedTuple):
-    """What was read, and everything that it depends on."""
-
-    variables: list
-    shared: list
-    contents: list
     structure: Structure
     model: Model | None
 
 
-_CACHE: WeakKeyDictionary[Model, _Reading] = WeakKeyDictionary()
-on_registration(_CACHE.clear)
+_READ: Kept[_Reading] = Kept()
+on_registration(_READ.clear)
 
 
 @without_c()
@@ -60,33 +51,20 @@ def read(model: Model) -> Structure:
         raise TypeError(
             f"model: expected a pm.Model; found an object of type {type(model).__name__}"
         )
-    variables = [*model.basic_RVs, *model.potentials]
-    known = _CACHE.get(model)
-    if (
-        known is not None
-        and _same(known.variables, variables)
-        and _same(known.contents, [v.get_value(borrow=True) for v in known.shared])
-    ):
-        return known.structure
-    # `pm.set_data` puts another array into a shared variable.
-    graphs = [*variables, *(model.rvs_to_values[rv] for rv in model.observed_RVs)]
-    shared = [
-        v
-        for v in graph_inputs(graphs)
-        if isinstance(v, SharedVariable) and not isinstance(v.type, RandomGeneratorType)
-    ]
-    contents = [variable.get_value(borrow=True) for variable in shared]
-    structure, seen = _with_known_labels(model)
-    # Of the model itself, nothing is kept that would keep it.
-    own = None if seen is model else seen
-    _CACHE[model] = _Reading(variables, shared, contents, structure, own)
-    return structure
+    known = _READ.of(model)
+    if known is None:
+        structure, seen = _with_known_labels(model)
+        # Of the model itself, nothing is kept that would keep it.
+        known = _READ.keep(model, _Reading(structure, None if seen is model else seen))
+    return known.structure
 
 
 def as_read(model: Model) -> Model:
     """Return the model that was read: with labels free that are observed in the one given."""
     read(model)
-    return _CACHE[model].model or model
+    known = _READ.of(model)
+    assert known is not None
+    return known.model or model
 
 
 def _with_known_labels(model: Model) -> tuple[Structure, Model]:
@@ -99,7 +77,3 @@ def _with_known_labels(model: Model) -> tuple[Structure, Model]:
         if not found.refusals and not found.empty:
             return found, other
     return structure, seen
-
-
-def _same(old: list, new: list) -> bool:
-    return len(old) == len(new) and not any(map(is_not, old, new))

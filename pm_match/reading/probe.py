@@ -25,6 +25,7 @@ from pytensor.scalar.basic import Cast, Reciprocal
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV, scale
+from pm_match.reading.kept import Kept
 
 
 @contextmanager
@@ -62,10 +63,16 @@ PLAIN = Mode(linker=_Interpreter(), optimizer="fast_compile")
 Reader = Callable[[Any], list[Any]]
 
 
+_STARTS: Kept[dict[str, NDArray]] = Kept()
+
+
 def initial_point(model: Model) -> dict[str, NDArray]:
     """Return the point of value variables that PyMC starts from."""
-    with without_c():
-        return model.initial_point(0)
+    point = _STARTS.of(model)
+    if point is None:
+        with without_c():
+            point = _STARTS.keep(model, model.initial_point(0))
+    return {name: np.array(value) for name, value in point.items()}
 
 
 def evaluate(variable: RV) -> NDArray:

@@ -23,11 +23,11 @@ from pm_match.reading import read
 from pm_match.reading.parts import Clustering
 from pm_match.reading.probe import natural_function
 from pm_match.sharded.centre import Centre
-from pm_match.sharded.data import Piece, Source, cut
+from pm_match.sharded.data import Source, cut
 from pm_match.sharded.evidence import Scorer
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.split_merge import split_or_merge
-from pm_match.sharded.store import Store, scale
+from pm_match.sharded.store import Store
 from pm_match.sharded.workers import InProcess, OnDask, client_of
 
 
