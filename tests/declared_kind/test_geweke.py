@@ -92,11 +92,18 @@ class Simulator(ModelSimulator):
 MODELS = {"student": student, "counts": counts}
 
 
-@pytest.mark.parametrize("case", ["student", pytest.param("counts", marks=pytest.mark.slow)])
-def test_updates_leave_the_joint_alone(case, monkeypatch):
+@pytest.mark.parametrize(
+    ("case", "n"),
+    [
+        ("student", 600),
+        pytest.param("student", 3000, marks=pytest.mark.slow),
+        pytest.param("counts", 3000, marks=pytest.mark.slow),
+    ],
+)
+def test_updates_leave_the_joint_alone(case, n, monkeypatch):
     # As often as can be: a swap hardly ever happens by itself here.
     monkeypatch.setattr(collapsed, "ANCHORED_SWAPS", 1.0)
-    found = Simulator(MODELS[case](), seed=3).scores(3000)
+    found = Simulator(MODELS[case](), seed=3).scores(n)
     assert len(found) > 12
     assert max(map(abs, found.values())) < 4.0, found
 

@@ -69,9 +69,10 @@ def test_law_of_the_assignment(case, moves, common, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "case", ["missing", *(pytest.param(c, marks=pytest.mark.slow) for c in CASES if c != "missing")]
+    ("case", "n_steps"),
+    [("missing", 4_000), *(pytest.param(c, 20_000, marks=pytest.mark.slow) for c in CASES)],
 )
-def test_law_through_the_step(case):
+def test_law_through_the_step(case, n_steps):
     model = tiny_model(**CASES[case])
     step = cluster_step(model)
     point = random_point(model, np.random.default_rng(6))
@@ -79,7 +80,6 @@ def test_law_through_the_step(case):
     powers = TRUNCATION ** np.arange(len(inside(step).units.size))[::-1]
     counts = np.zeros(len(all_assignments(step)))
     step.setup_chain(np.random.default_rng(1), 0, 0)
-    n_steps = 20_000
     for _ in range(n_steps):
         point, _ = step.step(point)
         labels = np.concatenate([point["cluster_a"], point["cluster_b"]])
