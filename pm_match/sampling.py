@@ -18,6 +18,7 @@ from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_positive, did_you_mean
+from pm_match.matching.memory import gibibytes, limit
 from pm_match.progress import SearchProgress, drawn_over, saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
@@ -149,7 +150,8 @@ def sample(
     Warns
     -----
     UserWarning
-        If a part of the model is left to PyMC, if the draws fill the truncation, or if the run was
+        If a part of the model is left to PyMC, if the draws will take more than 4 GiB (or what the
+        environment variable ``PM_MATCH_MEMORY`` says), if they fill the truncation, or if it was
         interrupted: then chains are cut to the length that keeps most draws, and those that
         have fewer are left out.
     """
@@ -505,6 +507,7 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
             looked_at = run.kwargs.get("callback") is not None
             tuned = looked_at or not kwargs.get("discard_tuned_samples", True)
             kwargs["trace"] = _draws(model, kwargs.get("var_names"), tuned)
+            _warn_if_large(kwargs["trace"], run)
         try:
             found = pm.sample(
                 run.draws,
@@ -562,6 +565,23 @@ def _draws(model: Model, names: Sequence[str] | None, tuned: bool) -> Draws:
         raise ValueError(f"var_names: expected unobserved variables of the model; found {unknown}")
     asked = model.replace_rvs_by_values([rv for name, rv in free.items() if name in set(names)])
     return Draws(model=model, vars=asked, labels=labels, tuned=tuned)
+
+
+def _warn_if_large(trace: Draws, run: _Run) -> None:
+    """Say before the first draw if all draws together will take much memory."""
+    sizes = {
+        name: gibibytes((run.chains, run.draws, *shape), trace.var_dtypes[name])
+        for name, shape in trace.var_shapes.items()
+    }
+    total = sum(sizes.values())
+    if total > limit():
+        largest = max(sizes, key=lambda name: sizes[name])
+        warnings.warn(
+            f"{run.chains} chains of {run.draws} draws will take {total:,.1f} GiB, most of it for "
+            f"{largest!r}: thin keeps every so many draws alone, var_names fewer variables.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _enumerated(values: Sequence[Any]) -> str:

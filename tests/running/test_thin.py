@@ -87,9 +87,9 @@ def test_draws_while_tuning_take_no_memory(whole, monkeypatch):
         )
 
     monkeypatch.setattr(Draws, "record", record)
-    found = drawn(chains=1)
-    assert written == [False] * 6 + [True] * 12
-    np.testing.assert_array_equal(found["posterior"]["cluster"], whole["posterior"]["cluster"][:1])
+    found = drawn()
+    assert written == ([False] * 6 + [True] * 12) * 2
+    np.testing.assert_array_equal(found["posterior"]["cluster"], whole["posterior"]["cluster"])
 
 
 def test_labels_take_half_the_memory(monkeypatch):
