@@ -76,6 +76,20 @@ def test_what_is_compiled_on_first_use_is_so_here(monkeypatch):
     assert os.getpid() not in dict(runs(slow_first, [0.0, 0.0], cores=2)).values()
 
 
+def test_on_an_executor_it_is_so_by_the_first_alone(monkeypatch):
+    cold = [True]
+    monkeypatch.setattr(module, "was_cold", lambda: cold.pop())
+    with ProcessPoolExecutor(3) as pool:
+        spans = dict(runs(span, [0.3] * 3, executor=pool))
+    assert min(spans[1][0], spans[2][0]) >= spans[0][1]
+
+
+def span(seconds):
+    begun = time.monotonic()
+    time.sleep(seconds)
+    return begun, time.monotonic()
+
+
 def dies_once(flag, item):
     if item == 2 and not os.path.exists(flag):
         with open(flag, "w"):
