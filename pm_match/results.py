@@ -42,7 +42,7 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
                 posterior[assignment.name] = _constant(idata, assignment)
             for name in (assignment.name, *assignment.variables):
                 if name in posterior:
-                    posterior[name] = posterior[name].astype(np.int32)
+                    posterior[name] = posterior[name].astype(np.int32, copy=False)
             if assignment.name in posterior:
                 # Labels of different sets, documents' and words', are not to be compared.
                 posterior[assignment.name].attrs["clusters"] = clustering.title

@@ -18,6 +18,7 @@ from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_positive, did_you_mean
+from pm_match.matching.memory import gibibytes, limit
 from pm_match.progress import SearchProgress, drawn_over, saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
@@ -64,6 +65,7 @@ def sample(
     compute_convergence_checks: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
+    thin: int = 1,
     executor: Executor | None = None,
     **kwargs: Any,
 ) -> xr.DataTree:
@@ -105,6 +107,9 @@ def sample(
         without one.
     every : float, default 60.0
         Seconds between two saves of each chain.
+    thin : int, default 1
+        Keep every `thin`-th draw alone: all that is returned takes so many times less memory, as do
+        summaries. `draws` and `tune` count those that are made.
     executor : concurrent.futures.Executor, optional
         Where to search, and to run whole chains. The model and `step` are sent there by
         cloudpickle, and draws come back when a chain has ended: Ctrl-C returns the chains that
@@ -126,8 +131,8 @@ def sample(
     UnservedModelError
         If no part of the model is one that the steps can serve.
     ValueError
-        If `init` is neither, or `initvals` has another shape than its variable, or a value that the
-        variable cannot have.
+        If `init` is neither, `initvals` has another shape than its variable, or a value that the
+        variable cannot have, or `draws` or `tune` is no multiple of `thin`.
     KeyboardInterrupt
         If it is interrupted before any chain has a draw after tuning, or twice.
     TypeError
@@ -145,7 +150,8 @@ def sample(
     Warns
     -----
     UserWarning
-        If a part of the model is left to PyMC, if the draws fill the truncation, or if the run was
+        If a part of the model is left to PyMC, if the draws will take more than 4 GiB (or what the
+        environment variable ``PM_MATCH_MEMORY`` says), if they fill the truncation, or if it was
         interrupted: then chains are cut to the length that keeps most draws, and those that
         have fewer are left out.
 
@@ -163,18 +169,20 @@ def sample(
     check_init(init)
     chains = 4 if chains is None else chains
     check_count("chains", chains)
+    draws, kwargs = _thinned(draws, kwargs, thin)
     if initvals is not None:
         check_initvals(model, initvals, chains)
     if executor is not None:
         _check_elsewhere(executor, checkpoint, kwargs)
     given, ours = _steps(model, step, kwargs)
     if checkpoint is None:
-        run = _Run(draws, chains, random_seed, init, initvals, kwargs)
+        run = _Run(draws, chains, random_seed, init, initvals, kwargs, thin)
     else:
         check_positive("every", every)
         asked = {
             "draws": draws,
             "chains": chains,
+            "thin": thin,
             "init": init,
             "every": float(every),
             "seed": seed_state(random_seed),
@@ -208,7 +216,7 @@ def resume(
     model : pymc.Model, optional
         The model, which is not saved in the folder. Default: the model of the context.
     draws : int, optional
-        Draws of each chain. Default: as many as `sample` was asked for.
+        Draws that each chain makes. Default: as many as `sample` was asked for.
     step : step or list of steps, optional
         The steps that `sample` was given, made anew. They must keep all that they change from draw
         to draw in their `sampling_state`.
@@ -261,6 +269,8 @@ def resume(
     saved = folder.check_draws()
     if draws is None:
         draws = folder.run["draws"]
+    else:
+        draws, _ = _thinned(draws, {"tune": 0}, folder.run.get("thin", 1))
     if draws != folder.run["draws"] or not folder.ended:
         folder.check_versions()
     folder.extend(draws)
@@ -271,7 +281,7 @@ def resume(
 
 @dataclass(frozen=True)
 class _Run:
-    """What was asked for."""
+    """What was asked for: draws, tuning too, are those that are kept."""
 
     draws: int
     chains: int
@@ -280,6 +290,8 @@ class _Run:
     initvals: Any
     # What else PyMC is told.
     kwargs: dict[str, Any]
+    # How many iterations a draw takes.
+    thin: int = 1
     checkpoint: Checkpoint | None = None
 
     @classmethod
@@ -293,6 +305,7 @@ class _Run:
             asked["init"],
             checkpoint.starts(),
             kwargs,
+            asked.get("thin", 1),
             checkpoint,
         )
 
@@ -301,6 +314,18 @@ class _Run:
         """How to go on."""
         own = self.checkpoint
         return f" pmm.resume({str(own.folder)!r}) goes on." if own is not None else ""
+
+
+def _thinned(draws: int, kwargs: dict[str, Any], thin: int) -> tuple[int, dict[str, Any]]:
+    """Count the draws that are kept, and those while tuning, as PyMC is told."""
+    check_count("thin", thin)
+    if thin == 1:
+        return draws, kwargs
+    tune = kwargs.get("tune", inspect.signature(pm.sample).parameters["tune"].default)
+    for name, number in {"draws": draws, "tune": tune}.items():
+        if number % thin:
+            raise ValueError(f"{name}: expected a multiple of thin, {thin}; found {number}")
+    return draws // thin, kwargs | {"tune": tune // thin}
 
 
 def _check_spelling(kwargs: Mapping[str, Any]) -> None:
@@ -494,13 +519,17 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
     told = {name: kwargs.pop(name) for name in run.kwargs.keys() - _OF_PYMC}
     compiling = {name: kwargs[name] for name in ("backend", "compile_kwargs") if name in kwargs}
     with Interrupt(kwargs.pop("callback", None)) as interrupt:
-        chain = ChainSteps(all_steps(model, methods, told, **compiling), interrupt, run.checkpoint)
+        own = all_steps(model, methods, told, **compiling)
+        chain = ChainSteps(own, interrupt, run.checkpoint, run.thin)
         interrupt.before_stop = chain.save
         if not drawn_over():
             # PyMC's bars would be left as a table, cut at the width of no terminal.
             kwargs["progressbar"] = False
         if kwargs.get("trace") is None:
-            kwargs["trace"] = _draws(model, kwargs.get("var_names"))
+            looked_at = run.kwargs.get("callback") is not None
+            tuned = looked_at or not kwargs.get("discard_tuned_samples", True)
+            kwargs["trace"] = _draws(model, kwargs.get("var_names"), tuned)
+            _warn_if_large(kwargs["trace"], run)
         try:
             found = pm.sample(
                 run.draws,
@@ -542,16 +571,39 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
     return found
 
 
-def _draws(model: Model, names: Sequence[str] | None) -> Draws:
+def _draws(model: Model, names: Sequence[str] | None, tuned: bool) -> Draws:
     """Make what keeps the draws of chains: of all variables, or of those that are asked for."""
+    labels = {
+        name
+        for clustering in read(model).all_clusterings
+        for assignment in clustering.assignments
+        for name in (assignment.name, *assignment.variables)
+    }
     if names is None:
-        return Draws(model=model)
+        return Draws(model=model, labels=labels, tuned=tuned)
     free = {rv.name: rv for rv in model.unobserved_RVs}
     unknown = sorted(set(names) - set(free))
     if unknown:
         raise ValueError(f"var_names: expected unobserved variables of the model; found {unknown}")
-    asked = [rv for name, rv in free.items() if name in set(names)]
-    return Draws(model=model, vars=model.replace_rvs_by_values(asked))
+    asked = model.replace_rvs_by_values([rv for name, rv in free.items() if name in set(names)])
+    return Draws(model=model, vars=asked, labels=labels, tuned=tuned)
+
+
+def _warn_if_large(trace: Draws, run: _Run) -> None:
+    """Say before the first draw if all draws together will take much memory."""
+    sizes = {
+        name: gibibytes((run.chains, run.draws, *shape), trace.var_dtypes[name])
+        for name, shape in trace.var_shapes.items()
+    }
+    total = sum(sizes.values())
+    if total > limit():
+        largest = max(sizes, key=lambda name: sizes[name])
+        warnings.warn(
+            f"{run.chains} chains of {run.draws} draws will take {total:,.1f} GiB, most of it for "
+            f"{largest!r}: thin keeps every so many draws alone, var_names fewer variables.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _enumerated(values: Sequence[Any]) -> str:

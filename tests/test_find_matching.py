@@ -246,7 +246,7 @@ def test_searched_chains_do_not_depend_on_processes(model):
 
 
 def test_interrupted_it_returns_the_best_of_what_is_finished(model, monkeypatch):
-    own = importlib.import_module("pm_match.find_matching")
+    own = importlib.import_module("pm_match.starts")
     searched, calls = own.searched, []
 
     def stopped(*args):
@@ -258,10 +258,10 @@ def test_interrupted_it_returns_the_best_of_what_is_finished(model, monkeypatch)
     expected = found_by(model, starts=2, seed=4)
     monkeypatch.setattr(own, "searched", stopped)
     with pytest.warns(UserWarning, match="interrupted: the best of 2 finished starts, of 5"):
-        found = pmm.find_matching(model, starts=5, random_seed=4, progressbar=False)
+        found = pmm.find_matching(model, starts=5, random_seed=4, progressbar=False, cores=1)
     assert found["starts"].sizes["start"] == 2
     for name, value in expected["posterior"].data_vars.items():
         np.testing.assert_array_equal(found["posterior"][name], value)
     calls[:] = [1, 1]
     with pytest.raises(KeyboardInterrupt):
-        pmm.find_matching(model, starts=5, random_seed=4, progressbar=False)
+        pmm.find_matching(model, starts=5, random_seed=4, progressbar=False, cores=1)

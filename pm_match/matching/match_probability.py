@@ -10,6 +10,7 @@ import xarray as xr
 from pm_match.checks import check_count
 from pm_match.matching.chance import probability_together
 from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relevance_of
+from pm_match.matching.memory import check_size
 from pm_match.matching.pair_counts import apart, best_partners, together
 from pm_match.matching.set_draws import full_names, read_one_set
 
@@ -99,6 +100,9 @@ def match_probability(
         If a variable is not an assignment: one whole number for each object and draw; the clusters
         of a and b are of different sets; a relevance variable does not fit its assignment; or `top`
         is not positive.
+    MemoryError
+        If the matrix of all pairs would take more than 4 GiB (or what the environment variable
+        ``PM_MATCH_MEMORY`` says), before it is made.
 
     Examples
     --------
@@ -134,6 +138,12 @@ def match_probability(
             relevance_of(posterior, variable, name, sample_dims)
             for variable, name in zip((first, second), flags, strict=True)
         ]
+    if top is None:
+        check_size(
+            f"match_probability: a matrix of all pairs of {a!r} and {b!r},",
+            (first.shape[-1], second.shape[-1]),
+            "Ask for the likeliest partners alone (top=5), or for pairs above a threshold (decide)",
+        )
     labels = apart([draws.labels[0], draws.labels[-1]], relevant)
     rows, columns = first.dims[-1], second.dims[-1]
     chance = probability_together(replace(draws, relevant=relevant[: len(draws.labels)]))

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from pm_match.numerics.kernels import entry
 
-# Draws that are numbered at a time.
-_DRAWS = 64
+# Draws that are numbered at a time, and labels: 128 MB.
+_DRAWS, _LABELS = 64, 2**24
 # Above this range, labels are first replaced by their ranks.
 _RANGE = 2**20
 
@@ -60,8 +60,10 @@ def _blocks(labels, relevant) -> Iterator[tuple[int, NDArray[np.int64], NDArray[
     Irrelevant objects have the label of a relevant one, if there is any in the block: theirs mean
     nothing, and should not widen the range.
     """
-    for start in range(0, len(labels[0]), _DRAWS):
-        stop = start + _DRAWS
+    n_objects = sum(part.shape[1] for part in labels)
+    step = min(_DRAWS, max(_LABELS // max(n_objects, 1), 1))
+    for start in range(0, len(labels[0]), step):
+        stop = start + step
         block = np.concatenate([part[start:stop] for part in labels], axis=1).astype(np.int64)
         mask = np.concatenate(
             [

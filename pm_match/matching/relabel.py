@@ -222,9 +222,11 @@ def _n_labels(posterior, own, raw, mask, target, title) -> int:
 def _renumber(changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64]) -> None:
     """Renumber assignments; numbers that are no cluster's, of irrelevant objects, stay."""
     for name, variable, labels in zip(draws.names, draws.variables, draws.labels, strict=True):
-        inside = (labels >= 0) & (labels < numbers.shape[1])
-        new = np.take_along_axis(numbers, np.where(inside, labels, 0), axis=1)
-        values = np.where(inside, new, labels).astype(labels.dtype).reshape(variable.shape)
+        values = labels.copy()
+        for row, number in zip(values, numbers, strict=True):
+            inside = (row >= 0) & (row < len(number))
+            row[inside] = number[row[inside]]
+        values = values.reshape(variable.shape)
         changed[name] = variable.copy(data=values).transpose(*changed[name].dims)
 
 

@@ -14,6 +14,7 @@ from pm_match.checks import check_count
 from pm_match.matching import partition_estimate
 from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, SET, coords_along
 from pm_match.matching.given_labels import given_labels
+from pm_match.matching.memory import check_size
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
 from pm_match.prediction.new_objects import find_place, read_new_objects
@@ -123,6 +124,9 @@ def assign(
         If there is no such domain, or the draws lack a variable.
     TypeError, ValueError
         If new data do not fit the model's, or another argument is not as described.
+    MemoryError
+        If the match probabilities of all pairs of a new and a known object would take more than
+        4 GiB (or what the environment variable ``PM_MATCH_MEMORY`` says), before they are made.
 
     Warns
     -----
@@ -193,6 +197,11 @@ class _Tally:
         own = read_sets(points.posterior, self.names, "", points.sample_dims)
         self.known, self.numbers = _known_labels(labels, own[0])
         n, n_all = len(new), self.clustering.n_objects
+        check_size(
+            f"assign: match probabilities of new objects of {place.domain!r} and all known ones,",
+            (n, n_all),
+            "Assign fewer new objects at a time",
+        )
         self.flagged = place.assignment.relevance is not None
         self.mean = WeightedMean(
             n, {"cluster": len(self.numbers), "unseen": 1, "irrelevant": 1, "match": n_all}

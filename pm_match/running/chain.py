@@ -37,12 +37,19 @@ class ChainSteps(CompoundStep):
         Once it was asked to stop, no chain goes on.
     checkpoint : Checkpoint, optional
         Where draws are kept, with all that the steps change.
+    thin : int, default 1
+        How often all steps are performed for each draw.
     """
 
     def __init__(
-        self, methods: Sequence[Step], interrupt: Interrupt, checkpoint: Checkpoint | None = None
+        self,
+        methods: Sequence[Step],
+        interrupt: Interrupt,
+        checkpoint: Checkpoint | None = None,
+        thin: int = 1,
     ):
         super().__init__(methods)
+        self._thin = thin
         self._interrupt, self._checkpoint = interrupt, checkpoint
         self._record: Record | None = None
 
@@ -52,6 +59,7 @@ class ChainSteps(CompoundStep):
         self._interrupt.leave_to_parent()
         if self._checkpoint is not None:
             self._record = self._checkpoint.record(rng, tune + draws)
+        tune, draws = tune * self._thin, draws * self._thin
         if len(self.methods) == 1:
             # PyMC gives a step that is alone the chain's generator itself.
             self.methods[0].setup_chain(rng, tune, draws)
@@ -64,16 +72,21 @@ class ChainSteps(CompoundStep):
             raise KeyboardInterrupt
         record = self._record
         if record is None:
-            return super().step(point)
+            return self._draw(point)
         again = record.next()
         if again is not None:
             state = record.state_at_end()
             if state is not None:
                 self._restore(state, again[1])
             return again
-        point, stats = super().step(point)
+        point, stats = self._draw(point)
         if record.add(point, stats):
             self.save()
+        return point, stats
+
+    def _draw(self, point: PointType) -> tuple[PointType, StatsType]:
+        for _ in range(self._thin):
+            point, stats = super().step(point)
         return point, stats
 
     def save(self) -> None:

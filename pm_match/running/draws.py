@@ -1,6 +1,6 @@
 """The draws of a chain, as PyMC keeps them, without anything to compile."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,11 @@ class Draws(Trace):
         Graphs of value variables that are kept. Default: the model's `unobserved_value_vars`.
     test_point : mapping, optional
         A point of all value variables. Default: the model's initial one.
+    labels : collection of str, default ()
+        Names of variables that are kept in 32 bits: half the memory.
+    tuned : bool, default True
+        Whether draws while tuning are kept. If not, there is room for them in `samples`, which is
+        never written to, and takes no memory.
     """
 
     def __init__(
@@ -37,6 +42,8 @@ class Draws(Trace):
         model: pm.Model | None = None,
         vars: list[Any] | None = None,
         test_point: Mapping[str, Any] | None = None,
+        labels: Collection[str] = (),
+        tuned: bool = True,
         **known: Any,
     ):
         model = pm.modelcontext(model)
@@ -54,9 +61,13 @@ class Draws(Trace):
                 # What PyMC calls after every draw: there is nothing to be done.
                 "fn": lambda *values: (),
                 "var_shapes": {v.name: at[v.name].shape for v in vars},
-                "var_dtypes": {v.name: at[v.name].dtype for v in vars},
+                "var_dtypes": {
+                    v.name: np.dtype(np.int32) if v.name in labels else at[v.name].dtype
+                    for v in vars
+                },
             }
         super().__init__(name, model, vars, test_point, **known)
+        self._tuned = tuned
         # Draws whose dependants are computed.
         self._done = 0
         self._values: dict[str, NDArray] = {}
@@ -75,8 +86,11 @@ class Draws(Trace):
 
     def record(self, point: Any, sampler_stats: Any = None, *, in_warmup: bool) -> None:
         """Keep a draw."""
-        for name, values in self._values.items():
-            values[self.draw_idx] = point[name]
+        if in_warmup and not self._tuned:
+            self._done = self.draw_idx + 1
+        else:
+            for name, values in self._values.items():
+                values[self.draw_idx] = point[name]
         super().record(point, sampler_stats, in_warmup=in_warmup)
 
     def _catch_up(self) -> None:
@@ -85,7 +99,11 @@ class Draws(Trace):
         step = max(_BATCH // max(size, 1), 1)
         while self._done < self.draw_idx and self._values:
             now = slice(self._done, min(self._done + step, self.draw_idx))
-            found = self._compute({name: own[now] for name, own in self._values.items()})
+            points = {
+                name: own[now].astype(self._point[name].dtype, copy=False)
+                for name, own in self._values.items()
+            }
+            found = self._compute(points)
             for name, values in zip(self._computed, found, strict=True):
                 self.samples[name][now] = values
             self._done = now.stop

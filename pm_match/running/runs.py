@@ -72,14 +72,18 @@ def runs[Item, Found](
     RuntimeError
         If workers die again and again, or have other versions of what draws depend on.
     """
+    left = dict(enumerate(items))
     if executor is not None:
         check_executor(executor)
-        yield from _over(_renewed(executor), _Sent(task), dict(enumerate(items)))
+        sent = _Sent(task)
+        # What is compiled on first use is so once, and found on disk by all others.
+        if was_cold():
+            yield from _over(_renewed(executor), sent, {0: left.pop(0)})
+        yield from _over(_renewed(executor), sent, left)
         return
-    left = dict(enumerate(items))
-    n_processes = min(len(left), cores or _n_processors())
+    n_processes = min(len(left), _n_processors() if cores is None else cores)
     parallel = n_processes > 1 and _may_fork()
-    # What is compiled on first use is so once, here, and found on disk by all others.
+    # Likewise; this process will need it, too.
     n_here = int(was_cold()) if parallel else len(left)
     for number in range(n_here):
         yield number, _run(task, left.pop(number))

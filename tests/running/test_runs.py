@@ -76,6 +76,20 @@ def test_what_is_compiled_on_first_use_is_so_here(monkeypatch):
     assert os.getpid() not in dict(runs(slow_first, [0.0, 0.0], cores=2)).values()
 
 
+def test_on_an_executor_it_is_so_by_the_first_alone(monkeypatch):
+    cold = [True]
+    monkeypatch.setattr(module, "was_cold", lambda: cold.pop())
+    with ProcessPoolExecutor(3) as pool:
+        spans = dict(runs(span, [0.3] * 3, executor=pool))
+    assert min(spans[1][0], spans[2][0]) >= spans[0][1]
+
+
+def span(seconds):
+    begun = time.monotonic()
+    time.sleep(seconds)
+    return begun, time.monotonic()
+
+
 def dies_once(flag, item):
     if item == 2 and not os.path.exists(flag):
         with open(flag, "w"):
@@ -83,17 +97,17 @@ def dies_once(flag, item):
     return item**2
 
 
-@pytest.mark.parametrize("where", IN_PROCESSES)
-def test_what_a_worker_had_that_died_is_run_again(where, tmp_path):
-    found = dict(runs(partial(dies_once, tmp_path / "died"), range(5), **PLACES[where]()))
+@pytest.mark.parametrize("place", IN_PROCESSES, indirect=True)
+def test_what_a_worker_had_that_died_is_run_again(place, tmp_path):
+    found = dict(runs(partial(dies_once, tmp_path / "died"), range(5), **place))
     assert (tmp_path / "died").exists()
     assert found == {number: number**2 for number in range(5)}
 
 
-@pytest.mark.parametrize("where", IN_PROCESSES)
-def test_workers_that_die_again_and_again_end_it(where):
-    with pytest.raises(RuntimeError, match="those of 2 fresh pools .* with 1 of the runs"):
-        list(runs(dies_always, [0, 1], **PLACES[where]()))
+@pytest.mark.parametrize("place", IN_PROCESSES, indirect=True)
+def test_workers_that_die_again_and_again_end_it(place):
+    with pytest.raises(RuntimeError, match=r"those of 2 fresh pools .* with 1 of the runs"):
+        list(runs(dies_always, [0, 1], **place))
 
 
 def dies_always(item):
@@ -103,10 +117,9 @@ def dies_always(item):
     return item
 
 
-@pytest.mark.parametrize("where", PLACES)
-def test_what_goes_wrong_is_said_as_it_is(where):
+def test_what_goes_wrong_is_said_as_it_is(place):
     with pytest.raises(ZeroDivisionError):
-        list(runs(reciprocal, [1, 2, 0], **PLACES[where]()))
+        list(runs(reciprocal, [1, 2, 0], **place))
 
 
 def reciprocal(item):
@@ -114,16 +127,18 @@ def reciprocal(item):
 
 
 def test_ctrl_c_leaves_what_has_ended_and_no_process_behind():
+    before = {*multiprocessing.active_children()}
     threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     found, begun = {}, time.perf_counter()
+    iterator = runs(slow_first, [0.0, 60.0, 60.0], cores=2)
     with pytest.raises(KeyboardInterrupt):
-        for number, own in runs(slow_first, [0.0, 60.0, 60.0], cores=2):
-            found[number] = own
+        found.update(iterator)
     assert [*found] == [0]
     assert time.perf_counter() - begun < 30.0
-    for process in multiprocessing.active_children():
+    left = {*multiprocessing.active_children()} - before
+    for process in left:
         process.join(10.0)
-    assert not multiprocessing.active_children()
+    assert not any(process.is_alive() for process in left)
 
 
 def test_ctrl_c_cancels_on_an_executor_what_has_not_begun():
@@ -166,7 +181,7 @@ def test_what_cannot_be_pickled_is_refused():
     lock = threading.Lock()
     with (
         ThreadPoolExecutor(1) as pool,
-        pytest.raises(TypeError, match="cloudpickle can send .* found TypeError: cannot pickle"),
+        pytest.raises(TypeError, match=r"cloudpickle can send .* found TypeError: cannot pickle"),
     ):
         list(runs(lambda item: lock, [1], executor=pool))
 
