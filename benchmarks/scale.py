@@ -102,7 +102,7 @@ def on_workers(n: int, model, data, start) -> tuple[float, float]:
 
 
 def peak() -> float:
-    """The most memory that this process has had that is its own, in GiB."""
+    """Return the most memory that this process has had, in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 

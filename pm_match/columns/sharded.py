@@ -24,7 +24,7 @@ from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
 
 @dataclass(frozen=True, eq=False)
 class _Variable:
-    """One observed variable: its family (a number), and its columns' positions and what is known."""
+    """One observed variable: its family's number, its columns' positions, and what is known."""
 
     name: str
     family: int

@@ -22,6 +22,7 @@ from pm_match.features.projection_fit import copy, expect, weigh
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part, reducing
+from pm_match.numerics.sums import add_up
 
 # How many steps a climb remembers, and what gain, as a share of what there is, is its last.
 _REMEMBERED = 10

@@ -155,8 +155,7 @@ class ShardedFeatures(ShardedEvidence):
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
         """Draw the shared precision, then all that emissions depend on, then latent vectors."""
-        features, setting = self.features, self.features.setting(new)
-        precision = None
+        setting, precision = self.features.setting(new), None
         if setting.gamma is not None:
             own = self._contributions(setting, sums)
             n = sum(c.sum() * d.n_features for d, (c, _) in self._counted(sums))

@@ -158,7 +158,7 @@ class Centre:
         )
 
     def log_joint(self) -> float:
-        """Log p(data, labels), weights and clusters' parameters integrated out, up to a constant."""
+        """Log p(data, labels), weights and parameters integrated out, up to a constant."""
         a, b = self.clustering.prior(self.point)
         total = log_prior(np.array(a), np.array(b), self.counts)
         pairs = zip(self.evidence, self.sums, strict=True)

@@ -23,11 +23,11 @@ from pm_match.reading import read
 from pm_match.reading.parts import Clustering
 from pm_match.reading.probe import natural_function
 from pm_match.sharded.centre import Centre
-from pm_match.sharded.data import Piece, Source, cut
+from pm_match.sharded.data import Source, cut
 from pm_match.sharded.evidence import Scorer
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.split_merge import split_or_merge
-from pm_match.sharded.store import Store, scale
+from pm_match.sharded.store import Store
 from pm_match.sharded.workers import InProcess, OnDask, client_of
 
 
@@ -99,6 +99,12 @@ def sample_sharded(
         the certainty ``certainty_<domain>``, which are read from disk when they are used. Group
         ``sample_stats``: ``log_joint``, up to a constant, ``n_occupied``, ``filled``,
         ``swap_accepted`` and ``split_merge_accepted``, as in `ClusterGibbs`.
+
+    Warns
+    -----
+    UserWarning
+        If it is interrupted (Ctrl-C), or cannot write (the disk is full): the draws so far are
+        returned.
 
     Raises
     ------
@@ -177,11 +183,12 @@ def sample_sharded(
                 if progressbar and time.monotonic() - began > _PATIENCE:
                     say(f"Iteration {iteration + 1} of {tune + draws}")
                     began = time.monotonic()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OSError) as error:
         if not len(record):
             raise
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by {error!r}"
         warnings.warn(
-            f"interrupted: the first {len(record)} of {n_kept} draws.", UserWarning, stacklevel=2
+            f"{why}: the first {len(record)} of {n_kept} draws.", UserWarning, stacklevel=2
         )
     if store is not None:
         store.finish(pieces, len(record))

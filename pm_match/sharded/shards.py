@@ -1,9 +1,9 @@
 """A shard: chunks of rows, whose labels are drawn and added up where the rows are.
 
 Given weights and parameters, the labels of all objects are independent, and do not depend on what
-they were: a shard has no state but what it can do without. It can be made anew anywhere, and any chunk's labels in any
-iteration can be drawn again: its generator is seeded by the run's seed, the iteration and the
-chunk's number.
+they were: a shard has no state but what it can do without. It can be made anew anywhere, and any
+chunk's labels in any iteration can be drawn again: its generator is seeded by the run's seed, the
+iteration and the chunk's number.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

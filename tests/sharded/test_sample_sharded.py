@@ -153,7 +153,7 @@ def test_other_bad_input_is_named(model, tmp_path):
     with pytest.raises(ValueError, match="n_split_merge: expected a probability"):
         sampled(model, data, n_split_merge=2.0)
     (tmp_path / "there").mkdir()
-    with pytest.raises(FileExistsError, match="labels: .* exists already"):
+    with pytest.raises(FileExistsError, match=r"labels: .* exists already"):
         sampled(model, data, labels=tmp_path / "there")
     unknown = da.from_array(data["a"], chunks=(30, 2))
     with pytest.raises(ValueError, match="'a': the rows of its chunks are not known"):
