@@ -64,7 +64,7 @@ class ColumnsScorer(Scorer):
             dense[cell, category] = found[:, 0]
         else:
             dense = self.prior.additive(found)
-        return dense.reshape(len(values), -1)
+        return dense.reshape(len(values), len(own.column) * dense.shape[1])
 
     def check(self, chunk: Chunk) -> tuple[str, NDArray[np.bool_], str] | None:
         """Look for missing values, and values that the families do not have."""
