@@ -52,7 +52,7 @@ class ColumnsScorer(Scorer):
         values = np.asarray(values, np.float64)
         if FAMILIES[own.family].rows:
             return values, values.sum(axis=1)
-        values = values.reshape(len(values), -1)
+        values = values if values.ndim == 2 else values[:, None]
         return values.ravel(), np.broadcast_to(own.known, values.shape).ravel()
 
     def _sufficient(self, own: _Variable, values: NDArray) -> NDArray[np.float64]:

@@ -195,7 +195,7 @@ def test_models_that_sums_do_not_serve_are_refused():
         rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
         s = pm.Categorical("cluster_a", p=w, shape=5)
         pm.Poisson("a", rates[s], observed=x)
-        pmm.must_link("links", {"cluster_a": [0, 1]})
+        pmm.must_link("links", {"cluster_a": [[0, 1]]})
         return {"a": x}
 
     def student():
