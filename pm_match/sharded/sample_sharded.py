@@ -98,7 +98,7 @@ def sample_sharded(
         objects of a domain in each cluster; and with `labels`, the labels ``cluster_<domain>`` and
         the certainty ``certainty_<domain>``, which are read from disk when they are used. Group
         ``sample_stats``: ``log_joint``, up to a constant, ``n_occupied``, ``filled``,
-        ``swap_accepted`` and ``split_merge_accepted``, as in `ClusterGibbs`.
+        ``swap_accepted`` and ``split_merge_accepted``, as in `ClusterGibbs`; and ``seconds``.
 
     Warns
     -----
@@ -170,6 +170,7 @@ def sample_sharded(
         with threadpool_limits(1, user_api="blas"):
             for iteration in range(tune + draws):
                 kept = iteration >= tune and (iteration - tune) % thin == 0
+                clock = time.perf_counter()
                 setting = centre.setting(iteration)
                 found = workers.call("draw", setting, len(record) if kept else None)
                 centre.load(assignments, found)
@@ -178,6 +179,7 @@ def sample_sharded(
                     centre, workers.call, assignments, setting
                 )
                 stats = {"split_merge_accepted": float(bool(moved))} | centre.update()
+                stats["seconds"] = time.perf_counter() - clock
                 if kept:
                     record.add(before, sizes, log_joint, stats)
                 if progressbar and time.monotonic() - began > _PATIENCE:

@@ -202,7 +202,7 @@ def test_models_that_sums_do_not_serve_are_refused():
         w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
         means = pm.Normal("means", 0.0, 3.0, shape=(T, 2))
         s = pm.Categorical("cluster_a", p=w, shape=5)
-        pm.StudentT("a", 4.0, means[s], 1.0, observed=x)
+        pm.StudentT("a", nu=4.0, mu=means[s], sigma=1.0, observed=x)
         return {"a": x}
 
     refused("'a': over shards, expected a table", holes)
