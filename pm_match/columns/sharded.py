@@ -96,7 +96,8 @@ class ColumnsScorer(Scorer):
             shaped = sums.reshape(n_clusters, len(own.column), -1)
             if found is None:
                 found = np.zeros((n_clusters, self.n_columns, shaped.shape[2]))
-            np.add.at(found, (slice(None), own.column), shaped)
+            for place, m in enumerate(own.column):
+                found[:, m] += shaped[:, place]
         assert found is not None
         return (found,)
 
@@ -132,7 +133,7 @@ class ShardedColumns(ShardedEvidence):
     def parameters(self, point: Point) -> dict[str, NDArray[np.float64]]:
         """Return the loadings (T, M, k) of the clusters' parameters."""
         columns = self.columns
-        shape = (columns.truncation, columns.n_columns)
+        shape: tuple[int, ...] = (columns.truncation, columns.n_columns)
         shape += (columns.n_categories,) if columns.prior.vector else ()
         natural = [np.asarray(value).reshape(shape) for value in self._points.natural(point)]
         loadings = columns.prior.loadings(natural)

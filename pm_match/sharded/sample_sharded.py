@@ -204,7 +204,7 @@ _PATIENCE = 10.0
 def _sources(
     model: Model,
     clustering: Clustering,
-    scorers: Mapping[str, list[Scorer]],
+    scorers: Mapping[str, Mapping[int, Scorer]],
     data: Mapping[str, Any],
 ) -> dict[str, dict[str, Source]]:
     """Take the data of every variable that some evidence looks at, by assignment."""
@@ -214,7 +214,7 @@ def _sources(
     wanted = {
         name: (assignment, width)
         for assignment, own in scorers.items()
-        for scorer in own
+        for scorer in own.values()
         for name, width in scorer.widths.items()
     }
     if set(data) != set(wanted):

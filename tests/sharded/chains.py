@@ -33,7 +33,7 @@ def halves(model, data, chunk_size, seed):
     sources = {
         assignment: {
             name: Source(name, data[name], width)
-            for scorer in own
+            for scorer in own.values()
             for name, width in scorer.widths.items()
         }
         for assignment, own in centre.scorers.items()
