@@ -64,9 +64,10 @@ class Centre:
         for own in self.component.evidence:
             made = kind_of(own).sharded(model, own)
             if made is None:
+                titles = ", ".join(repr(a.name) for a in self.clustering.assignments)
                 raise UnservedModelError(
-                    f"sample_sharded: {', '.join(map(repr, own.names)) or own.kind}: data of the "
-                    f"kind {own.kind!r} cannot be drawn from sums over chunks of rows"
+                    f"sample_sharded: the data of {titles} are of the kind {own.kind!r}, which "
+                    "cannot be drawn from sums over chunks of rows"
                 )
             self.evidence.append(made)
         _check_covered(model, self.component, self.evidence)

@@ -176,13 +176,6 @@ def test_models_that_sums_do_not_serve_are_refused():
     rng = np.random.default_rng(0)
     x = rng.poisson(3.0, (5, 2)).astype(float)
 
-    def network():
-        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
-        s = pm.Categorical("cluster_a", p=w, shape=5)
-        density = pm.Beta("density", 1.0, 1.0, shape=(T, T))
-        pmm.BlockNetwork("n", density, s, s, observed=np.eye(5))
-        return {"n": np.eye(5)}
-
     def holes():
         w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
         rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
@@ -207,8 +200,10 @@ def test_models_that_sums_do_not_serve_are_refused():
 
     refused("'a': over shards, expected a table", holes)
     refused("objects that are linked", links)
-    refused("'declared'", student)
-    refused("one set of clusters|kind 'networks'", network)
+    refused("the data of 'cluster_a' are of the kind 'declared'", student)
+    network = pmm.models.relational_clusters({"n": rng.integers(2, size=(6, 5))})
+    with pytest.raises(pmm.UnservedModelError, match="expected one set of clusters; found"):
+        pmm.sample_sharded(network, {}, progressbar=False)
 
 
 def test_features_give_the_same_in_32_bits_but_for_rounding():
