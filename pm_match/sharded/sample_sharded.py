@@ -16,12 +16,13 @@ from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count
 from pm_match.find_matching import find_matching
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, SET
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import say
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering
 from pm_match.reading.probe import natural_function
+from pm_match.results import annotate
 from pm_match.sharded.centre import Centre
 from pm_match.sharded.data import Source, cut
 from pm_match.sharded.evidence import Scorer
@@ -194,7 +195,9 @@ def sample_sharded(
         )
     if store is not None:
         store.finish(pieces, len(record))
-    return record.tree(store)
+    idata = record.tree(store)
+    annotate(idata, structure, ())
+    return idata
 
 
 # Seconds between two lines of progress.
@@ -297,11 +300,7 @@ class _Record:
         coords |= {"chain": [0], "draw": np.arange(len(self))}
         posterior = xr.Dataset(variables, coords)
         if store is not None:
-            on_disk = xr.open_zarr(store.path, consolidated=False)
-            for name, variable in on_disk.data_vars.items():
-                posterior[name] = variable
-                if name in {own.name for own in self._clustering.assignments}:
-                    posterior[name].attrs[SET] = self._clustering.title
+            posterior.update(xr.open_zarr(store.path, consolidated=False).data_vars)
         stats = {
             name: (SAMPLE_DIMS, np.array([[own[name] for own in self._stats]]))
             for name in self._stats[0]

@@ -82,6 +82,7 @@ def test_parameters_labels_and_certainty_come_out(model, tmp_path):
 def test_certainty_is_the_mean_of_the_likeliest_labels_probability(model, tmp_path):
     data = counts()
     posterior = sampled(model, data, labels=tmp_path / "labels.zarr")["posterior"]
+    assert posterior["cluster_a"].attrs["clusters"] == "weights"
     x = data["a"][:, None]
     rates, weights = posterior["rates"].values[0], posterior["weights"].values[0]
     logs = np.stack(
