@@ -18,7 +18,7 @@ import xarray as xr
 
 import pm_match as pmm
 
-N_FEATURES, N_FACTORS, N_CLUSTERS, N_TRUE, CHUNK = 50, 5, 20, 12, 50_000
+N_FEATURES, N_FACTORS, N_CLUSTERS, N_TRUE, CHUNK, N_TIMED = 50, 5, 20, 12, 50_000, 15
 
 
 def written(folder: Path, n_objects: int) -> tuple[dict[str, np.memmap], dict[str, np.ndarray]]:
@@ -89,20 +89,31 @@ def sweeps(model, data, start, clock, client=None, few=2, many=6, **options) -> 
 
 
 def on_workers(n: int, model, data, start) -> tuple[float, float]:
-    """Wall seconds of a sweep by `n` workers, and the most memory of one, in GiB."""
+    """Median wall seconds of a sweep by `n` workers, and the most memory of one, in GiB."""
     from distributed import Client, LocalCluster
 
     with (
         LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        sweeps(model, data, start, time.perf_counter, client, few=1, many=2)
-        wall = sweeps(model, data, start, time.perf_counter, client)
+        idata = pmm.sample_sharded(
+            model,
+            data,
+            draws=N_TIMED,
+            tune=2,
+            client=client,
+            start=start,
+            chunk_size=CHUNK,
+            n_split_merge=0.0,
+            random_seed=1,
+            progressbar=False,
+        )
+        wall = float(idata["sample_stats"]["seconds"].median())
         return wall, max(client.run(peak).values())
 
 
 def peak() -> float:
-    """The most memory that this process has had that is its own, in GiB."""
+    """Return the most memory that this process has had, in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 

@@ -59,7 +59,7 @@ class Conjugate:
         raise NotImplementedError
 
     def loadings(self, parameters: Arrays) -> NDArray[np.float64]:
-        """What statistics that add up are multiplied by in the log density of data (T, M, k)."""
+        """Return what statistics that add up are multiplied by in the data's log density."""
         raise NotImplementedError
 
     # -- draws ------------------------------------------------------------------------------------

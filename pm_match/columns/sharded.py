@@ -24,7 +24,7 @@ from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
 
 @dataclass(frozen=True, eq=False)
 class _Variable:
-    """One observed variable: its family (a number), and its columns' positions and what is known."""
+    """One observed variable: its family's number, its columns' positions, and what is known."""
 
     name: str
     family: int
@@ -52,7 +52,7 @@ class ColumnsScorer(Scorer):
         values = np.asarray(values, np.float64)
         if FAMILIES[own.family].rows:
             return values, values.sum(axis=1)
-        values = values.reshape(len(values), -1)
+        values = values if values.ndim == 2 else values[:, None]
         return values.ravel(), np.broadcast_to(own.known, values.shape).ravel()
 
     def _sufficient(self, own: _Variable, values: NDArray) -> NDArray[np.float64]:
@@ -64,7 +64,7 @@ class ColumnsScorer(Scorer):
             dense[cell, category] = found[:, 0]
         else:
             dense = self.prior.additive(found)
-        return dense.reshape(len(values), -1)
+        return dense.reshape(len(values), len(own.column) * dense.shape[1])
 
     def check(self, chunk: Chunk) -> tuple[str, NDArray[np.bool_], str] | None:
         """Look for missing values, and values that the families do not have."""
@@ -96,7 +96,8 @@ class ColumnsScorer(Scorer):
             shaped = sums.reshape(n_clusters, len(own.column), -1)
             if found is None:
                 found = np.zeros((n_clusters, self.n_columns, shaped.shape[2]))
-            np.add.at(found, (slice(None), own.column), shaped)
+            for place, m in enumerate(own.column):
+                found[:, m] += shaped[:, place]
         assert found is not None
         return (found,)
 
@@ -132,7 +133,7 @@ class ShardedColumns(ShardedEvidence):
     def parameters(self, point: Point) -> dict[str, NDArray[np.float64]]:
         """Return the loadings (T, M, k) of the clusters' parameters."""
         columns = self.columns
-        shape = (columns.truncation, columns.n_columns)
+        shape: tuple[int, ...] = (columns.truncation, columns.n_columns)
         shape += (columns.n_categories,) if columns.prior.vector else ()
         natural = [np.asarray(value).reshape(shape) for value in self._points.natural(point)]
         loadings = columns.prior.loadings(natural)

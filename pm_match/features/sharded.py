@@ -50,7 +50,10 @@ class FeatureScorer(Scorer):
         """One product with the whitened means (M, T), and a constant of every cluster (T,)."""
         x = chunk[self.name]
         slopes, constants = parameters
-        return x @ slopes.astype(x.dtype) + constants.astype(x.dtype)
+        # Cluster after cluster, as labels are chosen.
+        found = slopes.T.astype(x.dtype) @ x.T
+        found += constants.astype(x.dtype)[:, None]
+        return found.T
 
     def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
         """Objects (T,) and sums of features (T, M) of every cluster."""
@@ -155,8 +158,7 @@ class ShardedFeatures(ShardedEvidence):
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
         """Draw the shared precision, then all that emissions depend on, then latent vectors."""
-        features, setting = self.features, self.features.setting(new)
-        precision = None
+        setting, precision = self.features.setting(new), None
         if setting.gamma is not None:
             own = self._contributions(setting, sums)
             n = sum(c.sum() * d.n_features for d, (c, _) in self._counted(sums))

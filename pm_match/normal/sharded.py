@@ -80,8 +80,8 @@ class ShardedNormals(ShardedEvidence):
         self.names = normals.names
         if normals.power != 1.0 or normals.scale_matrix:
             raise UnservedModelError(
-                f"{normals.precision!r}: over shards, expected densities as they are and a constant "
-                "prior; found coarsened ones, or a free scale matrix"
+                f"{normals.precision!r}: over shards, expected densities as they are and a "
+                "constant prior; found coarsened ones, or a free scale matrix"
             )
         clustering = read(model).clustering_of(normals)
         n = {own.name: own.n_objects for own in clustering.assignments}
@@ -122,7 +122,7 @@ class ShardedNormals(ShardedEvidence):
         return dict.fromkeys(self.scorers, (means, np.linalg.cholesky(precisions)))
 
     def _clusters(self, sums: Mapping[str, Sums]) -> tuple[NDArray, NDArray, NDArray]:
-        """Counts (J,), averages (J, D) and scatters (J, D, D); the latter without shared squares."""
+        """Return counts (J,), averages (J, D), and scatters (J, D, D) less the shared squares."""
         counts, total, *squares = (np.sum(own, axis=0) for own in zip(*sums.values(), strict=True))
         averages = total / np.maximum(counts, 1.0)[:, None]
         scatters = -total[:, :, None] * averages[:, None, :]

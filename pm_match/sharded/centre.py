@@ -64,9 +64,10 @@ class Centre:
         for own in self.component.evidence:
             made = kind_of(own).sharded(model, own)
             if made is None:
+                titles = ", ".join(repr(a.name) for a in self.clustering.assignments)
                 raise UnservedModelError(
-                    f"sample_sharded: {', '.join(map(repr, own.names)) or own.kind}: data of the "
-                    f"kind {own.kind!r} cannot be drawn from sums over chunks of rows"
+                    f"sample_sharded: the data of {titles} are of the kind {own.kind!r}, which "
+                    "cannot be drawn from sums over chunks of rows"
                 )
             self.evidence.append(made)
         _check_covered(model, self.component, self.evidence)
@@ -80,26 +81,26 @@ class Centre:
         )
 
     @property
-    def scorers(self) -> dict[str, list[Scorer]]:
-        """The scorers of every assignment, one for each evidence that sees its objects."""
+    def scorers(self) -> dict[str, dict[int, Scorer]]:
+        """The scorers of every assignment, by the number of the evidence that sees its objects."""
         return {
-            own.name: [e.scorers[own.name] for e in self.evidence if own.name in e.scorers]
+            own.name: {
+                number: evidence.scorers[own.name]
+                for number, evidence in enumerate(self.evidence)
+                if own.name in evidence.scorers
+            }
             for own in self.clustering.assignments
         }
 
-    def begin(self, assignments: Sequence[str], found: Sequence[list[Sums]]) -> None:
+    def begin(self, assignments: Sequence[str], found: Sequence[dict[int, Sums]]) -> None:
         """Take the totals of all chunks, of which the assignments are given."""
-        for evidence, own in zip(self.evidence, self._by_evidence(assignments, found), strict=True):
+        for evidence, own in zip(self.evidence, self._added(assignments, found), strict=True):
             evidence.begin(own)
 
     def setting(self, iteration: int) -> Setting:
         """Return what labels are drawn given."""
         parameters = [evidence.parameters(self.point) for evidence in self.evidence]
-        by_assignment = {
-            own.name: [p[own.name] for p in parameters if own.name in p]
-            for own in self.clustering.assignments
-        }
-        return Setting(iteration, self._log_weights(), by_assignment)
+        return Setting(iteration, self._log_weights(), parameters)
 
     def _log_weights(self) -> NDArray[np.float64]:
         if self._weights is None:
@@ -113,28 +114,19 @@ class Centre:
 
     # -- sums -------------------------------------------------------------------------------------
 
-    def _by_evidence(
-        self, assignments: Sequence[str], found: Sequence[list[Sums]]
+    def _added(
+        self, assignments: Sequence[str], found: Sequence[dict[int, Sums]]
     ) -> list[dict[str, Sums]]:
         """Add up sums of chunks, in their order, by evidence and assignment."""
-        total: dict[str, list[list[NDArray]]] = {}
+        total: list[dict[str, Sums]] = [{} for _ in self.evidence]
         for assignment, own in zip(assignments, found, strict=True):
-            if assignment not in total:
-                total[assignment] = [[np.array(x, np.float64) for x in sums] for sums in own]
-                continue
-            for sums, more in zip(total[assignment], own, strict=True):
-                for one, other in zip(sums, more, strict=True):
-                    one += other
-        places = dict.fromkeys(total, 0)
-        result = []
-        for evidence in self.evidence:
-            mine = {}
-            for assignment in total:
-                if assignment in evidence.scorers:
-                    mine[assignment] = tuple(total[assignment][places[assignment]])
-                    places[assignment] += 1
-            result.append(mine)
-        return result
+            for number, sums in own.items():
+                if assignment not in total[number]:
+                    total[number][assignment] = tuple(np.array(x) for x in sums)
+                    continue
+                for one, more in zip(total[number][assignment], sums, strict=True):
+                    one += more
+        return total
 
     def gather(
         self, assignments: Sequence[str], found: Sequence[Found]
@@ -143,7 +135,7 @@ class Centre:
         sizes: dict[str, NDArray[np.int64]] = {}
         for assignment, (counts, *_) in zip(assignments, found, strict=True):
             sizes[assignment] = sizes.get(assignment, 0) + counts
-        return sizes, self._by_evidence(assignments, [sums for _, sums, _ in found])
+        return sizes, self._added(assignments, [sums for _, sums, _ in found])
 
     def load(self, assignments: Sequence[str], found: Sequence[Found]) -> None:
         """Take the sums of all labels."""
@@ -158,7 +150,7 @@ class Centre:
         )
 
     def log_joint(self) -> float:
-        """Log p(data, labels), weights and clusters' parameters integrated out, up to a constant."""
+        """Log p(data, labels), weights and parameters integrated out, up to a constant."""
         a, b = self.clustering.prior(self.point)
         total = log_prior(np.array(a), np.array(b), self.counts)
         pairs = zip(self.evidence, self.sums, strict=True)

@@ -16,33 +16,30 @@ def block_rows(n_clusters: int) -> int:
 
 @entry
 def choose(weights, uniform, labels, certainty):
-    """Choose a label for every row of `weights` (n, T), the greatest of which is 1.
+    """Choose a label for every column of `weights` (T, n), the greatest of which is 1.
 
-    Fills `labels` (n,), and `certainty` (n,), the probability of the likeliest label.
+    Fills `labels` (n,), and `certainty` (n,), the probability of the likeliest label; the weights
+    become their running sums. Loops run over objects inside, so that they are vectorised.
     """
-    for n in range(weights.shape[0]):
-        total = 0.0
-        for j in range(weights.shape[1]):
-            total += weights[n, j]
-        certainty[n] = 1.0 / total
-        left = uniform[n] * total
-        label = -1
-        last = 0
-        for j in range(weights.shape[1]):
-            if weights[n, j] > 0.0:
-                last = j
-                left -= weights[n, j]
-                if left < 0.0:
-                    label = j
-                    break
-        # Rounding may leave a little over.
-        labels[n] = last if label < 0 else label
+    n_clusters, n = weights.shape
+    for j in range(1, n_clusters):
+        for i in range(n):
+            weights[j, i] += weights[j - 1, i]
+    for i in range(n):
+        total = weights[n_clusters - 1, i]
+        certainty[i] = 1.0 / total
+        uniform[i] *= total
+        labels[i] = 0
+    for j in range(n_clusters - 1):
+        for i in range(n):
+            labels[i] += weights[j, i] <= uniform[i]
 
 
 def draw_labels(
     rng: np.random.Generator, table: NDArray, labels: NDArray, certainty: NDArray
 ) -> None:
     """Draw labels (n,) from unnormalised log probabilities (n, T), which are overwritten."""
-    table -= table.max(axis=1, keepdims=True)
-    np.exp(table, out=table)
-    choose(table, rng.random(len(table)), labels, certainty)
+    columns = np.ascontiguousarray(table.T)
+    columns -= columns.max(axis=0)
+    np.exp(columns, out=columns)
+    choose(columns, rng.random(len(table)), labels, certainty)

@@ -64,7 +64,7 @@ class Source:
         self._dask = hasattr(given, "dask")
         if self._dask and width is not None and len(given.chunks[1]) > 1:
             given = given.rechunk({1: -1})
-        chunks = getattr(given, "chunks", None)
+        chunks: Any = getattr(given, "chunks", None)
         if self._dask and 0 in chunks[0]:
             raise ValueError(f"{name!r}: chunk {chunks[0].index(0)} is empty")
         # Zarr has one number of rows for all chunks, Dask one for each.

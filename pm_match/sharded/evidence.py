@@ -90,12 +90,12 @@ class ShardedEvidence:
         raise NotImplementedError
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
-        """Log marginal likelihood (J,) of clusters with the `sums`, their parameters integrated out.
+        """Log marginal likelihood (J,) of clusters with some `sums`, parameters integrated out.
 
         Up to what is the same for any partition of the objects.
         """
         raise NotImplementedError
 
     def log_base(self, point: Point, sums: Mapping[str, Sums]) -> float:
-        """Log density that `log_marginals` leaves out, whatever the labels, but for a constant."""
+        """Log density that `log_marginals` leaves out, but for a constant."""
         return 0.0

@@ -16,12 +16,13 @@ from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count
 from pm_match.find_matching import find_matching
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, SET
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import say
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering
 from pm_match.reading.probe import natural_function
+from pm_match.results import annotate
 from pm_match.sharded.centre import Centre
 from pm_match.sharded.data import Source, cut
 from pm_match.sharded.evidence import Scorer
@@ -98,7 +99,13 @@ def sample_sharded(
         objects of a domain in each cluster; and with `labels`, the labels ``cluster_<domain>`` and
         the certainty ``certainty_<domain>``, which are read from disk when they are used. Group
         ``sample_stats``: ``log_joint``, up to a constant, ``n_occupied``, ``filled``,
-        ``swap_accepted`` and ``split_merge_accepted``, as in `ClusterGibbs`.
+        ``swap_accepted`` and ``split_merge_accepted``, as in `ClusterGibbs`; and ``seconds``.
+
+    Warns
+    -----
+    UserWarning
+        If it is interrupted (Ctrl-C), or cannot write (the disk is full): the draws so far are
+        returned.
 
     Raises
     ------
@@ -164,6 +171,7 @@ def sample_sharded(
         with threadpool_limits(1, user_api="blas"):
             for iteration in range(tune + draws):
                 kept = iteration >= tune and (iteration - tune) % thin == 0
+                clock = time.perf_counter()
                 setting = centre.setting(iteration)
                 found = workers.call("draw", setting, len(record) if kept else None)
                 centre.load(assignments, found)
@@ -172,20 +180,24 @@ def sample_sharded(
                     centre, workers.call, assignments, setting
                 )
                 stats = {"split_merge_accepted": float(bool(moved))} | centre.update()
+                stats["seconds"] = time.perf_counter() - clock
                 if kept:
                     record.add(before, sizes, log_joint, stats)
                 if progressbar and time.monotonic() - began > _PATIENCE:
                     say(f"Iteration {iteration + 1} of {tune + draws}")
                     began = time.monotonic()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OSError) as error:
         if not len(record):
             raise
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by {error!r}"
         warnings.warn(
-            f"interrupted: the first {len(record)} of {n_kept} draws.", UserWarning, stacklevel=2
+            f"{why}: the first {len(record)} of {n_kept} draws.", UserWarning, stacklevel=2
         )
     if store is not None:
         store.finish(pieces, len(record))
-    return record.tree(store)
+    idata = record.tree(store)
+    annotate(idata, structure, ())
+    return idata
 
 
 # Seconds between two lines of progress.
@@ -195,7 +207,7 @@ _PATIENCE = 10.0
 def _sources(
     model: Model,
     clustering: Clustering,
-    scorers: Mapping[str, list[Scorer]],
+    scorers: Mapping[str, Mapping[int, Scorer]],
     data: Mapping[str, Any],
 ) -> dict[str, dict[str, Source]]:
     """Take the data of every variable that some evidence looks at, by assignment."""
@@ -205,7 +217,7 @@ def _sources(
     wanted = {
         name: (assignment, width)
         for assignment, own in scorers.items()
-        for scorer in own
+        for scorer in own.values()
         for name, width in scorer.widths.items()
     }
     if set(data) != set(wanted):
@@ -288,11 +300,7 @@ class _Record:
         coords |= {"chain": [0], "draw": np.arange(len(self))}
         posterior = xr.Dataset(variables, coords)
         if store is not None:
-            on_disk = xr.open_zarr(store.path, consolidated=False)
-            for name, variable in on_disk.data_vars.items():
-                posterior[name] = variable
-                if name in {own.name for own in self._clustering.assignments}:
-                    posterior[name].attrs[SET] = self._clustering.title
+            posterior.update(xr.open_zarr(store.path, consolidated=False).data_vars)
         stats = {
             name: (SAMPLE_DIMS, np.array([[own[name] for own in self._stats]]))
             for name in self._stats[0]

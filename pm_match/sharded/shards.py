@@ -1,9 +1,9 @@
 """A shard: chunks of rows, whose labels are drawn and added up where the rows are.
 
 Given weights and parameters, the labels of all objects are independent, and do not depend on what
-they were: a shard has no state but what it can do without. It can be made anew anywhere, and any chunk's labels in any
-iteration can be drawn again: its generator is seeded by the run's seed, the iteration and the
-chunk's number.
+they were: a shard has no state but what it can do without. It can be made anew anywhere, and any
+chunk's labels in any iteration can be drawn again: its generator is seeded by the run's seed, the
+iteration and the chunk's number.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,13 +27,13 @@ class Setting:
     ----------
     iteration : int
     log_weights : (T,) array
-    parameters : dict of str to list
-        By assignment, one entry for each scorer.
+    parameters : list of dict
+        Of every evidence, by assignment (see `ShardedEvidence.parameters`).
     """
 
     iteration: int
     log_weights: NDArray[np.float64]
-    parameters: dict[str, list[Any]]
+    parameters: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Division:
     labels : tuple of int
         The clusters, one or two, that are taken together.
     log_weights : (2,) array
-    parameters : dict of str to list
+    parameters : list of dict
         Of the two parts.
     number : int
         Of the pass, which seeds it.
@@ -55,13 +55,13 @@ class Division:
 
     labels: tuple[int, ...]
     log_weights: NDArray[np.float64]
-    parameters: dict[str, list[Any]]
+    parameters: list[dict[str, Any]]
     number: int
     given: bool
 
 
-# What is returned of a chunk: objects in each cluster, and one entry of sums for each scorer.
-Found = tuple[NDArray[np.int64], list[Sums], float]
+# What is found of a chunk: objects in each cluster, sums by evidence, and a log probability.
+Found = tuple[NDArray[np.int64], dict[int, Sums], float]
 
 
 class Shard:
@@ -73,8 +73,8 @@ class Shard:
     pieces : sequence of Piece
     sources : dict of str to dict of str to Source
         By assignment and variable.
-    scorers : dict of str to list of Scorer
-        By assignment, one entry for each evidence.
+    scorers : dict of str to dict of int to Scorer
+        By assignment, and the number of the evidence.
     n_clusters : int
     store : Store or None
         Where labels are recorded.
@@ -85,7 +85,7 @@ class Shard:
         seed: int,
         pieces: Sequence[Piece],
         sources: Mapping[str, Mapping[str, Source]],
-        scorers: Mapping[str, Sequence[Scorer]],
+        scorers: Mapping[str, Mapping[int, Scorer]],
         n_clusters: int,
         store: Store | None,
     ):
@@ -94,7 +94,7 @@ class Shard:
         # The last labels of every chunk, with their iteration; without them they are drawn again.
         self._last: dict[int, tuple[int, NDArray[np.int16]]] = {}
 
-    def survey(self) -> list[list[Sums]]:
+    def survey(self) -> list[dict[int, Sums]]:
         """Check every chunk, and add up what no label enters.
 
         Raises
@@ -105,7 +105,7 @@ class Shard:
         found = []
         for piece in self.pieces:
             chunk = self._chunk(piece)
-            for scorer in self.scorers[piece.assignment]:
+            for scorer in self.scorers[piece.assignment].values():
                 wrong = scorer.check(chunk)
                 if wrong is not None:
                     name, where, expected = wrong
@@ -115,7 +115,8 @@ class Shard:
                     raise ValueError(
                         f"{name!r}, row {piece.start + row}{at}: expected {expected}; found {value}"
                     )
-            found.append([scorer.totals(chunk) for scorer in self.scorers[piece.assignment]])
+            own = self.scorers[piece.assignment].items()
+            found.append({number: scorer.totals(chunk) for number, scorer in own})
         return found
 
     def draw(self, setting: Setting, record: int | None = None) -> list[Found]:
@@ -210,10 +211,8 @@ class Shard:
     def _table(self, piece, chunk: Chunk, rows: slice, log_weights, parameters) -> NDArray:
         block = {name: values[rows] for name, values in chunk.items()}
         table: NDArray | None = None
-        for scorer, own in zip(
-            self.scorers[piece.assignment], parameters[piece.assignment], strict=True
-        ):
-            more = scorer.table(block, own)
+        for number, scorer in self.scorers[piece.assignment].items():
+            more = scorer.table(block, parameters[number][piece.assignment])
             table = more if table is None else table + more
         assert table is not None
         table += log_weights.astype(table.dtype)
@@ -221,7 +220,7 @@ class Shard:
 
     def _sums(
         self, piece: Piece, chunk: Chunk, labels: NDArray, n_clusters: int
-    ) -> tuple[NDArray[np.int64], list[Sums]]:
+    ) -> tuple[NDArray[np.int64], dict[int, Sums]]:
         counts = np.bincount(labels, minlength=n_clusters)
-        scorers = self.scorers[piece.assignment]
-        return counts, [scorer.statistics(chunk, labels, n_clusters) for scorer in scorers]
+        own = self.scorers[piece.assignment].items()
+        return counts, {n: scorer.statistics(chunk, labels, n_clusters) for n, scorer in own}

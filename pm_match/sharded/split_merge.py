@@ -71,11 +71,11 @@ def split_or_merge(
     both = [first, second]
     together = _together(centre.sums, both)
     sizes, parts, log_q = _divide(centre, call, assignments, setting, labels, together)
-    if splits and not np.sum(list(sizes.values()), axis=0).all():
+    objects = np.sum(list(sizes.values()), axis=0)
+    if not objects.all():
         return False
     # The state that is split, and the one that is merged.
     merged, divided = counts.copy(), counts.copy()
-    objects = np.sum(list(sizes.values()), axis=0)
     merged[both], divided[both] = (objects.sum(), 0), objects
     a, b = (np.array(x) for x in centre.clustering.prior(centre.point))
     log_ratio = log_prior(a, b, divided) - log_prior(a, b, merged)
@@ -90,9 +90,9 @@ def split_or_merge(
         centre.sizes[assignment][both] = own if splits else (own.sum(), 0)
     for present, new in zip(centre.sums, parts if splits else together, strict=True):
         for assignment, arrays in present.items():
-            for array, own in zip(arrays, new[assignment], strict=True):
-                array[first] = own[0]
-                array[second] = own[1] if splits else 0.0
+            for array, rows in zip(arrays, new[assignment], strict=True):
+                array[first] = rows[0]
+                array[second] = rows[1] if splits else 0.0
     return True
 
 
@@ -119,22 +119,20 @@ def _divide(
         {name: tuple(x * (_SEEN / objects) for x in own) for name, own in each.items()}
         for each in reordered(together, np.zeros(2, np.int64))
     ]
-    parts, sizes, log_q = few, {}, 0.0
+    parts, log_q = few, 0.0
+    sizes: dict[str, NDArray[np.int64]] = {}
     log_weights = np.log([0.5, 0.5])
     for turn in range(_TURNS + 1):
-        proposed = [
+        parameters = [
             evidence.proposed(rng, centre.point, own)
             for evidence, own in zip(centre.evidence, parts, strict=True)
         ]
-        parameters = {
-            name: [own[name] for own in proposed if name in own] for name in centre.scorers
-        }
         number = int(rng.integers(2**62))
         given = turn == _TURNS and len(labels) == 2
         division = Division(labels, log_weights, parameters, number, given)
         found = call("divide", setting, division)
         sizes, parts = centre.gather(assignments, found)
         log_q = sum(own[2] for own in found)
-        half = np.sum(list(sizes.values()), axis=0) + 1.0
-        log_weights = np.log(half / half.sum())
+        held = np.sum(list(sizes.values()), axis=0) + 1.0
+        log_weights = np.log(held / held.sum())
     return sizes, parts, float(log_q)

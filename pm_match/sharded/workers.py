@@ -1,6 +1,7 @@
 """Where shards are worked on: in this process, or by the workers of a Dask client."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -78,7 +79,7 @@ class OnDask:
                 workers=[homes[i * len(homes) // n]],
                 allow_other_workers=True,
             )
-            for i, (start, stop) in enumerate(zip(bounds, bounds[1:], strict=False))
+            for i, (start, stop) in enumerate(pairwise(bounds))
         ]
 
     def call(self, method: str, *given: Any) -> list[Any]:

@@ -33,7 +33,7 @@ def halves(model, data, chunk_size, seed):
     sources = {
         assignment: {
             name: Source(name, data[name], width)
-            for scorer in own
+            for scorer in own.values()
             for name, width in scorer.widths.items()
         }
         for assignment, own in centre.scorers.items()
@@ -51,6 +51,11 @@ def halves(model, data, chunk_size, seed):
     return centre, shards, assignments, store
 
 
+def calls(shards):
+    """Return what calls a method of all shards."""
+    return lambda method, *given: [o for s in shards for o in getattr(s, method)(*given)]
+
+
 def run(model, data, n, chunk_size=2, seed=0, tune=100, moves=False):
     """Yield the centre, at what labels were drawn given, and the labels, draw after draw."""
     centre, shards, assignments, store = halves(model, data, chunk_size, seed)
@@ -61,9 +66,5 @@ def run(model, data, n, chunk_size=2, seed=0, tune=100, moves=False):
         if iteration >= tune:
             yield centre, store.whole()
         if moves:
-
-            def call(method, *given):
-                return [own for shard in shards for own in getattr(shard, method)(*given)]
-
-            split_or_merge(centre, call, assignments, setting)
+            split_or_merge(centre, calls(shards), assignments, setting)
         centre.update()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 
 from tests.sharded import references
 
@@ -95,10 +96,14 @@ def normals(shared=False):
         w = pm.StickBreakingWeights("weights", alpha=1.3, K=T - 1)
         shape = {} if shared else {"shape": (T, 2, 2)}
         precision = pm.Wishart("precision", nu=5, V=np.eye(2) / 4.0, **shape)
-        mean = pm.MvNormal("mean", [0.2, 0.1], tau=0.3 * precision, shape=(T, 2))
+        if shared:
+            mean = pm.MvNormal("mean", [0.2, 0.1], tau=0.3 * precision, shape=(T, 2))
+        else:
+            covariance = pt.linalg.inv(precision)
+            mean = pm.MvNormal("mean", [0.2, 0.1], cov=covariance / 0.3, shape=(T, 2))
         for name, n in (("a", 3), ("b", 2)):
             s = pm.Categorical(f"cluster_{name}", p=w, shape=n)
             data[name] = rng.normal(rng.choice([-1.0, 1.5], (n, 1)), 1.0, (n, 2))
-            tau = precision if shared else precision[s]
-            pm.MvNormal(name, mean[s], tau=tau, observed=data[name])
+            noise = {"tau": precision} if shared else {"cov": covariance[s]}
+            pm.MvNormal(name, mean[s], **noise, observed=data[name])
     return model, data, references.of_normals(data, shared)

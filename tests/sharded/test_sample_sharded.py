@@ -82,6 +82,7 @@ def test_parameters_labels_and_certainty_come_out(model, tmp_path):
 def test_certainty_is_the_mean_of_the_likeliest_labels_probability(model, tmp_path):
     data = counts()
     posterior = sampled(model, data, labels=tmp_path / "labels.zarr")["posterior"]
+    assert posterior["cluster_a"].attrs["clusters"] == "weights"
     x = data["a"][:, None]
     rates, weights = posterior["rates"].values[0], posterior["weights"].values[0]
     logs = np.stack(
@@ -153,7 +154,7 @@ def test_other_bad_input_is_named(model, tmp_path):
     with pytest.raises(ValueError, match="n_split_merge: expected a probability"):
         sampled(model, data, n_split_merge=2.0)
     (tmp_path / "there").mkdir()
-    with pytest.raises(FileExistsError, match="labels: .* exists already"):
+    with pytest.raises(FileExistsError, match=r"labels: .* exists already"):
         sampled(model, data, labels=tmp_path / "there")
     unknown = da.from_array(data["a"], chunks=(30, 2))
     with pytest.raises(ValueError, match="'a': the rows of its chunks are not known"):
@@ -176,13 +177,6 @@ def test_models_that_sums_do_not_serve_are_refused():
     rng = np.random.default_rng(0)
     x = rng.poisson(3.0, (5, 2)).astype(float)
 
-    def network():
-        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
-        s = pm.Categorical("cluster_a", p=w, shape=5)
-        density = pm.Beta("density", 1.0, 1.0, shape=(T, T))
-        pmm.BlockNetwork("n", density, s, s, observed=np.eye(5))
-        return {"n": np.eye(5)}
-
     def holes():
         w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
         rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
@@ -195,20 +189,22 @@ def test_models_that_sums_do_not_serve_are_refused():
         rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
         s = pm.Categorical("cluster_a", p=w, shape=5)
         pm.Poisson("a", rates[s], observed=x)
-        pmm.must_link("links", {"cluster_a": [0, 1]})
+        pmm.must_link("links", {"cluster_a": [[0, 1]]})
         return {"a": x}
 
     def student():
         w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
         means = pm.Normal("means", 0.0, 3.0, shape=(T, 2))
         s = pm.Categorical("cluster_a", p=w, shape=5)
-        pm.StudentT("a", 4.0, means[s], 1.0, observed=x)
+        pm.StudentT("a", nu=4.0, mu=means[s], sigma=1.0, observed=x)
         return {"a": x}
 
     refused("'a': over shards, expected a table", holes)
     refused("objects that are linked", links)
-    refused("'declared'", student)
-    refused("one set of clusters|kind 'networks'", network)
+    refused("the data of 'cluster_a' are of the kind 'declared'", student)
+    network = pmm.models.relational_clusters({"n": rng.integers(2, size=(6, 5))})
+    with pytest.raises(pmm.UnservedModelError, match="expected one set of clusters; found"):
+        pmm.sample_sharded(network, {}, progressbar=False)
 
 
 def test_features_give_the_same_in_32_bits_but_for_rounding():

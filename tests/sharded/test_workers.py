@@ -54,11 +54,11 @@ class Killing:
     """A variable's rows, the fourth reading of some of which kills the worker that reads them."""
 
     def __init__(self, values, log):
-        self.values, self.log = values, log
+        self.values, self.log, self.home = values, log, os.getpid()
         self.shape, self.dtype = values.shape, values.dtype
 
     def __getitem__(self, rows):
-        if os.environ.get("PM_MATCH_TEST") and rows.start == 25:
+        if os.getpid() != self.home and rows.start == 25:
             with open(self.log, "ab") as file:
                 file.write(b".")
             if os.path.getsize(self.log) == 4:
@@ -70,7 +70,6 @@ def test_draws_are_the_same_if_a_worker_is_killed(model, tmp_path):
     data = counts()
     reference = sampled(model, data, labels=tmp_path / "0")
     with cluster(2) as two, distributed.Client(two) as client:
-        client.run(os.environ.__setitem__, "PM_MATCH_TEST", "worker")
         before = set(client.scheduler_info(n_workers=-1)["workers"])
         log = tmp_path / "readings"
         killing = data | {"a": Killing(data["a"], str(log))}

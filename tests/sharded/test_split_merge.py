@@ -1,0 +1,45 @@
+"""One split or merge leaves the law of labels alone: it starts from exact draws of that."""
+
+import numpy as np
+import pytest
+
+from pm_match.sharded.split_merge import split_or_merge
+from tests.sharded.chains import calls, halves
+from tests.sharded.test_law import CASES, enumerated
+
+N = 2500
+
+
+def told(counts):
+    """How many clusters there are, how large, and under which names."""
+    occupied = np.count_nonzero(counts)
+    return [occupied == 1, occupied == 3, *counts, np.square(counts).sum(), counts.max()]
+
+
+@pytest.mark.parametrize("case", ["Poisson", "Normal", "deviations", "normals"])
+def test_a_move_leaves_the_law_of_labels_alone(case):
+    model, data, log_evidence = CASES[case]()
+    states, p = enumerated(log_evidence, [1.3], [1.0])
+    rng = np.random.default_rng(1)
+    centre, shards, assignments, _ = halves(model, data, 2, 3)
+    setting = centre.setting(0)
+    where = {"a": 0, "b": 3}
+    before, after = [], []
+    accepted = 0
+    for state in states[rng.choice(len(states), N, p=p)]:
+        found = []
+        for shard in shards:
+            for piece in shard.pieces:
+                first = where[piece.assignment.removeprefix("cluster_")]
+                labels = state[first + piece.start : first + piece.stop].astype(np.int16)
+                shard._last[piece.number] = setting.iteration, labels
+                found.append((*shard._sums(piece, shard._chunk(piece), labels, 3), 0.0))
+        centre.load(assignments, found)
+        before.append(told(centre.counts))
+        accepted += bool(split_or_merge(centre, calls(shards), assignments, setting))
+        after.append(told(centre.counts))
+        assert sum(own.sum() for own in centre.sizes.values()) == centre.counts.sum() == 5
+    change = np.array(after, float) - np.array(before, float)
+    error = change.std(axis=0, ddof=1) / np.sqrt(N)
+    assert accepted > 100
+    assert (np.abs(change.mean(axis=0)) < 4.0 * error + 1e-9).all(), change.mean(axis=0) / error
