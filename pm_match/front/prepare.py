@@ -72,6 +72,8 @@ class PreparedData:
         Given clusters, by names of `data`: every object's number (-1 for none), and the labels.
     whole : bool
         Whether these are kept whole; otherwise chains start from them.
+    distinct : bool
+        Whether no two of a domain's that are kept whole are in one cluster.
     classes : dict of str to ndarray
         Known classes, by names of `data`: every object's number among `class_names`, or -1.
     class_names : list
@@ -89,6 +91,7 @@ class PreparedData:
     cannot_link: list[Mapping[str, Any]] = field(default_factory=list)
     clusters: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     whole: bool = True
+    distinct: bool = True
     classes: dict[str, np.ndarray] = field(default_factory=dict)
     class_names: list[Any] = field(default_factory=list)
     model: str = ""
@@ -197,9 +200,14 @@ class PreparedData:
         return initial_points(whole, chains, random_seed, progressbar=progressbar)
 
     def _declared(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
+        apart = list(self.cannot_link)
+        if whole and self.distinct:
+            # One object of each stands for all of a given cluster.
+            firsts = {name: [own[0] for own in groups] for name, groups in self.groups().items()}
+            apart += [{name: [own]} for name, own in firsts.items() if len(own) > 1]
         model = self._function(whole, options)
         with model:
-            declare_links(self.cannot_link, list(self.axes()), "cannot_link")
+            declare_links(apart, list(self.axes()), "cannot_link")
         return model
 
     def _function(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
@@ -249,6 +257,7 @@ def prepare(
     cannot_link: Any = None,
     clusters: Mapping[str, Any] | None = None,
     whole: bool = True,
+    distinct: bool = True,
     classes: Mapping[str, Any] | None = None,
     id: str | Mapping[str, str] | None = None,
     columns: Any = None,
@@ -279,6 +288,9 @@ def prepare(
     whole : bool, default True
         Whether these clusters are kept whole. Otherwise chains start from the best correspondence
         of them (`PreparedData.starts`), and objects may leave them.
+    distinct : bool, default True
+        Whether given clusters of one domain that are kept whole stay different clusters, so that
+        each has one counterpart at most in another domain. Otherwise they may become one.
     classes : mapping, optional
         Classes that are known of some objects, or all: from domains to a label for every object,
         in the form of `clusters`. Those of one class are in one cluster, whichever their domain,
@@ -372,7 +384,7 @@ def prepare(
         found.notes.append(said)
         warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
     found.notes.append(f"The model is {chosen}.")
-    return replace(found, model=chosen, whole=whole)
+    return replace(found, model=chosen, whole=whole, distinct=distinct)
 
 
 def _look_at_tables(given, titles, id, told):

@@ -183,7 +183,11 @@ def test_given_clusterings():
 
     answer = dict(zip(best["object"], best["partner"], strict=True))
     assert answer == {"B": 0, "T": 1, "NK": 2, "M": 3}
-    assert result.probability().shape == (4, 4)
+    probability = result.probability()
+    assert probability.shape == (4, 4)
+    # Each has one counterpart at most: those of one domain are different clusters.
+    assert (probability.sum(axis=0) <= 1 + 1e-9).all()
+    assert (probability.sum(axis=1) <= 1 + 1e-9).all()
     for name, given in {"blood": a, "tissue": b}.items():
         draws = result.idata["posterior"][f"cluster_{name}"].to_numpy()
         for k in range(4):  # kept whole
