@@ -226,7 +226,7 @@ class PreparedData:
             room = sum(map(len, groups.values())) + len(self.class_names)
             options.setdefault("n_clusters", max(12, room + _MORE * bool(self.classes)))
         if self.model == "relational_clusters":
-            if linked or self.cannot_link:
+            if linked or self.cannot_link or self.classes:
                 options.setdefault("relevance", False)
             return models.relational_clusters(self.data, **options)
         if self.model == "mixture":
@@ -293,8 +293,8 @@ def prepare(
         each has one counterpart at most in another domain. Otherwise they may become one.
     classes : mapping, optional
         Classes that are known of some objects, or all: from domains to a label for every object,
-        in the form of `clusters`. Those of one class are in one cluster, whichever their domain,
-        and those of two classes are not.
+        in the form of `clusters`; of networks, from ``<network>_<type>``. Those of one class are in
+        one cluster, whichever their domain, and those of two classes are not.
     id : str or mapping of str to str, optional
         The column that names the objects: of all tables, or by domain.
     columns : mapping or sequence of str, optional
@@ -432,12 +432,17 @@ def _known(
     """Check given clusters; give every object's number (-1 for none), and their labels."""
     for title, given in (clusters or {}).items():
         name, where = identifier(str(title)), f"{what}[{title!r}]"
-        if name not in found.data or found.kind == "networks":
+        objects_of = _objects_of(found) if what == "classes" or found.kind == "tables" else {}
+        if found.kind == "networks" and name in found.data and len(found.options["types"]) == 1:
+            name = f"{name}_{found.options['types'][0]}"
+        if name not in objects_of:
+            networks = found.kind == "networks" and what == "classes"
+            there = list(objects_of if networks else found.titles.values())
+            expected = "objects of a network" if networks else "a table"
             raise ValueError(
-                f"{where}: expected a table among {list(found.titles.values())}"
-                f"{did_you_mean(title, found.titles.values())}"
+                f"{where}: expected {expected} among {there}{did_you_mean(title, there)}"
             )
-        objects = found.data[name].index
+        objects = objects_of[name]
         if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
             labelled = given.set_axis(given.index.astype(str))
             given = labelled.reindex(objects.astype(str)).to_numpy()
@@ -448,6 +453,18 @@ def _known(
         if not len(labels):
             raise ValueError(f"{where}: expected labels; found none")
         yield name, (codes, pd.Series(labels).infer_objects().to_numpy())
+
+
+def _objects_of(found: PreparedData) -> dict[str, pd.Index]:
+    """Give the labels of the objects of every assignment."""
+    if found.kind == "tables":
+        return {name: own.index for name, own in found.data.items()}
+    types = found.options["types"]
+    return {
+        f"{name}_{t}": pd.Index(own)
+        for name, network in found.data.items()
+        for t, own in zip(types, network.labels, strict=False)
+    }
 
 
 def _check_options(model: str, options: Iterable[str]) -> None:

@@ -235,6 +235,27 @@ def test_what_cannot_be_linked_is_declared(tmp_path):
         pmm.prepare({"a": a, "the b": b}, cannot_link=3)
 
 
+def test_classes_of_networks_are_observed():
+    rng = np.random.default_rng(0)
+    data = {"one": sparse.csr_array(rng.poisson(1.0, (6, 5))), "the other": np.ones((4, 3))}
+    known = ["x", None, "y", "x", None, None]
+    prepared = pmm.prepare(data, classes={"one_text": known}, types=["text", "word"])
+    assert prepared.class_names == ["x", "y"]
+    found = {own.weights: own for own in read(prepared.declare()).clusterings}
+    documents, words = found["weights_text"], found["weights_word"]
+    own = documents.slices["cluster_one_text"]
+    assert documents.known[own].tolist() == [0, -1, 1, 0, -1, -1]
+    assert (documents.known >= 0).sum() == 3
+    assert (words.known < 0).all()
+    with pytest.raises(ValueError, match=r"classes\['one'\]: expected objects of a network among"):
+        pmm.prepare(data, classes={"one": known}, types=["text", "word"])
+    with pytest.raises(ValueError, match="found known with relevance=True"):
+        prepared.declare(relevance=True)
+    firm = {"firm": np.triu(rng.integers(0, 2, (6, 6)), 1)}
+    person = pmm.prepare(firm, classes={"firm": known}, types=["person"], symmetric=True)
+    assert list(person.classes) == ["firm_person"]
+
+
 class Graph:
     """As much of a networkx graph as is asked for."""
 
@@ -334,7 +355,7 @@ def test_classes_are_observed():
     assert model["cluster_a_unobserved"].type.ndim == 1
     whole = pmm.prepare({"a": a, "b": b}, classes={"a": [5, 5, 6, 6, 5, 5]}).declare()
     assert [rv.name for rv in whole.observed_RVs if rv.name == "cluster_a"]
-    with pytest.raises(ValueError, match=r"classes\['a'\]: expected a table"):
+    with pytest.raises(ValueError, match=r"classes\['a'\]: expected objects of a network"):
         pmm.prepare({"a": np.eye(3)}, types=["u", "v"], classes={"a": [1, 1, 2]})
 
 
