@@ -300,8 +300,8 @@ class _Page:
         if sum(self.labels[a].size * self.labels[b].size for a, b in self.pairs) <= _MOST_PAIRS:
             yield '<div id="matrices"></div>'
             yield _note(
-                "Objects are ordered by cluster; the stronger the colour, the more probable is it that "
-                "the two share one. Point at a cell to read it, and click it to see the two objects."
+                "Objects are ordered by cluster; the stronger the colour, the more probable is it "
+                "that the two share one. Point at a cell to read it, and click it to see the two."
             )
         else:
             yield _note("There are too many pairs of objects to draw them.")
