@@ -21,6 +21,7 @@ def match(
     cannot_link: Any = None,
     clusters: Mapping[str, Any] | None = None,
     whole: bool = True,
+    distinct: bool = True,
     classes: Mapping[str, Any] | None = None,
     id: str | Mapping[str, str] | None = None,
     columns: Any = None,
@@ -47,7 +48,7 @@ def match(
 
     Parameters
     ----------
-    data, links, cannot_link, clusters, whole, classes, id, columns, model, standardise
+    data, links, cannot_link, clusters, whole, distinct, classes, id, columns, model, standardise
         As in `prepare`. Where `clusters` are given and kept whole, it is answered which of them
         correspond; where `classes` are, which class objects are of (`MatchResult.classes`).
     draws, tune, chains, cores, executor, random_seed, progressbar
@@ -95,6 +96,7 @@ def match(
         cannot_link=cannot_link,
         clusters=clusters,
         whole=whole,
+        distinct=distinct,
         classes=classes,
         id=id,
         columns=columns,

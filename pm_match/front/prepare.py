@@ -72,6 +72,8 @@ class PreparedData:
         Given clusters, by names of `data`: every object's number (-1 for none), and the labels.
     whole : bool
         Whether these are kept whole; otherwise chains start from them.
+    distinct : bool
+        Whether no two of a domain's that are kept whole are in one cluster.
     classes : dict of str to ndarray
         Known classes, by names of `data`: every object's number among `class_names`, or -1.
     class_names : list
@@ -100,6 +102,7 @@ class PreparedData:
     cannot_link: list[Mapping[str, Any]] = field(default_factory=list)
     clusters: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     whole: bool = True
+    distinct: bool = True
     classes: dict[str, np.ndarray] = field(default_factory=dict)
     class_names: list[Any] = field(default_factory=list)
     model: str = ""
@@ -213,9 +216,14 @@ class PreparedData:
         return initial_points(whole, chains, random_seed, progressbar=progressbar, **where)
 
     def _declared(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
+        apart = list(self.cannot_link)
+        if whole and self.distinct:
+            # One object of each stands for all of a given cluster.
+            firsts = {name: [own[0] for own in groups] for name, groups in self.groups().items()}
+            apart += [{name: [own]} for name, own in firsts.items() if len(own) > 1]
         model = self._function(whole, options)
         with model:
-            declare_links(self.cannot_link, list(self.axes()), "cannot_link")
+            declare_links(apart, list(self.axes()), "cannot_link")
         return model
 
     def _function(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
@@ -234,7 +242,7 @@ class PreparedData:
             room = sum(map(len, groups.values())) + len(self.class_names)
             options.setdefault("n_clusters", max(12, room + _MORE * bool(self.classes)))
         if self.model == "relational_clusters":
-            if linked or self.cannot_link:
+            if linked or self.cannot_link or self.classes:
                 options.setdefault("relevance", False)
             return models.relational_clusters(self.data, **options)
         if self.model == "mixture":
@@ -265,6 +273,7 @@ def prepare(
     cannot_link: Any = None,
     clusters: Mapping[str, Any] | None = None,
     whole: bool = True,
+    distinct: bool = True,
     classes: Mapping[str, Any] | None = None,
     id: str | Mapping[str, str] | None = None,
     columns: Any = None,
@@ -295,10 +304,13 @@ def prepare(
     whole : bool, default True
         Whether these clusters are kept whole. Otherwise chains start from the best correspondence
         of them (`PreparedData.starts`), and objects may leave them.
+    distinct : bool, default True
+        Whether given clusters of one domain that are kept whole stay different clusters, so that
+        each has one counterpart at most in another domain. Otherwise they may become one.
     classes : mapping, optional
         Classes that are known of some objects, or all: from domains to a label for every object,
-        in the form of `clusters`. Those of one class are in one cluster, whichever their domain,
-        and those of two classes are not.
+        in the form of `clusters`; of networks, from ``<network>_<type>``. Those of one class are in
+        one cluster, whichever their domain, and those of two classes are not.
     id : str or mapping of str to str, optional
         The column that names the objects: of all tables, or by domain.
     columns : mapping or sequence of str, optional
@@ -393,7 +405,7 @@ def prepare(
         found.notes.append(said)
         warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
     found.notes.append(f"The model is {chosen}.")
-    return replace(found, model=chosen, whole=whole)
+    return replace(found, model=chosen, whole=whole, distinct=distinct)
 
 
 def _look_at_tables(given, titles, id, told):
@@ -441,12 +453,17 @@ def _known(
     """Check given clusters; give every object's number (-1 for none), and their labels."""
     for title, given in (clusters or {}).items():
         name, where = identifier(str(title)), f"{what}[{title!r}]"
-        if name not in found.data or found.kind == "networks":
+        objects_of = _objects_of(found) if what == "classes" or found.kind == "tables" else {}
+        if found.kind == "networks" and name in found.data and len(found.options["types"]) == 1:
+            name = f"{name}_{found.options['types'][0]}"
+        if name not in objects_of:
+            networks = found.kind == "networks" and what == "classes"
+            there = list(objects_of if networks else found.titles.values())
+            expected = "objects of a network" if networks else "a table"
             raise ValueError(
-                f"{where}: expected a table among {list(found.titles.values())}"
-                f"{did_you_mean(title, found.titles.values())}"
+                f"{where}: expected {expected} among {there}{did_you_mean(title, there)}"
             )
-        objects = found.data[name].index
+        objects = objects_of[name]
         if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
             labelled = given.set_axis(given.index.astype(str))
             given = labelled.reindex(objects.astype(str)).to_numpy()
@@ -457,6 +474,18 @@ def _known(
         if not len(labels):
             raise ValueError(f"{where}: expected labels; found none")
         yield name, (codes, pd.Series(labels).infer_objects().to_numpy())
+
+
+def _objects_of(found: PreparedData) -> dict[str, pd.Index]:
+    """Give the labels of the objects of every assignment."""
+    if found.kind == "tables":
+        return {name: own.index for name, own in found.data.items()}
+    types = found.options["types"]
+    return {
+        f"{name}_{t}": pd.Index(own)
+        for name, network in found.data.items()
+        for t, own in zip(types, network.labels, strict=False)
+    }
 
 
 def _check_options(model: str, options: Iterable[str]) -> None:

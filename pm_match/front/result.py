@@ -177,7 +177,10 @@ class MatchResult:
             raise ValueError("classes: none were given to match, or prepare")
         posterior = self.kept["posterior"].to_dataset()
         tables = []
-        for name in self.prepared.data:
+        axes = self.prepared.axes()
+        # Of networks, those types of objects of which classes are known.
+        types = {axes[name][1] for name in self.prepared.classes}
+        for name in (name for name, (_, kind) in axes.items() if kind in types):
             labels = posterior[f"{PREFIX}{name}"]
             (dim,) = (own for own in labels.dims if own not in ("chain", "draw"))
             shares = [(labels == k).mean(("chain", "draw")).to_numpy() for k in range(len(names))]

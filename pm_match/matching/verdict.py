@@ -65,11 +65,11 @@ def _sure(own: pd.DataFrame, inside: pd.DataFrame, one_draw: bool) -> str:
     sure = len(inside) - alone if one_draw else int((inside["confidence"] > SURE).sum())
     doubtful = len(inside) - sure - alone
     word = "with others" if one_draw else "sure"
-    said = f"{sure} of {_count(len(own), 'object')} {'is' if sure == 1 else 'are'} {word}"
-    said += f", {doubtful} doubtful" if doubtful else ""
-    said += f", {alone} alone in a cluster" if alone else ""
+    said = f"{sure:,} of {_count(len(own), 'object')} {'is' if sure == 1 else 'are'} {word}"
+    said += f", {doubtful:,} doubtful" if doubtful else ""
+    said += f", {alone:,} alone in a cluster" if alone else ""
     irrelevant = len(own) - len(inside)
-    return said + (f", {irrelevant} in no cluster" if irrelevant else "")
+    return said + (f", {irrelevant:,} in no cluster" if irrelevant else "")
 
 
 def _chains(diagnosis: Diagnosis, told, one_draw: bool) -> Iterator[str]:

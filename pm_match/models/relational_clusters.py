@@ -16,8 +16,17 @@ from pm_match.checks import (
     check_pair,
     check_positive,
     counts_by_name,
+    did_you_mean,
 )
-from pm_match.models.declare import WEIGHTS, Links, cluster_weights, declare_links, link_sets, real
+from pm_match.models.declare import (
+    WEIGHTS,
+    Links,
+    assignment,
+    cluster_weights,
+    declare_links,
+    link_sets,
+    real,
+)
 from pm_match.networks import BlockNetwork
 from pm_match.networks.data import ABSENT, FAMILIES, Network, as_network
 from pm_match.tables.domains import as_labels, check_names
@@ -67,6 +76,7 @@ def relational_clusters(
     absent: Literal["zero", "unknown"] = "zero",
     columns: Sequence[str] | None = None,
     links: Links = None,
+    known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
     r"""Declare the robust network-matching model of Iwata & Ishiguro (2017) [1]_.
 
@@ -139,6 +149,9 @@ def relational_clusters(
     columns : sequence of str, optional
         Columns of the DataFrames if these are in long form: one for each axis, then perhaps the
         value.
+    known : mapping, optional
+        From ``<network>_<type>`` to clusters that are known: a vector of whole numbers, one for
+        each object, -1 where it is not known. All objects have to be relevant then.
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, by names ``<network>_<type>`` of one type, as in
         `projected_clusters`. Only with ``relevance=False``: linked objects must be relevant.
@@ -199,6 +212,18 @@ def relational_clusters(
             "irrelevant; found links with relevance=True. Say relevance=False, or leave the links."
         )
 
+    type_of = {f"{name}_{t}": t for name in tables for t in types}
+    for name in known or {}:
+        if name not in type_of:
+            near = did_you_mean(name, type_of)
+            raise ValueError(f"known: expected names among {list(type_of)}; found {name!r}{near}")
+    if known and relevance:
+        raise ValueError(
+            "known: objects of known clusters must be relevant, and with relevance=True any may be "
+            "irrelevant; found known with relevance=True. Say relevance=False, or leave what is "
+            "known."
+        )
+
     coords: dict[str, Any] = {_cluster_dim(t): range(sizes[t]) for t in types}
     density_dims = [_cluster_dim(t) for t in axes]
     if one_mode:  # no variable can have one dim twice
@@ -221,8 +246,8 @@ def relational_clusters(
         for name, table in tables.items():
             clusters, flags = {}, {}
             for t in types:
-                clusters[t] = pm.Categorical(
-                    f"cluster_{name}_{t}", p=probabilities[t], dims=_object_dim(name, t)
+                clusters[t] = assignment(
+                    f"{name}_{t}", probabilities[t], _object_dim(name, t), known
                 )
                 if relevance:
                     flags[t] = pm.Bernoulli(
@@ -241,10 +266,9 @@ def relational_clusters(
                 dims=[_object_dim(name, t) for t in axes],
                 observed=table,
             )
-        known = {f"{name}_{t}": t for name in tables for t in types}
         for linked in linked_sets:
-            _check_types_of_links(linked, known)
-        declare_links(linked_sets, list(known))
+            _check_types_of_links(linked, type_of)
+        declare_links(linked_sets, list(type_of))
     return model
 
 

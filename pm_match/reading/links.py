@@ -85,8 +85,8 @@ def cannot_link(name: str, apart: Mapping[Any, Any]) -> pt.TensorVariable:
     no step of `pm_match.sample` leaves it. Steps stay exact; what they propose that the constraint
     forbids is rejected, so that it costs draws where clusters of one domain can hardly change
     places. PyMC's default start has everything in one cluster, which is forbidden: start by
-    `pm_match.sample`, or give `initvals`. Declare at least two clusters more than any object is kept
-    apart from: with fewer, a chain may not get from every assignment to every other.
+    `pm_match.sample`, or give `initvals`. Declare at least two clusters more than any object is
+    kept apart from: with fewer, a chain may not get from every assignment to every other.
 
     Parameters
     ----------

@@ -307,8 +307,8 @@ class _Page:
         if sum(self.labels[a].size * self.labels[b].size for a, b in self.pairs) <= _MOST_PAIRS:
             yield '<div id="matrices"></div>'
             yield _note(
-                "Objects are ordered by cluster; the darker, the more probable is it that the two "
-                "share one. Point at a cell to read it, and click it to see the two objects."
+                "Objects are ordered by cluster; the stronger the colour, the more probable is it "
+                "that the two share one. Point at a cell to read it, and click it to see the two."
             )
         else:
             yield _note("There are too many pairs of objects to draw them.")
@@ -449,9 +449,13 @@ def _table(table: pd.DataFrame) -> str:
     """Give a table with three digits; names and labels are escaped."""
     table = _named(table).dropna(axis="columns", how="all")
     html = table.to_html(
-        index=False, border=0, classes="sortable", na_rep="–", float_format="{:.3g}".format
+        index=False, border=0, classes="sortable", na_rep="–", float_format=_digits
     )
     return f'<div class="wide">{html}</div>'
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:

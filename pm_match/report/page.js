@@ -83,8 +83,10 @@ function choose(d, i, other = null, scroll = true) {
   }
   const where = domain.cluster[i] < 0 ? "In no cluster" : `Cluster ${domain.cluster[i]}`;
   const told = [where];
-  if (domain.confidence[i] !== null) told.push(`with its other objects by ${percent(domain.confidence[i])}`);
-  if (domain.unmatched[i] !== null) told.push(`without a counterpart by ${percent(domain.unmatched[i])}`);
+  if (domain.confidence[i] !== null)
+    told.push(`it is there with each of the others with probability ${percent(domain.confidence[i])}`);
+  if (domain.unmatched[i] !== null)
+    told.push(`it has no counterpart with probability ${percent(domain.unmatched[i])}`);
   const parts = lists.map(([pair, e, list]) => {
     const head = make("h3", {}, `Partners in ${domains[e].title}`);
     const lines = list.map(([j, p]) => {
@@ -102,6 +104,7 @@ function choose(d, i, other = null, scroll = true) {
     make("h3", {}, titleOf(d, i)),
     make("p", { class: "note" }, `${told.join("; ")}.`),
     make("div", { class: "columns" }, ...parts),
+    make("p", { class: "note" }, "Bars are probabilities to share a cluster; the mark is that of two objects taken at random."),
     ...(other ? [beside(d, i, ...other)] : []),
   );
   card.hidden = false;

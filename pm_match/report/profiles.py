@@ -140,14 +140,15 @@ def _column(name: str, column: pd.Series, members: np.ndarray) -> Feature | None
     here = column[members].astype(object).value_counts(normalize=True)
     if not len(here) or len(shares) < 2:
         return None
-    excess = here.subtract(shares.reindex(here.index))
-    value = excess.idxmax()
-    spread = np.sqrt(shares[value] * (1 - shares[value]))
+    among = shares.reindex(here.index).to_numpy()
+    excess = here.to_numpy() - among
+    best = int(np.argmax(excess))
+    spread = np.sqrt(among[best] * (1 - among[best]))
     return Feature(
-        f"{name}: {value}",
-        float(excess[value] / spread),
-        f"{here[value]:.0%}",
-        f"{shares[value]:.0%}",
+        f"{name}: {here.index[best]}",
+        float(excess[best] / spread),
+        f"{here.iloc[best]:.0%}",
+        f"{among[best]:.0%}",
     )
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
+from pm_match import testing
 from tests.declared import any_likelihood
 from tests.declared.features import Kind, feature_model, ratio_model
 from tests.declared.networks import network_model
@@ -83,3 +84,21 @@ def test_a_variance_a_third_too_large_is_seen():
         wrong = [p | {name: middle + 1.3**0.5 * (p[name] - middle)} for p in points]
         with pytest.raises(AssertionError, match="standard errors"):
             check_chain(model, wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("across", [False, True])
+def test_draws_keep_objects_apart(across):
+    """Within a domain, whose projection is integrated out for exchanges of labels; and across."""
+    model = feature_model(Kind(sizes=((3, 2), (2, 3)), factors=1, truncation=3, intercept=False))
+    with model:
+        pmm.cannot_link(
+            "apart", {"cluster_a": [0], "cluster_b": [1]} if across else {"cluster_a": [[0, 1]]}
+        )
+    steps = pmm.steps(model)
+    start = testing.random_point(model, np.random.default_rng(0))
+    points = run(steps, start, 4000, seed=2, n_tune=200)
+    for point in points:
+        other = point["cluster_b"][1] if across else point["cluster_a"][1]
+        assert point["cluster_a"][0] != other
+    check_chain(model, points)

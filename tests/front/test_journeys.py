@@ -183,7 +183,11 @@ def test_given_clusterings():
 
     answer = dict(zip(best["object"], best["partner"], strict=True))
     assert answer == {"B": 0, "T": 1, "NK": 2, "M": 3}
-    assert result.probability().shape == (4, 4)
+    probability = result.probability()
+    assert probability.shape == (4, 4)
+    # Each has one counterpart at most: those of one domain are different clusters.
+    assert (probability.sum(axis=0) <= 1 + 1e-9).all()
+    assert (probability.sum(axis=1) <= 1 + 1e-9).all()
     for name, given in {"blood": a, "tissue": b}.items():
         draws = result.idata["posterior"][f"cluster_{name}"].to_numpy()
         for k in range(4):  # kept whole
@@ -207,3 +211,18 @@ def test_classes_that_are_known_of_some():
     assert (found["class"][:12] == known[:12]).all()
     assert (found["probability"][:12] == 1).all()
     assert (found["class"] == names[np.concatenate([a, b])]).mean() > 0.95
+
+
+@pytest.mark.slow
+def test_given_clusters_that_shapes_do_not_tell_apart_are_not_sure():
+    pytest.importorskip("sklearn")
+    flowers = pmm.datasets.iris(random_seed=0)  # two of the four features each
+    species = pmm.datasets.true_labels(flowers)
+    result = pmm.match(
+        flowers, clusters=species, random_seed=1, draws=300, tune=300, cores=1, progressbar=False
+    )
+    probability = result.probability().to_numpy()
+    assert (probability.sum(axis=0) <= 1 + 1e-9).all()
+    assert probability.max() < 0.95
+    assert (np.diag(probability) > 0.05).all()
+    assert "200 doubtful" in result.verdict()[0]  # two species of three, in both domains

@@ -6,6 +6,7 @@ import pytest
 from scipy import sparse
 
 import pm_match as pmm
+from pm_match.reading import read
 
 RNG = np.random.default_rng(0)
 
@@ -196,14 +197,63 @@ def test_given_clusters_are_declared_whole():
     prepared = pmm.prepare(tables, clusters=clusters, links={"a": ["u"], "the b": [4]})
     assert prepared.groups() == {"a": [[0, 1], [2, 3, 4]], "the_b": [[0, 2, 3], [1]]}
     model = prepared.declare()
-    assert [p.name for p in model.potentials] == ["links", "links_1", "links_2"]
+    assert [p.name for p in model.potentials] == [
+        *("links", "links_1", "links_2"),  # two that are given, and those kept whole
+        *("cannot_link", "cannot_link_1"),  # and distinct
+    ]
+    (clustering,) = read(model).clusterings
+    assert clustering.apart.tolist() == [[0, 2], [6, 7]]
+    merging = pmm.prepare(tables, clusters=clusters, distinct=False).declare()
+    assert [p.name for p in merging.potentials] == ["links", "links_1"]
     assert len(model.coords["cluster"]) == 12
     alone = pmm.prepare(tables, clusters={"a": range(6), "the b": [0, 0, 1, 1, 1]}).declare()
-    assert [p.name for p in alone.potentials] == ["links"]
+    assert [p.name for p in alone.potentials] == ["links", "cannot_link", "cannot_link_1"]
     with pytest.raises(ValueError, match=r"clusters\['a'\]: expected 6 labels; found 2"):
         pmm.prepare(tables, clusters={"a": [1, 2]})
     with pytest.raises(ValueError, match=r"clusters\['B'\]: expected a table among .*"):
         pmm.prepare(tables, clusters={"B": [1, 2]})
+
+
+def test_what_cannot_be_linked_is_declared(tmp_path):
+    a, b = numbers("uv", 6), numbers("xyz", 5)
+    a.index = list("pqrstu")
+    (tmp_path / "apart.csv").write_text("a,the b\nq,3\ns,0\n")
+    expected = [[1, 9], [3, 6]]
+    for given in (
+        {"a": ["q", "s"], "the b": [3, 0]},
+        pd.DataFrame({"a": ["q", "s"], "the b": [3, 0]}),
+        tmp_path / "apart.csv",
+    ):
+        prepared = pmm.prepare({"a": a, "the b": b}, cannot_link=given)
+        assert read(prepared.declare()).clusterings[0].apart.tolist() == expected
+    inside = pmm.prepare({"a": a, "the b": b}, cannot_link={"a": [["p", "q", "u"]]})
+    (clustering,) = read(inside.declare()).clusterings
+    assert clustering.apart.tolist() == [[0, 1], [0, 5], [1, 5]]
+    with pytest.raises(ValueError, match="cannot_link: 'a' has no object 'z'"):
+        pmm.prepare({"a": a, "the b": b}, cannot_link={"a": ["z"], "the b": [0]}).declare()
+    with pytest.raises(TypeError, match="cannot_link: expected a mapping"):
+        pmm.prepare({"a": a, "the b": b}, cannot_link=3)
+
+
+def test_classes_of_networks_are_observed():
+    rng = np.random.default_rng(0)
+    data = {"one": sparse.csr_array(rng.poisson(1.0, (6, 5))), "the other": np.ones((4, 3))}
+    known = ["x", None, "y", "x", None, None]
+    prepared = pmm.prepare(data, classes={"one_text": known}, types=["text", "word"])
+    assert prepared.class_names == ["x", "y"]
+    found = {own.weights: own for own in read(prepared.declare()).clusterings}
+    documents, words = found["weights_text"], found["weights_word"]
+    own = documents.slices["cluster_one_text"]
+    assert documents.known[own].tolist() == [0, -1, 1, 0, -1, -1]
+    assert (documents.known >= 0).sum() == 3
+    assert (words.known < 0).all()
+    with pytest.raises(ValueError, match=r"classes\['one'\]: expected objects of a network among"):
+        pmm.prepare(data, classes={"one": known}, types=["text", "word"])
+    with pytest.raises(ValueError, match="found known with relevance=True"):
+        prepared.declare(relevance=True)
+    firm = {"firm": np.triu(rng.integers(0, 2, (6, 6)), 1)}
+    person = pmm.prepare(firm, classes={"firm": known}, types=["person"], symmetric=True)
+    assert list(person.classes) == ["firm_person"]
 
 
 class Graph:
@@ -305,7 +355,7 @@ def test_classes_are_observed():
     assert model["cluster_a_unobserved"].type.ndim == 1
     whole = pmm.prepare({"a": a, "b": b}, classes={"a": [5, 5, 6, 6, 5, 5]}).declare()
     assert [rv.name for rv in whole.observed_RVs if rv.name == "cluster_a"]
-    with pytest.raises(ValueError, match=r"classes\['a'\]: expected a table"):
+    with pytest.raises(ValueError, match=r"classes\['a'\]: expected objects of a network"):
         pmm.prepare({"a": np.eye(3)}, types=["u", "v"], classes={"a": [1, 1, 2]})
 
 

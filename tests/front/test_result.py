@@ -1,11 +1,14 @@
 """Verdicts, of made-up draws that are sure, in doubt, of two minds, or about nothing."""
 
+from html import escape
+
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
 import pm_match as pmm
+from pm_match.front.provenance import fingerprint, provenance
 
 N = {"a": 12, "b 2": 9}
 GROUP = {name: np.arange(n) % 3 for name, n in N.items()}
@@ -139,5 +142,31 @@ def test_figures_and_pages(tmp_path):
     result = drawn([sure, sure])
     assert len(result.plot().axes) == 2
     page = result.report(tmp_path / "match.html", title="Shops").read_text()
-    assert "<b>3 of 3 clusters span both domains; 21 of 21 objects are sure.</b>" in page
+    assert "<li>3 of 3 clusters span both domains; 21 of 21 objects are sure.</li>" in page
     assert "Data, ordered by cluster" in page
+    for name, own in result.prepared.data.items():
+        title = escape(result.prepared.titles[name])
+        assert f"Data of {title}</th><td>{len(own)} × " in page
+        assert f"fingerprint {fingerprint(own)}<" in page
+    assert "<td>model = " in page
+
+
+def test_fingerprints_tell_data_apart():
+    table = pd.DataFrame({"x": [1.0, np.nan], "kind": pd.Categorical(["u", "v"])}, index=["p", "q"])
+    same = pd.DataFrame({"x": [1.0, np.nan], "kind": ["u", "v"]}, index=["p", "q"])
+    assert fingerprint(table) == fingerprint(same)
+    assert len(fingerprint(table)) == 16
+    others = [
+        table.rename(index={"p": "r"}),
+        table.rename(columns={"x": "y"}),
+        table.iloc[::-1],
+        table.assign(x=[1.0 + 1e-15, np.nan]),
+    ]
+    assert len({fingerprint(own) for own in [table, *others]}) == 5
+
+
+def test_the_seed_and_the_draws_are_told():
+    prepared = drawn([sure, sure]).prepared
+    said = provenance(prepared, {"random_seed": 7, "draws": 20})
+    assert said["Sampling"] == "random_seed = 7, draws = 20"
+    assert said["Model"].startswith("model = ")

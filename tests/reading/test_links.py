@@ -1,4 +1,4 @@
-"""Links: the declared constraint, and every way to get one wrong."""
+"""Links, and objects apart: the declared constraints, and every way to get one wrong."""
 
 import numpy as np
 import pymc as pm
@@ -92,3 +92,87 @@ def test_links_between_different_weights_contradict(model):
         pmm.must_link("links", {"cluster_a": [0], other: [0]})
     with pytest.raises(UnservedModelError, match=r"'links' links it with 'cluster_c', which"):
         pmm.ClusterGibbs([model["cluster_a"]], model=model)
+
+
+def test_log_probability_is_minus_infinity_where_objects_apart_share_a_cluster(model):
+    with model:
+        pmm.cannot_link("apart", {model["cluster_a"]: [0, 2], "cluster_b": [1, 2]})
+        pmm.cannot_link("inside", {"cluster_a": [[0, 1, 2]]})
+    logp = model.compile_fn(
+        model.logp(vars=model.potentials),
+        inputs=model.value_vars,
+        mode="FAST_COMPILE",
+        on_unused_input="ignore",
+    )
+    point = model.initial_point()
+    for a, b, fine in (
+        ([0, 1, 2], [0, 1, 0], True),
+        ([0, 1, 2], [0, 0, 0], False),
+        ([0, 1, 2], [0, 1, 2], False),
+        ([0, 1, 0], [2, 2, 2], False),
+    ):
+        found = logp(point | {"cluster_a": np.array(a), "cluster_b": np.array(b)})
+        assert found == (0.0 if fine else -np.inf)
+
+
+def test_objects_apart_are_read(model):
+    with model:
+        pmm.cannot_link("apart", {"cluster_a": [0], "cluster_b": [1]})
+        pmm.must_link("links", {"cluster_a": [2], "cluster_b": [2]})
+    (clustering,) = read(model).clusterings
+    assert clustering.apart.tolist() == [[0, 4]]
+    assert clustering.links.tolist() == [[2, 5]]
+
+
+def test_starts_keep_objects_apart(model):
+    with model:
+        pmm.cannot_link("apart", {"cluster_a": [0, 1, 2], "cluster_b": [2, 2, 2]})
+        pmm.must_link("links", {"cluster_a": [0], "cluster_b": [0]})
+    (clustering,) = read(model).clusterings
+    for seed in range(50):
+        labels = np.random.default_rng(seed).integers(0, 3, 6)
+        labels[3] = labels[0]
+        found = clustering.respected(labels)
+        assert (found[:3] != found[5]).all()
+        assert found[0] == found[3]
+        if (labels[:3] != labels[5]).all():
+            np.testing.assert_array_equal(found, labels)
+    step = pmm.ClusterGibbs([model["cluster_a"]], model=model)
+    with pytest.raises(UnservedModelError, match="the start contradicts cannot_link"):
+        step._collapsed.load(model.initial_point(), [np.array([0, 0, 1, 0, 1, 1])])
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        (
+            [
+                (pmm.must_link, {"cluster_a": [0, 1], "cluster_b": [0, 0]}),
+                (pmm.cannot_link, {"cluster_a": [[0, 1]]}),
+            ],
+            "objects that cannot be linked are linked: no labels are possible",
+        ),
+        (
+            [(pmm.cannot_link, {"cluster_a": [0], "cluster_b": [5]})],
+            "cannot_link 'c': expected positions from 0 to 2 in 'cluster_b'; found 5",
+        ),
+    ],
+)
+def test_bad_objects_apart(model, constraints, message):
+    def declared():
+        with model:
+            for declare, own in constraints:
+                declare("c" if declare is pmm.cannot_link else "m", own)
+        return pmm.ClusterGibbs([model["cluster_a"]], model=model)
+
+    with pytest.raises(ValueError, match=message):
+        declared()
+
+
+def test_too_few_clusters_are_told(model):
+    with model:
+        pmm.cannot_link("all", {"cluster_a": [[0, 1, 2]]})
+        pmm.cannot_link("more", {"cluster_a": [0, 1, 2], "cluster_b": [0, 0, 0]})
+    (clustering,) = read(model).clusterings
+    with pytest.raises(UnservedModelError, match="cannot be linked; it has 3 clusters"):
+        clustering.respected(np.zeros(6, np.int64))

@@ -209,10 +209,8 @@ def _marginal(context: Context, rv: RV, link: RV) -> ClusteringCandidate:
     if len(shape) != 1:
         raise Refusal(f"{rv.name!r} has shape {shape}; expected one vector of labels")
     truncation = context.shapes[link.name][1]
-    free, no_links = np.full(shape[0], -1), np.empty((0, 2), np.int64)
-    return ClusteringCandidate(
-        link, None, truncation, [rv], {}, [], no_links, no_links, [], {}, free
-    )
+    free, none = np.full(shape[0], -1), np.empty((0, 2), np.int64)
+    return ClusteringCandidate(link, None, truncation, [rv], {}, [], none, none, [], {}, free)
 
 
 def _view(
