@@ -278,6 +278,15 @@ def test_orientations_of_another_length_are_seen(rigid, monkeypatch):
     assert max(map(abs, found.values())) > 6.0, found
 
 
+@pytest.mark.slow
+def test_turns_without_a_way_back_are_seen(monkeypatch):
+    right = isometric._turn_between
+    more = np.array([[np.cos(0.6), -np.sin(0.6)], [np.sin(0.6), np.cos(0.6)]])
+    monkeypatch.setattr(isometric, "_turn_between", lambda one, other: more @ right(one, other))
+    with pytest.raises(AssertionError):
+        test_matchings_and_directions_by_quadrature()
+
+
 # -- what is recognised ----------------------------------------------------------------------------
 
 
