@@ -22,7 +22,7 @@ from pm_match.features.feature_sums import (
     draw_projection,
     log_evidence,
 )
-from pm_match.features.isometric import draw_isometries
+from pm_match.features.isometric import draw_isometries, exchange_labels
 from pm_match.features.kept import Kept
 from pm_match.features.parts import Features, Parameter, Setting
 from pm_match.features.permute import Regressions, permute_labels
@@ -59,11 +59,11 @@ class FeatureGibbs(PartitionStep):
     - numbers on which only the priors of these depend, by slices.
 
     Before the projection of one domain (another one every time, at random) is drawn, its clusters
-    may exchange their labels with the projection and the weights integrated out (see
-    `features.permute`): the one move by which a chain soon changes which clusters of two domains
-    match. Weights are redrawn if any did. There is no such move for domains with objects that are
-    linked to other domains', nor for those in dependent noise, nor if other evidence sees the
-    clusters, nor for projections without a normal prior of their own.
+    may exchange their labels: the one move by which a chain soon changes which clusters of two
+    domains match. A projection with a normal prior of its own is integrated out meanwhile (see
+    `features.permute`), for which noise has to be independent; a polar factor is turned along (see
+    `features.isometric`). Weights are redrawn if any did. There is no such move for domains with
+    objects that are linked to other domains', nor if other evidence sees the clusters.
 
     Latent vectors, deviations and missing values are drawn last, so that the step leaves the
     declared posterior alone whatever comes before or after it.
@@ -151,7 +151,10 @@ class FeatureGibbs(PartitionStep):
                 self._forward[p.name] = _wishart_functions(model, rv)
         self._isometric = {name for own in features.isometries for name in own.names}
         self._direction = np.empty(features.n_factors)
-        self._exchanges = Exchanges(model, features) if self.permute else None
+        self._exchanges, self._turned = None, None
+        if self.permute:
+            self._exchanges = Exchanges(model, features, _regressed(features))
+            self._turned = Exchanges(model, features, {i.domain for i in features.isometries})
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -166,13 +169,14 @@ class FeatureGibbs(PartitionStep):
                 self._draw_numbers(parameter, new, evidence=True)
             elif parameter.update == "normal":
                 self._draw_normal(parameter, new)
+        turned = self._exchange_turned(new)
         self._draw_isometries(new, self._draw_intercepts(new))
         factors = self._draw_factors(self._setting(new))
-        accepted = self._draw_projections(new, factors)
+        accepted, proposed = np.add(turned, self._draw_projections(new, factors))
         self._draw_noise(new, factors)
         setting = self._setting(new)
         self._points.write_factors(self.rng, new, None, factors, setting)
-        return new, [{"permute_accepted": accepted}]
+        return new, [{"permute_accepted": accepted / max(proposed, 1)}]
 
     def _load(self, point) -> None:
         """Sum up the data by the clusters of a point."""
@@ -288,6 +292,39 @@ class FeatureGibbs(PartitionStep):
             ]
             draw_isometries(self.rng, self.part, setting, point, self._key, self._some, others)
 
+    def _exchange_turned(self, point) -> tuple[int, int]:
+        """Exchange labels of a domain whose projection is turned along; say how many of how many.
+
+        Latent vectors, deviations and weights are integrated out; the latter are drawn.
+        """
+        exchanges = self._turned
+        chosen = None if exchanges is None else exchanges.load(self.rng, point)
+        if exchanges is None or chosen is None:
+            return 0, 0
+        features = self.part
+        (isometry,) = (
+            own for own in features.isometries if features.domains[own.domain].assignment == chosen
+        )
+        found = exchange_labels(
+            self.rng,
+            features,
+            self._setting(point),
+            point,
+            self._key,
+            self._sums,
+            isometry,
+            exchanges.prior,
+            exchanges.held,
+            exchanges.objects(),
+            _PROPOSALS,
+        )
+        if found.accepted:
+            point[self._key[isometry.orientation.name]] = found.raw
+            exchanges.rename(found.renamed, found.held)
+            exchanges.draw(self.rng, point)
+            self._load(point)
+        return found.accepted, found.proposed
+
     # -- given latent vectors ---------------------------------------------------------------------
 
     def _draw_factors(self, setting: Setting) -> NDArray[np.float64]:
@@ -299,17 +336,17 @@ class FeatureGibbs(PartitionStep):
         factors[self._occupied] = draw_factors(self.rng, own, r)
         return factors
 
-    def _draw_projections(self, point, factors: NDArray) -> float:
+    def _draw_projections(self, point, factors: NDArray) -> tuple[int, int]:
         """Draw projections given factors (T, K'), which then exchange their scale.
 
         Returns
         -------
-        float
-            The fraction of exchanges of labels that were accepted.
+        accepted, proposed : int
+            Exchanges of labels.
         """
         own = [p for p in self._parameters if p.update == "projection"]
         if not own:
-            return 0.0
+            return 0, 0
         features, rng, k = self.part, self.rng, self.part.n_factors
         setting = self._setting(point)
         exchanges = self._exchanges
@@ -347,9 +384,7 @@ class FeatureGibbs(PartitionStep):
             # Only if all projections are ours can the latent vectors change their scale with them.
             drawn = self._rescale(drawn, priors, factors, setting.latent_precision, point)
         self._points.write_projections(point, drawn)
-        if exchanges is None:
-            return 0.0
-        return exchanges.accepted / max(exchanges.proposed, 1)
+        return (0, 0) if exchanges is None else (exchanges.accepted, exchanges.proposed)
 
     def _rescale(self, projections: dict, priors, factors: NDArray, r: float, point) -> dict:
         """Exchange scale between projections and occupied latent vectors; draw the empty ones."""
@@ -400,17 +435,28 @@ class FeatureGibbs(PartitionStep):
 class Exchanges:
     """Exchanges of labels within the domains of a clustering, for one step at a time.
 
+    Parameters
+    ----------
+    model : pymc.Model
+    features : Features
+    domains : set of int
+        Those whose clusters may exchange their labels, unless something forbids it.
+
     Attributes
     ----------
     free : list of str
         The assignments whose clusters may exchange their labels.
+    prior : ((T - 1,) array, (T - 1,) array)
+        Beta parameters of the weights' sticks.
+    held : (T,) integer array
+        Objects in each cluster.
     accepted, proposed : int
     changed : bool
         Whether any label has, so that labels and weights are to be written.
     """
 
-    def __init__(self, model: Model, features: Features):
-        self._clustering, self.free = _free(read(model), features)
+    def __init__(self, model: Model, features: Features, domains: set[int]):
+        self._clustering, self.free = _free(read(model), features, domains)
         self._points = ClusteringPoints(model, self._clustering)
         self._renamed = np.zeros(features.truncation, np.int64)
 
@@ -422,8 +468,8 @@ class Exchanges:
         clustering = self._clustering
         labels = self._points.labels(point)
         self._labels = {name: labels[where] for name, where in clustering.slices.items()}
-        self._prior = clustering.prior(point)
-        self._held = np.bincount(labels[labels >= 0], minlength=clustering.truncation)
+        self.prior = clustering.prior(point)
+        self.held = np.bincount(labels[labels >= 0], minlength=clustering.truncation)
         self._chosen = self.free[int(rng.integers(len(self.free)))]
         return self._chosen
 
@@ -443,32 +489,53 @@ class Exchanges:
         (T,) integer array or None
             The new name of every label, None if all are kept.
         """
-        labels = self._labels[self._chosen]
-        relevant = labels >= 0
-        objects = np.bincount(labels[relevant], minlength=len(self._held))
+        objects = self.objects()
         groups = np.flatnonzero(objects)
         if not len(groups):
             return None
         own = Regressions.of(sums, counts, mean, precision, latent, groups)
         n_proposals = _PROPOSALS * len(groups)
         accepted, proposed = permute_labels(
-            rng, *self._prior, self._held, objects, own, self._renamed, n_proposals
+            rng, *self.prior, self.held, objects, own, self._renamed, n_proposals
         )
         self.accepted += accepted
         self.proposed += proposed
         if not accepted:
             return None
-        self.changed = True
-        self._labels[self._chosen] = np.where(relevant, self._renamed[labels], -1)
+        self.rename(self._renamed, self.held)
         return self._renamed.copy()
+
+    def objects(self) -> NDArray[np.int64]:
+        """Count the chosen assignment's objects in each cluster (T,)."""
+        labels = self._labels[self._chosen]
+        return np.bincount(labels[labels >= 0], minlength=len(self.held))
+
+    def rename(self, renamed: NDArray[np.int64], held: NDArray[np.int64]) -> None:
+        """Rename the labels of the chosen assignment; all assignments then have `held` objects."""
+        self.changed, self.held = True, held
+        labels = self._labels[self._chosen]
+        self._labels[self._chosen] = np.where(labels >= 0, renamed[labels], -1)
 
     def draw(self, rng: np.random.Generator, point: dict[str, NDArray]) -> None:
         """Write the labels, and weights that are drawn given them, to a new `point`."""
         labels = np.concatenate(list(self._labels.values()))
-        self._points.draw(rng, point, point, labels, self._held, np.zeros((0, 2)))
+        self._points.draw(rng, point, point, labels, self.held, np.zeros((0, 2)))
 
 
-def _free(structure: Structure, features: Features) -> tuple[Clustering, list[str]]:
+def _regressed(features: Features) -> set[int]:
+    """Find the domains whose projections can be integrated out, given the latent vectors."""
+    return {
+        number
+        for number, (domain, w) in enumerate(
+            zip(features.domains, features.projections, strict=True)
+        )
+        if w is not None and w.update == "projection" and not domain.full
+    }
+
+
+def _free(
+    structure: Structure, features: Features, domains: set[int]
+) -> tuple[Clustering, list[str]]:
     """Find the clustering of some features, and the assignments whose labels may be exchanged."""
     for component in structure.components:
         if not any(own is features for own in component.evidence):
@@ -477,11 +544,7 @@ def _free(structure: Structure, features: Features) -> tuple[Clustering, list[st
         found: list[str] = []
         # What else sees the clusters would have to be asked about an exchange too.
         if len(component.evidence) == 1 and len(clustering.assignments) > 1:
-            served = {
-                domain.assignment
-                for domain, w in zip(features.domains, features.projections, strict=True)
-                if w is not None and w.update == "projection" and not domain.full
-            }
+            served = {features.domains[number].assignment for number in domains}
             of_object = units(clustering.n_objects, clustering.links).of_object
             for name, where in clustering.slices.items():
                 others = np.delete(of_object, where)

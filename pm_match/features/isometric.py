@@ -22,6 +22,19 @@ with :math:`P^0` and :math:`m^0` from the prior of the latent vectors and the ot
 uniform distribution of Q does not change when two rows of :math:`U^\top Q` are rotated: the angle
 is drawn by a slice (Neal 2003), pair after pair. So are :math:`\log c` and :math:`\log \kappa`,
 whose priors are normal.
+
+**Matchings.** Two labels of a domain are exchanged together with a turn of its projection: given
+Q, the clusters would hardly ever find their other labels as good. Let :math:`\hat z_j =
+(P_j^0)^{-1} m_j^0` be where the other domains see cluster j, and :math:`F_\sigma` the polar factor
+of :math:`\sum_g d_g \hat z_{\sigma(g)}^\top` with :math:`d_{gm} = b_{gm} / (1 + \kappa^2 s_{gm})`,
+over the domain's clusters g with labels :math:`\sigma(g)`. Then Q becomes
+
+.. math:: Q' = G Q, \quad G = \mathrm{polar} \left( F_{\sigma'} F_\sigma^\top + (I - F_{\sigma'}
+          F_{\sigma'}^\top) (I - F_\sigma F_\sigma^\top) \right)
+
+G depends on labels and on what the move leaves alone, and the way back has its transpose; it is
+orthogonal, so that the law of Q (and of A) does not change. So Metropolis' ratio is that of the
+densities above, and of the collapsed priors of all labels.
 """
 
 from collections.abc import Sequence
@@ -32,14 +45,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.clusters.exchange import propose_exchange
 from pm_match.features.emission import Emission
-from pm_match.features.feature_sums import ClusterSums, Contribution
+from pm_match.features.feature_sums import ClusterSums, Contribution, contribution
 from pm_match.features.parts import Features, Isometry, Setting
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.polar import draw_with_polar
+from pm_match.numerics.polar import draw_with_polar, polar_factor
 from pm_match.numerics.slices import draw_slice, slice_of
+from pm_match.numerics.stick_breaking import log_prior
 
 # What is drawn by a slice: the numbers of `Shape.numbers`, and the angle of two rows.
 _SCALE, _SPREAD, _ANGLE = range(3)
@@ -49,6 +64,8 @@ _NARROW, _ALL_ROUND = 0.5, 0.1
 _MOST_STEPS = 20
 # Pairs of rows that are rotated in a draw: some for each column, but no pair is there twice.
 _TURNS_A_COLUMN = 8
+# What frames are of where clusters say nothing, as a fraction of what they say in all.
+_FEW = 1e-4
 
 
 class Shape(NamedTuple):
@@ -215,11 +232,19 @@ def draw_shape(rng, shape, n_turns):
             shape.q[one, k] = -shape.q[one, k]
 
 
+@entry
+def log_shape(shape):
+    """Log density of all data, up to what neither q nor the order of clusters enters."""
+    _damp(shape)
+    _sum_rows(shape, -1, -1)
+    return _log_evidence(shape, -1, -1)
+
+
 def kernels() -> list[Job]:
     """List what a draw calls."""
     matrix, cube = np.zeros((1, 1)), np.zeros((1, 1, 1))
     shape = Shape.of(matrix, np.zeros(2), matrix, matrix, matrix, cube, matrix)
-    return [job(draw_shape, np.random.default_rng(), shape, 1)]
+    return [job(draw_shape, np.random.default_rng(), shape, 1), job(log_shape, shape)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,6 +320,54 @@ def without_deviations(found: Contribution, k: int, r: float) -> tuple[NDArray, 
     return gram[:, :k, :k] - down[:, :, :k], linear[:, :k] - down[:, :, k]
 
 
+def _seen(features: Features, setting: Setting, point, keys, sums, contributions):
+    """Give, as `draw_isometries` takes them, what all domains say.
+
+    Returns
+    -------
+    domains : dict of int to _Domain
+    shapes : dict of int to (q, numbers, prior)
+        As `Shape` has them.
+    said : list of (array, array)
+        What every domain adds to P and m.
+    """
+    k, r = features.n_factors, setting.latent_precision
+    own = {i.domain: i for i in features.isometries}
+    domains, shapes, said = {}, {}, []
+    for d, emission in enumerate(setting.emissions):
+        if d not in own:
+            found = contributions[d]
+            assert found is not None
+            said.append(without_deviations(found, k, r))
+            continue
+        domain = domains[d] = _Domain.of(sums[d], emission)
+        w = np.ascontiguousarray(emission.projection[:, :k])
+        scale = np.linalg.norm(w) / np.sqrt(k)
+        spread = setting.spreads[d]
+        variance = 0.0 if spread is None else float(spread[0]) ** 2
+        numbers = np.array([log(scale), 0.5 * log(variance) if variance > 0.0 else -inf])
+        prior = np.zeros((2, 2))
+        for what, number in ((_SCALE, own[d].scale), (_SPREAD, own[d].spread)):
+            if number is not None:
+                # The prior is that of the value variable, which differs from the log by a constant.
+                off = numbers[what] - float(point[keys[number.name]])
+                prior[what] = number.mean + off, number.precision
+        shapes[d] = domain.rotated(w / scale), numbers, prior
+        said.append(domain.says(domain.rotated(w), variance))
+    return domains, shapes, said
+
+
+def _shape(d: int, domain: _Domain, own: tuple, said: Sequence, r: float) -> Shape:
+    """Make the shape of a domain, of what it says itself and of what all others do."""
+    q, numbers, prior = own
+    k = q.shape[1]
+    rest = sum(gram for e, (gram, _) in enumerate(said) if e != d) + r * np.eye(k)
+    linear = sum((linear for e, (_, linear) in enumerate(said) if e != d), np.zeros(k))
+    rest = np.array(np.broadcast_to(rest, (len(domain.weight), k, k)))
+    linear = np.array(np.broadcast_to(linear, (len(domain.weight), k)))
+    return Shape.of(q, numbers, prior, domain.weight, domain.pull, rest, linear)
+
+
 def draw_isometries(
     rng: np.random.Generator,
     features: Features,
@@ -322,34 +395,10 @@ def draw_isometries(
     """
     k, r = features.n_factors, setting.latent_precision
     own = {i.domain: i for i in features.isometries}
-    domains, shapes, said = {}, {}, []
-    for d, emission in enumerate(setting.emissions):
-        if d not in own:
-            found = contributions[d]
-            assert found is not None
-            said.append(without_deviations(found, k, r))
-            continue
-        domain = domains[d] = _Domain.of(sums[d], emission)
-        w = np.ascontiguousarray(emission.projection[:, :k])
-        scale = np.linalg.norm(w) / np.sqrt(k)
-        spread = setting.spreads[d]
-        variance = 0.0 if spread is None else float(spread[0]) ** 2
-        numbers = np.array([log(scale), 0.5 * log(variance) if variance > 0.0 else -inf])
-        prior = np.zeros((2, 2))
-        for what, number in ((_SCALE, own[d].scale), (_SPREAD, own[d].spread)):
-            if number is not None:
-                # The prior is that of the value variable, which differs from the log by a constant.
-                off = numbers[what] - float(point[keys[number.name]])
-                prior[what] = number.mean + off, number.precision
-        shapes[d] = domain.rotated(w / scale), numbers, prior
-        said.append(domain.says(domain.rotated(w), variance))
-    for d, (q, numbers, prior) in shapes.items():
+    domains, shapes, said = _seen(features, setting, point, keys, sums, contributions)
+    for d, (q, numbers, _) in shapes.items():
         domain, before = domains[d], numbers.copy()
-        rest = sum(gram for e, (gram, _) in enumerate(said) if e != d) + r * np.eye(k)
-        rest_linear = sum((linear for e, (_, linear) in enumerate(said) if e != d), np.zeros(k))
-        rest = np.array(np.broadcast_to(rest, (len(domain.weight), k, k)))
-        rest_linear = np.array(np.broadcast_to(rest_linear, (len(domain.weight), k)))
-        shape = Shape.of(q, numbers, prior, domain.weight, domain.pull, rest, rest_linear)
+        shape = _shape(d, domain, shapes[d], said, r)
         n_turns = min(len(q) * (len(q) - 1) // 2, _TURNS_A_COLUMN * k)
         draw_shape(rng, shape, n_turns)
         said[d] = domain.says(exp(numbers[_SCALE]) * q, exp(2.0 * numbers[_SPREAD]))
@@ -394,3 +443,134 @@ def _draw_common_scale(
         assert i.scale is not None
         key = keys[i.scale.name]
         point[key] = np.asarray(point[key] + shift)
+
+
+# -- matchings -------------------------------------------------------------------------------------
+
+
+class Exchanged(NamedTuple):
+    """What exchanges of a domain's labels have led to.
+
+    Attributes
+    ----------
+    renamed : (T,) integer array
+        The new name of every label.
+    raw : (M, K) array
+        The matrix whose polar factor is the projection's.
+    held : (T,) integer array
+        Objects in each cluster, of all domains.
+    accepted, proposed : int
+    """
+
+    renamed: NDArray[np.int64]
+    raw: NDArray[np.float64]
+    held: NDArray[np.int64]
+    accepted: int
+    proposed: int
+
+
+def exchange_labels(
+    rng: np.random.Generator,
+    features: Features,
+    setting: Setting,
+    point: dict[str, NDArray],
+    keys: dict[str, str],
+    sums: Sequence[ClusterSums],
+    isometry: Isometry,
+    prior: tuple[NDArray, NDArray],
+    held: NDArray[np.int64],
+    objects: NDArray[np.int64],
+    n_proposals: int,
+) -> Exchanged:
+    """Propose exchanges of two labels of a domain, its projection being turned along.
+
+    Parameters
+    ----------
+    rng, features, setting, point, keys
+        As of `draw_isometries`.
+    sums : sequence of ClusterSums
+        Of each domain, of all T clusters.
+    isometry : Isometry
+        Of the domain.
+    prior : ((T - 1,) array, (T - 1,) array)
+        Beta parameters of the weights' sticks.
+    held, objects : (T,) integer array
+        Objects in each cluster, of all domains and of this one.
+    n_proposals : int
+        For every cluster of the domain.
+    """
+    d, r = isometry.domain, setting.latent_precision
+    rigid = {own.domain for own in features.isometries}
+    contributions = [
+        None if e in rigid else contribution(*pair)
+        for e, pair in enumerate(zip(sums, setting.emissions, strict=True))
+    ]
+    domains, shapes, said = _seen(features, setting, point, keys, sums, contributions)
+    domain = domains[d]
+    shape = _shape(d, domain, shapes[d], said, r)
+    raw = domain.rotated(point[keys[isometry.orientation.name]])
+    groups, renamed = np.flatnonzero(objects), np.arange(len(held))
+    held, objects = held.copy(), objects.copy()
+    expected = np.linalg.solve(shape.rest, shape.rest_linear[:, :, None])[:, :, 0]
+    damped = shape.pull / (1.0 + exp(2.0 * shape.numbers[_SPREAD]) * shape.weight)
+    frames = _Frames(damped[groups], expected)
+    frame = frames(renamed[groups])
+    here = log_shape(shape) + log_prior(*prior, held)
+    accepted = proposed = 0
+    for _ in range(n_proposals * len(groups)):
+        first, second = propose_exchange(rng, groups, renamed, objects)
+        if first < 0:
+            continue
+        proposed += 1
+        both, other = np.array([first, second]), np.array([second, first])
+        moved = renamed.copy()
+        moved[renamed == first], moved[renamed == second] = second, first
+        shift = objects[first] - objects[second]
+        counts = held.copy()
+        counts[both] += np.array([-shift, shift])
+        new = frames(moved[groups])
+        turn, before = _turn_between(frame, new), shape.q.copy()
+        shape.q[:] = turn @ before
+        for rows in (shape.weight, shape.pull):
+            rows[both] = rows[other]
+        there = log_shape(shape) + log_prior(*prior, counts)
+        if log(1.0 - rng.random()) < there - here:
+            accepted += 1
+            here, frame, renamed, held, raw = there, new, moved, counts, turn @ raw
+            objects[both] = objects[other]
+        else:
+            shape.q[:] = before
+            for rows in (shape.weight, shape.pull):
+                rows[both] = rows[other]
+    return Exchanged(renamed, domain.back(raw), held, accepted, proposed)
+
+
+class _Frames:
+    """The directions in which a domain's clusters are, by those of the factors at their labels.
+
+    Parameters
+    ----------
+    damped : (J, M) array
+        Of the domain's clusters.
+    expected : (T, K) array
+        Factors of all labels, as the other domains have them.
+    """
+
+    def __init__(self, damped: NDArray, expected: NDArray):
+        self._damped, self._expected = damped, expected
+        # Where clusters are too few to tell directions, all labels are to give the same.
+        size = np.linalg.norm(damped) * max(float(np.linalg.norm(expected)), 1e-6)
+        self._rest = _FEW * size * np.eye(damped.shape[1], expected.shape[1])
+
+    def __call__(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Give the frame (M, K) of the clusters' labels (J,)."""
+        return polar_factor(self._damped.T @ self._expected[labels] + self._rest)
+
+
+def _turn_between(one: NDArray, other: NDArray) -> NDArray[np.float64]:
+    """Give the orthogonal (M, M) matrix that turns a frame (M, K) into another one.
+
+    That from the other one back is its transpose.
+    """
+    eye = np.eye(len(one))
+    return polar_factor(other @ one.T + (eye - other @ other.T) @ (eye - one @ one.T))

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.special import betaln
 from scipy.stats import multivariate_normal, norm
 
 import pm_match as pmm
@@ -66,7 +67,7 @@ def data_of(model, name):
     return model.rvs_to_values[model[f"x_{name}"]].data
 
 
-def dense_log_density(model, projections, spreads):
+def dense_log_density(model, projections, spreads, labels=LABELS):
     """Log density of all data given the labels: one normal vector, latent vectors integrated out.
 
     Parameters
@@ -77,7 +78,7 @@ def dense_log_density(model, projections, spreads):
     """
     n_points = len(next(iter(projections.values())))
     values, blocks = [], []
-    for name, label in LABELS.items():
+    for name, label in labels.items():
         values.append(data_of(model, name).ravel())
         rows = np.eye(2)[label]
         blocks.append((rows, projections[name], spreads.get(name, np.zeros(n_points))))
@@ -101,9 +102,10 @@ def dense_log_density(model, projections, spreads):
     return -0.5 * (log_det + solved @ x)
 
 
-def drawn(model, names, n):
+def drawn(model, names, n, permute=False):
     """Draw projections `n` times with everything else as it is; return what `names` have."""
     step = next(s for s in pmm.steps(model) if isinstance(s, FeatureGibbs))
+    step = FeatureGibbs(step.vars, permute=permute, model=model)
     point = dict(model.initial_point(0))
     for name, label in LABELS.items():
         point[f"cluster_{name}"] = label
@@ -164,6 +166,52 @@ def test_signs_and_common_scales_by_quadrature():
     one, two, first, second = (x[:, 0] for x in drawn(model, names, 12_000))
     found = quantities(np.sign(one * two), first, second)
     check_means(found, quantities(s, c, d), weights)
+
+
+def test_matchings_and_directions_by_quadrature():
+    """Clusters exchange their labels within the domain whose projection is turned along."""
+    model = declared(2, constant=True)
+    angle = np.linspace(-np.pi, np.pi, 48, endpoint=False)
+    log_scale, log_spread = 0.2 + 0.5 * np.linspace(-4, 4, 25), -0.5 + 0.6 * np.linspace(-4, 4, 25)
+    a, c, k = (g.ravel() for g in np.meshgrid(angle, log_scale, log_spread, indexing="ij"))
+    w = np.exp(c)[:, None] * np.column_stack([np.cos(a), np.sin(a)])
+    given = {"a": w, "b": np.broadcast_to(OTHER[:, 0], w.shape)}
+    logs = []
+    for swapped in (False, True):
+        labels = LABELS | {"a": 1 - LABELS["a"] if swapped else LABELS["a"]}
+        counts = np.bincount(np.concatenate(list(labels.values())), minlength=2)
+        own = dense_log_density(model, given, {"a": np.exp(k)}, labels)
+        # Of two labels, the weights are Beta(1, 1).
+        logs.append(own + betaln(*(1.0 + counts)))
+    logs = np.concatenate(logs)
+    a, c, k = (np.tile(x, 2) for x in (a, c, k))
+    swapped = np.repeat([0.0, 1.0], len(w))
+    logs += norm(0.2, 0.5).logpdf(c) + norm(-0.5, 0.6).logpdf(k)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    assert 0.05 < weights @ swapped < 0.95
+
+    def quantities(swapped, cosine, sine, c, k):
+        both = swapped * cosine, swapped * sine, swapped * c, swapped * k
+        return np.column_stack([swapped, cosine, sine, c, k, *both])
+
+    names = ["cluster_a", "raw_a", "scale_a_log__", "spread_a_log__"]
+    label, raw, scale, spread = drawn(model, names, 12_000, permute=True)
+    unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    found = quantities(label[:, 0].astype(float), *unit.T, scale[:, 0], spread[:, 0])
+    assert np.mean(np.diff(label[:, 0]) != 0) > 0.05  # and they do move
+    check_means(found, quantities(swapped, np.cos(a), np.sin(a), c, k), weights)
+
+
+@pytest.mark.parametrize(("m", "k"), [(2, 2), (5, 2), (3, 1)])
+def test_the_way_back_of_a_turn_is_its_transpose(m, k):
+    rng = np.random.default_rng(1)
+    frames = isometric._Frames(rng.normal(size=(3, m)), rng.normal(size=(4, k)))
+    one, other = frames(np.array([0, 1, 2])), frames(np.array([2, 3, 0]))
+    there, back = isometric._turn_between(one, other), isometric._turn_between(other, one)
+    np.testing.assert_allclose(there @ one, other, atol=1e-10)
+    np.testing.assert_allclose(there.T, back, atol=1e-10)
+    np.testing.assert_allclose(there @ there.T, np.eye(m), atol=1e-10)
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +276,15 @@ def test_orientations_of_another_length_are_seen(rigid, monkeypatch):
     monkeypatch.setattr(isometric, "_with_polar", lambda rng, q, tau: right(rng, q, 1.3 * tau))
     found = rigid.scores(2000, n_updates=1)
     assert max(map(abs, found.values())) > 6.0, found
+
+
+@pytest.mark.slow
+def test_turns_without_a_way_back_are_seen(monkeypatch):
+    right = isometric._turn_between
+    more = np.array([[np.cos(0.6), -np.sin(0.6)], [np.sin(0.6), np.cos(0.6)]])
+    monkeypatch.setattr(isometric, "_turn_between", lambda one, other: more @ right(one, other))
+    with pytest.raises(AssertionError):
+        test_matchings_and_directions_by_quadrature()
 
 
 # -- what is recognised ----------------------------------------------------------------------------
