@@ -19,7 +19,7 @@ from tests.declared import any_likelihood, columns
 from tests.declared.features import Kind, feature_model
 from tests.declared.networks import network_data, network_model
 from tests.declared.plain import sampling_noise, tiny_model, total_variation
-from tests.exactness.test_moves import MOVES
+from tests.exactness.moves import MOVES
 
 FEW = {"a": network_data()["a"][:2], "b": network_data()["b"][:, :1]}
 # A model, what is declared apart, and the same as pairs of (clustering, object, object).

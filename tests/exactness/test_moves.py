@@ -20,6 +20,7 @@ from tests.declared.networks import (
     plain_log_joint,
 )
 from tests.declared.plain import sampling_noise, tiny_data, tiny_model, total_variation
+from tests.exactness.moves import MOVES
 
 FEATURES = {
     "plain": {},
@@ -100,28 +101,6 @@ def visits(step, states, move, n, seed=2):
     return counts
 
 
-def split_and_merge(collapsed, rng):
-    """Splits and merges, with the few sweeps that change what they cannot: relevance."""
-    collapsed.split_or_merge(rng, 10)
-    if any((p.relevance.group >= 0).any() for p in collapsed.partitions) and rng.random() < 0.5:
-        collapsed.sweep(rng)
-
-
-def exchange(collapsed, rng):
-    """Exchanges, with a few sweeps: they leave every assignment's clusters as they are."""
-    _, proposed = collapsed.exchange(rng, 3)
-    if proposed == 0 or rng.random() < 0.5:
-        collapsed.sweep(rng)
-
-
-def everything(collapsed, rng):
-    collapsed.sweep(rng)
-    collapsed.split_or_merge(rng, 1)
-    collapsed.exchange(rng, 1)
-    collapsed.rename(rng)
-
-
-MOVES = {"split and merge": split_and_merge, "exchange": exchange, "everything": everything}
 # What a move alone cannot leave, or takes long to: see the law of everything.
 N_DRAWS = 60_000
 
