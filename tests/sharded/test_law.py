@@ -1,40 +1,12 @@
 """The law of labels on tiny data in two shards, against enumeration."""
 
-from itertools import product
-
 import numpy as np
 import pytest
-from scipy.special import betaln
 from scipy.stats import gamma
 
 from tests.sharded import models
 from tests.sharded.chains import run
-
-
-def log_sticks(alpha, counts):
-    """Log p(s) under truncated stick-breaking, stick by stick."""
-    after = np.sum(counts) - np.cumsum(counts)
-    pairs = zip(counts[:-1], after[:-1], strict=True)
-    return sum(betaln(1.0 + n, alpha + rest) - betaln(1.0, alpha) for n, rest in pairs)
-
-
-def enumerated(log_evidence, alphas, weights, n=5):
-    """Every assignment and its probability, the concentration summed over a grid."""
-    states = np.array(list(product(range(models.T), repeat=n)))
-    counts = [np.bincount(state, minlength=models.T) for state in states]
-    # The prior depends on the sizes of clusters alone, and the evidence on who is together.
-    of_sizes = {
-        size: np.logaddexp.reduce([log_sticks(a, size) for a in alphas] + np.log(weights))
-        for size in {tuple(own) for own in counts}
-    }
-    evidence = {}
-    logs = np.empty(len(states))
-    for number, (state, size) in enumerate(zip(states, counts, strict=True)):
-        firsts = tuple(int(np.flatnonzero(state == own)[0]) for own in state)
-        if firsts not in evidence:
-            evidence[firsts] = log_evidence(np.array(firsts))
-        logs[number] = of_sizes[tuple(size)] + evidence[firsts]
-    return states, np.exp(logs - np.logaddexp.reduce(logs))
+from tests.sharded.enumeration import CASES, enumerated
 
 
 def check_law(case, alphas=(1.3,), weights=(1.0,), n=2400, **options):
@@ -59,19 +31,6 @@ def functions(states):
     together = [(states[:, i] == states[:, j])[:, None] for i in range(n) for j in range(i)]
     sizes = np.sort(np.stack([(states == j).sum(axis=1) for j in range(models.T)], 1), axis=1)
     return np.concatenate([*one, *together, sizes == 0, sizes == n - 1], axis=1).astype(float)
-
-
-CASES = {
-    **{
-        family: lambda family=family: models.columns(family)
-        for family in ("Poisson", "Bernoulli", "Categorical", "Normal", "NormalGamma")
-    },
-    "features": models.features,
-    "dependent noise": lambda: models.features(full=True),
-    "deviations": lambda: models.features(deviations=True),
-    "normals": models.normals,
-    "normals of one precision": lambda: models.normals(shared=True),
-}
 
 
 @pytest.mark.parametrize("case", CASES)

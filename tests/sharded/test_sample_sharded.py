@@ -3,62 +3,15 @@
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
 
 import pm_match as pmm
 from tests.sharded import models
-
-N, T = 90, 4
-
-
-def counts(n=N):
-    """Counts of two domains, of three clusters that are far apart."""
-    rng = np.random.default_rng(0)
-    rates = np.array([[2.0, 30.0], [30.0, 2.0], [60.0, 60.0]])
-    return {name: rng.poisson(rates[rng.integers(3, size=n)]).astype(float) for name in "ab"}
-
-
-def declared(data, rows=20, **assignment):
-    """Declare the model on some rows."""
-    with pm.Model() as model:
-        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
-        rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
-        for name, values in data.items():
-            s = pm.Categorical(f"cluster_{name}", p=w, shape=rows)
-            pm.Poisson(name, rates[s], observed=values[:rows])
-    return model
-
-
-def started(model):
-    """A start near the clusters, for which nothing is searched."""
-    weights = np.array([0.4, 0.3, 0.2, 0.1])[None, None]
-    rates = np.array([[3.0, 28.0], [28.0, 3.0], [55.0, 55.0], [10.0, 10.0]])[None, None]
-    draws = {
-        "weights": (("chain", "draw", "k"), weights),
-        "rates": (("chain", "draw", "k", "m"), rates),
-    }
-    for name in "ab":
-        draws[f"cluster_{name}"] = (("chain", "draw", name), np.zeros((1, 1, 20), int))
-    return xr.DataTree.from_dict({"posterior": xr.Dataset(draws)})
+from tests.sharded.far_apart import N, T, counts, declared, same, sampled
 
 
 @pytest.fixture(scope="module")
 def model():
     return declared(counts())
-
-
-def sampled(model, data, **options):
-    """Draw a few times."""
-    given = {"draws": 6, "tune": 3, "chunk_size": 25, "random_seed": 3} | options
-    return pmm.sample_sharded(model, data, start=started(model), progressbar=False, **given)
-
-
-def same(one, other):
-    """Say whether two results are the same, bit for bit."""
-    return all(
-        np.array_equal(one["posterior"][name], other["posterior"][name])
-        for name in one["posterior"].data_vars
-    )
 
 
 def test_parameters_labels_and_certainty_come_out(model, tmp_path):

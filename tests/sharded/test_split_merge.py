@@ -5,7 +5,7 @@ import pytest
 
 from pm_match.sharded.split_merge import split_or_merge
 from tests.sharded.chains import calls, halves
-from tests.sharded.test_law import CASES, enumerated
+from tests.sharded.enumeration import CASES, enumerated
 
 N = 2500
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.sharded.test_sample_sharded import counts, declared, same, sampled
+from tests.sharded.far_apart import counts, declared, same, sampled
 
 distributed = pytest.importorskip("distributed")
 

@@ -1,0 +1,47 @@
+"""The law of the labels of tiny models, by enumeration."""
+
+from itertools import product
+
+import numpy as np
+from scipy.special import betaln
+
+from tests.sharded import models
+
+
+def log_sticks(alpha, counts):
+    """Log p(s) under truncated stick-breaking, stick by stick."""
+    after = np.sum(counts) - np.cumsum(counts)
+    pairs = zip(counts[:-1], after[:-1], strict=True)
+    return sum(betaln(1.0 + n, alpha + rest) - betaln(1.0, alpha) for n, rest in pairs)
+
+
+def enumerated(log_evidence, alphas, weights, n=5):
+    """Every assignment and its probability, the concentration summed over a grid."""
+    states = np.array(list(product(range(models.T), repeat=n)))
+    counts = [np.bincount(state, minlength=models.T) for state in states]
+    # The prior depends on the sizes of clusters alone, and the evidence on who is together.
+    of_sizes = {
+        size: np.logaddexp.reduce([log_sticks(a, size) for a in alphas] + np.log(weights))
+        for size in {tuple(own) for own in counts}
+    }
+    evidence = {}
+    logs = np.empty(len(states))
+    for number, (state, size) in enumerate(zip(states, counts, strict=True)):
+        firsts = tuple(int(np.flatnonzero(state == own)[0]) for own in state)
+        if firsts not in evidence:
+            evidence[firsts] = log_evidence(np.array(firsts))
+        logs[number] = of_sizes[tuple(size)] + evidence[firsts]
+    return states, np.exp(logs - np.logaddexp.reduce(logs))
+
+
+CASES = {
+    **{
+        family: lambda family=family: models.columns(family)
+        for family in ("Poisson", "Bernoulli", "Categorical", "Normal", "NormalGamma")
+    },
+    "features": models.features,
+    "dependent noise": lambda: models.features(full=True),
+    "deviations": lambda: models.features(deviations=True),
+    "normals": models.normals,
+    "normals of one precision": lambda: models.normals(shared=True),
+}
