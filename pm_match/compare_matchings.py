@@ -83,12 +83,16 @@ def compare_matchings(
 
     Examples
     --------
-    >>> pmm.compare_matchings(
-    ...     {
-    ...         "shapes": pmm.models.table_clusters(tables, n_components=5),
-    ...         "turned": pmm.models.aligned_clusters(tables, n_components=5),
-    ...     }
+    >>> tables = pmm.datasets.synthetic(40, 8, 3, 3, random_seed=3)
+    >>> models = {
+    ...     k: pmm.models.projected_clusters(tables, n_factors=k, projection="normal")
+    ...     for k in (1, 3)
+    ... }
+    >>> compared = pmm.compare_matchings(
+    ...     models, draws=30, tune=30, chains=2, random_seed=1, progressbar=False
     ... )
+    >>> list(compared.columns)
+    ['elpd', 'difference', 'difference_se', 'clusters', 'unsure']
     """
     if len(models) < 2:
         raise ValueError(f"models: expected at least two to compare; found {len(models)}")

@@ -128,8 +128,17 @@ def sample_sharded(
 
     Examples
     --------
-    >>> model = pmm.models.projected_clusters({"a": a[:2000], "b": b[:2000]}, n_factors=5)
-    >>> idata = pmm.sample_sharded(model, {"a": a, "b": b}, labels="labels.zarr")
+    >>> data = {
+    ...     name: table.values
+    ...     for name, table in pmm.datasets.synthetic(400, 10, 3, 3, random_seed=3).items()
+    ... }
+    >>> sample = {name: rows[:60] for name, rows in data.items()}
+    >>> model = pmm.models.projected_clusters(sample, n_factors=3, projection="normal")
+    >>> idata = pmm.sample_sharded(
+    ...     model, data, draws=5, tune=5, chunk_size=100, random_seed=1, progressbar=False
+    ... )
+    >>> idata["posterior"]["size_a"].sum("size_a_dim_0").values
+    array([[400, 400, 400, 400, 400]])
     """
     model = modelcontext(model)
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("thin", thin, 1)):
