@@ -29,9 +29,7 @@ def check_folder(folder: Path, force: bool = False) -> None:
     if _netcdf_engine() is None:
         missing.append("h5netcdf with h5py")
     if missing:
-        raise ImportError(
-            f'{" and ".join(missing)} not installed: pip install "pm_match[examples]"'
-        )
+        raise ImportError(f'{", ".join(missing)} not installed: pip install "pm_match[examples]"')
     there = [name for name in _WRITTEN if (folder / name).exists()]
     if there and not force:
         raise FileExistsError(

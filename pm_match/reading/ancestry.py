@@ -1,6 +1,6 @@
 """Who depends on whom in a declared model."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pymc.distributions.distribution import SymbolicRandomVariable
@@ -109,6 +109,11 @@ def kind(rv: RV) -> str:
         return "expression"
     printed = getattr(rv.owner.op, "_print_name", None)
     return printed[0] if printed else type(rv.owner.op).__name__.removesuffix("RV")
+
+
+def depends(variable: RV, others: Collection[RV]) -> bool:
+    """Say whether a variable is one of the others, or depends on one, however indirectly."""
+    return any(v in others for v in ancestors([variable]))
 
 
 def names(variables: Iterable[RV]) -> str:

@@ -5,7 +5,7 @@ its variables replaced, so that every way of writing the same model says the sam
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,16 @@ def without_c(if_default: bool = False) -> Iterator[None]:
         flags["cxx"] = ""
     with pytensor.config.change_flags(**flags):
         yield
+
+
+def float_type() -> str:
+    """Return the type of numbers that PyTensor computes in."""
+    return pytensor.config.floatX
+
+
+def computing_in(float_type: str) -> AbstractContextManager[None]:
+    """Let PyTensor compute in numbers of this type meanwhile."""
+    return pytensor.config.change_flags(floatX=float_type)
 
 
 class _Interpreter(PerformLinker):

@@ -21,11 +21,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
-import pytensor
 from threadpoolctl import threadpool_limits
 
 from pm_match.numerics.ahead import was_cold
-from pm_match.reading.probe import without_c
+from pm_match.reading.probe import computing_in, float_type, without_c
 from pm_match.running.checkpoint import versions
 
 # How often what a worker had that died is run again, each time in a fresh pool.
@@ -244,7 +243,7 @@ class _Sent:
         # So that no two calls are the same, which Dask would run once.
         self.call = uuid.uuid4().hex
         self.surroundings = surroundings()
-        self.float_type = pytensor.config.floatX
+        self.float_type = float_type()
 
     def __call__(self, item: Any) -> Any:
         """Run the task in whatever process this is."""
@@ -257,7 +256,7 @@ class _Sent:
                 f"{', '.join(f'{name} {here.get(name)}' for name in other)}"
             )
         # Threads of one process take turns.
-        with _turn, pytensor.config.change_flags(floatX=self.float_type):
+        with _turn, computing_in(self.float_type):
             if self.key not in _known:
                 _known.clear()
                 _known[self.key] = pickle.loads(self.code)

@@ -11,7 +11,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
-from pytensor.graph.traversal import ancestors
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count
@@ -20,6 +19,7 @@ from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import say
 from pm_match.reading import read
+from pm_match.reading.ancestry import depends
 from pm_match.reading.parts import Clustering
 from pm_match.reading.probe import natural_function
 from pm_match.results import annotate
@@ -265,7 +265,7 @@ class _Record:
         self._names = [
             str(rv.name)
             for rv in (*model.free_RVs, *model.deterministics)
-            if not assignments.intersection(ancestors([rv]))
+            if not depends(rv, assignments)
         ]
         self._natural = natural_function(model, self._names)
         self._values: list[list[NDArray]] = []

@@ -232,7 +232,8 @@ def test_without_the_extra(monkeypatch, files, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     error = refused(capsys, *files, "--out", files[0].parent / "out")
     assert (
-        'matplotlib and h5netcdf with h5py not installed: pip install "pm_match[examples]"' in error
+        'matplotlib, itables, h5netcdf with h5py not installed: pip install "pm_match[examples]"'
+        in error
     )
 
 
