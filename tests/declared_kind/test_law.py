@@ -107,7 +107,7 @@ def discrete() -> pm.Model:
     return model
 
 
-@pytest.mark.parametrize("n_sweeps", [1, None])
+@pytest.mark.parametrize("n_sweeps", [1, pytest.param(None, marks=pytest.mark.slow)])
 def test_labels_and_parameters_together(n_sweeps, monkeypatch):
     """Sweeps, refreshed rows and swaps leave the joint of labels and rows alone."""
     monkeypatch.setattr(collapsed, "ANCHORED_SWAPS", 1.0)

@@ -75,7 +75,13 @@ def test_the_law_of_coefficients_is_the_posterior(classes):
     assert max(map(abs, scores.values())) < 4.0, scores
 
 
-@pytest.mark.parametrize("n_leapfrog", [0, 3], ids=["one by one", "all at once"])
+@pytest.mark.parametrize(
+    "n_leapfrog",
+    [
+        pytest.param(0, id="one by one"),
+        pytest.param(3, id="all at once", marks=pytest.mark.slow),
+    ],
+)
 def test_the_law_of_a_frequency_is_the_posterior(n_leapfrog):
     model, vectors = kernel_model(v=0.7)
     step = pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_leapfrog=n_leapfrog)
