@@ -297,7 +297,7 @@ class FeatureGibbs(PartitionStep):
 
         Latent vectors, deviations and weights are integrated out; the latter are drawn.
         """
-        exchanges = self._turned
+        exchanges = self._turned if self.permute else None
         chosen = None if exchanges is None else exchanges.load(self.rng, point)
         if exchanges is None or chosen is None:
             return 0, 0
@@ -349,7 +349,7 @@ class FeatureGibbs(PartitionStep):
             return 0, 0
         features, rng, k = self.part, self.rng, self.part.n_factors
         setting = self._setting(point)
-        exchanges = self._exchanges
+        exchanges = self._exchanges if self.permute else None
         chosen = None if exchanges is None else exchanges.load(rng, point)
         drawn: dict[Parameter, NDArray] = {}
         priors = []

@@ -8,7 +8,8 @@ is averaged. Those that are hopeless are soon given up, and the others are looke
 are and with their objects moved to where they fit best.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -224,6 +225,27 @@ def judged(
     chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
 ) -> Proposal:
     """Return the proposal whose parameters, drawn with its assignment fixed, explain most."""
+    with _labels_fixed(chain, number):
+        return _judged(chain, number, features, proposals)
+
+
+@contextmanager
+def _labels_fixed(chain: Chain, number: int) -> Iterator[None]:
+    """Let no step exchange labels meanwhile, which would make another assignment."""
+    own = [step for step in chain.steps_of(number) if isinstance(step, FeatureGibbs)]
+    before = [step.permute for step in own]
+    for step in own:
+        step.permute = False
+    try:
+        yield
+    finally:
+        for step, permute in zip(own, before, strict=True):
+            step.permute = permute
+
+
+def _judged(
+    chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
+) -> Proposal:
     _draw(chain, number, features, proposals[0], _BURN_IN)
     proposals[0].log_joints.clear()
     for i, (n, width, most) in enumerate(_ROUNDS):
