@@ -122,12 +122,9 @@ def sample_sharded(
 
     Notes
     -----
-    Not settled: with projections that are drawn, moments differed from those of `sample` in the one
-    comparison made, by slow mixing or by a fault. Do not rely on such runs yet.
-
     Labels that are drawn all at once, given weights and parameters, mix more slowly than in
     `ClusterGibbs`, which integrates these out. A good start matters: clusters that the sample does
-    not show are seldom found.
+    not show are seldom found, and which clusters of two domains match changes seldom.
 
     Examples
     --------

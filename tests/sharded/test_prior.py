@@ -1,0 +1,109 @@
+"""Iterations over shards leave the prior alone: projections, noise and all else that is drawn.
+
+Every start is a draw of everything, data included, from the declared model, so that it matters not
+how slowly a chain mixes (see `ModelSimulator.scores`).
+"""
+
+import numpy as np
+import pytest
+
+import pm_match as pmm
+from pm_match.sharded.split_merge import split_or_merge
+from tests.exactness.simulate import ModelSimulator
+from tests.sharded import models
+from tests.sharded.chains import calls, halves
+
+
+def projected(projection):
+    """Feature vectors of two domains, in projections that are drawn."""
+    rng = np.random.default_rng(3)
+    data = {name: rng.normal(size=(n, 3)) for name, n in (("a", 4), ("b", 3))}
+    options = {"n_factors": 2, "n_clusters": 3, "projection": projection}
+    return pmm.models.projected_clusters(data, **options), data
+
+
+CASES = {
+    "normal projections": lambda: projected("normal"),
+    "isometric projections": lambda: projected("isometric"),
+    "normals": lambda: models.normals()[:2],
+    "normals of one precision": lambda: models.normals(shared=True)[:2],
+    "counts": lambda: models.columns("Poisson", alpha=None)[:2],
+    "means and precisions": lambda: models.columns("NormalGamma")[:2],
+}
+
+
+class ShardSimulator(ModelSimulator):
+    """The sampler over two shards."""
+
+    def __init__(self, model, data, seed):
+        self.values = {name: np.array(own, float) for name, own in data.items()}
+        super().__init__(model, seed)
+        self.centre, self.shards, self.assignments, self.store = halves(model, self.values, 2, seed)
+        self.iteration = 0
+
+    missing = ()
+
+    @property
+    def observed(self):
+        return list(self.values)
+
+    def new_data(self, draw):
+        for name, x in zip(self.observed, self.data(draw), strict=True):
+            self.values[name][:] = x
+        surveyed = [found for shard in self.shards for found in shard.survey()]
+        self.centre.begin(self.assignments, surveyed)
+
+    def own_quantities(self, draw, first, last):
+        """How the data go with what clusters have, and with each other."""
+        found = {}
+        of_clusters = [name for name in self.names if len(np.shape(draw[name])) > 1]
+        for (name, x), label in zip(self.values.items(), (first, last), strict=True):
+            size = np.arcsinh(x).sum(axis=1)
+            squares = np.log1p(np.square(x)).sum(axis=1)
+            found[f"{name}: alike"] = np.arcsinh(x @ x.T)[label[:, None] == label].sum()
+            w = draw.get(f"projection_{name}")
+            if w is not None:
+                fit = np.arcsinh((draw["latent"][label] @ w.T) * x).sum(axis=1)
+                found |= {f"{name}: fit": fit.sum(), f"{name}: fit of the last": fit[-1]}
+            if len(np.shape(draw.get("precision"))) == 3:
+                away = x - draw["mean"][label]
+                weighed = np.einsum("ni,nij,nj->n", away, draw["precision"][label], away)
+                found[f"{name}: residuals"] = np.log(weighed).sum()
+                found[f"{name}: precision by squares"] = np.log(weighed) @ squares
+                own_size = np.linalg.slogdet(draw["precision"][label])[1]
+                found[f"{name}: spread by precision"] = own_size @ np.log(np.square(away).sum(1))
+            for own in of_clusters:
+                if len(draw[own]) == models.T:
+                    of_objects = np.arcsinh(draw[own][label]).reshape(len(label), -1).sum(axis=1)
+                    found[f"{name}: by {own}"] = of_objects @ size
+                    found[f"{name}: the last by {own}"] = of_objects[-1] * squares[-1]
+        return found
+
+    def labels(self):
+        """Draw labels given all else; return in which setting."""
+        self.iteration += 1
+        setting = self.centre.setting(self.iteration)
+        found = [own for shard in self.shards for own in shard.draw(setting, self.iteration)]
+        self.centre.load(self.assignments, found)
+        return setting
+
+    def update(self, point):
+        self.centre.point = dict(point)
+        setting = self.labels()
+        split_or_merge(self.centre, calls(self.shards), self.assignments, setting)
+        self.centre.update()
+        self.labels()
+        return self.centre.point | self.store.whole()
+
+
+@pytest.mark.parametrize(
+    ("case", "n"),
+    [
+        ("normal projections", 400),
+        *(pytest.param(case, 4000, marks=pytest.mark.slow) for case in CASES),
+    ],
+)
+def test_updates_leave_the_prior_alone(case, n):
+    found = ShardSimulator(*CASES[case](), seed=5).scores(n)
+    assert len(found) > 12
+    assert max(map(abs, found.values())) < 4.0, found
