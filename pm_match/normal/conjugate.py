@@ -19,7 +19,9 @@ __all__ = [
     "draw_parameters",
     "draw_posterior",
     "log_marginal",
+    "means_out",
     "posterior",
+    "precisions_out",
     "update",
 ]
 
@@ -121,16 +123,27 @@ def log_marginal(
     float
     """
     values, labels = np.asarray(values, float), np.asarray(labels)
-    d, n_clusters = values.shape[1], int(labels.max(initial=-1)) + 1
+    n_clusters = int(labels.max(initial=-1)) + 1
     found = posterior(values, labels, n_clusters, prior, shared, power)
     counts, _, degrees, inverse_scales = found
-    total = np.sum([multigammaln(0.5 * nu, d) for nu in degrees])
-    total -= 0.5 * (degrees * np.linalg.slogdet(inverse_scales)[1]).sum()
-    prior_log_det = np.linalg.slogdet(prior.inverse_scale)[1]
-    alone = 0.5 * prior.degrees * prior_log_det - multigammaln(0.5 * prior.degrees, d)
-    total += len(degrees) * alone - 0.5 * power * values.size * log(pi)
-    total += 0.5 * d * np.log(prior.strength / (prior.strength + counts)).sum()
-    return float(total)
+    total = means_out(counts, prior).sum() + precisions_out(degrees, inverse_scales, prior).sum()
+    return float(total - 0.5 * power * values.size * log(pi))
+
+
+def means_out(counts: NDArray, prior: NormalWishartPrior) -> NDArray[np.float64]:
+    """Log factors (J,) that are left of means of clusters when they are integrated out."""
+    d = len(prior.inverse_scale)
+    return 0.5 * d * np.log(prior.strength / (prior.strength + counts))
+
+
+def precisions_out(
+    degrees: NDArray, inverse_scales: NDArray, prior: NormalWishartPrior
+) -> NDArray[np.float64]:
+    """Log factors that are left of precisions with Wishart posteriors, but for powers of pi."""
+    d = len(prior.inverse_scale)
+    found = multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
+    found -= 0.5 * degrees * np.linalg.slogdet(inverse_scales)[1]
+    return found + 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
 
 
 def draw_parameters(

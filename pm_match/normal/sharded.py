@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from scipy.special import multigammaln
 
-from pm_match.normal.conjugate import draw_posterior, update
+from pm_match.normal.conjugate import draw_posterior, means_out, precisions_out, update
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.sums import add_up
@@ -161,15 +160,12 @@ class ShardedNormals(ShardedEvidence):
         """Log marginal likelihood; given the precision, if it is shared."""
         prior = self.normals.prior(point)
         counts, _, degrees, scales = update(*self._clusters(sums), prior, False)
-        d = len(self._centre)
-        found = 0.5 * d * np.log(prior.strength / (prior.strength + counts))
+        found = means_out(counts, prior)
         if self.normals.shared:
             _, (precision,) = self._read(point)
             return found - 0.5 * np.einsum("jkl,kl->j", scales - prior.inverse_scale, precision)
-        found += multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
-        found -= 0.5 * degrees * np.linalg.slogdet(scales)[1]
-        found += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
-        return found - 0.5 * d * counts * np.log(np.pi)
+        found = found + precisions_out(degrees, scales, prior)
+        return found - 0.5 * len(self._centre) * counts * np.log(np.pi)
 
     def log_base(self, point: Point, sums: Mapping[str, Sums]) -> float:
         """Log density of a shared precision's own, and of squares about the centre."""

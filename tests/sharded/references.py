@@ -4,9 +4,6 @@ import numpy as np
 from scipy.special import betaln, gammaln
 from scipy.stats import multivariate_normal, multivariate_t
 
-from pm_match.normal.conjugate import log_marginal
-from pm_match.normal.normal_rows import NormalWishartPrior
-
 
 def of_columns(family, data):
     """Return log p(data | labels) of `models.columns`."""
@@ -74,7 +71,23 @@ def of_features(data, parts, precision_prior=None):
 
 
 def of_normals(data, shared):
-    """Return log p(data | labels) of `models.normals`, by the plain formula."""
-    prior = NormalWishartPrior(np.array([0.2, 0.1]), 0.3, 5.0, 4.0 * np.eye(2))
+    """Return log p(data | labels) of `models.normals`, by each vector given those before it."""
     values = np.concatenate(list(data.values()))
-    return lambda labels: log_marginal(values, labels, prior, shared)
+
+    def log_evidence(labels):
+        strengths, centres = np.full(len(values), 0.3), np.tile([0.2, 0.1], (len(values), 1))
+        degrees, inverse = np.full(len(values), 5.0), np.tile(4.0 * np.eye(2), (len(values), 1, 1))
+        total = 0.0
+        for x, j in zip(values, labels, strict=True):
+            # One precision of all, or one for each cluster.
+            own = 0 if shared else j
+            scale = (strengths[j] + 1.0) / strengths[j] * inverse[own] / (degrees[own] - 1.0)
+            total += multivariate_t.logpdf(x, centres[j], scale, df=degrees[own] - 1.0)
+            away = x - centres[j]
+            inverse[own] += strengths[j] / (strengths[j] + 1.0) * np.outer(away, away)
+            degrees[own] += 1.0
+            centres[j] += away / (strengths[j] + 1.0)
+            strengths[j] += 1.0
+        return total
+
+    return log_evidence
