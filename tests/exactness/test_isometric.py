@@ -272,8 +272,8 @@ def test_common_scales_by_another_density_are_seen(rigid, monkeypatch):
 
 @pytest.mark.slow
 def test_orientations_of_another_length_are_seen(rigid, monkeypatch):
-    right = isometric._with_polar
-    monkeypatch.setattr(isometric, "_with_polar", lambda rng, q, tau: right(rng, q, 1.3 * tau))
+    right = isometric.draw_with_polar
+    monkeypatch.setattr(isometric, "draw_with_polar", lambda rng, q, tau: right(rng, q, 1.3 * tau))
     found = rigid.scores(2000, n_updates=1)
     assert max(map(abs, found.values())) > 6.0, found
 
