@@ -225,4 +225,5 @@ def test_given_clusters_that_shapes_do_not_tell_apart_are_not_sure():
     assert (probability.sum(axis=0) <= 1 + 1e-9).all()
     assert probability.max() < 0.95
     assert (np.diag(probability) > 0.05).all()
-    assert "200 doubtful" in result.verdict()[0]  # two species of three, in both domains
+    # Two species of the three at least, in both domains.
+    assert int(re.search(r"(\d+) doubtful", result.verdict()[0]).group(1)) >= 200
