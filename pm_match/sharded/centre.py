@@ -15,6 +15,7 @@ from pymc.model.core import Model
 
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.clusters.points import ClusteringPoints
+from pm_match.clusters.sweep import new_partition, rename
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_prior, log_weights
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
@@ -180,26 +181,13 @@ class Centre:
     def _swap(self) -> float:
         """Swap labels, by the prior alone (see `clusters.label_swap`); return how many were."""
         a, b = (np.array(x) for x in self.clustering.prior(self.point))
-        n, accepted, proposed = len(self.counts), 0, 0
-        before = log_prior(a, b, self.counts)
-        order = np.arange(n)
-        counts = self.counts.copy()
-        for _ in range(_SWAPS * n if n > 1 else 0):
-            first, second = self.rng.choice(n, 2, replace=False)
-            if counts[first] == counts[second] == 0:
-                continue
-            proposed += 1
-            both = [first, second]
-            counts[both] = counts[both[::-1]]
-            after = log_prior(a, b, counts)
-            if np.log(self.rng.random()) < after - before:
-                order[both] = order[both[::-1]]
-                before = after
-                accepted += 1
-            else:
-                counts[both] = counts[both[::-1]]
-        self.counts = counts
-        self.sums = reordered(self.sums, order)
+        n = len(self.counts)
+        # The kernel asks for a partition; there are no objects in this one.
+        partition, renamed = new_partition(np.zeros(0, np.int64), n), np.zeros(n, np.int64)
+        partition.counts[:] = self.counts
+        accepted, proposed = rename(self.rng, a, b, partition, renamed, _SWAPS * n)
+        self.counts = partition.counts
+        self.sums = reordered(self.sums, np.argsort(renamed))
         return accepted / max(proposed, 1)
 
 

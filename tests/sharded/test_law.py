@@ -40,7 +40,7 @@ def test_labels_have_their_law(case):
 
 @pytest.mark.parametrize("case", ["Poisson", "features", "normals", "normals of one precision"])
 def test_labels_have_their_law_with_splits_and_merges(case):
-    check_law(CASES[case](), moves=True)
+    check_law(CASES[case](), n=4800, moves=True)
 
 
 def test_labels_have_their_law_with_a_free_concentration():
