@@ -14,6 +14,7 @@ from pm_match.reading.ancestry import RV, Refusal
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.kinds import Kind
+from pm_match.reading.parts import Component
 
 
 class IndependentColumns(Kind):
@@ -51,6 +52,6 @@ class IndependentColumns(Kind):
         """Predict from the clusters' statistics."""
         return ColumnsPredictor(evidence, state)
 
-    def sharded(self, model: Model, evidence: Columns) -> ShardedColumns:
+    def sharded(self, model: Model, evidence: Columns, component: Component) -> ShardedColumns:
         """Draw from sums of the cells' statistics."""
         return ShardedColumns(model, evidence)

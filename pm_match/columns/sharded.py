@@ -19,7 +19,7 @@ from pm_match.columns.term import DIRICHLET
 from pm_match.numerics.sums import add_up
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import UnservedModelError
-from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
+from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums, Wrong, first
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +66,14 @@ class ColumnsScorer(Scorer):
             dense = self.prior.additive(found)
         return dense.reshape(len(values), len(own.column) * dense.shape[1])
 
-    def check(self, chunk: Chunk) -> tuple[str, NDArray[np.bool_], str] | None:
+    def check(self, chunk: Chunk) -> Wrong | None:
         """Look for missing values, and values that the families do not have."""
         found = super().check(chunk)
         for own in self.variables if found is None else ():
             family = FAMILIES[own.family]
             fine = np.asarray(family.supports(*self._cells(own, chunk[own.name])))
             if not fine.all():
-                return own.name, ~fine.reshape(chunk[own.name].shape), family.expects
+                return own.name, first(~fine.reshape(chunk[own.name].shape)), family.expects
         return found
 
     def table(self, chunk: Chunk, parameters: NDArray) -> NDArray[np.float64]:

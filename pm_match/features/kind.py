@@ -68,7 +68,7 @@ class FeatureVectors(Kind):
         """Make the state of the evidence for the units of a site."""
         return FeatureState(evidence, site, access)
 
-    def sharded(self, model: Model, evidence: Features) -> ShardedFeatures:
+    def sharded(self, model: Model, evidence: Features, component: Component) -> ShardedFeatures:
         """Draw from sums of features by cluster."""
         return ShardedFeatures(model, evidence)
 

@@ -12,6 +12,7 @@ from pm_match.networks.parts import Relation
 from pm_match.networks.points import RelationPoints
 from pm_match.networks.predictor import RelationPredictor
 from pm_match.networks.recognise import RelationCandidate, relation_candidates, relevance_of
+from pm_match.networks.sharded import ShardedRelation
 from pm_match.networks.state import RelationState
 from pm_match.reading.ancestry import RV
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -66,6 +67,10 @@ class Networks(Kind):
     def state(self, evidence: Relation, site: Site, access: RelationPoints) -> RelationState:
         """Make the state of the evidence for the units of a site."""
         return RelationState(evidence, site, access)
+
+    def sharded(self, model: Model, evidence: Relation, component: Component) -> ShardedRelation:
+        """Draw from sums of cells by the clusters of both axes."""
+        return ShardedRelation(model, evidence, component)
 
     def search(self, component: Component):
         """Cluster each network alone, and align them."""

@@ -59,7 +59,7 @@ class NormalClusters(Kind):
         """Make the state of the evidence for the units of a site."""
         return NormalsState(evidence, site, access)
 
-    def sharded(self, model: Model, evidence: Normals) -> ShardedNormals:
+    def sharded(self, model: Model, evidence: Normals, component: Component) -> ShardedNormals:
         """Draw from sums of vectors and of their squares by cluster."""
         return ShardedNormals(model, evidence)
 

@@ -159,7 +159,7 @@ class Kind:
         """
         return None
 
-    def sharded(self, model: Model, evidence: Any) -> Any:
+    def sharded(self, model: Model, evidence: Any, component: Component) -> Any:
         """Make what draws from sums over chunks of rows, a `sharded.evidence.ShardedEvidence`.
 
         None, the default, if the kind cannot: `sample_sharded` then refuses it in words.

@@ -1,11 +1,15 @@
-r"""What is drawn centrally: all but the labels, given sums over the objects.
+"""What is drawn centrally: all but the labels, given sums over the objects.
 
 Given the sums, hyperparameters are drawn with weights and the parameters of clusters integrated
 out; then labels are swapped; then weights and parameters are drawn. Beside the draw of all labels
 given these, that is a Gibbs sampler of the declared, truncated model.
+
+If there are several sets of clusters, as of the rows and of the columns of a network, their labels
+are drawn in turn, each given the others. The last set is another one in every iteration; its labels
+are swapped, and its clusters split and merged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +23,7 @@ from pm_match.clusters.sweep import new_partition, rename
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_prior, log_weights
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
-from pm_match.reading.parts import Component, Structure, UnservedModelError
+from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
 from pm_match.reading.probe import natural_function
 from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums
 from pm_match.sharded.shards import Found, Setting
@@ -44,12 +48,16 @@ class Centre:
     ----------
     point : dict
         The present values of the model's value variables; those of the sample's labels say nothing.
+    clustering : Clustering
+        The set of clusters whose labels were drawn last.
     counts : (T,) integer array
-        Objects in each cluster.
+        Objects in each of its clusters.
+    sums : dict of int to dict of str to Sums
+        Of every evidence that sees them, by assignment.
     sizes : dict of str to (T,) integer array
-        By assignment.
-    sums : list of dict of str to Sums
-        For each evidence, by assignment.
+        By assignment, of all sets.
+    labels : dict of str to (N,) integer array
+        Of watched assignments.
 
     Raises
     ------
@@ -59,27 +67,62 @@ class Centre:
 
     def __init__(self, model: Model, structure: Structure, rng: np.random.Generator, point: Point):
         self.component = _only_component(structure)
-        (self.clustering,) = self.component.clusterings
+        self.clusterings = self.component.clusterings
         self.rng, self.point = rng, dict(point)
         self.evidence: list[ShardedEvidence] = []
         for own in self.component.evidence:
-            made = kind_of(own).sharded(model, own)
+            made = kind_of(own).sharded(model, own, self.component)
             if made is None:
-                titles = ", ".join(repr(a.name) for a in self.clustering.assignments)
+                number = own.clusterings[0]
+                titles = ", ".join(repr(a.name) for a in self.clusterings[number].assignments)
                 raise UnservedModelError(
                     f"sample_sharded: the data of {titles} are of the kind {own.kind!r}, which "
                     "cannot be drawn from sums over chunks of rows"
                 )
+            if len(own.clusterings) > 1 and not made.watched:
+                names = ", ".join(repr(self.clusterings[n].title) for n in own.clusterings)
+                raise UnservedModelError(
+                    f"sample_sharded: expected one set of clusters; found {names}, which are seen "
+                    "together"
+                )
             self.evidence.append(made)
         _check_covered(model, self.component, self.evidence)
-        self._points = ClusteringPoints(model, self.clustering)
-        weights = self.clustering.weights
-        self._weights = natural_function(model, [weights]) if weights else None
+        self._points = [ClusteringPoints(model, own) for own in self.clusterings]
+        self._weights = [
+            natural_function(model, [own.weights]) if own.weights else None
+            for own in self.clusterings
+        ]
+        self.watched = {name for own in self.evidence for name in own.watched}
+        self.labels: dict[str, NDArray[np.int16]] = {}
+        self.sizes: dict[str, NDArray[np.int64]] = {}
+        self._counts = [np.zeros(own.truncation, np.int64) for own in self.clusterings]
+        # Of every evidence, by the labels of that of its sets of clusters that was drawn last.
+        self._sums: dict[int, dict[str, Sums]] = {}
+        self._number, self._seen = 0, list[int]()
         self._hyperparameters = (
             _FromSums([model[n] for n in self.component.hyperparameters], model=model, rng=rng)
             if self.component.hyperparameters
             else None
         )
+
+    @property
+    def clustering(self) -> Clustering:
+        """The set of clusters whose labels were drawn last."""
+        return self.clusterings[self._number]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Objects in each of its clusters."""
+        return self._counts[self._number]
+
+    @counts.setter
+    def counts(self, counts: NDArray[np.int64]) -> None:
+        self._counts[self._number] = counts
+
+    @property
+    def sums(self) -> dict[int, dict[str, Sums]]:
+        """Sums of every evidence that sees them, by assignment."""
+        return {number: self._sums[number] for number in self._seen}
 
     @property
     def scorers(self) -> dict[str, dict[int, Scorer]]:
@@ -90,24 +133,51 @@ class Centre:
                 for number, evidence in enumerate(self.evidence)
                 if own.name in evidence.scorers
             }
-            for own in self.clustering.assignments
+            for clustering in self.clusterings
+            for own in clustering.assignments
         }
 
-    def begin(self, assignments: Sequence[str], found: Sequence[dict[int, Sums]]) -> None:
-        """Take the totals of all chunks, of which the assignments are given."""
-        for evidence, own in zip(self.evidence, self._added(assignments, found), strict=True):
-            evidence.begin(own)
+    def begin(self, found: Iterable[tuple[str, dict[int, Sums]]]) -> None:
+        """Take the totals of all chunks."""
+        for number, own in _added(found).items():
+            self.evidence[number].begin(own)
 
-    def setting(self, iteration: int) -> Setting:
-        """Return what labels are drawn given."""
-        parameters = [evidence.parameters(self.point) for evidence in self.evidence]
-        return Setting(iteration, self._log_weights(), parameters)
+    def look(self, labels: Mapping[str, NDArray[np.int16]]) -> None:
+        """Take the labels of watched assignments, -1 where they are not known yet."""
+        self.labels |= labels
+        for evidence in self.evidence:
+            evidence.look(self.labels)
+
+    def settings(self, iteration: int) -> Iterator[Setting]:
+        """Give what the labels of each set of clusters are drawn given; `load` what is found."""
+        n = len(self.clusterings)
+        for turn in range(n):
+            self._number = (iteration + turn) % n
+            assignments = [own.name for own in self.clustering.assignments]
+            self._seen = [
+                number
+                for number, own in enumerate(self.evidence)
+                if not own.scorers.keys().isdisjoint(assignments)
+            ]
+            seen = {number: self.evidence[number] for number in self._seen}
+            yield Setting(
+                iteration,
+                assignments,
+                self._log_weights(),
+                {number: own.parameters(self.point) for number, own in seen.items()},
+                {
+                    number: {a: own.context(a) for a in assignments if a in own.scorers}
+                    for number, own in seen.items()
+                },
+                self.watched & set(assignments),
+            )
 
     def _log_weights(self) -> NDArray[np.float64]:
-        if self._weights is None:
+        weights = self._weights[self._number]
+        if weights is None:
             a, b = self.clustering.prior(self.point)
             return log_weights(np.log(a / (a + b)), np.log(b / (a + b)))
-        value = np.asarray(self._weights(self.point)[0], np.float64)
+        value = np.asarray(weights(self.point)[0], np.float64)
         with np.errstate(divide="ignore"):
             if self.clustering.sticks:
                 return log_weights(np.log(value), np.log1p(-value))
@@ -115,48 +185,59 @@ class Centre:
 
     # -- sums -------------------------------------------------------------------------------------
 
-    def _added(
-        self, assignments: Sequence[str], found: Sequence[dict[int, Sums]]
-    ) -> list[dict[str, Sums]]:
-        """Add up sums of chunks, in their order, by evidence and assignment."""
-        total: list[dict[str, Sums]] = [{} for _ in self.evidence]
-        for assignment, own in zip(assignments, found, strict=True):
-            for number, sums in own.items():
-                if assignment not in total[number]:
-                    total[number][assignment] = tuple(np.array(x) for x in sums)
-                    continue
-                for one, more in zip(total[number][assignment], sums, strict=True):
-                    one += more
-        return total
+    def load(self, found: Sequence[Found]) -> None:
+        """Take what was found when labels were drawn."""
+        sizes, sums = gathered(found)
+        self.sizes |= sizes
+        self._sums |= sums
+        self.counts = np.sum(list(sizes.values()), axis=0)
+        self.look_at(found)
 
-    def gather(
-        self, assignments: Sequence[str], found: Sequence[Found]
-    ) -> tuple[dict[str, NDArray[np.int64]], list[dict[str, Sums]]]:
-        """Add up what is found of all chunks, in their order: objects by assignment, and sums."""
-        sizes: dict[str, NDArray[np.int64]] = {}
-        for assignment, (counts, *_) in zip(assignments, found, strict=True):
-            sizes[assignment] = sizes.get(assignment, 0) + counts
-        return sizes, self._added(assignments, [sums for _, sums, _ in found])
+    def look_at(self, found: Iterable[Found]) -> None:
+        """Take the labels of watched assignments, if any are found."""
+        labels: dict[str, list[NDArray]] = {}
+        for own in found:
+            if own.labels is not None:
+                labels.setdefault(own.assignment, []).append(own.labels)
+        if labels:
+            self.look({name: np.concatenate(own) for name, own in labels.items()})
 
-    def load(self, assignments: Sequence[str], found: Sequence[Found]) -> None:
-        """Take the sums of all labels."""
-        self.sizes, self.sums = self.gather(assignments, found)
-        self.counts = np.sum(list(self.sizes.values()), axis=0)
+    def rename(self, renamed: NDArray[np.int64]) -> None:
+        """Call the clusters whose labels were drawn last by other labels: `renamed` (T,)."""
+        own = {a.name for a in self.clustering.assignments} & self.watched
+        if own:
+            self.look({name: renamed.astype(np.int16)[self.labels[name]] for name in own})
 
-    def log_marginals(self, sums: Sequence[Mapping[str, Sums]]) -> NDArray[np.float64]:
+    def log_marginals(self, sums: Mapping[int, Mapping[str, Sums]]) -> NDArray[np.float64]:
         """Log marginal likelihood (J,) of clusters with some `sums`, given hyperparameters."""
         return np.sum(
-            [e.log_marginals(self.point, own) for e, own in zip(self.evidence, sums, strict=True)],
-            axis=0,
+            [self.evidence[n].log_marginals(self.point, own) for n, own in sums.items()], axis=0
         )
 
     def log_joint(self) -> float:
         """Log p(data, labels), weights and parameters integrated out, up to a constant."""
-        a, b = self.clustering.prior(self.point)
-        total = log_prior(np.array(a), np.array(b), self.counts)
-        pairs = zip(self.evidence, self.sums, strict=True)
-        base = sum(own.log_base(self.point, sums) for own, sums in pairs)
-        return float(total + self.log_marginals(self.sums).sum() + base)
+        total = 0.0
+        for clustering, counts in zip(self.clusterings, self._counts, strict=True):
+            a, b = clustering.prior(self.point)
+            total += log_prior(np.array(a), np.array(b), counts)
+        for number, sums in self._sums.items():
+            own = self.evidence[number]
+            total += own.log_marginals(self.point, sums).sum() + own.log_base(self.point, sums)
+        return float(total)
+
+    def told(self) -> dict[str, float]:
+        """Statistics of the labels, as `ClusterGibbs` has them."""
+        occupied = [int(np.count_nonzero(own)) for own in self._counts]
+        filled = [
+            n / own.truncation
+            for n, own in zip(occupied, self.clusterings, strict=True)
+            if not own.finite
+        ]
+        return {
+            "log_joint": self.log_joint(),
+            "n_occupied": sum(occupied),
+            "filled": max(filled, default=0.0),
+        }
 
     # -- draws ------------------------------------------------------------------------------------
 
@@ -166,17 +247,17 @@ class Centre:
             self.point = self._hyperparameters.update(self, self.point)
         accepted = self._swap()
         new = dict(self.point)
-        self._draw_weights(new)
-        for evidence, sums in zip(self.evidence, self.sums, strict=True):
-            evidence.draw(self.rng, new, sums)
+        for clustering, points, counts in zip(
+            self.clusterings, self._points, self._counts, strict=True
+        ):
+            if clustering.weights:
+                a, b = clustering.prior(new)
+                sticks = draw_log_sticks(self.rng, np.array(a), np.array(b), counts)
+                points.write_weights(new, *sticks)
+        for number, sums in self._sums.items():
+            self.evidence[number].draw(self.rng, new, sums)
         self.point = new
         return {"swap_accepted": accepted}
-
-    def _draw_weights(self, new: dict[str, NDArray]) -> None:
-        if self.clustering.weights:
-            a, b = self.clustering.prior(new)
-            sticks = draw_log_sticks(self.rng, np.array(a), np.array(b), self.counts)
-            self._points.write_weights(new, *sticks)
 
     def _swap(self) -> float:
         """Swap labels, by the prior alone (see `clusters.label_swap`); return how many were."""
@@ -187,15 +268,41 @@ class Centre:
         partition.counts[:] = self.counts
         accepted, proposed = rename(self.rng, a, b, partition, renamed, _SWAPS * n)
         self.counts = partition.counts
-        self.sums = reordered(self.sums, np.argsort(renamed))
+        self._sums |= reordered(self.sums, np.argsort(renamed))
+        self.rename(renamed)
         return accepted / max(proposed, 1)
 
 
-def reordered(sums: Sequence[Mapping[str, Sums]], rows: NDArray) -> list[dict[str, Sums]]:
+def _added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, Sums]]:
+    """Add up sums of chunks, in their order, by evidence and assignment."""
+    total: dict[int, dict[str, Sums]] = {}
+    for assignment, own in found:
+        for number, sums in own.items():
+            by_assignment = total.setdefault(number, {})
+            if assignment not in by_assignment:
+                by_assignment[assignment] = tuple(np.array(x) for x in sums)
+                continue
+            for one, more in zip(by_assignment[assignment], sums, strict=True):
+                one += more
+    return total
+
+
+def gathered(
+    found: Sequence[Found],
+) -> tuple[dict[str, NDArray[np.int64]], dict[int, dict[str, Sums]]]:
+    """Add up what is found of all chunks, in their order: objects by assignment, and sums."""
+    sizes: dict[str, NDArray[np.int64]] = {}
+    for own in found:
+        sizes[own.assignment] = sizes.get(own.assignment, 0) + own.counts
+    return sizes, _added((own.assignment, own.sums) for own in found)
+
+
+def reordered(sums: Mapping[int, Mapping[str, Sums]], rows: NDArray) -> dict[int, dict[str, Sums]]:
     """Return the sums of some clusters, in the order of `rows`."""
-    return [
-        {name: tuple(x[rows] for x in own) for name, own in evidence.items()} for evidence in sums
-    ]
+    return {
+        number: {name: tuple(x[rows] for x in own) for name, own in evidence.items()}
+        for number, evidence in sums.items()
+    }
 
 
 class _FromSums(HyperparameterGibbs):
@@ -204,14 +311,14 @@ class _FromSums(HyperparameterGibbs):
     def update(self, centre: Centre, point: Point) -> dict[str, NDArray]:
         """Draw each; return a new point."""
         self._collapsed: Any = SimpleNamespace(
-            partitions=[SimpleNamespace(counts=centre.counts)],
+            partitions=[SimpleNamespace(counts=counts) for counts in centre._counts],
             evidence=[
                 SimpleNamespace(
-                    log_factor=lambda at, own=own, sums=sums: float(
+                    log_factor=lambda at, own=centre.evidence[number], sums=sums: float(
                         own.log_marginals(at, sums).sum()
                     )
                 )
-                for own, sums in zip(centre.evidence, centre.sums, strict=True)
+                for number, sums in sorted(centre._sums.items())
             ],
         )
         new = dict(point)
@@ -230,22 +337,17 @@ def _only_component(structure: Structure) -> Component:
             f"{len(structure.components)}, and {len(structure.parts)} other parts"
         )
     (component,) = structure.components
-    if len(component.clusterings) != 1:
-        names = ", ".join(repr(c.title) for c in component.clusterings)
-        raise UnservedModelError(
-            f"sample_sharded: expected one set of clusters; found {names}, which are seen together"
-        )
-    (clustering,) = component.clusterings
-    if len(clustering.links):
-        raise UnservedModelError("sample_sharded: objects that are linked are not served")
-    if clustering.named:
-        raise UnservedModelError("sample_sharded: labels that are observed are not served")
-    for assignment in clustering.assignments:
-        if assignment.relevance:
-            raise UnservedModelError(
-                f"sample_sharded: {assignment.relevance!r}: objects that may be irrelevant are not "
-                "served"
-            )
+    for clustering in component.clusterings:
+        if len(clustering.links) or len(clustering.apart):
+            raise UnservedModelError("sample_sharded: objects that are linked are not served")
+        if clustering.named:
+            raise UnservedModelError("sample_sharded: labels that are observed are not served")
+        for assignment in clustering.assignments:
+            if assignment.relevance:
+                raise UnservedModelError(
+                    f"sample_sharded: {assignment.relevance!r}: objects that may be irrelevant are "
+                    "not served"
+                )
     return component
 
 

@@ -4,11 +4,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+
+class Rows(Protocol):
+    """All rows of one variable, of which some are read on demand.
+
+    Attributes
+    ----------
+    name : str
+    n_rows : int
+    step : int or None
+        Rows of its own chunks, the most if they differ.
+    in_memory : int
+        Bytes that go to workers with it.
+    """
+
+    name: str
+    n_rows: int
+    step: int | None
+
+    @property
+    def in_memory(self) -> int:  # noqa: D102
+        ...
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Read some rows: something with a `shape` of which rows can be taken."""
+        ...
 
 
 class Source:
@@ -139,7 +165,7 @@ class Piece:
         return self.stop - self.start
 
 
-def cut(sources: Mapping[str, Mapping[str, Source]], chunk_size: int | None) -> list[Piece]:
+def cut(sources: Mapping[str, Mapping[str, Rows]], chunk_size: int | None) -> list[Piece]:
     """Cut the rows of every assignment into chunks.
 
     All but the last have as many rows: `chunk_size`, or those of the first variable's own chunks.

@@ -1,16 +1,20 @@
 """What a kind provides for the sampler over shards: log densities of chunks, and sums over them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.reading.evidence import Point
+from pm_match.sharded.data import Rows, Source
 
-Chunk = Mapping[str, NDArray]
+# The rows of every variable: arrays (n, ...), or a sparse array (n, M).
+Chunk = Mapping[str, Any]
 # Sums over objects; the first axis of each array is that of the clusters.
 Sums = tuple[NDArray[np.float64], ...]
+# A value that is not served: the variable, where it is in the chunk, and what was expected.
+Wrong = tuple[str, tuple[int, ...], str]
 
 
 class Scorer:
@@ -26,19 +30,27 @@ class Scorer:
 
     widths: dict[str, int | None]
 
-    def check(self, chunk: Chunk) -> tuple[str, NDArray[np.bool_], str] | None:
-        """Look for values that are not served.
+    def source(self, name: str, given: Any, labels: Sequence[Any] | None) -> Rows:
+        """Take all rows of a variable, whose columns the model may have labels of.
 
-        Returns
-        -------
-        (str, (n, R) boolean array, str) or None
-            The variable, which of its values are wrong, and what was expected, in words.
+        Raises
+        ------
+        TypeError, ValueError
+            If they are not what the model was declared on a sample of.
         """
+        return Source(name, given, self.widths[name], labels)
+
+    def check(self, chunk: Chunk) -> Wrong | None:
+        """Look for a value that is not served."""
         for name in self.widths:
             wrong = ~np.isfinite(chunk[name])
             if wrong.any():
-                return name, wrong, "a finite number (missing values are not served)"
+                return name, first(wrong), "a finite number (missing values are not served)"
         return None
+
+    def prepared(self, chunk: Chunk, context: Any) -> Chunk:
+        """Bring a chunk to what `table` and `statistics` take, given other objects' labels."""
+        return chunk
 
     def totals(self, chunk: Chunk) -> Sums:
         """Add up what no label enters, once for all."""
@@ -53,6 +65,11 @@ class Scorer:
         raise NotImplementedError
 
 
+def first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the place of the first of the values that are wrong."""
+    return tuple(np.argwhere(wrong)[0].tolist())
+
+
 class ShardedEvidence:
     """One evidence where only sums of its data are at hand: the base of every kind's own.
 
@@ -62,10 +79,29 @@ class ShardedEvidence:
         By assignment, of those whose objects it sees.
     names : list of str
         The variables that `draw` draws.
+    watched : sequence of str
+        The assignments whose labels the table of others depends on.
     """
 
     scorers: dict[str, Scorer]
     names: list[str]
+    watched: Sequence[str] = ()
+
+    def check_sample(self, data: Mapping[str, Any], places: Mapping[str, NDArray]) -> None:
+        """Check that the model's objects are in the `places` of all, by watched assignment.
+
+        Raises
+        ------
+        ValueError
+            If the data say that they are not.
+        """
+
+    def look(self, labels: Mapping[str, NDArray]) -> None:
+        """Take the labels of all objects of watched assignments, -1 where they are not known."""
+
+    def context(self, assignment: str) -> Any:
+        """Return what `Scorer.prepared` takes, by the labels that were last looked at."""
+        return None
 
     def begin(self, totals: Mapping[str, Sums]) -> None:
         """Take what `Scorer.totals` adds up to over all chunks of every assignment."""

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,11 +20,10 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import say
 from pm_match.reading import read
 from pm_match.reading.ancestry import depends
-from pm_match.reading.parts import Clustering
 from pm_match.reading.probe import natural_function
 from pm_match.results import annotate
 from pm_match.sharded.centre import Centre
-from pm_match.sharded.data import Source, cut
+from pm_match.sharded.data import cut
 from pm_match.sharded.evidence import Scorer
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.split_merge import split_or_merge
@@ -43,6 +42,7 @@ def sample_sharded(
     thin: int = 1,
     n_split_merge: float = 0.25,
     start: xr.DataTree | None = None,
+    sampled: Mapping[str, Any] | None = None,
     chunk_size: int | None = None,
     random_seed: Any = None,
     progressbar: bool = True,
@@ -69,7 +69,7 @@ def sample_sharded(
     data : dict of str to array-like
         All rows of every observed variable, by its name: NumPy arrays and memory maps, Zarr arrays,
         Dask arrays and frames; float32 or float64, in which tables are then computed. Variables of
-        the same objects have as many rows.
+        the same objects have as many rows. Networks are SciPy sparse matrices.
     draws, tune : int
         Iterations that are kept, and those before.
     client : dask.distributed.Client, optional
@@ -87,6 +87,10 @@ def sample_sharded(
     start : DataTree, optional
         Whose last draw the chain starts at, with all variables of the model but labels. Default:
         that of `find_matching`.
+    sampled : dict of str to array, optional
+        For networks, by the name of each assignment (``cluster_<network>_<type>``): where in the
+        rows or columns of `data` the objects are that the model was declared on, whose labels the
+        chain starts with. Default: the first.
     chunk_size : int, optional
         Rows of a chunk. Default: those of the data's own chunks, 100 000 if they have none.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
@@ -110,9 +114,9 @@ def sample_sharded(
     Raises
     ------
     UnservedModelError
-        If a part of the model is not one that can be drawn from sums: networks, objects that may be
-        irrelevant or are linked, observed labels, missing values, and parameters without a
-        conditional in closed form. The message names the variable.
+        If a part of the model is not one that can be drawn from sums: one-mode networks, objects
+        that may be irrelevant or are linked, observed labels, missing values, and parameters
+        without a conditional in closed form. The message names the variable.
     ValueError, TypeError
         If data do not fit the model, or there is no worker; the message says which row and column.
     FileExistsError
@@ -153,45 +157,44 @@ def sample_sharded(
     seed, search_seed = (int(rng.integers(2**63)) for _ in range(2))
     structure = read(model)
     centre = Centre(model, structure, rng, model.initial_point())
-    clustering, scorers = centre.clustering, centre.scorers
-    sources = _sources(model, clustering, scorers, data)
+    sources = _sources(model, centre.scorers, data)
     pieces = cut(sources, chunk_size)
-    assignments = [piece.assignment for piece in pieces]
     n_kept = -(-draws // thin)
-    dims = {own.name: _dims(model, own.name, 1)[0] for own in clustering.assignments}
+    dims = {name: _dims(model, name, 1)[0] for name in centre.scorers}
     if start is None:
         start = find_matching(model, random_seed=search_seed, progressbar=progressbar)
     centre.point = _point(start, model)
+    n_rows = {name: next(iter(own.values())).n_rows for name, own in sources.items()}
+    centre.look(_begun(centre, start, n_rows, data, sampled or {}))
     store = None if labels is None else Store.create(labels, pieces, n_kept, dims)
     make = partial(
         Shard,
         seed,
         sources=sources,
-        scorers=scorers,
-        n_clusters=clustering.truncation,
+        scorers=centre.scorers,
         store=store,
     )
     in_memory = sum(source.in_memory for own in sources.values() for source in own.values())
     workers = InProcess(make, pieces) if client is None else OnDask(make, pieces, client, in_memory)
-    centre.begin(assignments, workers.call("survey"))
-    record = _Record(model, clustering)
+    centre.begin(workers.call("survey"))
+    record = _Record(model, centre.scorers)
     began = time.monotonic()
     try:
         with threadpool_limits(1, user_api="blas"):
             for iteration in range(tune + draws):
                 kept = iteration >= tune and (iteration - tune) % thin == 0
                 clock = time.perf_counter()
-                setting = centre.setting(iteration)
-                found = workers.call("draw", setting, len(record) if kept else None)
-                centre.load(assignments, found)
-                log_joint, before, sizes = centre.log_joint(), centre.point, centre.sizes
+                for setting in centre.settings(iteration):
+                    found = workers.call("draw", setting, len(record) if kept else None)
+                    centre.load(found)
+                told, before, sizes = centre.told(), centre.point, centre.sizes
                 moved = rng.random() < n_split_merge and split_or_merge(
-                    centre, workers.call, assignments, setting
+                    centre, workers.call, setting
                 )
-                stats = {"split_merge_accepted": float(bool(moved))} | centre.update()
+                stats = told | {"split_merge_accepted": float(bool(moved))} | centre.update()
                 stats["seconds"] = time.perf_counter() - clock
                 if kept:
-                    record.add(before, sizes, log_joint, stats)
+                    record.add(before, sizes, stats)
                 if progressbar and time.monotonic() - began > _PATIENCE:
                     say(f"Iteration {iteration + 1} of {tune + draws}")
                     began = time.monotonic()
@@ -214,31 +217,59 @@ _PATIENCE = 10.0
 
 
 def _sources(
-    model: Model,
-    clustering: Clustering,
-    scorers: Mapping[str, Mapping[int, Scorer]],
-    data: Mapping[str, Any],
-) -> dict[str, dict[str, Source]]:
+    model: Model, scorers: Mapping[str, Mapping[int, Scorer]], data: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
     """Take the data of every variable that some evidence looks at, by assignment."""
     if not isinstance(data, Mapping):
         raise TypeError(f"data: expected a dict of names of observed variables; found {data!r}")
-    found: dict[str, dict[str, Source]] = {}
-    wanted = {
-        name: (assignment, width)
-        for assignment, own in scorers.items()
-        for scorer in own.values()
-        for name, width in scorer.widths.items()
-    }
-    if set(data) != set(wanted):
+    wanted = {n for own in scorers.values() for scorer in own.values() for n in scorer.widths}
+    if set(data) != wanted:
         raise KeyError(
             f"data: expected all rows of {sorted(wanted)}, which the model observes; found "
             f"{sorted(map(str, data))}"
         )
-    for name, (assignment, width) in wanted.items():
-        coords = model.named_vars_to_dims.get(name, (None, None))
-        columns = model.coords.get(coords[1]) if width is not None else None
-        found.setdefault(assignment, {})[name] = Source(name, data[name], width, columns)
-    return {own.name: found[own.name] for own in clustering.assignments if own.name in found}
+    found: dict[str, dict[str, Any]] = {}
+    for assignment, own in scorers.items():
+        for scorer in own.values():
+            for name, width in scorer.widths.items():
+                dims = model.named_vars_to_dims.get(name, (None, None))
+                columns = model.coords.get(dims[1]) if width is not None else None
+                source = scorer.source(name, data[name], columns)
+                found.setdefault(assignment, {})[name] = source
+    return found
+
+
+def _begun(
+    centre: Centre,
+    start: xr.DataTree,
+    n_rows: Mapping[str, int],
+    data: Mapping[str, Any],
+    sampled: Mapping[str, Any],
+) -> dict[str, NDArray[np.int16]]:
+    """Return the labels of watched assignments at the start, -1 where they are not known."""
+    sizes = {own.name: own.n_objects for c in centre.clusterings for own in c.assignments}
+    unknown = sorted(map(str, set(sampled) - set(sizes)))
+    if unknown:
+        raise KeyError(f"sampled: expected names among {sorted(sizes)}; found {unknown}")
+    places = {}
+    for name in centre.watched:
+        place = np.asarray(sampled.get(name, np.arange(sizes[name])))
+        fine = place.shape == (sizes[name],) and place.dtype.kind in "iu"
+        n = n_rows[name]
+        if not fine or len(np.unique(place % n)) < len(place) or (place != place % n).any():
+            raise ValueError(
+                f"sampled[{name!r}]: expected {sizes[name]} different positions from 0 to {n - 1}, "
+                f"one for each object of the model; found {place}"
+            )
+        places[name] = place
+    for evidence in centre.evidence:
+        evidence.check_sample(data, places)
+    labels = {}
+    for name, place in places.items():
+        own = np.asarray(start["posterior"].to_dataset()[name].isel(chain=-1, draw=-1))
+        labels[name] = np.full(n_rows[name], -1, np.int16)
+        labels[name][place if len(own) == len(place) else slice(None)] = own
+    return labels
 
 
 def _point(start: xr.DataTree, model: Model) -> dict[str, NDArray]:
@@ -259,13 +290,13 @@ def _dims(model: Model, name: str, n: int) -> list[str]:
 class _Record:
     """The kept draws of everything but labels."""
 
-    def __init__(self, model: Model, clustering: Clustering):
-        self._model, self._clustering = model, clustering
-        assignments = {model[own.name] for own in clustering.assignments}
+    def __init__(self, model: Model, assignments: Iterable[str]):
+        self._model = model
+        hidden = {model[name] for name in assignments}
         self._names = [
             str(rv.name)
             for rv in (*model.free_RVs, *model.deterministics)
-            if not depends(rv, assignments)
+            if not depends(rv, hidden)
         ]
         self._natural = natural_function(model, self._names)
         self._values: list[list[NDArray]] = []
@@ -279,16 +310,12 @@ class _Record:
         self,
         point: Mapping[str, NDArray],
         sizes: Mapping[str, NDArray],
-        log_joint: float,
         stats: Mapping[str, float],
     ) -> None:
         """Keep a draw: labels, of which there are the sizes, and what they were drawn given."""
         self._values.append([np.array(value) for value in self._natural(point)])
         self._sizes.append({name: own.copy() for name, own in sizes.items()})
-        n_occupied = int(np.count_nonzero(np.sum(list(sizes.values()), axis=0)))
-        filled = 0.0 if self._clustering.finite else n_occupied / self._clustering.truncation
-        told = {"log_joint": log_joint, "n_occupied": n_occupied, "filled": filled}
-        self._stats.append(told | dict(stats))
+        self._stats.append(dict(stats))
 
     def tree(self, store: Store | None) -> xr.DataTree:
         """Make a DataTree, with the labels as they are on disk."""
@@ -299,9 +326,9 @@ class _Record:
             dims = _dims(model, name, values[0].ndim)
             used.update(dims)
             variables[name] = ((*SAMPLE_DIMS, *dims), np.stack(values)[None])
-        for own in self._clustering.assignments:
-            name = f"size_{own.name.removeprefix(PREFIX)}"
-            values = [sizes[own.name] for sizes in self._sizes]
+        for assignment in self._sizes[0]:
+            name = f"size_{assignment.removeprefix(PREFIX)}"
+            values = [sizes[assignment] for sizes in self._sizes]
             variables[name] = ((*SAMPLE_DIMS, f"{name}_dim_0"), np.stack(values)[None])
         coords: dict[str, Any] = {
             dim: list(model.coords[dim]) for dim in used if model.coords.get(dim) is not None

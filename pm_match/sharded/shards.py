@@ -1,39 +1,48 @@
 """A shard: chunks of rows, whose labels are drawn and added up where the rows are.
 
-Given weights and parameters, the labels of all objects are independent, and do not depend on what
-they were: a shard has no state but what it can do without. It can be made anew anywhere, and any
-chunk's labels in any iteration can be drawn again: its generator is seeded by the run's seed, the
-iteration and the chunk's number.
+Given weights, parameters and the labels of other sets of clusters, the labels of all objects of one
+set are independent, and do not depend on what they were: a shard has no state but what it can do
+without. It can be made anew anywhere, and any chunk's labels in any iteration can be drawn again:
+its generator is seeded by the run's seed, the iteration and the chunk's number.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.sharded.choose import block_rows, draw_labels
-from pm_match.sharded.data import Piece, Source
+from pm_match.sharded.data import Piece, Rows
 from pm_match.sharded.evidence import Chunk, Scorer, Sums
 from pm_match.sharded.store import Store
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What labels are drawn given: weights, and every scorer's parameters.
+    """What the labels of one set of clusters are drawn given.
 
     Attributes
     ----------
     iteration : int
+    assignments : sequence of str
+        To these clusters.
     log_weights : (T,) array
-    parameters : list of dict
-        Of every evidence, by assignment (see `ShardedEvidence.parameters`).
+    parameters : dict of int to dict
+        Of every evidence that sees them, by assignment (see `ShardedEvidence.parameters`).
+    contexts : dict of int to dict
+        Of the same, what the labels of other sets say (see `ShardedEvidence.context`).
+    watched : set of str
+        The assignments whose labels are sent back.
     """
 
     iteration: int
+    assignments: Sequence[str]
     log_weights: NDArray[np.float64]
-    parameters: list[dict[str, Any]]
+    parameters: dict[int, dict[str, Any]]
+    contexts: dict[int, dict[str, Any]]
+    watched: set[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,23 +54,45 @@ class Division:
     labels : tuple of int
         The clusters, one or two, that are taken together.
     log_weights : (2,) array
-    parameters : list of dict
+    parameters : dict of int to dict
         Of the two parts.
     number : int
         Of the pass, which seeds it.
     given : bool
         Whether the division is that into the two clusters, rather than drawn.
+    called : tuple of int or None
+        The labels of the two parts, if the labels of watched assignments are sent back.
     """
 
     labels: tuple[int, ...]
     log_weights: NDArray[np.float64]
-    parameters: list[dict[str, Any]]
+    parameters: dict[int, dict[str, Any]]
     number: int
     given: bool
+    called: tuple[int, int] | None = None
 
 
-# What is found of a chunk: objects in each cluster, sums by evidence, and a log probability.
-Found = tuple[NDArray[np.int64], dict[int, Sums], float]
+class Found(NamedTuple):
+    """What is found of a chunk.
+
+    Attributes
+    ----------
+    assignment : str
+    counts : (T,) integer array
+        Objects in each cluster.
+    sums : dict of int to Sums
+        By evidence.
+    log_q : float
+        The log probability of a division.
+    labels : (n,) integer array or None
+        If they are watched.
+    """
+
+    assignment: str
+    counts: NDArray[np.int64]
+    sums: dict[int, Sums]
+    log_q: float
+    labels: NDArray[np.int16] | None
 
 
 class Shard:
@@ -71,11 +102,10 @@ class Shard:
     ----------
     seed : int
     pieces : sequence of Piece
-    sources : dict of str to dict of str to Source
+    sources : dict of str to dict of str to Rows
         By assignment and variable.
     scorers : dict of str to dict of int to Scorer
         By assignment, and the number of the evidence.
-    n_clusters : int
     store : Store or None
         Where labels are recorded.
     """
@@ -84,17 +114,16 @@ class Shard:
         self,
         seed: int,
         pieces: Sequence[Piece],
-        sources: Mapping[str, Mapping[str, Source]],
+        sources: Mapping[str, Mapping[str, Rows]],
         scorers: Mapping[str, Mapping[int, Scorer]],
-        n_clusters: int,
         store: Store | None,
     ):
         self.seed, self.pieces, self.sources, self.scorers = seed, pieces, sources, scorers
-        self.n_clusters, self.store = n_clusters, store
+        self.store = store
         # The last labels of every chunk, with their iteration; without them they are drawn again.
         self._last: dict[int, tuple[int, NDArray[np.int16]]] = {}
 
-    def survey(self) -> list[dict[int, Sums]]:
+    def survey(self) -> list[tuple[str, dict[int, Sums]]]:
         """Check every chunk, and add up what no label enters.
 
         Raises
@@ -108,19 +137,19 @@ class Shard:
             for scorer in self.scorers[piece.assignment].values():
                 wrong = scorer.check(chunk)
                 if wrong is not None:
-                    name, where, expected = wrong
-                    row, *column = np.argwhere(where)[0].tolist()
+                    name, (row, *column), expected = wrong
                     at = f", column {column[0]}" if column else ""
                     value = chunk[name][(row, *column)]
                     raise ValueError(
                         f"{name!r}, row {piece.start + row}{at}: expected {expected}; found {value}"
                     )
             own = self.scorers[piece.assignment].items()
-            found.append({number: scorer.totals(chunk) for number, scorer in own})
+            totals = {number: scorer.totals(chunk) for number, scorer in own}
+            found.append((piece.assignment, totals))
         return found
 
     def draw(self, setting: Setting, record: int | None = None) -> list[Found]:
-        """Draw the labels of every chunk; return their sums.
+        """Draw the labels of the setting's clusters; return the sums of every chunk.
 
         Parameters
         ----------
@@ -129,30 +158,34 @@ class Shard:
             The number of the draw, if the labels are kept.
         """
         found = []
-        for piece in self.pieces:
-            chunk = self._chunk(piece)
+        for piece, chunk in self._prepared(setting):
             labels, certainty = self._labels(piece, chunk, setting)
             if record is not None and self.store is not None:
                 self.store.write(piece, record, labels, certainty)
-            found.append((*self._sums(piece, chunk, labels, self.n_clusters), 0.0))
+            sums = self._sums(piece, chunk, labels, len(setting.log_weights))
+            seen = labels if piece.assignment in setting.watched else None
+            found.append(Found(piece.assignment, *sums, 0.0, seen))
         return found
 
     def divide(self, setting: Setting, division: Division) -> list[Found]:
         """Divide the objects of some clusters in two; return sums of the parts.
 
-        The labels are those that `draw` has drawn in the setting. The third of what is found is the
-        log probability of the division.
+        The labels are those that `draw` has drawn in the setting.
         """
         found = []
-        for piece in self.pieces:
-            chunk = self._chunk(piece)
+        for piece, chunk in self._prepared(setting):
             iteration, labels = self._last.get(piece.number, (None, None))
             if labels is None or iteration != setting.iteration:
                 labels, _ = self._labels(piece, chunk, setting)
             rows = np.flatnonzero(np.isin(labels, division.labels))
             some = {name: values[rows] for name, values in chunk.items()}
             parts, log_q = self._divided(piece, some, labels[rows], division)
-            found.append((*self._sums(piece, some, parts, 2), log_q))
+            seen = None
+            if division.called is not None and piece.assignment in setting.watched:
+                seen = labels.copy()
+                seen[rows] = np.array(division.called, np.int16)[parts]
+            sums = self._sums(piece, some, parts, 2)
+            found.append(Found(piece.assignment, *sums, log_q, seen))
         return found
 
     # -- one chunk --------------------------------------------------------------------------------
@@ -161,12 +194,24 @@ class Shard:
         sources = self.sources[piece.assignment]
         found = {n: source.rows(piece.start, piece.stop) for n, source in sources.items()}
         for name, values in found.items():
-            if len(values) != len(piece):
+            if values.shape[0] != len(piece):
                 raise ValueError(
                     f"{name!r}, rows {piece.start} to {piece.stop}: expected {len(piece)} rows; "
-                    f"found {len(values)}"
+                    f"found {values.shape[0]}"
                 )
         return found
+
+    def _prepared(self, setting: Setting) -> Iterator[tuple[Piece, Chunk]]:
+        """Give the chunks of the setting's clusters, as scorers take them."""
+        for piece in self.pieces:
+            if piece.assignment not in setting.assignments:
+                continue
+            chunk = self._chunk(piece)
+            for number, scorer in self.scorers[piece.assignment].items():
+                context = setting.contexts[number].get(piece.assignment)
+                own = scorer.prepared({name: chunk[name] for name in scorer.widths}, context)
+                chunk = {**chunk, **own}
+            yield piece, chunk
 
     def _rng(self, piece: Piece, *key: int) -> np.random.Generator:
         seeds = np.random.SeedSequence(self.seed, spawn_key=(*key, piece.number))
@@ -179,7 +224,7 @@ class Shard:
         rng = self._rng(piece, 0, setting.iteration)
         labels = np.empty(len(piece), np.int16)
         certainty = np.empty(len(piece), np.float32)
-        for rows in self._blocks(len(piece), self.n_clusters):
+        for rows in self._blocks(len(piece), len(setting.log_weights)):
             table = self._table(piece, chunk, rows, setting.log_weights, setting.parameters)
             draw_labels(rng, table, labels[rows], certainty[rows])
         self._last[piece.number] = setting.iteration, labels

@@ -18,14 +18,15 @@ undoes it with :math:`\frac12 \frac1{(n + 1) n}`; a merge of n clusters by the i
 place of n.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.stick_breaking import log_prior
-from pm_match.sharded.centre import Centre, reordered
+from pm_match.sharded.centre import Centre, gathered, reordered
 from pm_match.sharded.evidence import Sums
 from pm_match.sharded.shards import Division, Setting
 
@@ -37,19 +38,15 @@ _SEEN = 2.0
 Call = Callable[..., list[Any]]
 
 
-def split_or_merge(
-    centre: Centre, call: Call, assignments: Sequence[str], setting: Setting
-) -> bool | None:
+def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
     """Propose one split or merge; bring the centre's sums to it if it is accepted.
 
     Parameters
     ----------
     centre : Centre
-        With the sums of the labels that are drawn in the `setting`.
+        With the sums of the labels that are drawn in the `setting`, the last.
     call : callable
         Calls a method of all shards (see `workers`).
-    assignments : sequence of str
-        Of every chunk.
     setting : Setting
 
     Returns
@@ -70,7 +67,7 @@ def split_or_merge(
         labels = (first, second)
     both = [first, second]
     together = _together(centre.sums, both)
-    sizes, parts, log_q = _divide(centre, call, assignments, setting, labels, together)
+    sizes, parts, log_q, division = _divide(centre, call, setting, labels, together)
     objects = np.sum(list(sizes.values()), axis=0)
     if not objects.all():
         return False
@@ -88,51 +85,61 @@ def split_or_merge(
     centre.sizes = {name: own.copy() for name, own in centre.sizes.items()}
     for assignment, own in sizes.items():
         centre.sizes[assignment][both] = own if splits else (own.sum(), 0)
-    for present, new in zip(centre.sums, parts if splits else together, strict=True):
-        for assignment, arrays in present.items():
+    for number, new in (parts if splits else together).items():
+        for assignment, arrays in centre.sums[number].items():
             for array, rows in zip(arrays, new[assignment], strict=True):
                 array[first] = rows[0]
                 array[second] = rows[1] if splits else 0.0
+    if not splits:
+        renamed = np.arange(len(counts))
+        renamed[second] = first
+        centre.rename(renamed)
+    elif setting.watched:
+        centre.look_at(call("divide", setting, replace(division, called=(first, second))))
     return True
 
 
-def _together(sums: Sequence[Mapping[str, Sums]], both: list[int]) -> list[dict[str, Sums]]:
+def _together(
+    sums: Mapping[int, Mapping[str, Sums]], both: list[int]
+) -> dict[int, dict[str, Sums]]:
     """Add up the sums of two clusters, one of which may be empty: (1, ...)."""
-    return [
-        {name: tuple(x[both].sum(axis=0, keepdims=True) for x in own) for name, own in each.items()}
-        for each in sums
-    ]
+    return {
+        number: {
+            name: tuple(x[both].sum(axis=0, keepdims=True) for x in own)
+            for name, own in each.items()
+        }
+        for number, each in sums.items()
+    }
 
 
 def _divide(
     centre: Centre,
     call: Call,
-    assignments: Sequence[str],
     setting: Setting,
     labels: tuple[int, ...],
-    together: list[dict[str, Sums]],
-) -> tuple[dict[str, NDArray[np.int64]], list[dict[str, Sums]], float]:
-    """Launch, and divide; return objects and sums of the two parts, and log q."""
+    together: dict[int, dict[str, Sums]],
+) -> tuple[dict[str, NDArray[np.int64]], dict[int, dict[str, Sums]], float, Division]:
+    """Launch, and divide; return objects and sums of the two parts, log q, and the division."""
     rng = centre.rng
     objects = centre.counts[list(labels)].sum()
-    few = [
-        {name: tuple(x * (_SEEN / objects) for x in own) for name, own in each.items()}
-        for each in reordered(together, np.zeros(2, np.int64))
-    ]
-    parts, log_q = few, 0.0
-    sizes: dict[str, NDArray[np.int64]] = {}
+    parts = {
+        number: {name: tuple(x * (_SEEN / objects) for x in own) for name, own in each.items()}
+        for number, each in reordered(together, np.zeros(2, np.int64)).items()
+    }
     log_weights = np.log([0.5, 0.5])
-    for turn in range(_TURNS + 1):
-        parameters = [
-            evidence.proposed(rng, centre.point, own)
-            for evidence, own in zip(centre.evidence, parts, strict=True)
-        ]
+    turn = 0
+    while True:
+        parameters = {
+            number: centre.evidence[number].proposed(rng, centre.point, own)
+            for number, own in parts.items()
+        }
         number = int(rng.integers(2**62))
         given = turn == _TURNS and len(labels) == 2
         division = Division(labels, log_weights, parameters, number, given)
         found = call("divide", setting, division)
-        sizes, parts = centre.gather(assignments, found)
-        log_q = sum(own[2] for own in found)
+        sizes, parts = gathered(found)
+        if turn == _TURNS:
+            return sizes, parts, float(sum(own.log_q for own in found)), division
         held = np.sum(list(sizes.values()), axis=0) + 1.0
         log_weights = np.log(held / held.sum())
-    return sizes, parts, float(log_q)
+        turn += 1

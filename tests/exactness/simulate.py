@@ -198,7 +198,7 @@ class ModelSimulator:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
         self.cluster = next(s for s in self.steps if isinstance(s, pmm.ClusterGibbs))
-        (self.clustering,) = self.cluster.part.clusterings
+        self.clustering, *_ = self.cluster.part.clusterings
         self._compile([model[name] for name in self.observed], seed)
 
     def _compile(self, observed, seed: int) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from pm_match.reading import read
 from pm_match.sharded.centre import Centre
-from pm_match.sharded.data import Source, cut
+from pm_match.sharded.data import cut
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.split_merge import split_or_merge
 
@@ -28,27 +28,26 @@ class Labels:
 
 
 def halves(model, data, chunk_size, seed):
-    """Make the centre, the shards and the assignment of every chunk."""
+    """Make the centre, two shards, and what takes the place of a store."""
     centre = Centre(model, read(model), np.random.default_rng(seed), model.initial_point())
     sources = {
         assignment: {
-            name: Source(name, data[name], width)
+            name: scorer.source(name, data[name], None)
             for scorer in own.values()
-            for name, width in scorer.widths.items()
+            for name in scorer.widths
         }
         for assignment, own in centre.scorers.items()
     }
     pieces = cut(sources, chunk_size)
     store = Labels()
     half = len(pieces) // 2
-    truncation = centre.clustering.truncation
     shards = [
-        Shard(seed, own, sources, centre.scorers, truncation, store)
-        for own in (pieces[:half], pieces[half:])
+        Shard(seed, own, sources, centre.scorers, store) for own in (pieces[:half], pieces[half:])
     ]
-    assignments = [piece.assignment for piece in pieces]
-    centre.begin(assignments, [found for shard in shards for found in shard.survey()])
-    return centre, shards, assignments, store
+    centre.begin(found for shard in shards for found in shard.survey())
+    n_rows = {piece.assignment: piece.stop for piece in pieces}
+    centre.look({name: np.zeros(n_rows[name], np.int16) for name in centre.watched})
+    return centre, shards, store
 
 
 def calls(shards):
@@ -58,13 +57,18 @@ def calls(shards):
 
 def run(model, data, n, chunk_size=2, seed=0, tune=100, moves=False):
     """Yield the centre, at what labels were drawn given, and the labels, draw after draw."""
-    centre, shards, assignments, store = halves(model, data, chunk_size, seed)
+    centre, shards, store = halves(model, data, chunk_size, seed)
     for iteration in range(tune + n):
-        setting = centre.setting(iteration)
-        found = [own for shard in shards for own in shard.draw(setting, iteration)]
-        centre.load(assignments, found)
+        setting = drawn(centre, shards, iteration)
         if iteration >= tune:
             yield centre, store.whole()
         if moves:
-            split_or_merge(centre, calls(shards), assignments, setting)
+            split_or_merge(centre, calls(shards), setting)
         centre.update()
+
+
+def drawn(centre, shards, iteration):
+    """Draw all labels; return in which setting the last."""
+    for setting in centre.settings(iteration):
+        centre.load(calls(shards)("draw", setting, iteration))
+    return setting

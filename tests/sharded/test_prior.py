@@ -11,7 +11,7 @@ import pm_match as pmm
 from pm_match.sharded.split_merge import split_or_merge
 from tests.exactness.simulate import ModelSimulator
 from tests.sharded import models
-from tests.sharded.chains import calls, halves
+from tests.sharded.chains import calls, drawn, halves
 
 
 def projected(projection):
@@ -38,7 +38,7 @@ class ShardSimulator(ModelSimulator):
     def __init__(self, model, data, seed):
         self.values = {name: np.array(own, float) for name, own in data.items()}
         super().__init__(model, seed)
-        self.centre, self.shards, self.assignments, self.store = halves(model, self.values, 2, seed)
+        self.centre, self.shards, self.store = halves(model, self.values, 2, seed)
         self.iteration = 0
 
     missing = ()
@@ -50,8 +50,7 @@ class ShardSimulator(ModelSimulator):
     def new_data(self, draw):
         for name, x in zip(self.observed, self.data(draw), strict=True):
             self.values[name][:] = x
-        surveyed = [found for shard in self.shards for found in shard.survey()]
-        self.centre.begin(self.assignments, surveyed)
+        self.centre.begin(found for shard in self.shards for found in shard.survey())
 
     def own_quantities(self, draw, first, last):
         """How the data go with what clusters have, and with each other."""
@@ -82,15 +81,12 @@ class ShardSimulator(ModelSimulator):
     def labels(self):
         """Draw labels given all else; return in which setting."""
         self.iteration += 1
-        setting = self.centre.setting(self.iteration)
-        found = [own for shard in self.shards for own in shard.draw(setting, self.iteration)]
-        self.centre.load(self.assignments, found)
-        return setting
+        return drawn(self.centre, self.shards, self.iteration)
 
     def update(self, point):
         self.centre.point = dict(point)
         setting = self.labels()
-        split_or_merge(self.centre, calls(self.shards), self.assignments, setting)
+        split_or_merge(self.centre, calls(self.shards), setting)
         self.centre.update()
         self.labels()
         return self.centre.point | self.store.whole()

@@ -155,9 +155,16 @@ def test_models_that_sums_do_not_serve_are_refused():
     refused("'a': over shards, expected a table", holes)
     refused("objects that are linked", links)
     refused("the data of 'cluster_a' are of the kind 'declared'", student)
-    network = pmm.models.relational_clusters({"n": rng.integers(2, size=(6, 5))})
-    with pytest.raises(pmm.UnservedModelError, match="expected one set of clusters; found"):
-        pmm.sample_sharded(network, {}, progressbar=False)
+
+    def apart():
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
+        s = pm.Categorical("cluster_a", p=w, shape=5)
+        pm.Poisson("a", rates[s], observed=x)
+        pmm.cannot_link("apart", {"cluster_a": [[0, 1]]})
+        return {"a": x}
+
+    refused("objects that are linked", apart)
 
 
 def test_features_give_the_same_in_32_bits_but_for_rounding():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pm_match.sharded.shards import Found
 from pm_match.sharded.split_merge import split_or_merge
 from tests.sharded.chains import calls, halves
 from tests.sharded.enumeration import CASES, enumerated
@@ -28,8 +29,8 @@ def test_a_move_leaves_the_law_of_labels_alone(case, n):
     model, data, log_evidence = CASES[case]()
     states, p = enumerated(log_evidence, [1.3], [1.0])
     rng = np.random.default_rng(1)
-    centre, shards, assignments, _ = halves(model, data, 2, 3)
-    setting = centre.setting(0)
+    centre, shards, _ = halves(model, data, 2, 3)
+    (setting,) = centre.settings(0)
     where = {"a": 0, "b": 3}
     before, after = [], []
     accepted = 0
@@ -40,10 +41,11 @@ def test_a_move_leaves_the_law_of_labels_alone(case, n):
                 first = where[piece.assignment.removeprefix("cluster_")]
                 labels = state[first + piece.start : first + piece.stop].astype(np.int16)
                 shard._last[piece.number] = setting.iteration, labels
-                found.append((*shard._sums(piece, shard._chunk(piece), labels, 3), 0.0))
-        centre.load(assignments, found)
+                sums = shard._sums(piece, shard._chunk(piece), labels, 3)
+                found.append(Found(piece.assignment, *sums, 0.0, None))
+        centre.load(found)
         before.append(told(centre.counts))
-        accepted += bool(split_or_merge(centre, calls(shards), assignments, setting))
+        accepted += bool(split_or_merge(centre, calls(shards), setting))
         after.append(told(centre.counts))
         assert sum(own.sum() for own in centre.sizes.values()) == centre.counts.sum() == 5
     change = np.array(after, float) - np.array(before, float)
