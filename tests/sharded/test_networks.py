@@ -1,0 +1,301 @@
+"""Networks over shards: their law, what leaves the prior alone, and runs on planted blocks."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import betaln, gammaln
+from scipy.stats import multivariate_t
+
+import pm_match as pmm
+from pm_match.sharded.shards import Found
+from pm_match.sharded.split_merge import split_or_merge
+from tests.sharded.chains import calls, drawn, halves, run
+from tests.sharded.enumeration import log_sticks
+from tests.sharded.test_prior import ShardSimulator
+
+FAMILIES = ("bernoulli", "poisson", "normal")
+T, SHAPES = 3, {"a": (2, 2), "b": (2, 1)}
+# The objects of every assignment, among all.
+ENDS = np.cumsum([0, 2, 2, 2, 1])
+ASSIGNMENTS = ["cluster_a_row", "cluster_b_row", "cluster_a_column", "cluster_b_column"]
+
+
+def tiny(family, **options):
+    """Two networks that share their densities, all objects relevant."""
+    rng = np.random.default_rng(4)
+    data = {name: drawn_cells(family, rng, shape) for name, shape in SHAPES.items()}
+    known = {"hyperpriors": False, "density_prior": (1.5, 0.8), "concentration": 1.3}
+    model = pmm.models.relational_clusters(
+        {name: sp.csr_array(own) for name, own in data.items()},
+        relevance=False,
+        n_clusters=T,
+        family=family,
+        **(options or known),
+    )
+    return model, data
+
+
+def drawn_cells(family, rng, shape):
+    """Draw some values."""
+    if family == "bernoulli":
+        return rng.integers(2, size=shape).astype(float)
+    if family == "poisson":
+        return rng.poisson(1.5, shape).astype(float)
+    return rng.normal(0.0, 2.0, shape) * rng.integers(2, size=shape)
+
+
+def log_block(family, x):
+    """Log density of a block's cells."""
+    n, total = len(x), x.sum()
+    if family == "bernoulli":
+        return betaln(1.5 + total, 0.8 + n - total) - betaln(1.5, 0.8)
+    if family == "poisson":
+        before = 1.5 * np.log(0.8) - gammaln(1.5)
+        return before + gammaln(1.5 + total) - (1.5 + total) * np.log(0.8 + n)
+    # The mean's precision is that of the values, which is Gamma(1.5, 0.8).
+    return multivariate_t.logpdf(x, np.zeros(n), 0.8 / 1.5 * (np.eye(n) + 1.0), df=3.0)
+
+
+def parts(state):
+    """Labels of the rows and of the columns, by network."""
+    own = [state[start:stop] for start, stop in pairwise(ENDS)]
+    return {"a": (own[0], own[2]), "b": (own[1], own[3])}
+
+
+def enumerated(family, data):
+    """Every assignment, and its probability."""
+    states = np.array(list(product(range(T), repeat=ENDS[-1])))
+    of_sizes, logs = {}, np.empty(len(states))
+    for number, state in enumerate(states):
+        cells = {}
+        for name, (rows, columns) in parts(state).items():
+            for i, j in np.ndindex(*SHAPES[name]):
+                cells.setdefault((rows[i], columns[j]), []).append(data[name][i, j])
+        logs[number] = sum(log_block(family, np.array(own)) for own in cells.values())
+        for own in (state[: ENDS[2]], state[ENDS[2] :]):
+            size = tuple(np.bincount(own, minlength=T))
+            if size not in of_sizes:
+                of_sizes[size] = log_sticks(1.3, size)
+            logs[number] += of_sizes[size]
+    return states, np.exp(logs - np.logaddexp.reduce(logs))
+
+
+def functions(states):
+    """Every object's labels, and which pairs of one type are together."""
+    n = states.shape[1]
+    one = [states == j for j in range(T)]
+    pairs = [(i, j) for i in range(n) for j in range(i) if (i < ENDS[2]) == (j < ENDS[2])]
+    together = [(states[:, i] == states[:, j])[:, None] for i, j in pairs]
+    both = [(together[0] & own) for own in together[-2:]]
+    return np.concatenate([*one, *together, *both], axis=1).astype(float)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_labels_have_their_law(family, moves):
+    model, data = tiny(family)
+    states, p = enumerated(family, data)
+    n = 6000
+    found = functions(
+        np.array(
+            [
+                np.concatenate([labels[name] for name in ASSIGNMENTS])
+                for _, labels in run(model, data, n, chunk_size=1, moves=moves)
+            ]
+        )
+    )
+    error = found.reshape(30, -1, found.shape[1]).mean(axis=1).std(axis=0, ddof=1) / np.sqrt(30)
+    away = np.abs(found.mean(axis=0) - p @ functions(states))
+    floor = np.sqrt(p @ functions(states) / n)
+    bound = 4.5 * np.maximum(error, 0.5 * floor)
+    assert (away < bound).all(), (away / bound).max()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_split_or_merge_leaves_the_law_of_labels_alone(family):
+    model, data = tiny(family)
+    states, p = enumerated(family, data)
+    n, rng = 1500, np.random.default_rng(1)
+    centre, shards, _ = halves(model, data, 1, 3)
+    before, after, accepted = [], [], 0
+    for iteration, state in enumerate(states[rng.choice(len(states), n, p=p)]):
+        own = {
+            name: state[start:stop].astype(np.int16)
+            for name, (start, stop) in zip(ASSIGNMENTS, pairwise(ENDS), strict=True)
+        }
+        centre.look(own)
+        for setting in centre.settings(iteration):
+            centre.load(put(shards, setting, own))
+        before.append(functions(state[None])[0])
+        accepted += bool(split_or_merge(centre, calls(shards), setting))
+        now = np.concatenate([centre.labels[name] for name in ASSIGNMENTS])
+        after.append(functions(now[None])[0])
+        # What the centre knows is of these labels.
+        sizes = [np.bincount(centre.labels[name], minlength=T) for name in ASSIGNMENTS]
+        np.testing.assert_array_equal([centre.sizes[name] for name in ASSIGNMENTS], sizes)
+    change = np.array(after) - np.array(before)
+    error = change.std(axis=0, ddof=1) / np.sqrt(n)
+    assert accepted > 100
+    assert (np.abs(change.mean(axis=0)) < 4.0 * error + 1e-9).all(), change.mean(axis=0) / error
+
+
+def put(shards, setting, labels):
+    """Make some labels those that were last drawn; return what they add up to."""
+    found = []
+    for shard in shards:
+        for piece, chunk in shard._prepared(setting):
+            own = labels[piece.assignment][piece.start : piece.stop]
+            shard._last[piece.number] = setting.iteration, own
+            sums = shard._sums(piece, chunk, own, T)
+            found.append(Found(piece.assignment, *sums, 0.0, own))
+    return found
+
+
+class NetworkSimulator(ShardSimulator):
+    """Two networks over two shards."""
+
+    def new_data(self, draw):
+        for name, table in zip(self.observed, self.data(draw), strict=True):
+            own = table[table[:, 0] >= 0]
+            x = np.zeros(SHAPES[name])
+            x[tuple(own[:, :2].astype(int).T)] = own[:, 2]
+            self.values[name][:] = x
+        for shard in self.shards:
+            for assignment, sources in shard.sources.items():
+                (scorer,) = self.centre.scorers[assignment].values()
+                for name in sources:
+                    sources[name] = scorer.source(name, self.values[name], None)
+
+    def labels(self):
+        self.iteration += 1
+        return drawn(self.centre, self.shards, self.iteration)
+
+    def update(self, point):
+        watched = {name: np.asarray(point[name], np.int16) for name in self.centre.watched}
+        self.centre.look(watched)
+        return super().update(point)
+
+    def own_quantities(self, draw, first, last):
+        found = {}
+        of_blocks = [name for name in self.names if np.shape(draw[name]) == (T, T)]
+        for name, x in self.values.items():
+            rows, columns = draw[f"cluster_{name}_row"], draw[f"cluster_{name}_column"]
+            same = (columns[:, None] == columns).sum() + 3.0 * (rows[0] == rows[1])
+            found[f"{name}: columns together"] = same * np.arcsinh(x).sum()
+            found[f"{name}: first column"] = (columns[0] == 0) * x[:, 0].mean()
+            for own in of_blocks:
+                cells = np.arcsinh(draw[own][np.ix_(rows, columns)])
+                found[f"{name}: fit of {own}"] = (cells * np.arcsinh(x)).sum()
+                found[f"{name}: {own} by squares"] = (cells * np.log1p(np.square(x))).sum()
+                found[f"{name}: {own} of cells"] = cells.sum()
+        return found
+
+
+@pytest.mark.parametrize(
+    ("family", "n"),
+    [("poisson", 400), *(pytest.param(own, 4000, marks=pytest.mark.slow) for own in FAMILIES)],
+)
+def test_updates_leave_the_prior_alone(family, n):
+    options = {"hyperpriors": True} if family != "normal" else {}
+    found = NetworkSimulator(*tiny(family, **options), seed=5).scores(n)
+    assert len(found) > 12
+    assert max(map(abs, found.values())) < 4.0, found
+
+
+# -- the entrance ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """A network of planted blocks, its rows' and columns' clusters, and a model of a part of it."""
+    rng = np.random.default_rng(2)
+    density = np.array([[0.7, 0.1], [0.1, 0.6], [0.5, 0.5]])
+    rows, columns = rng.integers(3, size=120), rng.integers(2, size=80)
+    cells = sp.csr_array(rng.random((120, 80)) < density[np.ix_(rows, columns)])
+    places = rng.choice(120, 30, replace=False), rng.choice(80, 25, replace=False)
+    sample = cells[places[0]][:, places[1]]
+    model = pmm.models.relational_clusters({"n": sample}, relevance=False, n_clusters=4)
+    start = pmm.find_matching(model, random_seed=1, progressbar=False)
+    sampled = {"cluster_n_row": places[0], "cluster_n_column": places[1]}
+    return model, cells, {"start": start, "sampled": sampled}, (rows, columns)
+
+
+def sampled(model, cells, given, **options):
+    """Draw a few times."""
+    given = {"draws": 20, "tune": 10, "chunk_size": 50, "random_seed": 3} | given | options
+    return pmm.sample_sharded(model, {"n": cells}, progressbar=False, **given)
+
+
+def test_planted_blocks_are_found(planted, tmp_path):
+    model, cells, given, truth = planted
+    found = sampled(model, cells, given, labels=tmp_path / "labels")
+    posterior = found["posterior"]
+    for name, own in zip(("row", "column"), truth, strict=True):
+        draws = posterior[f"cluster_n_{name}"].values[0]
+        agree = [pmm.metrics.adjusted_rand_index({"n": own}, {"n": labels}) for labels in draws]
+        assert np.mean(agree) > 0.9
+        labels = draws[-1]
+        sizes = posterior[f"size_n_{name}"].values[0, -1]
+        np.testing.assert_array_equal(sizes, np.bincount(labels, minlength=4))
+    assert set(found["sample_stats"]["n_occupied"].values.ravel()) <= set(range(5, 9))
+    again = sampled(model, cells.tocsc(), given | {"start": found, "sampled": {}}, draws=2)
+    assert again["posterior"]["density"].shape == (1, 2, 4, 4)
+
+
+def test_draws_are_the_same_on_workers(planted):
+    distributed = pytest.importorskip("distributed")
+    model, cells, given, _ = planted
+    given = given | {"draws": 6, "tune": 3, "n_split_merge": 0.9}
+    reference = sampled(model, cells, given)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as two,
+        distributed.Client(two) as client,
+    ):
+        found = sampled(model, cells, given, client=client)
+    for name in reference["posterior"].data_vars:
+        np.testing.assert_array_equal(found["posterior"][name], reference["posterior"][name])
+
+
+def test_bad_input_is_named(planted):
+    model, cells, given, _ = planted
+    places = given["sampled"]
+    with pytest.raises(
+        ValueError, match=r"'n', row \d+, column \d+: expected ., as in row \d+, co"
+    ):
+        sampled(model, cells, given | {"sampled": {}})
+    with pytest.raises(KeyError, match="sampled: expected names among"):
+        sampled(model, cells, given | {"sampled": {"cluster_x": [0]}})
+    with pytest.raises(ValueError, match=r"sampled\['cluster_n_row'\]: expected 30 different"):
+        sampled(model, cells, given | {"sampled": places | {"cluster_n_row": np.zeros(30, int)}})
+    with pytest.raises(ValueError, match=r"'n': expected a network of shape"):
+        sampled(model, np.ones(3), given)
+    with pytest.raises(TypeError, match="'n': expected numbers"):
+        sampled(model, np.full((120, 80), "x"), given)
+    wrong = cells.astype(float).tolil()
+    # No cell of the sample.
+    pairs = zip((120, 80), places.values(), strict=True)
+    i, j = (int(np.setdiff1d(range(n), own)[0]) for n, own in pairs)
+    wrong[i, j] = 0.5
+    with pytest.raises(ValueError, match=f"'n', row {i}, column {j}: expected 0 or 1; found 0.5"):
+        sampled(model, wrong.tocsr(), given)
+
+
+def test_what_is_no_two_axes_of_known_cells_is_refused():
+    rng = np.random.default_rng(0)
+    one = {"n": np.triu(rng.integers(2, size=(6, 6)), 1)}
+    options = {"relevance": False, "n_clusters": 3}
+    square = pmm.models.relational_clusters(one, types=["object"], **options)
+    with pytest.raises(pmm.UnservedModelError, match="'n': over shards, expected two axes"):
+        pmm.sample_sharded(square, one, progressbar=False)
+    holes = pmm.models.relational_clusters(
+        {"n": sp.csr_array(one["n"])}, absent="unknown", **options
+    )
+    with pytest.raises(pmm.UnservedModelError, match="'n': over shards, expected a network whose"):
+        pmm.sample_sharded(holes, one, progressbar=False)
+    flagged = pmm.models.relational_clusters(one, n_clusters=3, one_mode=False)
+    with pytest.raises(pmm.UnservedModelError, match="objects that may be irrelevant"):
+        pmm.sample_sharded(flagged, one, progressbar=False)
