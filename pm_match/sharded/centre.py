@@ -5,8 +5,9 @@ out; then labels are swapped; then weights and parameters are drawn. Beside the 
 given these, that is a Gibbs sampler of the declared, truncated model.
 
 If there are several sets of clusters, as of the rows and of the columns of a network, their labels
-are drawn in turn, each given the others. The last set is another one in every iteration; its labels
-are swapped, and its clusters split and merged.
+are drawn in turn, each given the others. The last set is another one in every iteration. It is the
+one whose labels are swapped, and whose clusters are split and merged; and the first in the next
+iteration, so that nothing looks at its labels meanwhile.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ class Centre:
     sizes : dict of str to (T,) integer array
         By assignment, of all sets.
     labels : dict of str to (N,) integer array
-        Of watched assignments.
+        Of watched assignments, as they were last drawn.
 
     Raises
     ------
@@ -125,6 +126,11 @@ class Centre:
         return {number: self._sums[number] for number in self._seen}
 
     @property
+    def n_objects(self) -> dict[str, int]:
+        """The objects of every assignment in the sample that the model was declared on."""
+        return {a.name: a.n_objects for own in self.clusterings for a in own.assignments}
+
+    @property
     def scorers(self) -> dict[str, dict[int, Scorer]]:
         """The scorers of every assignment, by the number of the evidence that sees its objects."""
         return {
@@ -152,7 +158,7 @@ class Centre:
         """Give what the labels of each set of clusters are drawn given; `load` what is found."""
         n = len(self.clusterings)
         for turn in range(n):
-            self._number = (iteration + turn) % n
+            self._number = (turn - iteration) % n
             assignments = [own.name for own in self.clustering.assignments]
             self._seen = [
                 number
@@ -191,22 +197,12 @@ class Centre:
         self.sizes |= sizes
         self._sums |= sums
         self.counts = np.sum(list(sizes.values()), axis=0)
-        self.look_at(found)
-
-    def look_at(self, found: Iterable[Found]) -> None:
-        """Take the labels of watched assignments, if any are found."""
         labels: dict[str, list[NDArray]] = {}
         for own in found:
             if own.labels is not None:
                 labels.setdefault(own.assignment, []).append(own.labels)
         if labels:
             self.look({name: np.concatenate(own) for name, own in labels.items()})
-
-    def rename(self, renamed: NDArray[np.int64]) -> None:
-        """Call the clusters whose labels were drawn last by other labels: `renamed` (T,)."""
-        own = {a.name for a in self.clustering.assignments} & self.watched
-        if own:
-            self.look({name: renamed.astype(np.int16)[self.labels[name]] for name in own})
 
     def log_marginals(self, sums: Mapping[int, Mapping[str, Sums]]) -> NDArray[np.float64]:
         """Log marginal likelihood (J,) of clusters with some `sums`, given hyperparameters."""
@@ -269,7 +265,6 @@ class Centre:
         accepted, proposed = rename(self.rng, a, b, partition, renamed, _SWAPS * n)
         self.counts = partition.counts
         self._sums |= reordered(self.sums, np.argsort(renamed))
-        self.rename(renamed)
         return accepted / max(proposed, 1)
 
 

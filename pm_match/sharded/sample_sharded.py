@@ -163,7 +163,7 @@ def sample_sharded(
     dims = {name: _dims(model, name, 1)[0] for name in centre.scorers}
     if start is None:
         start = find_matching(model, random_seed=search_seed, progressbar=progressbar)
-    centre.point = _point(start, model)
+    centre.point = _point(start, model, centre)
     n_rows = {name: next(iter(own.values())).n_rows for name, own in sources.items()}
     centre.look(_begun(centre, start, n_rows, data, sampled or {}))
     store = None if labels is None else Store.create(labels, pieces, n_kept, dims)
@@ -247,37 +247,45 @@ def _begun(
     sampled: Mapping[str, Any],
 ) -> dict[str, NDArray[np.int16]]:
     """Return the labels of watched assignments at the start, -1 where they are not known."""
-    sizes = {own.name: own.n_objects for c in centre.clusterings for own in c.assignments}
+    sizes, draws = centre.n_objects, start["posterior"].to_dataset()
     unknown = sorted(map(str, set(sampled) - set(sizes)))
     if unknown:
         raise KeyError(f"sampled: expected names among {sorted(sizes)}; found {unknown}")
-    places = {}
+    found = {}
     for name in centre.watched:
-        place = np.asarray(sampled.get(name, np.arange(sizes[name])))
-        fine = place.shape == (sizes[name],) and place.dtype.kind in "iu"
-        n = n_rows[name]
+        if name not in draws:
+            raise KeyError(
+                f"start: expected draws of {name!r}, which `labels` lets a run keep; found none"
+            )
+        found[name] = np.asarray(draws[name].isel(chain=-1, draw=-1), np.int16)
+    if all(len(own) == n_rows[name] != sizes[name] for name, own in found.items()):
+        return found
+    labels, places = {}, {}
+    for name, own in found.items():
+        n, place = n_rows[name], np.asarray(sampled.get(name, np.arange(sizes[name])))
+        fine = place.shape == own.shape == (sizes[name],) and place.dtype.kind in "iu"
         if not fine or len(np.unique(place % n)) < len(place) or (place != place % n).any():
             raise ValueError(
                 f"sampled[{name!r}]: expected {sizes[name]} different positions from 0 to {n - 1}, "
                 f"one for each object of the model; found {place}"
             )
-        places[name] = place
+        places[name], labels[name] = place, np.full(n, -1, np.int16)
+        labels[name][place] = own
     for evidence in centre.evidence:
         evidence.check_sample(data, places)
-    labels = {}
-    for name, place in places.items():
-        own = np.asarray(start["posterior"].to_dataset()[name].isel(chain=-1, draw=-1))
-        labels[name] = np.full(n_rows[name], -1, np.int16)
-        labels[name][place if len(own) == len(place) else slice(None)] = own
     return labels
 
 
-def _point(start: xr.DataTree, model: Model) -> dict[str, NDArray]:
-    """Return the last draw of a DataTree as a point."""
-    last = xr.DataTree.from_dict(
-        {"posterior": start["posterior"].to_dataset().isel(draw=[-1], chain=[-1])}
-    )
-    (point,) = RecordedPoints(last, model, "posterior", SAMPLE_DIMS, None, everything=True)
+def _point(start: xr.DataTree, model: Model, centre: Centre) -> dict[str, NDArray]:
+    """Return the last draw of a DataTree as a point, whose labels mean nothing."""
+    draws = start["posterior"].to_dataset()
+    sizes = centre.n_objects
+    wanted = [str(rv.name) for rv in model.free_RVs if rv.name not in sizes]
+    last = draws[[name for name in wanted if name in draws]].isel(draw=[-1], chain=[-1])
+    for name, n in sizes.items():
+        last[name] = (*SAMPLE_DIMS, f"{name}_object"), np.zeros((1, 1, n), np.int64)
+    tree = xr.DataTree.from_dict({"posterior": last})
+    (point,) = RecordedPoints(tree, model, "posterior", SAMPLE_DIMS, None, everything=True)
     return point
 
 

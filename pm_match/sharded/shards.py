@@ -60,8 +60,6 @@ class Division:
         Of the pass, which seeds it.
     given : bool
         Whether the division is that into the two clusters, rather than drawn.
-    called : tuple of int or None
-        The labels of the two parts, if the labels of watched assignments are sent back.
     """
 
     labels: tuple[int, ...]
@@ -69,7 +67,6 @@ class Division:
     parameters: dict[int, dict[str, Any]]
     number: int
     given: bool
-    called: tuple[int, int] | None = None
 
 
 class Found(NamedTuple):
@@ -85,7 +82,7 @@ class Found(NamedTuple):
     log_q : float
         The log probability of a division.
     labels : (n,) integer array or None
-        If they are watched.
+        Those drawn, if they are watched.
     """
 
     assignment: str
@@ -180,12 +177,8 @@ class Shard:
             rows = np.flatnonzero(np.isin(labels, division.labels))
             some = {name: values[rows] for name, values in chunk.items()}
             parts, log_q = self._divided(piece, some, labels[rows], division)
-            seen = None
-            if division.called is not None and piece.assignment in setting.watched:
-                seen = labels.copy()
-                seen[rows] = np.array(division.called, np.int16)[parts]
             sums = self._sums(piece, some, parts, 2)
-            found.append(Found(piece.assignment, *sums, log_q, seen))
+            found.append(Found(piece.assignment, *sums, log_q, None))
         return found
 
     # -- one chunk --------------------------------------------------------------------------------

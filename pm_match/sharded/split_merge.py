@@ -19,7 +19,6 @@ place of n.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +66,7 @@ def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
         labels = (first, second)
     both = [first, second]
     together = _together(centre.sums, both)
-    sizes, parts, log_q, division = _divide(centre, call, setting, labels, together)
+    sizes, parts, log_q = _divide(centre, call, setting, labels, together)
     objects = np.sum(list(sizes.values()), axis=0)
     if not objects.all():
         return False
@@ -90,12 +89,6 @@ def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
             for array, rows in zip(arrays, new[assignment], strict=True):
                 array[first] = rows[0]
                 array[second] = rows[1] if splits else 0.0
-    if not splits:
-        renamed = np.arange(len(counts))
-        renamed[second] = first
-        centre.rename(renamed)
-    elif setting.watched:
-        centre.look_at(call("divide", setting, replace(division, called=(first, second))))
     return True
 
 
@@ -118,8 +111,8 @@ def _divide(
     setting: Setting,
     labels: tuple[int, ...],
     together: dict[int, dict[str, Sums]],
-) -> tuple[dict[str, NDArray[np.int64]], dict[int, dict[str, Sums]], float, Division]:
-    """Launch, and divide; return objects and sums of the two parts, log q, and the division."""
+) -> tuple[dict[str, NDArray[np.int64]], dict[int, dict[str, Sums]], float]:
+    """Launch, and divide; return objects and sums of the two parts, and log q."""
     rng = centre.rng
     objects = centre.counts[list(labels)].sum()
     parts = {
@@ -139,7 +132,7 @@ def _divide(
         found = call("divide", setting, division)
         sizes, parts = gathered(found)
         if turn == _TURNS:
-            return sizes, parts, float(sum(own.log_q for own in found)), division
+            return sizes, parts, float(sum(own.log_q for own in found))
         held = np.sum(list(sizes.values()), axis=0) + 1.0
         log_weights = np.log(held / held.sum())
         turn += 1

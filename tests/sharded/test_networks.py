@@ -128,17 +128,29 @@ def test_a_split_or_merge_leaves_the_law_of_labels_alone(family):
         centre.look(own)
         for setting in centre.settings(iteration):
             centre.load(put(shards, setting, own))
-        before.append(functions(state[None])[0])
+        before.append(told(centre))
         accepted += bool(split_or_merge(centre, calls(shards), setting))
-        now = np.concatenate([centre.labels[name] for name in ASSIGNMENTS])
-        after.append(functions(now[None])[0])
-        # What the centre knows is of these labels.
-        sizes = [np.bincount(centre.labels[name], minlength=T) for name in ASSIGNMENTS]
-        np.testing.assert_array_equal([centre.sizes[name] for name in ASSIGNMENTS], sizes)
+        after.append(told(centre))
     change = np.array(after) - np.array(before)
     error = change.std(axis=0, ddof=1) / np.sqrt(n)
     assert accepted > 100
     assert (np.abs(change.mean(axis=0)) < 4.0 * error + 1e-9).all(), change.mean(axis=0) / error
+
+
+def told(centre):
+    """How large the clusters of both types are, and their blocks."""
+    (sums,), (evidence,) = centre.sums.values(), centre.evidence
+    total, cells, _ = evidence._blocks(sums)
+    here = np.array([centre.sizes[own.name] for own in centre.clustering.assignments])
+    rows = centre.clustering is centre.clusterings[0]
+    sizes = [*here.ravel(), *np.square(centre.counts), np.count_nonzero(centre.counts)]
+    empty = np.zeros_like(sizes)
+    return np.concatenate(
+        [
+            *((sizes, empty) if rows else (empty, sizes)),
+            [np.square(total).sum(), (total * cells).sum(), centre.log_joint()],
+        ]
+    )
 
 
 def put(shards, setting, labels):
@@ -242,6 +254,9 @@ def test_planted_blocks_are_found(planted, tmp_path):
     assert set(found["sample_stats"]["n_occupied"].values.ravel()) <= set(range(5, 9))
     again = sampled(model, cells.tocsc(), given | {"start": found, "sampled": {}}, draws=2)
     assert again["posterior"]["density"].shape == (1, 2, 4, 4)
+    without = sampled(model, cells, given, draws=1)
+    with pytest.raises(KeyError, match="start: expected draws of 'cluster_n_"):
+        sampled(model, cells, given | {"start": without})
 
 
 def test_draws_are_the_same_on_workers(planted):

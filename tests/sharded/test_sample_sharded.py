@@ -32,6 +32,19 @@ def test_parameters_labels_and_certainty_come_out(model, tmp_path):
     assert {"log_joint", "n_occupied", "split_merge_accepted"} <= set(found["sample_stats"])
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_run_goes_on_where_another_ended(model, tmp_path, kept):
+    options = {"labels": tmp_path / "labels.zarr"} if kept else {}
+    first = sampled(model, counts(), **options)
+    found = pmm.sample_sharded(
+        model, counts(), draws=1, tune=0, start=first, random_seed=3, progressbar=False
+    )
+    # Labels are drawn given where the first run ended, and recorded with it.
+    np.testing.assert_allclose(
+        found["posterior"]["rates"][0, 0], first["posterior"]["rates"][0, -1]
+    )
+
+
 def test_certainty_is_the_mean_of_the_likeliest_labels_probability(model, tmp_path):
     data = counts()
     posterior = sampled(model, data, labels=tmp_path / "labels.zarr")["posterior"]
