@@ -3,6 +3,7 @@
 from itertools import pairwise, product
 
 import numpy as np
+import pymc as pm
 import pytest
 import scipy.sparse as sp
 from scipy.special import betaln, gammaln
@@ -110,6 +111,61 @@ def test_labels_have_their_law(family, moves):
     away = np.abs(found.mean(axis=0) - p @ functions(states))
     floor = np.sqrt(p @ functions(states) / n)
     bound = 4.5 * np.maximum(error, 0.5 * floor)
+    assert (away < bound).all(), (away / bound).max()
+
+
+def in_a_row():
+    """Two networks of three types of objects, two of each, in two clusters a type."""
+    data = {"n": np.array([[1, 0], [1, 0]]), "m": np.array([[1, 0], [0, 1]])}
+    with pm.Model() as model:
+        labels = []
+        for name in ("row", "column", "tag"):
+            w = pm.StickBreakingWeights(f"weights_{name}", alpha=0.6, K=1)
+            labels.append(pm.Categorical(f"cluster_{name}", p=w, shape=2))
+        for name, axes in (("n", labels[:2]), ("m", labels[1:])):
+            density = pm.Beta(f"density_{name}", 0.2, 0.3, shape=(2, 2))
+            pmm.BlockNetwork(name, axes, density, observed=sp.csr_array(data[name]))
+    return model, data
+
+
+def test_the_last_set_of_clusters_is_the_first_to_be_drawn_next():
+    centre, shards, _ = halves(*in_a_row(), 1, 0)
+    orders = []
+    for iteration in range(7):
+        orders.append([])
+        for setting in centre.settings(iteration):
+            centre.load(calls(shards)("draw", setting))
+            orders[-1].append(centre.clustering.title)
+    assert {len(set(order)) for order in orders} == {3}
+    assert len({order[-1] for order in orders}) == 3
+    assert all(before[-1] == after[0] for before, after in pairwise(orders))
+
+
+def test_labels_of_three_types_have_their_law():
+    model, data = in_a_row()
+    states = np.array(list(product(range(2), repeat=6)))
+    logs = np.zeros(len(states))
+    for number, state in enumerate(states):
+        types = state.reshape(3, 2)
+        for name, (rows, columns) in (("n", types[:2]), ("m", types[1:])):
+            for k, h in np.ndindex(2, 2):
+                x = data[name][np.ix_(rows == k, columns == h)]
+                logs[number] += betaln(0.2 + x.sum(), 0.3 + x.size - x.sum()) - betaln(0.2, 0.3)
+        logs[number] += sum(log_sticks(0.6, np.bincount(own, minlength=2)) for own in types)
+    p = np.exp(logs - np.logaddexp.reduce(logs))
+    names = ["cluster_row", "cluster_column", "cluster_tag"]
+    n = 3000
+    found = np.array(
+        [
+            np.concatenate([labels[name] for name in names])
+            for _, labels in run(model, data, n, chunk_size=1, moves=True)
+        ]
+    )
+    codes = 2 ** np.arange(6)[::-1]
+    seen = (found @ codes)[:, None] == np.arange(64)
+    error = seen.reshape(30, -1, 64).mean(axis=1).std(axis=0, ddof=1) / np.sqrt(30)
+    bound = 4.5 * np.maximum(error, 0.5 * np.sqrt(p / n))
+    away = np.abs(seen.mean(axis=0) - p)
     assert (away < bound).all(), (away / bound).max()
 
 
