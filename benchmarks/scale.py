@@ -3,6 +3,9 @@
 What a sweep over all objects costs (labels drawn, sums added up; then everything else drawn),
 beside the least that it could: reading the data, and one float32 product of all rows with the means
 of the clusters. CPU time, so that other work on the machine does not show; wall time for workers.
+
+Then networks: ten times as many edges as there are objects on either axis, and the least is one
+product of the network with the other axis' labels as a sparse matrix, for rows and for columns.
 """
 
 import argparse
@@ -14,6 +17,7 @@ from pathlib import Path
 
 import common
 import numpy as np
+import scipy.sparse as sp
 import xarray as xr
 
 import pm_match as pmm
@@ -88,6 +92,51 @@ def sweeps(model, data, start, clock, client=None, few=2, many=6, **options) -> 
     return (seconds[1] - seconds[0]) / (many - few)
 
 
+def network(n_edges: int) -> tuple[sp.csr_array, np.ndarray, np.ndarray, np.ndarray]:
+    """Make a network of planted blocks; return it with its clusters, and their densities."""
+    rng = np.random.default_rng(0)
+    n = n_edges // 10
+    rows, columns = (np.sort(rng.integers(N_TRUE, size=n)) for _ in range(2))
+    strength = rng.gamma(0.5, size=(N_TRUE, N_TRUE))
+    sizes = np.outer(*(np.bincount(own, minlength=N_TRUE) for own in (rows, columns)))
+    counts = rng.multinomial(n_edges, (strength * sizes / (strength * sizes).sum()).ravel())
+    block = np.repeat(np.arange(N_TRUE**2), counts)
+    ends = [
+        np.searchsorted(own, of) + (rng.random(n_edges) * np.bincount(own)[of]).astype(int)
+        for own, of in zip((rows, columns), np.divmod(block, N_TRUE), strict=True)
+    ]
+    cells = sp.csr_array((np.ones(n_edges, bool), tuple(ends)), shape=(n, n))
+    return cells, rows, columns, counts.reshape(sizes.shape) / sizes
+
+
+def networked(n_edges: int) -> list[str]:
+    """Make the row of a network: CPU time for each edge."""
+    cells, rows, columns, found = network(n_edges)
+    model = pmm.models.relational_clusters(
+        {"n": cells[:50][:, :50]}, relevance=False, n_clusters=N_CLUSTERS, hyperpriors=False
+    )
+    density = np.full((N_CLUSTERS, N_CLUSTERS), 0.5)
+    density[:N_TRUE, :N_TRUE] = np.clip(found, 1e-9, 0.999)
+    weights = np.full(N_CLUSTERS, 1.0 / N_CLUSTERS)
+    values = {"density": density, "weights_row": weights, "weights_column": weights}
+    draws = {
+        name: (("chain", "draw", *(f"{name}_{i}" for i in range(own.ndim))), own[None, None])
+        for name, own in values.items()
+    }
+    for name, own in (("cluster_n_row", rows), ("cluster_n_column", columns)):
+        draws[name] = (("chain", "draw", name), own[None, None])
+    start = xr.DataTree.from_dict({"posterior": xr.Dataset(draws)})
+    sweeps(model, {"n": cells}, start, time.process_time, few=1, many=2)
+    begin = time.process_time()
+    for own, labels in ((cells, columns), (cells.T.tocsr(), rows)):
+        of = sp.csr_array((np.ones(len(own.indptr) - 1), (np.arange(len(labels)), labels)))
+        own.astype(float) @ of
+    base = time.process_time() - begin
+    seconds = sweeps(model, {"n": cells}, start, time.process_time)
+    each = [f"{own / cells.nnz * 1e9:.0f}" for own in (base, seconds)]
+    return [f"{cells.nnz:,}", *each, f"{seconds / base:.2f}", f"{peak():.2f}"]
+
+
 def on_workers(n: int, model, data, start) -> tuple[float, float]:
     """Median wall seconds of a sweep by `n` workers, and the most memory of one, in GiB."""
     from distributed import Client, LocalCluster
@@ -120,8 +169,9 @@ def peak() -> float:
 def main() -> None:
     """Print one row for each number of objects."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--objects", type=float, nargs="+", default=[1e5, 1e6])
+    parser.add_argument("--objects", type=float, nargs="*", default=[1e5, 1e6])
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--edges", type=float, nargs="*", default=[1e5, 1e6, 1e7])
     given = parser.parse_args()
     rows = []
     for n_objects in map(int, given.objects):
@@ -149,7 +199,11 @@ def main() -> None:
     head = ["objects", "least, CPU ns/object", "sweep, CPU ns/object", "ratio", "GiB"]
     for n in given.workers:
         head += [f"{n} workers, wall ns/object", "GiB each"]
-    common.print_table(f"Sampler over shards, {os.cpu_count()} cores", head, rows)
+    if rows:
+        common.print_table(f"Sampler over shards, {os.cpu_count()} cores", head, rows)
+    head = ["edges", "least, CPU ns/edge", "sweep, CPU ns/edge", "ratio", "GiB"]
+    networks = [networked(int(n)) for n in given.edges]
+    common.print_table("Networks over shards", head, networks)
 
 
 if __name__ == "__main__":
