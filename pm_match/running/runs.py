@@ -14,7 +14,7 @@ import sys
 import threading
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -247,14 +247,7 @@ class _Sent:
 
     def __call__(self, item: Any) -> Any:
         """Run the task in whatever process this is."""
-        here = surroundings()
-        other = [name for name, own in self.surroundings.items() if here.get(name) != own]
-        if other:
-            raise RuntimeError(
-                "executor: expected workers with the same versions: "
-                f"{', '.join(f'{name} {self.surroundings[name]}' for name in other)}; found "
-                f"{', '.join(f'{name} {here.get(name)}' for name in other)}"
-            )
+        check_surroundings(self.surroundings)
         # Threads of one process take turns.
         with _turn, computing_in(self.float_type):
             if self.key not in _known:
@@ -271,3 +264,21 @@ _known: dict[str, Callable[[Any], Any]] = {}
 def surroundings() -> dict[str, str]:
     """Return the versions of all that draws depend on."""
     return {"python": platform.python_version(), **versions()}
+
+
+def check_surroundings(expected: Mapping[str, str]) -> None:
+    """Refuse to work where other versions are installed than where a run was begun.
+
+    Raises
+    ------
+    RuntimeError
+        If one differs.
+    """
+    here = surroundings()
+    other = [name for name, own in expected.items() if here.get(name) != own]
+    if other:
+        raise RuntimeError(
+            "expected workers with the same versions: "
+            f"{', '.join(f'{name} {expected[name]}' for name in other)}; found "
+            f"{', '.join(f'{name} {here.get(name)}' for name in other)}"
+        )

@@ -121,6 +121,8 @@ def sample_sharded(
         If data do not fit the model, or there is no worker; the message says which row and column.
     FileExistsError
         If `labels` exists.
+    RuntimeError
+        If workers have other versions of what draws depend on.
     ImportError
         If Dask or Zarr are needed and not installed: ``pip install 'pm_match[scale]'``.
 

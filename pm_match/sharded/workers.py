@@ -6,6 +6,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from pm_match.running.runs import check_surroundings, surroundings
 from pm_match.sharded.data import Piece
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.store import scale
@@ -73,8 +74,10 @@ class OnDask:
         homes = [a for a, worker in workers.items() for _ in range(worker["nthreads"])]
         self._shards = [
             client.submit(
+                _made,
                 make,
                 list(pieces[start:stop]),
+                surroundings(),
                 pure=False,
                 workers=[homes[i * len(homes) // n]],
                 allow_other_workers=True,
@@ -88,6 +91,11 @@ class OnDask:
             self._client.submit(_call, shard, method, given, pure=False) for shard in self._shards
         ]
         return [found for own in self._client.gather(pending) for found in own]
+
+
+def _made(make: Callable[[Sequence[Piece]], Shard], pieces, expected: dict[str, str]) -> Shard:
+    check_surroundings(expected)
+    return make(pieces)
 
 
 def _call(shard: Shard, method: str, given: tuple[Any, ...]) -> list[Any]:

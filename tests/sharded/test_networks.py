@@ -12,9 +12,9 @@ from scipy.stats import multivariate_t
 import pm_match as pmm
 from pm_match.sharded.shards import Found
 from pm_match.sharded.split_merge import split_or_merge
-from tests.sharded.chains import calls, drawn, halves, run
+from tests.sharded.chains import calls, halves, run
 from tests.sharded.enumeration import log_sticks
-from tests.sharded.test_prior import ShardSimulator
+from tests.sharded.simulate import ShardSimulator
 
 FAMILIES = ("bernoulli", "poisson", "normal")
 T, SHAPES = 3, {"a": (2, 2), "b": (2, 1)}
@@ -235,10 +235,6 @@ class NetworkSimulator(ShardSimulator):
                 (scorer,) = self.centre.scorers[assignment].values()
                 for name in sources:
                     sources[name] = scorer.source(name, self.values[name], None)
-
-    def labels(self):
-        self.iteration += 1
-        return drawn(self.centre, self.shards, self.iteration)
 
     def update(self, point):
         watched = {name: np.asarray(point[name], np.int16) for name in self.centre.watched}

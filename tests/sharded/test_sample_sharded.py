@@ -1,10 +1,15 @@
 """The entrance: what comes out, where data may be, and what is refused."""
 
+import errno
+import os
+
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
 import pm_match as pmm
+from pm_match.sharded.store import Store
 from tests.sharded import models
 from tests.sharded.far_apart import N, T, counts, declared, same, sampled
 
@@ -81,6 +86,44 @@ def test_draws_do_not_depend_on_where_the_data_are(model, tmp_path):
     }
     assert same(reference, sampled(model, uneven))
     assert not same(reference, sampled(model, data, random_seed=4))
+
+
+def test_frames_give_the_same_draws(tmp_path):
+    dd = pytest.importorskip("dask.dataframe")
+    data = {n: pd.DataFrame(own, columns=["x", "y"]) for n, own in counts().items()}
+    model = declared({name: frame.to_numpy() for name, frame in data.items()})
+    reference = sampled(model, counts())
+    assert same(reference, sampled(model, data))
+    frames, files = {}, {}
+    for name, frame in data.items():
+        frames[name] = dd.from_pandas(frame, npartitions=4)
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        files[name] = dd.read_csv(tmp_path / f"{name}.csv", blocksize=200)
+    assert same(reference, sampled(model, frames))
+    assert files["a"].npartitions > 2
+    assert same(reference, sampled(model, files))
+
+
+@pytest.mark.parametrize("drawn", [0, 4])
+def test_a_full_disk_costs_the_draws_that_do_not_fit(model, tmp_path, monkeypatch, drawn):
+    pytest.importorskip("zarr")
+    write = Store.write
+
+    def full(self, piece, number, labels, certainty):
+        if number == drawn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(self, piece, number, labels, certainty)
+
+    monkeypatch.setattr(Store, "write", full)
+    folder = tmp_path / "labels.zarr"
+    if not drawn:
+        with pytest.raises(OSError, match="No space left"):
+            sampled(model, counts(), labels=folder)
+        return
+    with pytest.warns(UserWarning, match=r"stopped by .*No space left.*: the first 4 of 6 draws"):
+        found = sampled(model, counts(), labels=folder)
+    monkeypatch.undo()
+    assert same(found, sampled(model, counts(), labels=tmp_path / "whole.zarr", draws=4))
 
 
 BAD = {

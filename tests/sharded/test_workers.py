@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from pm_match.sharded import workers
 from tests.sharded.far_apart import counts, declared, same, sampled
 
 distributed = pytest.importorskip("distributed")
@@ -48,6 +49,31 @@ def test_draws_are_the_same_on_any_number_of_workers(model, mapped, tmp_path):
             time.sleep(0.1)
         with pytest.raises(ValueError, match="client: expected workers; found none"):
             sampled(model, mapped, **given)
+
+
+def test_draws_are_the_same_on_eight_workers(model, mapped, tmp_path):
+    reference = sampled(model, mapped, labels=tmp_path / "0", chunk_size=10)
+    with (
+        distributed.LocalCluster(
+            n_workers=8, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as eight,
+        distributed.Client(eight) as client,
+    ):
+        options = {"client": client, "labels": tmp_path / "8", "chunk_size": 10}
+        assert same(reference, sampled(model, mapped, **options))
+
+
+def test_workers_of_other_versions_are_refused(model, mapped, monkeypatch):
+    here = workers.surroundings() | {"numpy": "0.1"}
+    monkeypatch.setattr(workers, "surroundings", lambda: here)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as one,
+        distributed.Client(one) as client,
+        pytest.raises(RuntimeError, match=r"expected workers .*: numpy 0\.1; found numpy \d"),
+    ):
+        sampled(model, mapped, client=client)
 
 
 class Killing:
