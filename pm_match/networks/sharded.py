@@ -11,7 +11,8 @@ So an axis is drawn as a table is, and what its objects add up to are the blocks
 """
 
 from collections.abc import Mapping
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +35,8 @@ from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component, UnservedModelError
 from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums, Wrong
 
+# Logs, and log odds, of what is told from 0 and from infinity.
+MOST_LOG = 700.0
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
@@ -63,6 +66,7 @@ class Cells:
     """
 
     step: int | None = None
+    _offset = 0
 
     def __init__(self, name: str, given: Any, axis: int):
         if not sp.issparse(given):
@@ -83,9 +87,17 @@ class Cells:
         self.n_rows, self._n_others = own.shape
         self.in_memory = sum(x.nbytes for x in (self._first, self._others, self._values))
 
+    def part(self, start: int, stop: int) -> Self:
+        """Return what has some objects alone."""
+        found, bounds = copy(self), self._first[start : stop + 1]
+        own = slice(bounds[0], bounds[-1])
+        found._first, found._offset = bounds - bounds[0], start
+        found._others, found._values = self._others[own], self._values[own]
+        return found
+
     def rows(self, start: int, stop: int) -> Any:
         """Read the cells of some objects, as a sparse array (n, M)."""
-        first = self._first[start : stop + 1]
+        first = self._first[start - self._offset : stop + 1 - self._offset]
         own = slice(first[0], first[-1])
         parts = self._values[own], self._others[own], first - first[0]
         return sp.csr_array(parts, shape=(stop - start, self._n_others))
@@ -132,6 +144,9 @@ class NetworkScorer(Scorer):
 
     def check(self, chunk: Chunk) -> Wrong | None:
         """Look for values that the family does not have."""
+        if self.axis:
+            # The same cells are looked at by rows.
+            return None
         for name in self.widths:
             x = chunk[name].data
             wrong, expected = ~np.isfinite(x), "a finite number (missing cells are not served)"
@@ -193,7 +208,7 @@ class ShardedRelation(ShardedEvidence):
     def __init__(self, model: Model, relation: Relation, component: Component):
         _check_served(relation)
         self.relation, self.family = relation, FAMILIES[relation.family]
-        self.names = relation.names
+        self.names = list(relation.density)
         self._points = RelationPoints(model, relation)
         clusterings = [component.clusterings[number] for number in relation.axes]
         # The assignments of both axes, by network.
@@ -260,13 +275,12 @@ class ShardedRelation(ShardedEvidence):
     def _read(self, point: Point) -> tuple[NDArray[np.float64], ...]:
         """Read densities, as `families.draw_parameters` gives them."""
         names, points = self.relation.density, self._points
-        values = [np.asarray(points.read(point, name), np.float64) for name in names]
+        *first, last = (np.asarray(points.read(point, name), np.float64) for name in names)
         if not points.transformed[names[-1]]:
-            last = values[-1]
-            values[-1] = np.log(last)
-            if self.family == BERNOULLI:
-                values[-1] -= np.log1p(-last)
-        return tuple(values)
+            with np.errstate(divide="ignore"):
+                last = np.log(last) - (np.log1p(-last) if self.family == BERNOULLI else 0.0)
+        # What rounds to a density of 0 or 1 is not quite that (see `points.from_log_odds`).
+        return *first, np.clip(last, -MOST_LOG, MOST_LOG)
 
     def _coefficients(self, values: tuple[NDArray, ...]) -> list[NDArray[np.float64]]:
         """Return what a cell's log density has of its value, of itself, and of its square."""
@@ -348,6 +362,6 @@ def _check_served(relation: Relation) -> None:
         exposed = any(own is not None for own in network.exposure)
         if not network.full or len(network.unknown) or exposed:
             raise UnservedModelError(
-                f"{name!r}: over shards, expected a network whose absent cells are known zeros, "
+                f"{name!r}: over shards, expected a network all of whose cells are known, "
                 "without exposures"
             )

@@ -54,7 +54,7 @@ class Centre:
     counts : (T,) integer array
         Objects in each of its clusters.
     sums : dict of int to dict of str to Sums
-        Of every evidence that sees them, by assignment.
+        Of every evidence that sees these clusters, by assignment.
     sizes : dict of str to (T,) integer array
         By assignment, of all sets.
     labels : dict of str to (N,) integer array
@@ -83,8 +83,8 @@ class Centre:
             if len(own.clusterings) > 1 and not made.watched:
                 names = ", ".join(repr(self.clusterings[n].title) for n in own.clusterings)
                 raise UnservedModelError(
-                    f"sample_sharded: expected one set of clusters; found {names}, which are seen "
-                    "together"
+                    f"sample_sharded: data of the kind {own.kind!r} see several sets of clusters "
+                    f"({names}), and do not say whose labels others depend on (`watched`)"
                 )
             self.evidence.append(made)
         _check_covered(model, self.component, self.evidence)
@@ -113,7 +113,7 @@ class Centre:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Objects in each of its clusters."""
+        """Objects in each of the clusters whose labels were drawn last."""
         return self._counts[self._number]
 
     @counts.setter
@@ -122,13 +122,17 @@ class Centre:
 
     @property
     def sums(self) -> dict[int, dict[str, Sums]]:
-        """Sums of every evidence that sees them, by assignment."""
+        """Sums by the labels that were drawn last, of every evidence that sees them."""
         return {number: self._sums[number] for number in self._seen}
 
     @property
     def n_objects(self) -> dict[str, int]:
         """The objects of every assignment in the sample that the model was declared on."""
         return {a.name: a.n_objects for own in self.clusterings for a in own.assignments}
+
+    def truncation(self, assignment: str) -> int:
+        """Return how many clusters the objects of an assignment may be in."""
+        return next(own.truncation for own in self.clusterings if assignment in own.slices)
 
     @property
     def scorers(self) -> dict[str, dict[int, Scorer]]:
@@ -328,8 +332,8 @@ def _only_component(structure: Structure) -> Component:
         raise UnservedModelError(f"sample_sharded: {structure.explain()}.")
     if structure.parts or len(structure.components) != 1:
         raise UnservedModelError(
-            "sample_sharded: expected a model of one set of clusters; found "
-            f"{len(structure.components)}, and {len(structure.parts)} other parts"
+            "sample_sharded: expected clusters that the data connect; found "
+            f"{len(structure.components)} groups of them, and {len(structure.parts)} other parts"
         )
     (component,) = structure.components
     for clustering in component.clusterings:

@@ -38,8 +38,20 @@ def choose(weights, uniform, labels, certainty):
 def draw_labels(
     rng: np.random.Generator, table: NDArray, labels: NDArray, certainty: NDArray
 ) -> None:
-    """Draw labels (n,) from unnormalised log probabilities (n, T), which are overwritten."""
+    """Draw labels (n,) from unnormalised log probabilities (n, T), which are overwritten.
+
+    Raises
+    ------
+    FloatingPointError
+        If those of an object are NaN, or -inf in all clusters.
+    """
     columns = np.ascontiguousarray(table.T)
-    columns -= columns.max(axis=0)
+    most = columns.max(axis=0)
+    if not np.isfinite(most).all():
+        raise FloatingPointError(
+            "expected a finite log density of every object in some cluster; found "
+            f"{most[~np.isfinite(most)][0]}"
+        )
+    columns -= most
     np.exp(columns, out=columns)
     choose(columns, rng.random(len(table)), labels, certainty)

@@ -1,14 +1,16 @@
 """The data of all rows: what can be given, how it is cut into chunks, and how workers read it."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 
 class Rows(Protocol):
@@ -30,6 +32,10 @@ class Rows(Protocol):
 
     @property
     def in_memory(self) -> int:  # noqa: D102
+        ...
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return what goes to a worker that reads rows `start` ... `stop` alone."""
         ...
 
     def rows(self, start: int, stop: int) -> Any:
@@ -64,6 +70,8 @@ class Source:
 
     def __init__(self, name: str, given: Any, width: int | None, labels: Sequence | None = None):
         self.name = name
+        if issparse(given):
+            raise TypeError(f"{name!r}: expected a table; found a sparse matrix")
         if hasattr(given, "columns"):
             own = list(given.columns)
             if labels is not None and own != list(labels):
@@ -95,7 +103,7 @@ class Source:
             raise ValueError(f"{name!r}: chunk {chunks[0].index(0)} is empty")
         # Zarr has one number of rows for all chunks, Dask one for each.
         self.step = None if chunks is None else int(np.max(chunks[0]))
-        self._given = given
+        self._given, self._offset = given, 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Send the place of a memory map, and not what is in it."""
@@ -116,9 +124,16 @@ class Source:
         ours = type(self._given) is np.ndarray
         return self._given.nbytes if ours else 0
 
+    def part(self, start: int, stop: int) -> Self:
+        """Return what goes to a worker that reads rows `start` ... `stop` alone."""
+        found = copy(self)
+        if self.in_memory:
+            found._given, found._offset = self._given[start:stop], start
+        return found
+
     def rows(self, start: int, stop: int) -> NDArray:
         """Read some rows, as float32 or float64."""
-        found = self._given[start:stop]
+        found = self._given[start - self._offset : stop - self._offset]
         if self._dask:
             found = found.compute(scheduler="synchronous")
         found = np.asarray(found)

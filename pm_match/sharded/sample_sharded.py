@@ -57,10 +57,11 @@ def sample_sharded(
     .. math:: s_i \mid w, \theta, x_i \ \text{for all objects, independently}; \qquad
               w, \theta \mid \text{sums over the objects of each cluster}
 
-    The first is made chunk by chunk wherever the rows are, and what comes back are sums. Draws are
-    the same bit for bit on any number of workers, and if workers die: every chunk has a generator
-    in every iteration, and sums are added in the order of the chunks. Other chunks give other draws
-    of the same posterior.
+    If there are several sets of clusters, as of the rows and of the columns of a network, the
+    labels of one are drawn given those of the others, set after set. Labels are drawn chunk by
+    chunk wherever the rows are, and what comes back are sums. Draws are the same bit for bit on any
+    number of workers, and if workers die: every chunk has a generator in every iteration, and sums
+    are added in the order of the chunks. Other chunks give other draws of the same posterior.
 
     Parameters
     ----------
@@ -85,12 +86,12 @@ def sample_sharded(
         `sharded.split_merge`), which looks four times at the objects of one or two clusters, and
         reads all data as often.
     start : DataTree, optional
-        Whose last draw the chain starts at, with all variables of the model but labels. Default:
-        that of `find_matching`.
+        Whose last draw the chain starts at, with all variables of the model; of labels, only those
+        of networks' objects are used. Default: that of `find_matching`.
     sampled : dict of str to array, optional
         For networks, by the name of each assignment (``cluster_<network>_<type>``): where in the
         rows or columns of `data` the objects are that the model was declared on, whose labels the
-        chain starts with. Default: the first.
+        chain starts with, if `start` does not have those of all objects. Default: the first.
     chunk_size : int, optional
         Rows of a chunk. Default: those of the data's own chunks, 100 000 if they have none.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
@@ -103,7 +104,8 @@ def sample_sharded(
         objects of a domain in each cluster; and with `labels`, the labels ``cluster_<domain>`` and
         the certainty ``certainty_<domain>``, which are read from disk when they are used. Group
         ``sample_stats``: ``log_joint``, up to a constant, ``n_occupied``, ``filled``,
-        ``swap_accepted`` and ``split_merge_accepted``, as in `ClusterGibbs`; and ``seconds``.
+        ``swap_accepted`` and ``split_merge_accepted`` (of the set of clusters that was drawn last),
+        as in `ClusterGibbs`; and ``seconds``.
 
     Warns
     -----
@@ -119,6 +121,9 @@ def sample_sharded(
         without a conditional in closed form. The message names the variable.
     ValueError, TypeError
         If data do not fit the model, or there is no worker; the message says which row and column.
+    KeyError
+        If `data` are not of the variables that the model observes, `sampled` names something else,
+        or `start` lacks a variable.
     FileExistsError
         If `labels` exists.
     RuntimeError
@@ -169,16 +174,11 @@ def sample_sharded(
     n_rows = {name: next(iter(own.values())).n_rows for name, own in sources.items()}
     centre.look(_begun(centre, start, n_rows, data, sampled or {}))
     store = None if labels is None else Store.create(labels, pieces, n_kept, dims)
-    make = partial(
-        Shard,
-        seed,
-        sources=sources,
-        scorers=centre.scorers,
-        store=store,
-    )
+    make = partial(Shard.of, seed, sources=sources, scorers=centre.scorers, store=store)
     in_memory = sum(source.in_memory for own in sources.values() for source in own.values())
     workers = InProcess(make, pieces) if client is None else OnDask(make, pieces, client, in_memory)
-    centre.begin(workers.call("survey"))
+    with threadpool_limits(1, user_api="blas"):
+        centre.begin(workers.call("survey"))
     record = _Record(model, centre.scorers)
     began = time.monotonic()
     try:
@@ -250,17 +250,27 @@ def _begun(
 ) -> dict[str, NDArray[np.int16]]:
     """Return the labels of watched assignments at the start, -1 where they are not known."""
     sizes, draws = centre.n_objects, start["posterior"].to_dataset()
-    unknown = sorted(map(str, set(sampled) - set(sizes)))
+    unknown = sorted(map(str, set(sampled) - centre.watched))
     if unknown:
-        raise KeyError(f"sampled: expected names among {sorted(sizes)}; found {unknown}")
+        raise KeyError(
+            "sampled: expected assignments of objects of networks, which are "
+            f"{sorted(centre.watched) or 'none'}; found {unknown}"
+        )
     found = {}
     for name in centre.watched:
         if name not in draws:
             raise KeyError(
                 f"start: expected draws of {name!r}, which `labels` lets a run keep; found none"
             )
-        found[name] = np.asarray(draws[name].isel(chain=-1, draw=-1), np.int16)
-    if all(len(own) == n_rows[name] != sizes[name] for name, own in found.items()):
+        own, most = np.asarray(draws[name].isel(chain=-1, draw=-1)), centre.truncation(name) - 1
+        if own.min() < 0 or own.max() > most:
+            raise ValueError(
+                f"start: expected labels of {name!r} in 0 ... {most}; found {own.min()} to "
+                f"{own.max()}"
+            )
+        found[name] = own.astype(np.int16)
+    whole = all(len(own) == n_rows[name] for name, own in found.items())
+    if whole and any(n_rows[name] != sizes[name] for name in found):
         return found
     labels, places = {}, {}
     for name, own in found.items():

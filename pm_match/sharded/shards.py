@@ -120,6 +120,26 @@ class Shard:
         # The last labels of every chunk, with their iteration; without them they are drawn again.
         self._last: dict[int, tuple[int, NDArray[np.int16]]] = {}
 
+    @classmethod
+    def of(
+        cls,
+        seed: int,
+        pieces: Sequence[Piece],
+        sources: Mapping[str, Mapping[str, Rows]],
+        scorers: Mapping[str, Mapping[int, Scorer]],
+        store: Store | None,
+    ) -> "Shard":
+        """Make a shard with no more of the data than it reads."""
+        bounds: dict[str, tuple[int, int]] = {}
+        for piece in pieces:
+            start, _ = bounds.get(piece.assignment, (piece.start, 0))
+            bounds[piece.assignment] = start, piece.stop
+        own = {
+            assignment: {n: s.part(*bound) for n, s in sources[assignment].items()}
+            for assignment, bound in bounds.items()
+        }
+        return cls(seed, pieces, own, scorers, store)
+
     def survey(self) -> list[tuple[str, dict[int, Sums]]]:
         """Check every chunk, and add up what no label enters.
 
@@ -155,7 +175,8 @@ class Shard:
             The number of the draw, if the labels are kept.
         """
         found = []
-        for piece, chunk in self._prepared(setting):
+        for piece in self._pieces(setting):
+            chunk = self._prepared(piece, self._chunk(piece), setting)
             labels, certainty = self._labels(piece, chunk, setting)
             if record is not None and self.store is not None:
                 self.store.write(piece, record, labels, certainty)
@@ -170,12 +191,14 @@ class Shard:
         The labels are those that `draw` has drawn in the setting.
         """
         found = []
-        for piece, chunk in self._prepared(setting):
+        for piece in self._pieces(setting):
+            chunk = self._chunk(piece)
             iteration, labels = self._last.get(piece.number, (None, None))
             if labels is None or iteration != setting.iteration:
-                labels, _ = self._labels(piece, chunk, setting)
+                labels, _ = self._labels(piece, self._prepared(piece, chunk, setting), setting)
             rows = np.flatnonzero(np.isin(labels, division.labels))
-            some = {name: values[rows] for name, values in chunk.items()}
+            taken = {name: values[rows] for name, values in chunk.items()}
+            some = self._prepared(piece, taken, setting)
             parts, log_q = self._divided(piece, some, labels[rows], division)
             sums = self._sums(piece, some, parts, 2)
             found.append(Found(piece.assignment, *sums, log_q, None))
@@ -194,17 +217,17 @@ class Shard:
                 )
         return found
 
-    def _prepared(self, setting: Setting) -> Iterator[tuple[Piece, Chunk]]:
-        """Give the chunks of the setting's clusters, as scorers take them."""
-        for piece in self.pieces:
-            if piece.assignment not in setting.assignments:
-                continue
-            chunk = self._chunk(piece)
-            for number, scorer in self.scorers[piece.assignment].items():
-                context = setting.contexts[number].get(piece.assignment)
-                own = scorer.prepared({name: chunk[name] for name in scorer.widths}, context)
-                chunk = {**chunk, **own}
-            yield piece, chunk
+    def _pieces(self, setting: Setting) -> list[Piece]:
+        """Return the chunks of the setting's clusters."""
+        return [piece for piece in self.pieces if piece.assignment in setting.assignments]
+
+    def _prepared(self, piece: Piece, chunk: Any, setting: Setting) -> Chunk:
+        """Bring rows to what scorers take."""
+        for number, scorer in self.scorers[piece.assignment].items():
+            context = setting.contexts[number].get(piece.assignment)
+            own = scorer.prepared({name: chunk[name] for name in scorer.widths}, context)
+            chunk = {**chunk, **own}
+        return chunk
 
     def _rng(self, piece: Piece, *key: int) -> np.random.Generator:
         seeds = np.random.SeedSequence(self.seed, spawn_key=(*key, piece.number))

@@ -75,8 +75,7 @@ class OnDask:
         self._shards = [
             client.submit(
                 _made,
-                make,
-                list(pieces[start:stop]),
+                make(list(pieces[start:stop])),
                 surroundings(),
                 pure=False,
                 workers=[homes[i * len(homes) // n]],
@@ -93,9 +92,9 @@ class OnDask:
         return [found for own in self._client.gather(pending) for found in own]
 
 
-def _made(make: Callable[[Sequence[Piece]], Shard], pieces, expected: dict[str, str]) -> Shard:
+def _made(shard: Shard, expected: dict[str, str]) -> Shard:
     check_surroundings(expected)
-    return make(pieces)
+    return shard
 
 
 def _call(shard: Shard, method: str, given: tuple[Any, ...]) -> list[Any]:

@@ -213,7 +213,8 @@ def put(shards, setting, labels):
     """Make some labels those that were last drawn; return what they add up to."""
     found = []
     for shard in shards:
-        for piece, chunk in shard._prepared(setting):
+        for piece in shard._pieces(setting):
+            chunk = shard._prepared(piece, shard._chunk(piece), setting)
             own = labels[piece.assignment][piece.start : piece.stop]
             shard._last[piece.number] = setting.iteration, own
             sums = shard._sums(piece, chunk, own, T)
@@ -233,8 +234,10 @@ class NetworkSimulator(ShardSimulator):
         for shard in self.shards:
             for assignment, sources in shard.sources.items():
                 (scorer,) = self.centre.scorers[assignment].values()
+                own = [piece for piece in shard.pieces if piece.assignment == assignment]
                 for name in sources:
-                    sources[name] = scorer.source(name, self.values[name], None)
+                    whole = scorer.source(name, self.values[name], None)
+                    sources[name] = whole.part(own[0].start, own[-1].stop)
 
     def update(self, point):
         watched = {name: np.asarray(point[name], np.int16) for name in self.centre.watched}
@@ -334,10 +337,14 @@ def test_bad_input_is_named(planted):
         ValueError, match=r"'n', row \d+, column \d+: expected ., as in row \d+, co"
     ):
         sampled(model, cells, given | {"sampled": {}})
-    with pytest.raises(KeyError, match="sampled: expected names among"):
+    with pytest.raises(KeyError, match="sampled: expected assignments of objects of networks"):
         sampled(model, cells, given | {"sampled": {"cluster_x": [0]}})
     with pytest.raises(ValueError, match=r"sampled\['cluster_n_row'\]: expected 30 different"):
         sampled(model, cells, given | {"sampled": places | {"cluster_n_row": np.zeros(30, int)}})
+    odd = given["start"].copy()
+    odd["posterior"]["cluster_n_row"] = odd["posterior"]["cluster_n_row"] + 9
+    with pytest.raises(ValueError, match="start: expected labels of 'cluster_n_row' in 0 ... 3"):
+        sampled(model, cells, given | {"start": odd})
     with pytest.raises(ValueError, match=r"'n': expected a network of shape"):
         sampled(model, np.ones(3), given)
     with pytest.raises(TypeError, match="'n': expected numbers"):
@@ -349,6 +356,107 @@ def test_bad_input_is_named(planted):
     wrong[i, j] = 0.5
     with pytest.raises(ValueError, match=f"'n', row {i}, column {j}: expected 0 or 1; found 0.5"):
         sampled(model, wrong.tocsr(), given)
+
+
+@pytest.mark.parametrize(("family", "bad"), [("poisson", -1.0), ("poisson", 0.5), ("normal", "x")])
+def test_values_that_a_family_does_not_have_are_named(family, bad):
+    model, data = tiny(family)
+    cells = sp.lil_array(data["a"].astype(float))
+    cells[1, 0] = np.inf if bad == "x" else bad
+    shards = halves(model, data, 1, 0)[1]
+    scorer = shards[0].scorers["cluster_a_row"][0]
+    name, place, _ = scorer.check({"a": sp.csr_array(cells)})
+    assert (name, place) == ("a", (1, 0))
+
+
+def test_sparse_data_are_read_in_any_form(planted):
+    model, cells, given, _ = planted
+    given = given | {"draws": 2, "tune": 1}
+    reference = sampled(model, cells, given)["posterior"]["density"]
+    coo = cells.tocoo()
+    row, column = coo.coords
+    zeros = sp.csr_array(cells.toarray().astype(np.int8))
+    zeros.data[:] = 1
+    zeros = zeros + 0 * sp.csr_array(np.ones(cells.shape, np.int8))
+    stored = sp.coo_array(
+        (np.append(np.ones(len(row)), 0.0), (np.append(row, 0), np.append(column, 0))), cells.shape
+    )
+    for other in (cells.astype(np.float32), cells.toarray(), coo, cells.tocsc(), zeros, stored):
+        np.testing.assert_array_equal(
+            sampled(model, other, given)["posterior"]["density"], reference
+        )
+
+
+def test_a_run_goes_on_if_the_sample_has_all_objects_of_an_axis(planted, tmp_path):
+    _, cells, _, _ = planted
+    part = cells[:40][:, :8]
+    model = pmm.models.relational_clusters(
+        {"n": part[:15]}, relevance=False, n_clusters=3, hyperpriors=False
+    )
+    options = {"draws": 2, "tune": 1, "progressbar": False, "random_seed": 1}
+    first = pmm.sample_sharded(model, {"n": part}, labels=tmp_path / "labels", **options)
+    found = pmm.sample_sharded(model, {"n": part}, start=first, **options)
+    assert found["posterior"]["size_n_row"].values.sum() == 2 * 40
+
+
+def test_densities_of_0_and_1_are_no_certainties():
+    model, data = tiny("bernoulli")
+    centre, shards, _ = halves(model, data, 1, 0)
+    density = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    with np.errstate(divide="ignore"):
+        centre.point = centre.point | {"density_logodds__": np.log(density / (1.0 - density))}
+    for setting in centre.settings(0):
+        centre.load(calls(shards)("draw", setting, 0))
+    assert np.isfinite(centre.log_joint())
+
+
+# -- other models ----------------------------------------------------------------------------------
+
+
+def beside_a_table():
+    """Two networks of the same objects, and counts of their rows; Dirichlet and known weights."""
+    rng = np.random.default_rng(1)
+    data = {
+        "n": rng.integers(2, size=(2, 2)),
+        "m": rng.integers(2, size=(2, 2)),
+        "t": rng.poisson(2.0, (2, 1)).astype(float),
+    }
+    with pm.Model() as model:
+        rows = pm.Categorical("rows", p=pm.Dirichlet("weights", [0.8, 0.8]), shape=2)
+        columns = pm.Categorical("columns", p=np.array([0.3, 0.7]), shape=2)
+        density = pm.Beta("density", 0.4, 0.9, shape=(2, 2))
+        for name in "nm":
+            pmm.BlockNetwork(name, [rows, columns], density, observed=sp.csr_array(data[name]))
+        rates = pm.Gamma("rates", 2.0, 0.5, shape=(2, 1))
+        pm.Poisson("t", rates[rows], observed=data["t"])
+    return model, data
+
+
+def test_networks_that_share_objects_and_a_table_add_up():
+    model, data = beside_a_table()
+
+    def log_joint(rows, columns):
+        sizes = np.bincount(rows, minlength=2)
+        total = gammaln(0.8 + sizes).sum() + np.log([0.3, 0.7])[columns].sum()
+        for k in range(2):
+            x = data["t"][rows == k, 0]
+            total += gammaln(2.0 + x.sum()) - (2.0 + x.sum()) * np.log(0.5 + len(x))
+            total += 2.0 * np.log(0.5) - gammaln(2.0)
+            for h in range(2):
+                x = np.concatenate(
+                    [data[name][np.ix_(rows == k, columns == h)].ravel() for name in "nm"]
+                )
+                total += betaln(0.4 + x.sum(), 0.9 + len(x) - x.sum())
+        return total
+
+    seen = {}
+    for centre, labels in run(model, data, 400, chunk_size=1, moves=True):
+        state = *labels["rows"], *labels["columns"]
+        away = centre.log_joint() - log_joint(labels["rows"], labels["columns"])
+        seen.setdefault(state, []).append(away)
+    assert len(seen) == 16
+    differences = np.concatenate(list(seen.values()))
+    np.testing.assert_allclose(differences, differences[0], atol=1e-10)
 
 
 def test_what_is_no_two_axes_of_known_cells_is_refused():

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+from scipy.sparse import csr_array
 
 import pm_match as pmm
 from pm_match.sharded.store import Store
@@ -158,6 +159,10 @@ def test_other_bad_input_is_named(model, tmp_path):
         sampled(model, {"a": data["a"]})
     with pytest.raises(TypeError, match="'a': expected numbers"):
         sampled(model, data | {"a": np.full((N, 2), "x")})
+    with pytest.raises(TypeError, match="'a': expected a table; found a sparse matrix"):
+        sampled(model, data | {"a": csr_array(data["a"])})
+    with pytest.raises(KeyError, match="sampled: expected assignments .* which are none"):
+        sampled(model, data, sampled={"cluster_a": [1]})
     with pytest.raises(TypeError, match="client: expected a dask"):
         sampled(model, data, client=3)
     with pytest.raises(ValueError, match="n_split_merge: expected a probability"):
