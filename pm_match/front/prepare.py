@@ -523,7 +523,7 @@ def _named_files(files: Iterable[Any]) -> dict[str, Path]:
             )
         title = stem(Path(file))
         if title in found:
-            raise ValueError(f"{file}: it has the name of {found[title]}; rename one")
+            raise ValueError(f"{file}: {found[title]} has the same name; rename one")
         found[title] = Path(file)
     return found
 
@@ -618,8 +618,10 @@ def _floats(where: str, values: pd.Series, use: str) -> pd.Series:
     try:
         return pd.Series(values.to_numpy(np.float64, na_value=np.nan), values.index)
     except (TypeError, ValueError):
+        other = values[pd.to_numeric(values, errors="coerce").isna() & values.notna()]
         raise TypeError(
-            f"{where}: column {values.name!r} is to be used as {use}, and holds what is no number"
+            f"{where}: column {values.name!r}: expected numbers, to be used as {use}; found "
+            f"{other.iloc[0]!r}"
         ) from None
 
 
