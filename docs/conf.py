@@ -100,7 +100,8 @@ def inventories() -> dict[str, tuple[str, str]]:
         )
         head = f"# Sphinx inventory version 2\n# Project: {project}\n# Version: \n"
         head += "# The remainder of this file is compressed using zlib.\n"
-        file = folder / f"{project}.inv"
+        # Another name for other contents, so that pages are built anew.
+        file = folder / f"{project}-{zlib.crc32(body.encode()):08x}.inv"
         file.write_bytes(head.encode() + zlib.compress(body.encode()))
         found[project] = (address, str(file))
     return found
