@@ -274,9 +274,9 @@ class _Page:
     def _profiles(self) -> Iterator[str]:
         """Say what sets every cluster apart, in every domain that has some of its objects."""
         yield _note(
-            "Means over the objects of a cluster, with the mean of the whole domain in brackets. "
-            "Bars show the difference, up to two of the domain's standard deviations; for "
-            "networks, how much a column tells, relative to the first."
+            "What the objects of a cluster have, and in brackets those of the whole domain. Bars "
+            "show the difference, up to two of the domain's standard deviations; for networks, "
+            "how much a column tells, relative to the first."
         )
         for kind, names in assignment_sets(self.labels).items():
             if len(assignment_sets(self.labels)) > 1:
