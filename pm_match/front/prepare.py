@@ -108,7 +108,7 @@ class PreparedData:
     model: str = ""
 
     def numeric(self) -> dict[str, pd.DataFrame]:
-        """Give the columns that are no categories, of all tables."""
+        """Give the columns of all tables that are not categories."""
         return {name: own.select_dtypes("number") for name, own in self.data.items()}
 
     def tellable(self) -> dict[str, Any] | None:
@@ -141,7 +141,7 @@ class PreparedData:
         return {f"{name}_{t}": (name, t) for name in self.data for t in self.options["types"]}
 
     def shared(self) -> set[str]:
-        """Name the columns that several tables have; numbers of columns are no names."""
+        """Name the columns that several tables have, if columns have names."""
         seen: set[str] = set()
         twice: set[str] = set()
         for table in self.data.values():

@@ -48,7 +48,7 @@ def diagnose(
     if it is there and has the draws of the posterior.
 
     Chains whose co-clustering probabilities differ by more than their own halves lead one to expect
-    have found different matchings: they are told by group, with their log joints.
+    have found different matchings. They are listed by group, with their log joints.
 
     Time and memory grow with objects times draws; no matrix of pairs is built.
 

@@ -25,11 +25,11 @@ def verdict(
     Parameters
     ----------
     idata : DataTree or Dataset
-        The draws that are told of.
+        The draws that are reported.
     objects : DataFrame
         Of their `match_summary`.
     diagnosis : Diagnosis
-        Of all chains, of which those that are told of may be the best.
+        Of all chains; those that are reported may be the best of them.
     group : str
     sample_dims : sequence of two hashables
     """
