@@ -132,7 +132,7 @@ def sample(
         If no part of the model is one that the steps can serve.
     ValueError
         If `init` is neither, `initvals` has another shape than its variable, or a value that the
-        variable cannot have, or `draws` or `tune` is not a multiple of `thin`.
+        variable cannot have, or `draws` or `tune` is no multiple of `thin`.
     KeyboardInterrupt
         If it is interrupted before any chain has a draw after tuning, or twice.
     TypeError
