@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-all test-oldest lint docs package bench clean
+.PHONY: demo test test-all test-oldest lint docs links package bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +55,11 @@ lint: $(STAMP)
 ## The documentation site, in build/docs. Pages with code cells are run, and kept until they change.
 docs: $(VENV)/.installed-docs
 	$(RUN) -m sphinx -W --keep-going -d build/doctrees docs build/docs
+	$(RUN) docs/check_links.py build/docs
+
+## Links of the site to other sites too, if there is a network.
+links: docs
+	$(RUN) docs/check_links.py build/docs --external
 
 $(VENV)/.installed-docs: $(STAMP)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[docs]"

@@ -108,7 +108,7 @@ def fit_em(
     UnservedModelError
         If the model is none of these; the message says why.
     TypeError
-        If `model` is no model.
+        If `model` is not a PyMC model.
     ValueError
         If a setting is none, or the likelihood has no maximum.
 

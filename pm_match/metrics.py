@@ -40,7 +40,7 @@ def adjusted_rand_index(true: Mapping[str, ArrayLike], found: Mapping[str, Array
     Raises
     ------
     TypeError
-        If `true` or `found` is no mapping.
+        If `true` or `found` is not a mapping.
     ValueError
         If the domains or their numbers of objects differ, labels are not one-dimensional, or
         there are fewer than two objects.

@@ -243,7 +243,7 @@ def resume(
     Warns
     -----
     UserWarning
-        If a file is damaged: draws from there on are made anew. Otherwise as `sample`.
+        If a file is damaged: draws from there on are drawn again. Otherwise as `sample`.
 
     Examples
     --------

@@ -59,7 +59,8 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     Returns
     -------
     list of BlockedStep
-        To be passed as `step=` to `pm.sample`. Variables that none of them holds are PyMC's.
+        To be passed as `step=` to `pm.sample`. PyMC's own steps take the other
+        variables.
 
     Raises
     ------

@@ -5,8 +5,11 @@ import inspect
 import re
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from threading import Thread
 
 import arviz as az
 import numpy as np
@@ -78,11 +81,95 @@ def test_the_reference_lists_every_public_name(module):
     assert names - listed <= {"datasets", "metrics", "models", "plots", "RV", "Point"}
 
 
-def test_pages_link_to_what_is_there():
-    """Files that pages outside the site link to, and pictures (the site's build checks its own)."""
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            assert "://" in target or (ROOT / target).exists(), f"{page.name}: {target}"
+def anchors(page: Path) -> set[str]:
+    """Give the headings of a page as links name them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_pages_link_to_what_is_there(page):
+    """Files and headings that pages outside the site link to, and pictures."""
+    for target in re.findall(r"\]\(([^)]+)\)", (ROOT / page).read_text()):
+        if "://" not in target:
+            name, _, anchor = target.partition("#")
+            assert (ROOT / name).exists(), target
+            assert not anchor or anchor in anchors(ROOT / name), target
+
+
+@pytest.fixture
+def links():
+    """Import the checker of links, which belongs to no package."""
+    spec = spec_from_file_location("check_links", DOCS / "check_links.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("link", "why"),
+    [
+        ("other.html", None),
+        ("other.html#there", None),
+        ("#here", None),
+        ("https://www.pymc.io/x#y", None),
+        ("gone.html", "no such file"),
+        ("other.html#gone", "no such anchor"),
+        ("#gone", "no such anchor"),
+        ("https://pymc/x", "malformed"),
+        ("htp://www.pymc.io", "malformed"),
+        ("//www.pymc.io", "malformed"),
+        ("https://www.pymc.io/$.html", "malformed"),
+    ],
+)
+def test_a_broken_link_is_found(links, tmp_path, capsys, link, why):
+    (tmp_path / "index.html").write_text(f'<h1 id="here">x</h1><a href="{link}">y</a>')
+    (tmp_path / "other.html").write_text('<p id="there">x</p>')
+    assert links.main([str(tmp_path)]) == (why is not None)
+    printed = capsys.readouterr().out
+    assert f"{link}: {why}" in printed if why else "No link is broken." in printed
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "printed"),
+    [
+        (["found", "found"], 0, "No link is broken."),
+        (["found", "HTTP Error 404: Not Found"], 1, "https://b.org: HTTP Error 404: Not Found"),
+        (["found", None], 1, "https://b.org: no answer"),
+        ([None, None], 0, "No other site answers"),
+    ],
+)
+def test_other_sites_are_tried_where_there_is_a_network(
+    links, tmp_path, capsys, monkeypatch, said, status, printed
+):
+    pair = ["https://a.org", "https://b.org"]
+    (tmp_path / "index.html").write_text("".join(f'<a href="{link}">x</a>' for link in pair))
+    monkeypatch.setattr(links, "answer", dict(zip(pair, said, strict=True)).get)
+    assert links.main([str(tmp_path), "--external"]) == status
+    assert printed in capsys.readouterr().out
+
+
+class Served(BaseHTTPRequestHandler):
+    """One page that is there, one that is closed to programs, and no others."""
+
+    def do_GET(self):
+        self.send_response({"/there": 200, "/closed": 403}.get(self.path, 404))
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+def test_what_a_server_says_of_an_address(links):
+    with HTTPServer(("127.0.0.1", 0), Served) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        at = f"http://127.0.0.1:{server.server_port}"
+        assert links.answer(f"{at}/there#anchor") == "found"
+        assert links.answer(f"{at}/closed") == "found"
+        assert links.answer(f"{at}/gone") == "HTTP Error 404: Not Found"
+        server.shutdown()
+    assert links.answer(at) is None
 
 
 def test_the_gallery_shows_every_figure():

@@ -39,6 +39,9 @@ def test_the_conda_recipe_has_the_same_dependencies():
     assert found == dict(
         re.fullmatch(r"([\w-]+)(>=.*)", d).groups() for d in PROJECT["dependencies"]
     )
+    python = re.search(r'python_min = "(.*)"', recipe)
+    assert python is not None
+    assert PROJECT["requires-python"] == f">={python[1]}"
 
 
 def test_one_version():

@@ -46,12 +46,11 @@ networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
       d1,ball,2
       d1,goal,1
   Objects without any edge are in no edge list; a matrix can have them. Rows of all networks share
-  clusters, and so do columns, unless rows and columns are the same objects (--one-mode, or
-  --symmetric if edges have no direction; what a MatrixMarket header says about symmetry is believed
-  then). Edge lists may have three and more types of objects: --types user,film,tag. Values are 0
-  or 1, or counts, or with --family normal any numbers of mean 0 and variance about 1. Edges that
-  are listed several times are counted. Objects that fit no cluster are irrelevant, unless
-  --no-relevance.
+  clusters, and so do columns. If rows and columns are the same objects, say --one-mode, or
+  --symmetric if edges have no direction; with --one-mode, a MatrixMarket header can say so too.
+  Edge lists may have three and more types of objects: --types user,film,tag. Values are 0 or 1, or
+  counts, or with --family normal any numbers of mean 0 and variance about 1. Edges that are listed
+  several times are counted. Objects that fit no cluster are irrelevant, unless --no-relevance.
 
 the links
   LINKS.csv says which objects are known to share a cluster. Its header names domains (files
@@ -68,18 +67,18 @@ what comes out, in DIR
                           probability of being in any cluster (relevance), its mean probability of
                           sharing it with the others there (confidence), and more
   cluster_sizes.csv       objects in each cluster and domain (or type, cluster and network)
-  draws.nc                everything drawn, as netCDF: xarray.open_datatree("draws.nc")
+  draws.nc                all draws, as netCDF: xarray.open_datatree("draws.nc")
   report.html             all of this on a page that opens in a browser, with a diagnosis
   trace.png               the chains, draw by draw
   log_joint.png           the chains side by side: those far below the best are in other modes
   alluvial.png            the clusters of each data set, and which have a counterpart
-  of tables
+  for tables
   match_A_B.csv           P(same cluster) of each object of A (rows) and of B (columns)
   match_probability.png   the match probabilities, objects ordered by cluster
   clusters.png            what sets the clusters apart: their mean profiles
-  of networks
+  for networks
   match_A_B_TYPE.csv      each object of A with its most likely partners in B: object, partner,
-                          probability; partners of one network if there is but one
+                          probability; if there is one network, its own partners
   networks.png            the networks ordered by relevance and cluster, if they are matrices
 
 examples
@@ -87,8 +86,8 @@ examples
   python -m pm_match english.mtx german.mtx --types document,word --seed 1 --out result
   python -m pm_match firm1.csv firm2.csv --edges --symmetric --types person --out result
 
-  python -m pm_match warm [MODEL ...] compiles the kernels of common models and ends, so that the
-  first run does not wait for them: for images, and for tests on other machines
+  python -m pm_match warm [MODEL ...] compiles the kernels of common models, so that the first run
+  need not: for container images and test machines
 """
 
 
@@ -107,11 +106,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--out", type=Path, metavar="DIR", help="folder for the results (default: none is written)"
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace another result that is in DIR"
+        "--force", action="store_true", help="replace a result that is already in DIR"
     )
     parser.add_argument("--links", type=Path, metavar="LINKS.csv", help="objects known to match")
     parser.add_argument(
-        "--cannot-link", type=Path, metavar="APART.csv", help="objects known not to match, likewise"
+        "--cannot-link", type=Path, metavar="APART.csv", help="objects known not to match"
     )
     parser.add_argument(
         "--top",
@@ -177,10 +176,10 @@ def _add_networks(group: Any) -> None:
         "--one-mode", action="store_true", help="rows and columns are the same objects"
     )
     group.add_argument(
-        "--symmetric", action="store_true", help="and edges between them have no direction"
+        "--symmetric", action="store_true", help="the same, and edges have no direction"
     )
     group.add_argument(
-        "--self-loops", action="store_true", help="edges from an object to itself are data"
+        "--self-loops", action="store_true", help="use edges from an object to itself"
     )
     group.add_argument(
         "--absent",
@@ -190,7 +189,8 @@ def _add_networks(group: Any) -> None:
     group.add_argument(
         "--family",
         choices=("bernoulli", "poisson", "normal"),
-        help="of the values: 0 or 1, counts, numbers (default: bernoulli, or of counts poisson)",
+        help="what values are: 0 or 1, counts, numbers (default: bernoulli or poisson, by the "
+        "values)",
     )
     group.add_argument(
         "--degree-correction",
@@ -201,8 +201,8 @@ def _add_networks(group: Any) -> None:
     group.add_argument(
         "--weights",
         choices=("stick-breaking", "dirichlet", "uniform"),
-        help="prior on clusters; with the latter two their number is --clusters "
-        "(default: stick-breaking)",
+        help="prior on the sizes of clusters; with dirichlet and uniform there are --clusters of "
+        "them (default: stick-breaking)",
     )
 
 
@@ -210,7 +210,7 @@ def _add_sampling(group: Any) -> None:
     group.add_argument(
         "--search-only",
         action="store_true",
-        help="the best matching that searches find, without how sure it is: much faster",
+        help="stop at the best matching that searches find: much faster, without probabilities",
     )
     group.add_argument("--seed", type=_at_least(0), help="the same seed gives the same draws")
     group.add_argument(
@@ -231,7 +231,7 @@ def _add_sampling(group: Any) -> None:
         help="report only the chain with the highest log joint, as the papers do (default: only if "
         "chains disagree)",
     )
-    group.add_argument("--cores", type=_at_least(1), help="chains run at a time (default: PyMC's)")
+    group.add_argument("--cores", type=_at_least(1), help="chains run at a time (default: as PyMC)")
 
 
 def arguments_of(options: argparse.Namespace) -> dict[str, Any]:

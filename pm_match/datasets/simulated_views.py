@@ -186,7 +186,7 @@ def dependent_clusters(
     Raises
     ------
     ValueError
-        If there are no objects, or there is no such toy.
+        If there are no objects, or `kind` is neither of these.
 
     Examples
     --------

@@ -172,8 +172,8 @@ def _headers_say_symmetric(read, one_mode, options) -> bool:
     if len(folded) < len(read):
         other = next(own for own in read if not own.symmetric)
         raise InputError(
-            f"{folded[0].file}: its header says 'symmetric', and {other.file} is not said to "
-            "be; say symmetric=True if edges are undirected in all files"
+            f"{folded[0].file}: its header says 'symmetric', that of {other.file} does not; say "
+            "symmetric=True if edges are undirected in all files"
         )
     return True
 

@@ -108,7 +108,7 @@ class PreparedData:
     model: str = ""
 
     def numeric(self) -> dict[str, pd.DataFrame]:
-        """Give the columns that are no categories, of all tables."""
+        """Give the columns of all tables that are not categories."""
         return {name: own.select_dtypes("number") for name, own in self.data.items()}
 
     def tellable(self) -> dict[str, Any] | None:
@@ -141,7 +141,7 @@ class PreparedData:
         return {f"{name}_{t}": (name, t) for name in self.data for t in self.options["types"]}
 
     def shared(self) -> set[str]:
-        """Name the columns that several tables have; numbers of columns are no names."""
+        """Name the columns that several tables have, if columns have names."""
         seen: set[str] = set()
         twice: set[str] = set()
         for table in self.data.values():
@@ -523,7 +523,7 @@ def _named_files(files: Iterable[Any]) -> dict[str, Path]:
             )
         title = stem(Path(file))
         if title in found:
-            raise ValueError(f"{file}: it has the name of {found[title]}; rename one")
+            raise ValueError(f"{file}: {found[title]} has the same name; rename one")
         found[title] = Path(file)
     return found
 
@@ -618,8 +618,10 @@ def _floats(where: str, values: pd.Series, use: str) -> pd.Series:
     try:
         return pd.Series(values.to_numpy(np.float64, na_value=np.nan), values.index)
     except (TypeError, ValueError):
+        other = values[pd.to_numeric(values, errors="coerce").isna() & values.notna()]
         raise TypeError(
-            f"{where}: column {values.name!r} is to be used as {use}, and holds what is no number"
+            f"{where}: column {values.name!r}: expected numbers, to be used as {use}; found "
+            f"{other.iloc[0]!r}"
         ) from None
 
 

@@ -40,8 +40,8 @@ _MOST_PAIRS = 4_000_000
 class MatchResult:
     """What `match` found. Shown, it is a verdict in words.
 
-    If chains found different matchings, what is told is the best chain's alone (`best_chain`), and
-    the verdict says so: averages over different matchings would be of none of them.
+    If chains found different matchings, only the best chain is reported (`best_chain`), and
+    the verdict says so: an average over different matchings describes none of them.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class MatchResult:
     idata : DataTree
         All draws of all chains.
     kept : DataTree
-        The draws that are told of: all, or those of the best chain.
+        The draws that are reported: all, or those of the best chain.
     model : pymc.Model
     prepared : PreparedData
         What of the data was used, and how; its `data` are what the model was made of.

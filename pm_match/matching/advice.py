@@ -36,7 +36,8 @@ def convergence_advice(
     found = []
     if n_chains == 1:
         found.append(
-            "There is only one chain: whether it found the posterior cannot be told. Compare four."
+            "There is only one chain, so nothing tells whether it found the posterior. Compare "
+            "four."
         )
     if n_draws < FEW_DRAWS:
         found.append(
@@ -54,7 +55,7 @@ def convergence_advice(
         # Of chains that found different matchings, enough has been said.
         longer = " Sample longer, with more tune." if chains["group"].nunique() == 1 else ""
         found.append(
-            f"R-hat is larger than {_RHAT_LIMIT}, the chains have not agreed, on {values}{stuck}."
+            f"R-hat is larger than {_RHAT_LIMIT} for {values}{stuck}: the chains do not agree."
             f"{longer}"
         )
     # Whether two objects are together is judged by R-hat: of rare events few draws are no fault.
@@ -65,8 +66,8 @@ def convergence_advice(
         factor = min(_ESS_LIMIT * n_chains / max(few.min(), 1.0), 100.0)
         found.append(
             f"The effective sample size per chain is smaller than {_ESS_LIMIT} (of all chains "
-            f"together: {values}). If the chains agree otherwise, about {factor:.1f} times as many "
-            "draws would do."
+            f"together: {values}). If the chains agree otherwise, take about {factor:.1f} times as "
+            "many draws."
         )
     return found
 

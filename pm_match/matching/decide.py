@@ -112,7 +112,7 @@ def decide(
     -----
     UserWarning
         If two objects taken at random share a cluster with a probability above the threshold, and
-        above 1/2, so that links say little; or if there is one draw only, which is no probability.
+        above 1/2, so that links say little; or if there is only one draw.
 
     Examples
     --------

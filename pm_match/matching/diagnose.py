@@ -48,7 +48,7 @@ def diagnose(
     if it is there and has the draws of the posterior.
 
     Chains whose co-clustering probabilities differ by more than their own halves lead one to expect
-    have found different matchings: they are told by group, with their log joints.
+    have found different matchings. They are listed by group, with their log joints.
 
     Time and memory grow with objects times draws; no matrix of pairs is built.
 
@@ -115,8 +115,8 @@ def diagnose(
     - The chains found different matchings: chain 0; chain 1. Chains in different modes do not
     mix by being longer: look for the best mode with more searches (find_matching), tune for
     longer, or keep the best chain (best_chain).
-    - R-hat is larger than 1.01, the chains have not agreed, on distance from a partition (inf),
-    worst of 21 pairs: a 0, b 0 (inf); inf: stuck at different values.
+    - R-hat is larger than 1.01 for distance from a partition (inf), worst of 21 pairs: a 0, b 0
+    (inf); inf: stuck at different values: the chains do not agree.
     """
     if len(sample_dims) != 2:
         raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")

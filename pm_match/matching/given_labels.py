@@ -19,7 +19,7 @@ def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64
     KeyError
         If there are no labels of an assignment.
     ValueError
-        If labels are no whole numbers, not one for every object, or of other objects.
+        If labels are not whole numbers, not one for every object, or of other objects.
     """
     parts = []
     for name, variable in zip(draws.names, draws.variables, strict=True):

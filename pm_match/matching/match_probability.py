@@ -87,7 +87,7 @@ def match_probability(
     DataFrame with columns object, partner, probability
         With `top`: at most so many rows for each object of a, which come in the order of the
         objects, then from the most to the least likely partner; of equally likely ones the first
-        come first. Partners of probability 0 are left out, and an object is no partner of itself.
+        come first. Partners of probability 0 are left out, and so is the object itself.
 
     In the ``attrs`` of either, ``chance`` is the probability that two objects taken at random share
     a cluster. A match probability that is no larger says nothing about the two.

@@ -57,7 +57,7 @@ def partition_loss(
     KeyError
         If there is no such group or variable.
     ValueError
-        If labels are no whole numbers, or not one for every object.
+        If labels are not whole numbers, or not one for every object.
 
     Examples
     --------

@@ -34,8 +34,8 @@ def unmatched_probability(
         The assignment variable of the objects, such as ``"cluster_upright"``.
     b : str or sequence of str, optional
         Assignment variables of the counterparts; with several, an object of any of them will do.
-        If `a` is among them, an object is no counterpart of itself. Default: all others whose
-        clusters are of the same set.
+        If `a` is among them, an object does not count as its own counterpart. Default: all
+        others whose clusters are of the same set.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable

@@ -25,11 +25,11 @@ def verdict(
     Parameters
     ----------
     idata : DataTree or Dataset
-        The draws that are told of.
+        The draws that are reported.
     objects : DataFrame
         Of their `match_summary`.
     diagnosis : Diagnosis
-        Of all chains, of which those that are told of may be the best.
+        Of all chains; those that are reported may be the best of them.
     group : str
     sample_dims : sequence of two hashables
     """
@@ -45,7 +45,7 @@ def verdict(
         lines.append(f"{of}{spans}; {_sure(own, inside, one_draw)}.")
         if not one_draw and chance_of(draws).uninformative:
             lines.append(
-                f"{of}The clusters hardly tell objects apart: that two match says little of them."
+                f"{of}The clusters hardly tell objects apart, so a match says little about a pair."
             )
     told = read_draws(idata, group)[sample_dims[0]].to_numpy()
     return [*lines, *_chains(diagnosis, told, one_draw)]
@@ -76,29 +76,29 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool) -> Iterator[str]:
     groups = diagnosis.chains["group"]
     n, n_advice = len(groups), len(diagnosis.advice)
     if one_draw and n == 1:
-        yield "This is the best matching that was found. Sampling tells how sure it is."
+        yield "This is the best matching found. Sample to see how sure it is."
         return
     if groups.nunique() > 1 and len(told) > 1:
         yield (
-            "The chains disagree, and what is told here is their average, which may be of none of "
-            "them: see the diagnosis."
+            "The chains disagree. Probabilities here are averages over different matchings, and "
+            "may describe none of them: see the diagnosis."
         )
         return
     if groups.nunique() > 1:
         alike = int((groups == groups[told[0]]).sum())
         yield (
-            f"The chains disagree: {alike} of {n} found the matching that is told here, chain "
-            f"{told[0]}'s, whose log joint is the highest. How sure that is, is said given this "
-            "matching: the others may be right too (links would tell)."
+            f"The chains disagree: {alike} of {n} found the matching reported here, that of chain "
+            f"{told[0]}, which has the highest log joint. Its probabilities leave out the other "
+            "matchings, which may be right too. A few links can tell."
         )
         return
     if n == 1:
-        yield "There is one chain: whether others would find the same matching is not known."
+        yield "There is only one chain: others might find another matching."
     else:
         yield f"{'Both' if n == 2 else f'All {n}'} chains found the same matching."
     if n_advice:
-        said = "There is a remark" if n_advice == 1 else f"There are {n_advice} remarks"
-        yield f"{said} on the sampling in the diagnosis. More draws may settle it."
+        said = "one remark" if n_advice == 1 else f"{n_advice} remarks"
+        yield f"The diagnosis has {said} on the sampling. More draws may settle this."
 
 
 def _count(n: int, noun: str) -> str:

@@ -72,7 +72,7 @@ def plot_kernel(
     KeyError
         If there is no such variable.
     ValueError
-        If it is no table, or a number is not positive.
+        If it is not a table, or a number is not positive.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def plot_log_joint(
     Raises
     ------
     TypeError
-        If `idata` is no DataTree.
+        If `idata` is not a DataTree.
     KeyError
         If there is neither a group `starts` nor one of sampler statistics with a log joint.
 

@@ -49,7 +49,7 @@ def plot_trace(
     Raises
     ------
     TypeError
-        If `idata` is no DataTree.
+        If `idata` is not a DataTree.
     KeyError
         If there is no such group or statistic.
     ValueError

@@ -49,7 +49,7 @@ _PARAMETERS = {
 def show(model: Model | None = None) -> None:
     """Print the declaration of a model, as PyMC.
 
-    It is for reading: large constants are told by their shapes, and parameters are those that PyMC
+    It is for reading: large constants are given by their shapes, and parameters are those that PyMC
     made of the ones that were given (a precision of its standard deviation, say).
 
     Parameters

@@ -213,8 +213,8 @@ class _Page:
             "Which clusters go together",
             _image(plots.plot_alluvial(self._titled()), "Bars of clusters, with ribbons"),
             _note(
-                "Numbers are those of one estimated partition. Ribbons join a cluster's objects in "
-                "one domain with those in the next that has any."
+                "Cluster numbers are those of the point estimate. Ribbons join the objects of a "
+                "cluster in one domain with those in the next domain that has some."
             ),
         )
         if self.rows:
@@ -274,9 +274,9 @@ class _Page:
     def _profiles(self) -> Iterator[str]:
         """Say what sets every cluster apart, in every domain that has some of its objects."""
         yield _note(
-            "What the cluster's objects have, beside the mean of all of the domain's (in "
-            "brackets). Bars are standard deviations of the domain, up to two; of networks, which "
-            "columns tell most, beside the first."
+            "What the objects of a cluster have, and in brackets those of the whole domain. Bars "
+            "show the difference, up to two of the domain's standard deviations; for networks, "
+            "how much a column tells, relative to the first."
         )
         for kind, names in assignment_sets(self.labels).items():
             if len(assignment_sets(self.labels)) > 1:
@@ -302,16 +302,16 @@ class _Page:
     def _matches(self) -> Iterator[str]:
         """Give the match matrix, or say why not, and the likely partners of all objects."""
         if not self.pairs:
-            yield _note("There is one domain only.")
+            yield _note("There is only one domain.")
             return
         if sum(self.labels[a].size * self.labels[b].size for a, b in self.pairs) <= _MOST_PAIRS:
             yield '<div id="matrices"></div>'
             yield _note(
-                "Objects are ordered by cluster; the stronger the colour, the more probable is it "
-                "that the two share one. Point at a cell to read it, and click it to see the two."
+                "Objects are ordered by cluster. The stronger the colour, the likelier the two "
+                "share one. Point at a cell to read it; click it to compare the two objects."
             )
         else:
-            yield _note("There are too many pairs of objects to draw them.")
+            yield _note("There are too many pairs of objects to draw.")
         yield _note("The three most likely partners of every object, by pair of domains:")
         for a, b in self.pairs:
             first, second = (self._title(name) for name in (a, b))
@@ -337,12 +337,12 @@ _FINDER = """<section id="finder" hidden>
 <div id="hits" role="group" aria-label="Objects found" aria-live="polite"></div>
 <div id="object" class="card" hidden></div>
 </section>
-<noscript><p class="note">With scripts, objects are found, and tables sorted.</p></noscript>"""
+<noscript><p class="note">Turn on scripts to find objects and to sort tables.</p></noscript>"""
 
 
 def _convergence(idata, found, options) -> Iterator[str]:
     if found.ok:
-        yield _note("There is no sign that they do not.")
+        yield _note("All checks passed.")
     yield _list(escape(item) for item in found.advice)
     if options["group"] == "posterior" and _has_log_joint(idata):
         yield _image(plots.plot_log_joint(idata), "Log joint of starts and chains")

@@ -130,7 +130,7 @@ class Checkpoint:
         """
         before = self.run["draws"]
         if draws < before:
-            raise ValueError(f"resume: draws must be at least the run's {before}, found {draws}.")
+            raise ValueError(f"resume: draws: expected at least the run's {before}; found {draws}.")
         if draws > before:
             self.run["draws"] = draws
             self._write_run()
@@ -173,10 +173,10 @@ class Checkpoint:
         other = [name for name in here if here[name] != there.get(name)]
         if other:
             raise ValueError(
-                f"the run in {str(self.folder)!r} was begun with other versions: expected "
+                f"the run in {str(self.folder)!r} was begun with other versions, so further draws "
+                "would differ: expected "
                 f"{', '.join(f'{name} {there.get(name)}' for name in other)}; found "
-                f"{', '.join(f'{name} {here[name]}' for name in other)}. Its next draws would be "
-                "others."
+                f"{', '.join(f'{name} {here[name]}' for name in other)}"
             )
 
     def starts(self) -> Any:

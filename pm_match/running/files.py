@@ -81,7 +81,7 @@ def read_values(path: Path) -> tuple[Any, list[NDArray]]:
     except ValueError as error:
         # NumPy takes whatever it does not know for a pickle.
         if not content.startswith(b"PK"):
-            raise DamagedError(f"{str(path)!r} is damaged: it is no archive") from error
+            raise DamagedError(f"{str(path)!r} is damaged: it is not an archive") from error
         raise ValueError(
             f"{str(path)!r} is not a file of pm_match, and is not read: {error}"
         ) from error

@@ -79,7 +79,7 @@ class Interrupt:
             raise KeyboardInterrupt("twice")
         if not self.made:
             raise KeyboardInterrupt("there are no draws yet")
-        _log.warning("Stopping after the current draws; Ctrl-C once more stops at once.")
+        _log.warning("Stopping after the current draws. Press Ctrl-C again to stop at once.")
 
     def __call__(self, trace: Any, draw: Any) -> None:
         """Take notice of a draw; raise KeyboardInterrupt if chains are to stop."""

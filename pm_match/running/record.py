@@ -115,7 +115,7 @@ class Record:
             damaged = self._file(self.n)
             os.replace(damaged, damaged.with_suffix(".damaged"))
             warnings.warn(
-                f"{error}. Draws of this chain from number {self.n} on are made anew.",
+                f"{error}. Draws of this chain from number {self.n} on are drawn again.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -141,7 +141,7 @@ def unwritable(folder: Path, error: OSError) -> str:
     """Say that a checkpoint cannot be written."""
     return (
         f"The checkpoint folder {str(folder)!r} cannot be written: {error.strerror or error}. "
-        "What is there stays valid."
+        "What it holds stays valid."
     )
 
 

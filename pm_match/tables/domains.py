@@ -116,9 +116,9 @@ def as_domains(
     Raises
     ------
     TypeError
-        If `domains` is no mapping, a name no string, or a table not of real numbers.
+        If `domains` is not a mapping, a name not a string, or a table not of real numbers.
     ValueError
-        If there is no domain; a name is no identifier or clashes with a name in the model; a
+        If there is no domain; a name is not an identifier or clashes with a name in the model; a
         table is not 2-D, has no feature or fewer than two objects, has duplicate or missing
         labels, an infinite value, a masked array's NaN outside of its mask, a column that is
         constant or all missing, or a row that is all missing.
@@ -134,7 +134,7 @@ def as_domains(
 
 
 def check_domain_names(names: Iterable[Any], kind: str = "domain") -> None:
-    """Refuse names of domains that are no identifiers, or that a model has for something else."""
+    """Refuse names of domains that are not identifiers, or that a model has for something else."""
     check_names(names, kind, _DERIVED, _is_reserved)
 
 
@@ -149,7 +149,7 @@ def check_names(
     reserved: Callable[[str], bool],
     owner: dict[str, str] | None = None,
 ) -> None:
-    """Refuse names that are no identifiers, or would give a model two variables of one name.
+    """Refuse names that are not identifiers, or would give a model two variables of one name.
 
     Parameters
     ----------

@@ -57,12 +57,12 @@ def as_paired_views(
     Raises
     ------
     TypeError
-        If `views` is no mapping, a name no string, or a table not of real numbers.
+        If `views` is not a mapping, a name not a string, or a table not of real numbers.
     ValueError
-        If there is no view; a name is no identifier or clashes with a name in the model; a table
-        is empty, not 2-D, has an infinite value, duplicate labels, or a column without observed
-        values; tables differ in their number of objects or in the labels of these; an object has no
-        observed value in any view.
+        If there is no view; a name is not an identifier or clashes with a name in the model; a
+        table is empty, not 2-D, has an infinite value, duplicate labels, or a column without
+        observed values; tables differ in their number of objects or in the labels of these; an
+        object has no observed value in any view.
     """
     check_given_by_name("view", views)
     check_names(views, "view", derived, reserved.__contains__)

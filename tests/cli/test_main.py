@@ -192,7 +192,7 @@ def test_missing_and_unreadable_files(tmp_path, files, capsys):
 def test_names_that_clash(tmp_path, files, capsys):
     (tmp_path / "more").mkdir()
     again = write(tmp_path / "more" / "left.csv", files[0].read_text())
-    assert "it has the name of" in refused(capsys, files[0], again)
+    assert "has the same name" in refused(capsys, files[0], again)
     other = write(tmp_path / "cluster_left.csv", files[0].read_text())
     assert "a second 'cluster_left'" in refused(capsys, files[0], other)
     reserved = write(tmp_path / "weights.csv", files[0].read_text())
@@ -420,7 +420,7 @@ def test_symmetry_in_headers(tmp_path):
         ValueError, match=r"a.mtx: its header says 'symmetric', so .*symmetric=True"
     ):
         prepared(*files)
-    with pytest.raises(ValueError, match=r"'symmetric', and .*general.mtx is not said to be"):
+    with pytest.raises(ValueError, match=r"'symmetric', that of .*general.mtx does not"):
         prepared(*files, general, "--one-mode")
 
 
@@ -502,7 +502,7 @@ def test_bad_matrices(tmp_path, capsys):
     assert "If the diagonal is data, say --self-loops" in refused(capsys, loops, "--one-mode")
     assert "so a square matrix is expected" in refused(capsys, good, "--one-mode")
     again = market(tmp_path / "good.mtx.gz", MATRIX)
-    assert "it has the name of" in refused(capsys, good, again)
+    assert "has the same name" in refused(capsys, good, again)
     reserved = market(tmp_path / "density.mtx", MATRIX)
     assert "the model uses the name 'density' itself" in refused(capsys, reserved)
 
@@ -633,7 +633,7 @@ def test_nothing_is_written_but_where_it_is_said(tmp_path, files, monkeypatch, c
     assert cli.main(argv) == 0
     assert not list(Path().iterdir())
     said = capsys.readouterr().out
-    assert "This is the best matching that was found" in said
+    assert "This is the best matching found" in said
     assert "nothing is written      (--out DIR names a folder)" in said
     assert cli.main([*argv, "--out", "there"]) == 0
     clusters = Path("there", "clusters.csv")

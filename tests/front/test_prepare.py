@@ -402,7 +402,7 @@ BAD = {
     "no number": (
         lambda: pmm.prepare({"a": frame()}, columns={"kind": "number"}),
         TypeError,
-        "column 'kind' is to be used as number, and holds what is no number",
+        "column 'kind': expected numbers, to be used as number; found '(tea|cocoa)'",
     ),
     "nothing left": (
         lambda: pmm.prepare({"a": pd.DataFrame({"u": [1.5, 1.5]})}),

@@ -83,9 +83,9 @@ def test_chains_of_two_minds_are_not_averaged():
     result = drawn([sure, turned, turned], log_joint=(50.0, 0.0, 0.0))
     assert result.kept["posterior"]["chain"].to_numpy().tolist() == [0]
     assert result.verdict()[1] == (
-        "The chains disagree: 1 of 3 found the matching that is told here, chain 0's, whose log "
-        "joint is the highest. How sure that is, is said given this matching: the others may be "
-        "right too (links would tell)."
+        "The chains disagree: 1 of 3 found the matching reported here, that of chain 0, which has "
+        "the highest log joint. Its probabilities leave out the other matchings, which may be "
+        "right too. A few links can tell."
     )
     assert result.probability("a", "b 2").sel(a_object=0, b_2_object=3) == 1
     assert result.idata["posterior"].sizes["chain"] == 3
@@ -119,7 +119,7 @@ def test_noise_is_called_noise():
 
 
 def test_one_chain_says_so():
-    assert "There is one chain: whether others" in drawn([sure]).verdict()[1]
+    assert "There is only one chain: others" in drawn([sure]).verdict()[1]
 
 
 def test_the_page_of_a_notebook_escapes_names():

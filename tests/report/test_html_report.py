@@ -67,7 +67,7 @@ def test_the_diagnosis_is_told_in_words(tmp_path):
     assert not found.ok
     page = written(idata, tmp_path)
     assert all(page.count(item) == 1 for item in found.advice)  # once
-    assert "on the sampling in the diagnosis" in page
+    assert "on the sampling. More draws" in page
     page = written(best_chain(idata), tmp_path, diagnosis=found)
     assert all(page.count(item) == 1 for item in found.advice)
     assert "only one chain" not in page
@@ -79,9 +79,9 @@ def test_chains_that_disagree_are_not_averaged_in_silence(tmp_path):
         idata["posterior"]["cluster_a"][chain] = labels
         idata["posterior"]["cluster_b"][chain] = labels[:5]
     page = written(idata, tmp_path)
-    assert "The chains disagree, and what is told here is their average" in page
+    assert "The chains disagree. Probabilities here are averages" in page
     page = written(best_chain(idata), tmp_path, diagnosis=pmm.diagnose(idata))
-    assert "The chains disagree: 1 of 2 found the matching that is told here, chain " in page
+    assert "The chains disagree: 1 of 2 found the matching reported here, that of chain " in page
 
 
 def test_what_is_said_in_short(tmp_path):

@@ -80,7 +80,7 @@ def test_more_draws(model, folder):
     longer = sampled(model, 14)
     assert same(longer, resumed(folder, model, draws=14))
     assert resumed(folder, model)["posterior"].sizes["draw"] == 14
-    with pytest.raises(ValueError, match="draws must be at least the run's 14, found 13"):
+    with pytest.raises(ValueError, match="draws: expected at least the run's 14; found 13"):
         resumed(folder, model, draws=13)
 
 
@@ -184,7 +184,7 @@ def test_other_versions_draw_no_more(model, whole, folder, monkeypatch):
     monkeypatch.setattr(checkpoints, "versions", lambda: here | {"numpy": "9.9"})
     # What is there can be read.
     assert same(whole, resumed(folder, model))
-    expected = rf"other versions: expected numpy {np.__version__}; found numpy 9\.9\."
+    expected = rf"other versions, .*: expected numpy {np.__version__}; found numpy 9\.9"
     with pytest.raises(ValueError, match=expected):
         resumed(folder, model, draws=DRAWS + 1)
     cut(folder)
@@ -213,7 +213,7 @@ def test_a_damaged_file_is_drawn_anew(model, whole, folder, how):
         how, content
     )
     file.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"00000007\.npz' is damaged.* from number 7 on are made"):
+    with pytest.warns(UserWarning, match=r"00000007\.npz' is damaged.* from number 7 on are drawn"):
         found = resumed(folder, model)
     assert same(whole, found)
     assert file.with_suffix(".damaged").exists()
@@ -238,7 +238,7 @@ def test_pickled_objects_are_refused(model, folder, where, monkeypatch, tmp_path
     with (
         pytest.warns(UserWarning, match="damaged")
         if "chain" in where
-        else pytest.raises(DamagedError, match="it is no archive")
+        else pytest.raises(DamagedError, match="it is not an archive")
     ):
         resumed(folder, model)
     assert not (tmp_path / "harm").exists()

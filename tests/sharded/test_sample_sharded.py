@@ -161,7 +161,7 @@ def test_other_bad_input_is_named(model, tmp_path):
         sampled(model, data | {"a": np.full((N, 2), "x")})
     with pytest.raises(TypeError, match="'a': expected a table; found a sparse matrix"):
         sampled(model, data | {"a": csr_array(data["a"])})
-    with pytest.raises(KeyError, match="sampled: expected assignments .* which are none"):
+    with pytest.raises(KeyError, match=r"sampled: expected assignments .* which are none"):
         sampled(model, data, sampled={"cluster_a": [1]})
     with pytest.raises(TypeError, match="client: expected a dask"):
         sampled(model, data, client=3)

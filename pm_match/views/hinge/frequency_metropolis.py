@@ -95,8 +95,7 @@ class FrequencyMetropolis(HMCStep):
     FloatingPointError
         In a step, if v is too small, and not drawn by our steps.
     ValueError
-        If `n_sweeps` is no whole number of at least 1, or `n_carried` or `n_leapfrog` none of at
-        least 0.
+        If `n_sweeps`, `n_carried` or `n_leapfrog` is not a whole number, of at least 1, 0 and 0.
 
     Notes
     -----
