@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -352,6 +352,7 @@ def prepare(
     The model is mixture.
     >>> model = prepared.declare()
     """
+    check_spelling(prepare, options)
     if model is not None:
         check_option("model", model, MODELS)
     if hasattr(getattr(data, "mod", None), "items"):  # MuData
@@ -488,10 +489,25 @@ def _objects_of(found: PreparedData) -> dict[str, pd.Index]:
     }
 
 
+def _options_of(model: str) -> list[str]:
+    """List the options of a model's function, beside what `prepare` gives it."""
+    _, *known = inspect.signature(getattr(models, model)).parameters
+    return [name for name in known if name not in ("links", "columns", "known")]
+
+
+def check_spelling(function: Callable, options: Iterable[str]) -> None:
+    """Refuse an option of no model that is nearly an argument of the function."""
+    _, *own, _ = inspect.signature(function).parameters
+    known = {name for model in MODELS for name in _options_of(model)}
+    for option in options:
+        near = did_you_mean(option, own)
+        if near and option not in known and near == did_you_mean(option, [*own, *known]):
+            raise TypeError(f"{function.__name__}: no argument {option!r}{near}")
+
+
 def _check_options(model: str, options: Iterable[str]) -> None:
     """Refuse options that the model's function does not have."""
-    _, *known = inspect.signature(getattr(models, model)).parameters
-    known = [name for name in known if name not in ("links", "columns", "known")]
+    known = _options_of(model)
     for option in options:
         if option not in known:
             near = did_you_mean(option, known) or "."

@@ -429,6 +429,16 @@ BAD = {
         TypeError,
         "mixture has no option 'n_cluster'; did you mean 'n_clusters'",
     ),
+    "argument": (
+        lambda: pmm.prepare({"a": frame()}, standardize=True),
+        TypeError,
+        "prepare: no argument 'standardize'; did you mean 'standardise'",
+    ),
+    "argument of match": (
+        lambda: pmm.match({"a": frame()}, drows=5),
+        TypeError,
+        "match: no argument 'drows'; did you mean 'draws'",
+    ),
     "option of another": (
         lambda: pmm.prepare({"a": frame()}).declare(power=0.5),
         TypeError,
