@@ -117,6 +117,25 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
     raise KeyError(f"no variable {name!r} among the draws; there are {similar or there}{near}")
 
 
+def titled[Draws: (xr.DataTree, xr.Dataset)](
+    draws: Draws, titles: Mapping[str, str], group: str = "posterior"
+) -> Draws:
+    """Call domains by the names that are to be shown, which may be any."""
+    posterior = read_draws(draws, group)
+    names = {
+        f"{prefix}{name}": f"{prefix}{title}"
+        for name, title in titles.items()
+        for prefix in (PREFIX, RELEVANCE)
+        if f"{prefix}{name}" in posterior
+    }
+    renamed = posterior.rename(names)
+    if isinstance(draws, xr.Dataset):
+        return renamed
+    tree = draws.copy()
+    tree[group] = xr.DataTree(renamed)
+    return tree
+
+
 def set_title(kind: Any) -> str:
     """Name a set of clusters by the type of objects whose clusters have these weights."""
     return str(kind or "").removeprefix("weights_")

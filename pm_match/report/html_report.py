@@ -31,7 +31,7 @@ from pm_match.matching import (
     partition_estimate,
 )
 from pm_match.matching.chance import beside_chance
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws, set_title
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws, set_title, titled
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
@@ -85,7 +85,8 @@ def report(
     title : str
         The page's heading.
     titles : mapping of str to str, optional
-        Names to show, by those of domains. Default: these.
+        Names to show, by those of domains (of networks: of these, and of ``<network>_<type>``).
+        Default: these.
     diagnosis : Diagnosis, optional
         What `diagnose` found, if of other draws than are reported: of all chains, where the report
         is on the best. Default: that of these draws.
@@ -142,8 +143,17 @@ def report(
         labels = xr.Dataset({name: part for own in given for name, part in own.items()})
     if data is not None:
         _check_data(labels, data)
+    titles = dict(titles or {})
     rows = {} if data is None else rows_of(labels, data)
-    page = _Page(idata, posterior, labels, data, rows, dict(titles or {}), options)
+    figure = None if data is None or not _drawn(rows) else _data_titled(labels, data, titles)
+    page = _Page(
+        titled(idata, titles, group),
+        titled(posterior, titles),
+        titled(labels, titles),
+        {titles.get(name, name): own for name, own in rows.items()},
+        figure,
+        options,
+    )
     # A figure that fails half-way leaves none open.
     with plt.ioff():
         before = set(plt.get_fignums())
@@ -183,9 +193,8 @@ class _Page:
     idata: Any
     posterior: xr.Dataset
     labels: xr.Dataset
-    given: Mapping[str, Any] | None
     rows: Mapping[str, Rows]
-    titles: Mapping[str, str]
+    data_figure: tuple[xr.Dataset, Mapping[str, Any]] | None
     options: dict[str, Any]
 
     def __post_init__(self):
@@ -197,9 +206,8 @@ class _Page:
     def data(self) -> dict[str, Any]:
         """Collect what the script shows."""
         return page_data(
-            self.idata, self.labels, self.objects, self.pairs, self.rows, self.titles,
-            _MOST_PAIRS, self.options,
-        )  # fmt: skip
+            self.idata, self.labels, self.objects, self.pairs, self.rows, _MOST_PAIRS, self.options
+        )
 
     def sections(self, diagnosis, provenance) -> Iterator[str]:
         """Give the sections of the page, from what matters most to what is looked up."""
@@ -211,7 +219,7 @@ class _Page:
         yield _FINDER
         yield _section(
             "Which clusters go together",
-            _image(plots.plot_alluvial(self._titled()), "Bars of clusters, with ribbons"),
+            _image(plots.plot_alluvial(labels), "Bars of clusters, with ribbons"),
             _note(
                 "Numbers are those of one estimated partition. Ribbons join a cluster's objects in "
                 "one domain with those in the next that has any."
@@ -234,30 +242,17 @@ class _Page:
         )
         yield _section("Which domains clusters span", *_by_set(cluster_spans(idata, **options)))
         yield _section("Objects, the least sure first", *self._objects())
-        if self.given is not None and self._drawn():
-            figure = _data_figure(labels, self.given)
+        if self.data_figure is not None:
+            figure = _data_figure(*self.data_figure)
             yield _section("Data, ordered by cluster", _image(figure, "The data"))
         yield _folded("Whether the chains agree", *_convergence(idata, found, options))
         yield _folded("Where this comes from", _facts(provenance or {}))
-
-    def _title(self, name: str) -> str:
-        return self.titles.get(name.removeprefix(PREFIX), name.removeprefix(PREFIX))
-
-    def _titled(self) -> xr.Dataset:
-        return self.labels.rename({str(name): self._title(str(name)) for name in self.labels})
-
-    def _drawn(self) -> bool:
-        """Whether there is a figure of the data: not of tables with categories."""
-        tables = [own.table for own in self.rows.values() if isinstance(own.table, pd.DataFrame)]
-        return all(own.select_dtypes("number").shape == own.shape for own in tables)
 
     def _in_short(self) -> Iterator[str]:
         """Say in a few sentences what this is of, and what it is worth."""
         objects = self.objects
         number = objects.groupby("domain", sort=False).size()
-        listed = ", ".join(
-            f"{escape(self._title(str(name)))} ({n:,})" for name, n in number.items()
-        )
+        listed = ", ".join(f"{escape(str(name))} ({n:,})" for name, n in number.items())
         yield f"Objects, by domain: {listed}."
         yield from map(escape, beside_chance(self.idata, **self.options))
         alone = int((objects[objects["cluster"] >= 0]["unmatched"] > 0.5).sum())
@@ -292,9 +287,10 @@ class _Page:
                 yield _note(f"The {_DESCRIBED} largest of {len(order)} clusters are described.")
 
     def _profile(self, name: str, cluster: int) -> str:
-        own = self.rows.get(name.removeprefix(PREFIX))
+        domain = name.removeprefix(PREFIX)
+        own = self.rows.get(domain)
         members = self.labels[name].to_numpy() == cluster
-        head = f"<div><b>{escape(self._title(name))}</b>: {members.sum():,} objects"
+        head = f"<div><b>{escape(domain)}</b>: {members.sum():,} objects"
         if own is None or not members.any():
             return f"{head}</div>"
         return head + "".join(map(_bar, profile(own, members, _FEATURES))) + "</div>"
@@ -314,7 +310,7 @@ class _Page:
             yield _note("There are too many pairs of objects to draw them.")
         yield _note("The three most likely partners of every object, by pair of domains:")
         for a, b in self.pairs:
-            first, second = (self._title(name) for name in (a, b))
+            first, second = (name.removeprefix(PREFIX) for name in (a, b))
             best = match_probability(self.idata, a, b, top=3, **self.options)
             yield _saved(f"match_{first}_{second}.csv", best)
 
@@ -358,6 +354,26 @@ def _has_log_joint(idata) -> bool:
         and "sample_stats" in idata.children
         and "log_joint" in idata.children["sample_stats"]
     )
+
+
+def _drawn(rows: Mapping[str, Rows]) -> bool:
+    """Whether there is a figure of the data: not of tables with categories."""
+    tables = [own.table for own in rows.values() if isinstance(own.table, pd.DataFrame)]
+    return all(own.select_dtypes("number").shape == own.shape for own in tables)
+
+
+def _data_titled(
+    labels: xr.Dataset, data: Mapping[str, Any], titles: Mapping[str, str]
+) -> tuple[xr.Dataset, dict[str, Any]]:
+    """Call tables and networks by the names that are to be shown, and their labels after them."""
+    names = {}
+    for name in data:
+        title = titles.get(name, name)
+        for key in map(str, labels):
+            own = key.removeprefix(PREFIX)
+            if own == name or own.startswith(f"{name}_"):
+                names[own] = title + own.removeprefix(name)
+    return titled(labels, names), {titles.get(name, name): own for name, own in data.items()}
 
 
 def _data_figure(labels: xr.Dataset, data: Mapping[str, Any]):
