@@ -117,9 +117,7 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
     raise KeyError(f"no variable {name!r} among the draws; there are {similar or there}{near}")
 
 
-def titled[Draws: (xr.DataTree, xr.Dataset)](
-    draws: Draws, titles: Mapping[str, str], group: str = "posterior"
-) -> Draws:
+def titled(draws: Any, titles: Mapping[str, str], group: str = "posterior") -> Any:
     """Call domains by the names that are to be shown, which may be any."""
     posterior = read_draws(draws, group)
     names = {
