@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import platform
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -17,6 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -45,6 +46,8 @@ from pm_match.report.profiles import Feature, Rows, profile, rows_of
 _MOST_PAIRS = 4_000_000
 # Clusters that are described, and features that each is described by in a domain.
 _DESCRIBED, _FEATURES = 12, 6
+# Images of each cluster, in a domain.
+_EXAMPLES = 8
 # Packages whose versions a page tells.
 _PACKAGES = ("pm_match", "pymc", "pytensor", "arviz", "numpy", "pandas")
 
@@ -55,6 +58,7 @@ def report(
     *,
     data: Mapping[str, Any] | None = None,
     labels: xr.Dataset | Mapping[str, Any] | None = None,
+    image_of: Callable[[Any], np.ndarray] | None = None,
     title: str = "Matching",
     titles: Mapping[str, str] | None = None,
     diagnosis: Diagnosis | None = None,
@@ -82,6 +86,9 @@ def report(
         what clusters are like, and a figure ordered by cluster, which tables of numbers have.
     labels : Dataset or mapping, optional
         The partition to report. Default: `partition_estimate`'s.
+    image_of : callable, optional
+        From a table of `data` to its rows as images (N, height, width), such as `datasets.images`:
+        then each cluster is shown by examples, the surest of its objects in every domain.
     title : str
         The page's heading.
     titles : mapping of str to str, optional
@@ -145,12 +152,14 @@ def report(
         _check_data(labels, data)
     titles = dict(titles or {})
     rows = {} if data is None else rows_of(labels, data)
+    pictures = _pictures(data or {}, image_of)
     figure = None if data is None or not _drawn(rows) else _data_titled(labels, data, titles)
     page = _Page(
         titled(idata, titles, group),
         titled(posterior, titles),
         titled(labels, titles),
         {titles.get(name, name): own for name, own in rows.items()},
+        {titles.get(name, name): own for name, own in pictures.items()},
         figure,
         options,
     )
@@ -194,6 +203,7 @@ class _Page:
     posterior: xr.Dataset
     labels: xr.Dataset
     rows: Mapping[str, Rows]
+    pictures: Mapping[str, np.ndarray]
     data_figure: tuple[xr.Dataset, Mapping[str, Any]] | None
     options: dict[str, Any]
 
@@ -293,7 +303,20 @@ class _Page:
         head = f"<div><b>{escape(domain)}</b>: {members.sum():,} objects"
         if own is None or not members.any():
             return f"{head}</div>"
-        return head + "".join(map(_bar, profile(own, members, _FEATURES))) + "</div>"
+        bars = "".join(map(_bar, profile(own, members, _FEATURES)))
+        return f"{head}{self._examples(domain, cluster, members)}{bars}</div>"
+
+    def _examples(self, domain: str, cluster: int, members: np.ndarray) -> str:
+        """Show the surest objects of a cluster, if they are images."""
+        if domain not in self.pictures:
+            return ""
+        own = self.objects[self.objects["domain"] == domain]["confidence"].to_numpy()
+        first = np.flatnonzero(members)[np.argsort(-own[members], kind="stable")][:_EXAMPLES]
+        pictures = self.pictures[domain]
+        strip = plots.gallery.strip_of(pictures[first], len(first), pictures.shape[1:])
+        buffer = io.BytesIO()
+        pyplot().imsave(buffer, strip, cmap="gray_r", vmin=pictures.min(), vmax=pictures.max())
+        return _png(buffer, f"Examples of cluster {cluster} in {domain}", "examples")
 
     def _matches(self) -> Iterator[str]:
         """Give the match matrix, or say why not, and the likely partners of all objects."""
@@ -354,6 +377,20 @@ def _has_log_joint(idata) -> bool:
         and "sample_stats" in idata.children
         and "log_joint" in idata.children["sample_stats"]
     )
+
+
+def _pictures(data: Mapping[str, Any], image_of: Any) -> dict[str, np.ndarray]:
+    """Turn tables into images, one for each row."""
+    if image_of is None:
+        return {}
+    found = {name: np.asarray(image_of(table)) for name, table in data.items()}
+    for name, own in found.items():
+        if own.ndim != 3 or len(own) != data[name].shape[0]:
+            raise ValueError(
+                f"image_of: expected an image for each of the {data[name].shape[0]} objects of "
+                f"{name!r}; found shape {own.shape}"
+            )
+    return found
 
 
 def _drawn(rows: Mapping[str, Rows]) -> bool:
@@ -483,8 +520,12 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
 def _image(figure, words: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
+    return _png(buffer, words)
+
+
+def _png(buffer: io.BytesIO, words: str, kind: str = "figure") -> str:
     code = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="{escape(words)}" src="data:image/png;base64,{code}">'
+    return f'<img class="{kind}" alt="{escape(words)}" src="data:image/png;base64,{code}">'
 
 
 def _saved(name: str, table: pd.DataFrame) -> str:
