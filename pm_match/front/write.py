@@ -101,7 +101,7 @@ def _figures(result: Any) -> Iterator[tuple[str, Any]]:
         if drawable is not None:
             sides = {name: f"{titles[own]}_{kind}" for name, (own, kind) in axes.items()}
             own = titled(result.labels, sides)
-            yield "networks", plots.plot_networks(drawable, own, types=prepared.options["types"])
+            yield "networks", plots.plot_networks(own, drawable, types=prepared.options["types"])
     else:
         yield "match_probability", plots.plot_match_matrix(result.shown, labels=labels)
         if drawable is not None:

@@ -417,7 +417,7 @@ def _data_figure(labels: xr.Dataset, data: Mapping[str, Any]):
     """Draw networks by blocks and tables by rows: the assignments' names tell which they are."""
     if _are_tables(labels, data):
         return plots.plot_matched_data(labels, data)
-    return plots.plot_networks(data, labels)
+    return plots.plot_networks(labels, data)
 
 
 def _are_tables(labels: xr.Dataset, data: Mapping[str, Any]) -> bool:

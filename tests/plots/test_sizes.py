@@ -41,7 +41,7 @@ def drawn(request):
         "labels": partition_estimate(idata),
         "tables": {name: idata["observed_data"][name] for name in "abc"},
         "probability": np.random.default_rng(0).random(n),
-        "networks": (network.networks, network.clusters),
+        "networks": (network.clusters, network.networks),
     }
 
 
