@@ -308,8 +308,8 @@ def _write_split(
     """Write the first split's figures and words."""
     for model, labels in shown.items():
         figure = plots.plot_networks(
-            loaded.networks,
             labels,
+            loaded.networks,
             title=f"{data}, {model} model, ordered by relevance and cluster",
         )
         figure.savefig(out / f"adjacency_{data}_{model}.png", dpi=150)

@@ -66,6 +66,8 @@ from pm_match.views.hinge.latent_hmc import LatentHMC
 from pm_match.views.hinge.predict import predict
 from pm_match.views.kind import LinkedViews
 
+standardize = standardise  # in American spelling
+
 __version__ = "0.1.0"
 
 __all__ = [

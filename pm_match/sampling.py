@@ -17,7 +17,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, check_positive, did_you_mean
+from pm_match.checks import check_count, check_positive, did_you_mean, type_name
 from pm_match.matching.memory import gibibytes, limit
 from pm_match.progress import SearchProgress, drawn_over, saying, silent
 from pm_match.reading import read
@@ -50,14 +50,19 @@ _NOT_OF_DRAWS = {
     "trace",
     "var_names",
 }
+_DRAWS = 1000  # of a chain, by default
 _OF_PYMC = set(inspect.signature(pm.sample).parameters) - {"kwargs"}
 
 
 def sample(
-    draws: int = 1000,
+    model_or_draws: Model | int | None = None,
+    /,
     *,
+    draws: int = _DRAWS,
+    tune: int = 1000,
     model: Model | None = None,
     chains: int | None = 4,
+    cores: int | None = None,
     random_seed: Any = None,
     step: Any = None,
     initvals: Any = None,
@@ -86,10 +91,16 @@ def sample(
 
     Parameters
     ----------
-    draws : int, default 1000
+    model_or_draws : pymc.Model or int, optional
+        What comes first, without a name: the model, as of `find_matching`, or the number of draws,
+        as of `pm.sample`.
+    draws, tune : int, default 1000
+        Draws of each chain, and iterations before them, which are not kept.
     model : pymc.Model, optional
         Default: the model of the context.
     chains : int, default 4
+    cores : int, optional
+        How many searches and chains run at a time. Default: as PyMC's.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
         The same seed gives the same draws, bit for bit, whatever `cores` and `executor` are. What
         NUTS draws may differ by rounding if the same model object is sampled again, or sent to an
@@ -159,13 +170,14 @@ def sample(
     --------
     >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, random_seed=3)
     >>> model = pmm.models.projected_clusters(domains, n_factors=3)
-    >>> idata = pmm.sample(50, tune=50, chains=2, cores=1, model=model, random_seed=1, quiet=True,
+    >>> idata = pmm.sample(model, draws=50, tune=50, chains=2, cores=1, random_seed=1, quiet=True,
     ...                    compute_convergence_checks=False)
     >>> dict(idata["posterior"]["cluster_a"].sizes)
     {'chain': 2, 'draw': 50, 'a_object': 60}
     """
-    model = modelcontext(model)
     _check_spelling(kwargs)
+    model, draws = _told(model_or_draws, model, draws)
+    kwargs |= {"tune": tune} if cores is None else {"tune": tune, "cores": cores}
     check_init(init)
     chains = 4 if chains is None else chains
     check_count("chains", chains)
@@ -316,12 +328,27 @@ class _Run:
         return f" pmm.resume({str(own.folder)!r}) goes on." if own is not None else ""
 
 
+def _told(first: Any, model: Model | None, draws: int) -> tuple[Model, int]:
+    """Give the model and the number of draws, one of which may come first."""
+    if first is not None and not isinstance(first, Model | int | np.integer):
+        raise TypeError(f"sample: expected a model, or a number of draws; found {type_name(first)}")
+    if isinstance(first, Model):
+        if model is not None:
+            raise TypeError("sample: model is given twice")
+        model = first
+    elif first is not None:
+        if draws != _DRAWS:
+            raise TypeError("sample: draws is given twice")
+        draws = int(first)
+    return modelcontext(model), draws
+
+
 def _thinned(draws: int, kwargs: dict[str, Any], thin: int) -> tuple[int, dict[str, Any]]:
     """Count the draws that are kept, and those while tuning, as PyMC is told."""
     check_count("thin", thin)
     if thin == 1:
         return draws, kwargs
-    tune = kwargs.get("tune", inspect.signature(pm.sample).parameters["tune"].default)
+    tune = kwargs["tune"]
     for name, number in {"draws": draws, "tune": tune}.items():
         if number % thin:
             raise ValueError(f"{name}: expected a multiple of thin, {thin}; found {number}")

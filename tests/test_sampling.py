@@ -1,5 +1,6 @@
 """`pmm.sample`, and our steps under PyMC's own: reproducible, composable, honest."""
 
+import inspect
 import logging
 import re
 
@@ -63,6 +64,19 @@ def test_projections_by_map_do_not_depend_on_processes(context):
 def test_same_seed_same_draws(normal, one_core):
     assert same(one_core, draw(normal, cores=1))
     assert not same(one_core, draw(normal, cores=1, seed=2))
+
+
+def test_a_model_may_come_first_as_in_find_matching(normal, one_core):
+    settings = {"tune": 5, "random_seed": 1, "chains": 2, "cores": 1}
+    assert same(one_core, pmm.sample(normal, draws=20, **settings, **QUIET, **DISPERSED))
+    visible = inspect.signature(pmm.sample).parameters
+    assert (visible["draws"].default, visible["tune"].default) == (1000, 1000)
+    assert visible["cores"].default is None
+    for first, given, twice in ((normal, {"model": normal}, "model"), (5, {"draws": 5}, "draws")):
+        with pytest.raises(TypeError, match=f"sample: {twice} is given twice"):
+            pmm.sample(first, **given)
+    with pytest.raises(TypeError, match=r"expected a model, or .* draws; found .*str"):
+        pmm.sample("normal")
 
 
 def test_chains_differ(one_core):
@@ -290,6 +304,10 @@ def test_steps_say_what_they_draw():
 def test_only_what_is_for_users_is_listed():
     assert dir(pmm) == sorted([*pmm.__all__, "__version__"])
     assert all(hasattr(pmm, name) for name in pmm.__all__)
+
+
+def test_names_are_known_in_either_spelling():
+    assert pmm.standardize is pmm.standardise
 
 
 def test_a_part_left_to_pymc_is_said():

@@ -33,7 +33,7 @@ def main() -> None:
         networks[f"{name}, ordered"] = network
         order[f"{name}, ordered"] = tuple(labels[f"cluster_{name}_{t}"] for t in drawn.types)
     figure = pmm.plots.plot_networks(
-        networks, order, types=drawn.types, title="Two networks that share no objects"
+        order, networks, types=drawn.types, title="Two networks that share no objects"
     )
     figure.savefig(Path(__file__).with_name("networks.png"), dpi=110)
 

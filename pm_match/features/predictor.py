@@ -82,6 +82,13 @@ class FeaturePredictor(Predictor):
         """Return the feature vectors of an assignment's objects."""
         return self.features.domains[self._number[place.assignment.name]]
 
+    def deviations(self, place: Place, seen: NewVectors) -> NDArray[np.float64]:
+        """Say how many standard deviations new features are from the known objects' means."""
+        data = self.domain_of(place).data
+        known = np.ma.masked_array(data.values, False if data.observed is None else ~data.observed)
+        mean, spread = known.mean(axis=0).filled(np.nan), known.std(axis=0).filled(np.nan)
+        return np.abs(seen.values - mean) / spread
+
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Bring the clusters to a draw."""
         features, setting = self.features, self.features.setting(point)

@@ -45,24 +45,36 @@ def read_table_file(file: Path) -> pd.DataFrame:
             raise InputError(f"{file}: row {row}: the object has no label")
     else:
         index = pd.RangeIndex(1, len(body) + 1)
-    names = pd.Series(header[int(labelled) :], dtype=str)
-    if len(names) and numbers(names).notna().all():
+    own = range(int(labelled), len(header))
+    missing = {i: body[i].isin(MISSING) for i in own}
+    text = [i for i in own if (values[i].isna() & ~missing[i]).any()]
+    held = [i for i in text if (body[i] == header[i]).any()]
+    others = [header[i] for i in own if i not in text]
+    if _are_numbers(header[own.start :]):
+        listed = ", ".join(header[own.start :][:3])
         raise InputError(
             f"{file}: expected names of columns in the first line; found numbers "
-            f"({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): add a line with names, or "
-            "let names begin with a letter"
+            f"({listed}{', …' if len(own) > 3 else ''}): add a line with names, or let names begin "
+            "with a letter"
+        )
+    if held and (_are_numbers(others) if others else held == text):
+        raise InputError(
+            f"{file}: expected names of columns in the first line; found {header[held[0]]!r}, "
+            f"which column number {held[0] + 1} holds: add a line with names"
         )
     columns = {}
-    for i in range(int(labelled), len(header)):
+    for i in own:
         if header[i] == "":
             raise InputError(f"{file}: column number {i + 1} has no header")
-        missing = body[i].isin(MISSING)
-        text = (values[i].isna() & ~missing).any()
-        columns[i] = body[i].mask(missing).astype(object) if text else values[i]
+        columns[i] = body[i].mask(missing[i]).astype(object) if i in text else values[i]
     table = pd.DataFrame(columns)
     table.index = index
     table.columns = pd.Index(header[int(labelled) :], dtype=str)
     return table
+
+
+def _are_numbers(names: list[str]) -> bool:
+    return bool(names) and bool(numbers(pd.Series(names, dtype=str)).notna().all())
 
 
 @dataclass(frozen=True, eq=False)

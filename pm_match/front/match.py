@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from pm_match.find_matching import find_matching
-from pm_match.front.prepare import prepare
+from pm_match.front.prepare import check_spelling, prepare
 from pm_match.front.result import MatchResult
 from pm_match.sampling import sample
 
@@ -90,6 +90,7 @@ def match(
     2     n3      s2        0.640    0.35
     3     n4      s1        0.760    0.35
     """
+    check_spelling(match, options)
     prepared = prepare(
         data,
         links=links,

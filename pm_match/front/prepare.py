@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -299,8 +299,9 @@ def prepare(
         Objects known not to share a cluster, in the forms of `links`; of one domain alone, groups
         of objects no two of which share one.
     clusters : mapping, optional
-        Clusters that are known already within domains: from domains to a label for every object
-        (missing where it is not known; a Series is matched by its index).
+        Clusters that are known already within domains: from domains, of networks from
+        ``<network>_<type>``, to a label for every object (missing where it is not known; a Series
+        is matched by its index).
     whole : bool, default True
         Whether these clusters are kept whole. Otherwise chains start from the best correspondence
         of them (`PreparedData.starts`), and objects may leave them.
@@ -309,8 +310,8 @@ def prepare(
         each has one counterpart at most in another domain. Otherwise they may become one.
     classes : mapping, optional
         Classes that are known of some objects, or all: from domains to a label for every object,
-        in the form of `clusters`; of networks, from ``<network>_<type>``. Those of one class are in
-        one cluster, whichever their domain, and those of two classes are not.
+        in the form of `clusters`. Those of one class are in one cluster, whichever their domain,
+        and those of two classes are not.
     id : str or mapping of str to str, optional
         The column that names the objects: of all tables, or by domain.
     columns : mapping or sequence of str, optional
@@ -352,6 +353,7 @@ def prepare(
     The model is mixture.
     >>> model = prepared.declare()
     """
+    check_spelling(prepare, options)
     if model is not None:
         check_option("model", model, MODELS)
     if hasattr(getattr(data, "mod", None), "items"):  # MuData
@@ -453,11 +455,11 @@ def _known(
     """Check given clusters; give every object's number (-1 for none), and their labels."""
     for title, given in (clusters or {}).items():
         name, where = identifier(str(title)), f"{what}[{title!r}]"
-        objects_of = _objects_of(found) if what == "classes" or found.kind == "tables" else {}
+        objects_of = _objects_of(found)
         if found.kind == "networks" and name in found.data and len(found.options["types"]) == 1:
             name = f"{name}_{found.options['types'][0]}"
         if name not in objects_of:
-            networks = found.kind == "networks" and what == "classes"
+            networks = found.kind == "networks"
             there = list(objects_of if networks else found.titles.values())
             expected = "objects of a network" if networks else "a table"
             raise ValueError(
@@ -488,10 +490,25 @@ def _objects_of(found: PreparedData) -> dict[str, pd.Index]:
     }
 
 
+def _options_of(model: str) -> list[str]:
+    """List the options of a model's function, beside what `prepare` gives it."""
+    _, *known = inspect.signature(getattr(models, model)).parameters
+    return [name for name in known if name not in ("links", "columns", "known")]
+
+
+def check_spelling(function: Callable, options: Iterable[str]) -> None:
+    """Refuse an option of no model that is nearly an argument of the function."""
+    _, *own, _ = inspect.signature(function).parameters
+    known = {name for model in MODELS for name in _options_of(model)}
+    for option in options:
+        near = did_you_mean(option, own)
+        if near and option not in known and near == did_you_mean(option, [*own, *known]):
+            raise TypeError(f"{function.__name__}: no argument {option!r}{near}")
+
+
 def _check_options(model: str, options: Iterable[str]) -> None:
     """Refuse options that the model's function does not have."""
-    _, *known = inspect.signature(getattr(models, model)).parameters
-    known = [name for name in known if name not in ("links", "columns", "known")]
+    known = _options_of(model)
     for option in options:
         if option not in known:
             near = did_you_mean(option, known) or "."

@@ -27,7 +27,7 @@ from pm_match.matching import (
     match_summary,
     partition_estimate,
 )
-from pm_match.matching.draws import PREFIX, full_name, set_title
+from pm_match.matching.draws import PREFIX, full_name, set_title, titled
 from pm_match.matching.verdict import verdict
 from pm_match.report.html_report import report
 
@@ -65,6 +65,8 @@ class MatchResult:
     model : pymc.Model
     prepared : PreparedData
         What of the data was used, and how; its `data` are what the model was made of.
+    shown : DataTree
+        The same, its variables called by the user's names of domains.
     labels : Dataset
         The `partition_estimate` of the draws that are kept.
     diagnosis : Diagnosis
@@ -98,14 +100,12 @@ class MatchResult:
     ):
         self.idata, self.model, self.prepared = idata, model, prepared
         self.settings = dict(settings or {})
-        self.diagnosis = diagnose(idata)
+        self.diagnosis = diagnose(titled(idata, self._titles()))
         groups = self.diagnosis.chains["group"]
         self.kept = best_chain(idata) if only_best or groups.nunique() > 1 else idata
         self.labels = partition_estimate(self.kept, progressbar=False)
-        self._summary = match_summary(self.kept, self.labels)
-        self.objects = self._summary.objects.assign(
-            domain=self._summary.objects["domain"].map(self.title)
-        )
+        self.shown = titled(self.kept, self._titles())
+        self.objects = match_summary(self.shown, titled(self.labels, self._titles())).objects
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -208,9 +208,10 @@ class MatchResult:
         """
         pairs = list(self._pairs())
         few = sum(self.labels[a].size * self.labels[b].size for a, b in pairs) <= _MOST_PAIRS
+        labels = titled(self.labels, self._titles())
         if pairs and few:
-            return plots.plot_match_matrix(self.kept, labels=self.labels)
-        return plots.plot_alluvial(self.labels)
+            return plots.plot_match_matrix(self.shown, labels=labels)
+        return plots.plot_alluvial(labels)
 
     def report(self, path: str | Path, **options: Any) -> Path:
         """Write a page that opens in a browser, by `pm_match.report`, with the data.
@@ -224,7 +225,7 @@ class MatchResult:
         """
         given = {
             "data": self.prepared.tellable(),
-            "titles": {name: self.title(name) for name in self.prepared.axes()},
+            "titles": {**self.prepared.titles, **self._titles()},
             "labels": self.labels,
             "diagnosis": self.diagnosis,
             "provenance": provenance(self.prepared, self.settings),
@@ -262,7 +263,7 @@ class MatchResult:
 
     def verdict(self) -> list[str]:
         """Say what was found, how sure it is, and whether the chains agree, a line a sentence."""
-        return verdict(self.kept, self._summary.objects, self.diagnosis)
+        return verdict(self.shown, self.objects, self.diagnosis)
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -288,6 +289,9 @@ class MatchResult:
         own, kind = names[str(name)]
         title = self.prepared.titles[own]
         return title if len(names) == len(self.prepared.data) else f"{title}_{kind}"
+
+    def _titles(self) -> dict[str, str]:
+        return {name: self.title(name) for name in self.prepared.axes()}
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         for names in assignment_sets(self.kept).values():

@@ -14,7 +14,7 @@ import xarray as xr
 
 from pm_match import plots
 from pm_match.matching import assignment_sets, match_probability
-from pm_match.matching.draws import PREFIX
+from pm_match.matching.draws import PREFIX, titled
 from pm_match.report.csv import write_csv
 
 __all__ = ["check_folder", "write"]
@@ -91,14 +91,19 @@ def write_matches(idata: xr.DataTree, file: Path, a: str, b: str, top: int | Non
 
 def _figures(result: Any) -> Iterator[tuple[str, Any]]:
     """Draw what there is to see."""
-    drawable, labels = result.prepared.drawable(), result.labels
+    prepared = result.prepared
+    titles, axes, drawable = prepared.titles, prepared.axes(), prepared.drawable()
+    if drawable is not None:
+        drawable = {titles[name]: own for name, own in drawable.items()}
+    labels = titled(result.labels, {name: result.title(name) for name in axes})
     yield "alluvial", plots.plot_alluvial(labels)
-    if result.prepared.kind == "networks":
+    if prepared.kind == "networks":
         if drawable is not None:
-            types = result.prepared.options["types"]
-            yield "networks", plots.plot_networks(drawable, labels, types=types)
+            sides = {name: f"{titles[own]}_{kind}" for name, (own, kind) in axes.items()}
+            own = titled(result.labels, sides)
+            yield "networks", plots.plot_networks(own, drawable, types=prepared.options["types"])
     else:
-        yield "match_probability", plots.plot_match_matrix(result.kept, labels=labels)
+        yield "match_probability", plots.plot_match_matrix(result.shown, labels=labels)
         if drawable is not None:
             yield "clusters", plots.plot_clusters(labels, drawable)
     if result.idata["posterior"].sizes["draw"] > 1:

@@ -14,7 +14,7 @@ from pm_match.checks import check_count
 from pm_match.matching.chance import MOST_TOGETHER, probability_together
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.pair_counts import apart, best_partners, counts_together
-from pm_match.matching.set_draws import SetDraws, full_names, read_one_set
+from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 from pm_match.matching.unmatched_probability import probability_alone
 
 _RULES = ("one-to-one", "many-to-many")
@@ -37,6 +37,7 @@ def decide(
     threshold: float = 0.5,
     abstain: float = 0.0,
     keep_unmatched: bool = False,
+    reject: float | None = None,
     top: int | None = None,
     group: str = "posterior",
     sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
@@ -78,6 +79,11 @@ def decide(
         "abstain". An object whose link is left open stays reserved.
     keep_unmatched : bool, default False
         Whether to list objects of a and of b that are in no link, too.
+    reject : float, optional
+        Objects that are unlike everything with at least this probability are in no link: each is in
+        no cluster, or in one without any other known object, of whichever domain. With
+        `keep_unmatched` they are listed, and called "reject". Where all clusters that there may be
+        are occupied, nothing is unlike everything: see `log_predictive` of `assign`.
     top : int, optional
         Look only at the `top` most likely partners of each object of a. The result is then
         optimal if ``attrs["exact"]`` is True: no pair with P > t was left out. Default: all pairs
@@ -94,7 +100,8 @@ def decide(
         One row for each link, in the order of the objects of a, and of partners: labels of both, P,
         and "link" or "abstain". With `keep_unmatched`, rows without a partner (None) follow, then
         rows without an object, whose probability is that of having no counterpart in the other
-        domain (see `unmatched_probability`), and whose decision is "unmatched" or "abstain". Under
+        domain (see `unmatched_probability`), and whose decision is "unmatched" or "abstain"; or, if
+        it is "reject", that of being unlike everything. Under
         "one-to-one" an object may be left over that surely has counterparts: its probability is
         then near 0.
         ``attrs``: `rule`, `threshold`, ``utility`` (U of all links, those left open included),
@@ -133,6 +140,8 @@ def decide(
         raise ValueError(f"threshold: expected a number from 0 to less than 1; found {threshold}")
     if not 0 <= abstain <= 1:
         raise ValueError(f"abstain: expected a probability; found {abstain}")
+    if reject is not None and not 0 <= reject <= 1:
+        raise ValueError(f"reject: expected a probability; found {reject}")
     if top is not None:
         check_count("top", top)
     a, b = full_names(idata, [a, b], group)
@@ -145,6 +154,11 @@ def decide(
     chance = probability_together(draws)
     _warn_if_uninformative(draws.n_draws, chance, threshold)
     pairs, exact = _worth_it(draws, labels, threshold, top)
+    unlike = [np.full(n, -1.0) for n in draws.sizes]
+    if reject is not None:
+        unlike = [_unlike_all(idata, name, group, sample_dims) for name in draws.names]
+        kept = (unlike[0][pairs.row] < reject) & (unlike[-1][pairs.column] < reject)
+        pairs = _Pairs(*(part[kept] for part in pairs))
     if rule == "one-to-one":
         pairs = _assigned(pairs, draws, threshold)
     names = [v[v.dims[-1]].to_numpy() for v in draws.variables]
@@ -158,7 +172,9 @@ def decide(
         }
     )
     if keep_unmatched:
-        table = pd.concat([table, *_unmatched(draws, pairs, names, abstain)], ignore_index=True)
+        table = pd.concat(
+            [table, *_unmatched(draws, pairs, names, abstain, reject, unlike)], ignore_index=True
+        )
     table.attrs = {
         "rule": rule,
         "threshold": threshold,
@@ -167,6 +183,16 @@ def decide(
         "chance": chance,
     }
     return table
+
+
+def _unlike_all(
+    idata: xr.DataTree | xr.Dataset, name: str, group: str, sample_dims: Sequence[Hashable]
+) -> np.ndarray:
+    """Probability of having no known object for company, shape (n_objects,)."""
+    there = set_of(idata, name, group, sample_dims)
+    known = [own for own in there if own.removesuffix("_new") not in {*there} - {own}]
+    draws = read_one_set(idata, list(dict.fromkeys([name, *known])), group, sample_dims)
+    return probability_alone(draws, 0, [draws.names.index(own) for own in known])
 
 
 def _warn_if_uninformative(n_draws: int, chance: float, threshold: float) -> None:
@@ -266,7 +292,12 @@ def _assigned(pairs: _Pairs, draws: SetDraws, threshold: float) -> _Pairs:
 
 
 def _unmatched(
-    draws: SetDraws, pairs: _Pairs, names: list[np.ndarray], abstain: float
+    draws: SetDraws,
+    pairs: _Pairs,
+    names: list[np.ndarray],
+    abstain: float,
+    reject: float | None,
+    unlike: list[np.ndarray],
 ) -> list[pd.DataFrame]:
     """Tables of the objects that are in no link, of a and then of b."""
     if len(draws.sizes) == 1:
@@ -277,12 +308,17 @@ def _unmatched(
     for column, of, among, linked in sides:
         left = np.setdiff1d(np.arange(draws.sizes[of]), linked)
         alone = probability_alone(draws, of, [among])[left]
+        decision = np.where(alone < abstain, "abstain", "unmatched").astype(object)
+        if reject is not None:
+            rejected = unlike[of][left] >= reject
+            alone = np.where(rejected, unlike[of][left], alone)
+            decision[rejected] = "reject"
         table = pd.DataFrame(
             {
                 "object": None,
                 "partner": None,
                 "probability": alone,
-                "decision": np.where(alone < abstain, "abstain", "unmatched").astype(object),
+                "decision": decision,
             },
             index=range(len(left)),
         ).astype({"object": object, "partner": object})

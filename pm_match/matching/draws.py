@@ -80,7 +80,12 @@ def assignment_sets(
 
 
 def read_draws(idata: Any, group: str) -> xr.Dataset:
-    """Return the draws of a group, or those that are given."""
+    """Return the draws of a group, or those that are given, without a named model's prefix."""
+    return _without_prefix(draws_as_they_are(idata, group))
+
+
+def draws_as_they_are(idata: Any, group: str) -> xr.Dataset:
+    """Return the draws of a group, or those that are given, named as in the model."""
     if isinstance(idata, xr.Dataset):
         return idata
     if not isinstance(idata, xr.DataTree):
@@ -88,6 +93,23 @@ def read_draws(idata: Any, group: str) -> xr.Dataset:
     if group not in idata.children:
         raise KeyError(f"no group {group!r}; there are {sorted(idata.children)}")
     return idata.children[group].to_dataset()
+
+
+def _bare(name: Any) -> str:
+    return str(name).rpartition("::")[2]
+
+
+def _without_prefix(draws: xr.Dataset) -> xr.Dataset:
+    """Leave out what ``pm.Model(name=…)`` puts before names, unless it tells variables apart."""
+    names = {name: _bare(name) for name in draws.data_vars}
+    bare = list(names.values())
+    if bare == list(names) or len(set(bare)) < len(bare):
+        return draws
+    renamed = draws.rename(names)
+    for variable in renamed.data_vars.values():
+        if SET in variable.attrs:
+            variable.attrs[SET] = _bare(variable.attrs[SET])
+    return renamed
 
 
 def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
@@ -103,7 +125,7 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
     """
     there = [str(own) for own in names]
     domain = prefix + identifier(str(name))
-    for own in (f"{prefix}{name}", name, domain):
+    for own in (f"{prefix}{name}", name, domain, _bare(name)):
         if own in there:
             return own
     similar = [own for own in there if own.startswith(prefix)]
@@ -115,6 +137,23 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
         raise KeyError(f"{name!r} has several types of objects: say which, of {short}")
     near = did_you_mean(name, [*(own.removeprefix(prefix) for own in similar), *similar])
     raise KeyError(f"no variable {name!r} among the draws; there are {similar or there}{near}")
+
+
+def titled(draws: Any, titles: Mapping[str, str], group: str = "posterior") -> Any:
+    """Call domains by the names that are to be shown, which may be any."""
+    posterior = read_draws(draws, group)
+    names = {
+        f"{prefix}{name}": f"{prefix}{title}"
+        for name, title in titles.items()
+        for prefix in (PREFIX, RELEVANCE)
+        if f"{prefix}{name}" in posterior
+    }
+    renamed = posterior.rename(names)
+    if isinstance(draws, xr.Dataset):
+        return renamed
+    tree = draws.copy()
+    tree[group] = xr.DataTree(renamed)
+    return tree
 
 
 def set_title(kind: Any) -> str:

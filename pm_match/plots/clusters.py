@@ -65,7 +65,7 @@ def plot_clusters(
     ... }
     >>> figure = pmm.plots.plot_clusters(labels, tables)
     """
-    tables = as_domains(domains)
+    tables = as_domains(domains, declared=False)
     found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})
     shown, omitted = largest(found, n_clusters)
     widths = widths_of([table.n_features for table in tables.values()], 0.28, 2.2, 7, 12)

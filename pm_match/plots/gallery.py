@@ -72,7 +72,7 @@ def plot_gallery(
         for axis, (name, picture) in zip(row, pictures.items(), strict=True):
             members = np.flatnonzero(found[name] == cluster)
             axis.imshow(
-                _strip(picture[members[:n_images]], n_images, picture.shape[1:]),
+                strip_of(picture[members[:n_images]], n_images, picture.shape[1:]),
                 cmap="gray_r",
                 vmin=low,
                 vmax=high,
@@ -89,7 +89,7 @@ def plot_gallery(
     return figure
 
 
-def _strip(pictures: np.ndarray, n_images: int, shape: tuple[int, ...]) -> np.ndarray:
+def strip_of(pictures: np.ndarray, n_images: int, shape: tuple[int, ...]) -> np.ndarray:
     """Put images beside each other, a pixel apart; NaN (drawn as nothing) where there is none."""
     height, width = shape
     strip = np.full((height, n_images * (width + 1) - 1), np.nan)

@@ -1,12 +1,12 @@
 """Labels of objects, as users give them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, identifier
 from pm_match.matching.draws import PREFIX, by_set
 from pm_match.plots.canvas import MOST_LABELS
 
@@ -29,11 +29,18 @@ def labels_by_domain(
     return result
 
 
+def _assignment(labels: Collection[Any], name: Any) -> Any:
+    """Give the assignment of a domain, if there is one."""
+    own = f"{PREFIX}{identifier(str(name))}"
+    return own if own in labels else name
+
+
 def labels_by_set(
     labels: xr.Dataset | Mapping[str, Any], var_names: Sequence[str] | None = None
 ) -> dict[str | None, dict[str, np.ndarray]]:
     """Read labels, whole numbers, by set of clusters and by domain (without ``cluster_``)."""
     names = list(labels) if var_names is None else list(var_names)
+    names = [name if name in labels else _assignment(labels, name) for name in names]
     unknown = [name for name in names if name not in labels]
     if unknown or not names:
         raise ValueError(

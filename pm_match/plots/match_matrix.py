@@ -11,7 +11,7 @@ import xarray as xr
 from pm_match.matching import assignment_sets, match_probability, partition_estimate
 from pm_match.matching.draws import PREFIX
 from pm_match.matching.given_labels import given_labels
-from pm_match.matching.set_draws import read_sets
+from pm_match.matching.set_draws import full_names, read_sets
 from pm_match.plots.canvas import mark_clusters, panels
 from pm_match.plots.labels import by_cluster, names_of
 
@@ -78,21 +78,23 @@ def plot_match_matrix(
         for names in assignment_sets(idata, group=group).values():
             pairs += list(combinations(names, 2)) or [(name, name) for name in names]
     else:
-        pairs = [(a, b)]
+        first, second = full_names(idata, [a, b], group)
+        pairs = [(first, second)]
     if not pairs:
         raise KeyError("no assignment variable (its name starts with 'cluster_') to draw")
     if labels is None:
         labels = partition_estimate(idata, **options)
     names = [name for pair in pairs for name in pair]
+    found: dict[str, Any] = {}
     for draws in read_sets(idata, names, group, sample_dims):
-        given_labels(labels, draws)
+        found |= draws.split(given_labels(labels, draws))
 
     n_columns = min(len(pairs), 3)
     size = 0.9 + 3.9 * n_columns, 0.5 + 3.9 * -(-len(pairs) // n_columns)
     figure, axes = panels(len(pairs), n_columns, figsize=figsize or size)
     for axis, (first, second) in zip(axes.flat, pairs, strict=False):
         probability = match_probability(idata, first, second, **options).to_numpy()
-        rows, columns = labels[first].to_numpy(), labels[second].to_numpy()
+        rows, columns = found[first].to_numpy(), found[second].to_numpy()
         same = (rows[:, None] == columns) & (columns >= 0)
         row_order = by_cluster(rows, (probability * same).sum(axis=1) / same.sum(axis=1).clip(1))
         column_order = by_cluster(
@@ -107,8 +109,8 @@ def plot_match_matrix(
             interpolation="nearest",
         )
         for side, variable, order, line in (
-            (axis.yaxis, labels[first], row_order, axis.axhline),
-            (axis.xaxis, labels[second], column_order, axis.axvline),
+            (axis.yaxis, found[first], row_order, axis.axhline),
+            (axis.xaxis, found[second], column_order, axis.axvline),
         ):
             mark_clusters(side, variable.to_numpy()[order], line, names_of(variable[order]))
         axis.set_label(f"{first} {second}")

@@ -82,7 +82,7 @@ def plot_matched_data(
     ... }
     >>> figure = pmm.plots.plot_matched_data(labels, tables)
     """
-    tables = as_domains(domains)
+    tables = as_domains(domains, declared=False)
     found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})
     shown, omitted = largest(found, n_clusters)
     negative = [own.dtype.kind in "if" and bool((own < 0).any()) for own in found.values()]

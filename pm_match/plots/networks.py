@@ -19,8 +19,8 @@ _EDGE, _FRAME = "#7d8a99", "#a50f15"
 
 
 def plot_networks(
-    networks: Mapping[str, Any],
     labels: xr.Dataset | Mapping[str, Any],
+    networks: Mapping[str, Any],
     *,
     types: Sequence[str] | None = None,
     title: str | None = None,
@@ -35,13 +35,13 @@ def plot_networks(
 
     Parameters
     ----------
-    networks : mapping of str to matrix, shape (n_rows, n_columns)
-        Sparse or dense. What is neither 0, missing nor masked is an edge.
     labels : Dataset or mapping
         As `pm_match.partition_estimate` gives them, in variables ``cluster_<network>_<type>``; or
         for each network a pair of label vectors, of rows and columns, or one vector for a network
         with the same objects as rows and columns. Negative labels are irrelevant objects. None in
         place of a vector leaves the order as it is.
+    networks : mapping of str to matrix, shape (n_rows, n_columns)
+        Sparse or dense. What is neither 0, missing nor masked is an edge.
     types : sequence of str, optional
         What rows and columns are, or one name for both. Default: the types in the names of a
         Dataset's variables; else "row" and "column", or "object".
@@ -63,7 +63,7 @@ def plot_networks(
     Examples
     --------
     >>> data = pmm.datasets.synthetic_networks(n_relevant=20, n_irrelevant=5, random_seed=1)
-    >>> figure = pmm.plots.plot_networks(data.networks, data.clusters, types=data.types)
+    >>> figure = pmm.plots.plot_networks(data.clusters, data.networks, types=data.types)
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap

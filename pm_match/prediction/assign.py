@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from pm_match.checks import check_count
 from pm_match.matching import partition_estimate
 from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, SET, coords_along
 from pm_match.matching.given_labels import given_labels
-from pm_match.matching.memory import check_size
+from pm_match.matching.memory import check_size, gibibytes, limit
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
 from pm_match.prediction.new_objects import find_place, read_new_objects
@@ -27,6 +28,10 @@ from pm_match.reading.probe import without_c
 
 # Fewer effective draws than this are too few to trust, if there are many.
 _FEW, _MANY = 10.0, 50
+# Standard deviations from which values are suspected to be in other units.
+_FAR = 5.0
+# Pairs of a new object and a known one that are held at a time where only some are asked for.
+_PAIRS = 2**24
 
 
 @without_c()
@@ -127,11 +132,13 @@ def assign(
     MemoryError
         If the match probabilities of all pairs of a new and a known object would take more than
         4 GiB (or what the environment variable ``PM_MATCH_MEMORY`` says), before they are made.
+        With `top` they are never held together.
 
     Warns
     -----
     UserWarning
-        If fewer than ten draws of many have the weight of an object.
+        If fewer than ten draws of many have the weight of an object; or if new features seem to be
+        in other units than the known ones, which is then the reason.
 
     Examples
     --------
@@ -169,20 +176,32 @@ def assign(
             sample_dims=sample_dims,
             var_names=names,
         )
-    tallies = [_Tally(points, own, labels, top, reweight) for own in new]
     rng = np.random.default_rng(random_seed)
-    with SearchProgress(points.n_draws, progressbar, PATIENCE, "Predicting") as progress:
-        for number, point in enumerate(points):
-            for part in parts.values():
-                part.load(point)
+    # With `top`, no more pairs are held than those of some new objects at a time.
+    blocks = [[own] if top is None else _blocks(own) for own in new]
+    passes = list(zip_longest(*blocks))
+    found: dict[str, list[tuple[xr.Dataset, xr.Dataset]]] = {own.place.domain: [] for own in new}
+    total = len(passes) * points.n_draws
+    with SearchProgress(total, progressbar, PATIENCE, "Predicting") as progress:
+        for some in passes:
+            tallies = [
+                _Tally(points, own, labels, top, reweight) for own in some if own is not None
+            ]
+            for number, point in enumerate(points):
+                for part in parts.values():
+                    part.load(point)
+                for tally in tallies:
+                    tally.add(rng, number, parts[id(tally.new.place.component)])
+                progress.advance()
             for tally in tallies:
-                tally.add(rng, number, parts[id(tally.new.place.component)])
-            progress.advance()
-    groups = {f"prediction/{t.new.place.domain}": t.summary() for t in tallies}
-    _warn_if_few(groups, points.n_draws)
-    drawn = _assignments(points)
-    for tally in tallies:
-        drawn = drawn.assign(tally.draws())
+                found[tally.new.place.domain].append((tally.summary(), tally.draws()))
+    groups, drawn = {}, _assignments(points)
+    for own in new:
+        summaries, draws = zip(*found[own.place.domain], strict=True)
+        dim, _ = object_axis(points, own)
+        groups[f"prediction/{own.place.domain}"] = _joined(summaries, dim)
+        drawn = drawn.assign(_joined(draws, dim))
+    _warn_if_few(groups, points.n_draws, new, parts)
     return xr.DataTree.from_dict({"posterior": drawn, **groups})
 
 
@@ -200,7 +219,7 @@ class _Tally:
         check_size(
             f"assign: match probabilities of new objects of {place.domain!r} and all known ones,",
             (n, n_all),
-            "Assign fewer new objects at a time",
+            "Ask for the likeliest partners alone (top=5)",
         )
         self.flagged = place.assignment.relevance is not None
         self.mean = WeightedMean(
@@ -269,7 +288,7 @@ class _Tally:
             found[f"partner_{domain}"] = ((dim, rank), other[partners].to_numpy()[best])
         return xr.Dataset(found, coords)
 
-    def draws(self) -> dict[str, xr.DataArray]:
+    def draws(self) -> xr.Dataset:
         """Give the draws of the new objects' clusters."""
         dim, coords = object_axis(self.points, self.new)
         sizes = [self.points.posterior.sizes[d] for d in self.points.sample_dims]
@@ -283,7 +302,7 @@ class _Tally:
         if self.flagged:
             flags = xr.DataArray(self.relevant.reshape(*sizes, -1), coords, dims)
             found[f"{RELEVANCE}{self.new.place.domain}_new"] = flags
-        return found
+        return xr.Dataset(found)
 
 
 def _known_labels(labels: Mapping[Any, Any], draws: SetDraws) -> tuple[NDArray[np.int64], NDArray]:
@@ -324,14 +343,54 @@ def _check_names(posterior: xr.Dataset, new: Sequence[NewObjects]) -> None:
         )
 
 
-def _warn_if_few(groups: Mapping[str, xr.Dataset], n_draws: int) -> None:
-    for name, found in groups.items():
-        few = int((found["effective_draws"] < _FEW).sum())
-        if n_draws >= _MANY and few:
-            warnings.warn(
-                f"{name}: fewer than {_FEW:.0f} of {n_draws} draws have the weight of {few} new "
-                "objects, whose probabilities are therefore rough: take more draws, or "
-                "reweight=False.",
-                UserWarning,
-                stacklevel=3,
+def _blocks(new: NewObjects) -> list[NewObjects]:
+    """Split new objects so that their pairs with all known ones take little memory."""
+    n_all = new.place.component.clusterings[new.place.clustering].n_objects
+    n = max(1, int(min(_PAIRS, limit() / gibibytes((1,))) // n_all))
+    return [new.rows(slice(first, first + n)) for first in range(0, max(len(new), 1), n)]
+
+
+def _joined(parts: Sequence[xr.Dataset], dim: Hashable) -> xr.Dataset:
+    if len(parts) == 1:
+        return parts[0]
+    return xr.concat(
+        parts, dim, data_vars="minimal", coords="minimal", compat="override", join="override"
+    )
+
+
+def _warn_if_few(
+    groups: Mapping[str, xr.Dataset],
+    n_draws: int,
+    new: Sequence[NewObjects],
+    parts: Mapping[int, Predictive],
+) -> None:
+    for (name, found), own in zip(groups.items(), new, strict=True):
+        few = found["effective_draws"].to_numpy() < _FEW
+        if n_draws < _MANY or not few.any():
+            continue
+        far = few & _far(own, parts[id(own.place.component)])
+        if far.sum() > few.sum() / 2:
+            said = (
+                f"{far.sum()} of {len(own)} new objects are more than {_FAR:g} standard deviations "
+                "from the known ones' mean in some column: are they in the same units, and brought "
+                "to the scale of the model's (pmm.standardise(new, like=tables))?"
             )
+        else:
+            said = (
+                f"fewer than {_FEW:.0f} of {n_draws} draws have the weight of {few.sum()} new "
+                "objects, whose probabilities are therefore rough: take more draws, or "
+                "reweight=False."
+            )
+        warnings.warn(f"{name}: {said}", UserWarning, stacklevel=3)
+
+
+def _far(new: NewObjects, predictive: Predictive) -> NDArray[np.bool_]:
+    """Whether objects (N,) are far from all that is known, where that can be said."""
+    far = np.zeros(len(new), dtype=bool)
+    for number, seen in new.seen.items():
+        predictor = predictive.predictors[number]
+        assert predictor is not None
+        deviations = predictor.deviations(new.place, seen)
+        if deviations is not None:
+            far |= (deviations > _FAR).any(axis=1)
+    return far

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import check_count
-from pm_match.matching.draws import read_draws
+from pm_match.matching.draws import draws_as_they_are
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import initial_point, natural_function, sampled_function
@@ -64,7 +64,7 @@ class RecordedPoints:
             raise UnservedModelError(
                 f"nothing to predict from in this model: {self.structure.explain()}."
             )
-        self.posterior = _thinned(read_draws(idata, group), sample_dims, num_draws)
+        self.posterior = _thinned(draws_as_they_are(idata, group), sample_dims, num_draws)
         self.sample_dims = tuple(sample_dims)
         empty = [dim for dim in sample_dims if self.posterior.sizes[dim] == 0]
         if empty:

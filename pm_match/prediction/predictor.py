@@ -138,6 +138,16 @@ class Predictor:
         """
         raise NotImplementedError
 
+    def deviations(self, place: Place, seen: Any) -> NDArray[np.float64] | None:
+        """Say how many standard deviations new values are from the known objects' means, if it can.
+
+        Returns
+        -------
+        (N, M) array or None
+            NaN where values are missing.
+        """
+        return None
+
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Bring it to a draw, with the labels (N,) of every clustering's objects.
 

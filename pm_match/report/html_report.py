@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import platform
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -17,6 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -31,7 +32,7 @@ from pm_match.matching import (
     partition_estimate,
 )
 from pm_match.matching.chance import beside_chance
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws, set_title
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws, set_title, titled
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
@@ -45,6 +46,8 @@ from pm_match.report.profiles import Feature, Rows, profile, rows_of
 _MOST_PAIRS = 4_000_000
 # Clusters that are described, and features that each is described by in a domain.
 _DESCRIBED, _FEATURES = 12, 6
+# Images of each cluster, in a domain.
+_EXAMPLES = 8
 # Packages whose versions a page tells.
 _PACKAGES = ("pm_match", "pymc", "pytensor", "arviz", "numpy", "pandas")
 
@@ -55,6 +58,7 @@ def report(
     *,
     data: Mapping[str, Any] | None = None,
     labels: xr.Dataset | Mapping[str, Any] | None = None,
+    image_of: Callable[[Any], np.ndarray] | None = None,
     title: str = "Matching",
     titles: Mapping[str, str] | None = None,
     diagnosis: Diagnosis | None = None,
@@ -82,10 +86,14 @@ def report(
         what clusters are like, and a figure ordered by cluster, which tables of numbers have.
     labels : Dataset or mapping, optional
         The partition to report. Default: `partition_estimate`'s.
+    image_of : callable, optional
+        From a table of `data` to its rows as images (N, height, width), such as `datasets.images`:
+        then each cluster is shown by examples, the surest of its objects in every domain.
     title : str
         The page's heading.
     titles : mapping of str to str, optional
-        Names to show, by those of domains. Default: these.
+        Names to show, by those of domains (of networks: of these, and of ``<network>_<type>``).
+        Default: these.
     diagnosis : Diagnosis, optional
         What `diagnose` found, if of other draws than are reported: of all chains, where the report
         is on the best. Default: that of these draws.
@@ -142,8 +150,19 @@ def report(
         labels = xr.Dataset({name: part for own in given for name, part in own.items()})
     if data is not None:
         _check_data(labels, data)
+    titles = dict(titles or {})
     rows = {} if data is None else rows_of(labels, data)
-    page = _Page(idata, posterior, labels, data, rows, dict(titles or {}), options)
+    pictures = _pictures(data or {}, image_of)
+    figure = None if data is None or not _drawn(rows) else _data_titled(labels, data, titles)
+    page = _Page(
+        titled(idata, titles, group),
+        titled(posterior, titles),
+        titled(labels, titles),
+        {titles.get(name, name): own for name, own in rows.items()},
+        {titles.get(name, name): own for name, own in pictures.items()},
+        figure,
+        options,
+    )
     # A figure that fails half-way leaves none open.
     with plt.ioff():
         before = set(plt.get_fignums())
@@ -183,9 +202,9 @@ class _Page:
     idata: Any
     posterior: xr.Dataset
     labels: xr.Dataset
-    given: Mapping[str, Any] | None
     rows: Mapping[str, Rows]
-    titles: Mapping[str, str]
+    pictures: Mapping[str, np.ndarray]
+    data_figure: tuple[xr.Dataset, Mapping[str, Any]] | None
     options: dict[str, Any]
 
     def __post_init__(self):
@@ -197,9 +216,8 @@ class _Page:
     def data(self) -> dict[str, Any]:
         """Collect what the script shows."""
         return page_data(
-            self.idata, self.labels, self.objects, self.pairs, self.rows, self.titles,
-            _MOST_PAIRS, self.options,
-        )  # fmt: skip
+            self.idata, self.labels, self.objects, self.pairs, self.rows, _MOST_PAIRS, self.options
+        )
 
     def sections(self, diagnosis, provenance) -> Iterator[str]:
         """Give the sections of the page, from what matters most to what is looked up."""
@@ -211,7 +229,7 @@ class _Page:
         yield _FINDER
         yield _section(
             "Which clusters go together",
-            _image(plots.plot_alluvial(self._titled()), "Bars of clusters, with ribbons"),
+            _image(plots.plot_alluvial(labels), "Bars of clusters, with ribbons"),
             _note(
                 "Cluster numbers are those of the point estimate. Ribbons join the objects of a "
                 "cluster in one domain with those in the next domain that has some."
@@ -234,30 +252,17 @@ class _Page:
         )
         yield _section("Which domains clusters span", *_by_set(cluster_spans(idata, **options)))
         yield _section("Objects, the least sure first", *self._objects())
-        if self.given is not None and self._drawn():
-            figure = _data_figure(labels, self.given)
+        if self.data_figure is not None:
+            figure = _data_figure(*self.data_figure)
             yield _section("Data, ordered by cluster", _image(figure, "The data"))
         yield _folded("Whether the chains agree", *_convergence(idata, found, options))
         yield _folded("Where this comes from", _facts(provenance or {}))
-
-    def _title(self, name: str) -> str:
-        return self.titles.get(name.removeprefix(PREFIX), name.removeprefix(PREFIX))
-
-    def _titled(self) -> xr.Dataset:
-        return self.labels.rename({str(name): self._title(str(name)) for name in self.labels})
-
-    def _drawn(self) -> bool:
-        """Whether there is a figure of the data: not of tables with categories."""
-        tables = [own.table for own in self.rows.values() if isinstance(own.table, pd.DataFrame)]
-        return all(own.select_dtypes("number").shape == own.shape for own in tables)
 
     def _in_short(self) -> Iterator[str]:
         """Say in a few sentences what this is of, and what it is worth."""
         objects = self.objects
         number = objects.groupby("domain", sort=False).size()
-        listed = ", ".join(
-            f"{escape(self._title(str(name)))} ({n:,})" for name, n in number.items()
-        )
+        listed = ", ".join(f"{escape(str(name))} ({n:,})" for name, n in number.items())
         yield f"Objects, by domain: {listed}."
         yield from map(escape, beside_chance(self.idata, **self.options))
         alone = int((objects[objects["cluster"] >= 0]["unmatched"] > 0.5).sum())
@@ -292,12 +297,26 @@ class _Page:
                 yield _note(f"The {_DESCRIBED} largest of {len(order)} clusters are described.")
 
     def _profile(self, name: str, cluster: int) -> str:
-        own = self.rows.get(name.removeprefix(PREFIX))
+        domain = name.removeprefix(PREFIX)
+        own = self.rows.get(domain)
         members = self.labels[name].to_numpy() == cluster
-        head = f"<div><b>{escape(self._title(name))}</b>: {members.sum():,} objects"
+        head = f"<div><b>{escape(domain)}</b>: {members.sum():,} objects"
         if own is None or not members.any():
             return f"{head}</div>"
-        return head + "".join(map(_bar, profile(own, members, _FEATURES))) + "</div>"
+        bars = "".join(map(_bar, profile(own, members, _FEATURES)))
+        return f"{head}{self._examples(domain, cluster, members)}{bars}</div>"
+
+    def _examples(self, domain: str, cluster: int, members: np.ndarray) -> str:
+        """Show the surest objects of a cluster, if they are images."""
+        if domain not in self.pictures:
+            return ""
+        own = self.objects[self.objects["domain"] == domain]["confidence"].to_numpy()
+        first = np.flatnonzero(members)[np.argsort(-own[members], kind="stable")][:_EXAMPLES]
+        pictures = self.pictures[domain]
+        strip = plots.gallery.strip_of(pictures[first], len(first), pictures.shape[1:])
+        buffer = io.BytesIO()
+        pyplot().imsave(buffer, strip, cmap="gray_r", vmin=pictures.min(), vmax=pictures.max())
+        return _png(buffer, f"Examples of cluster {cluster} in {domain}", "examples")
 
     def _matches(self) -> Iterator[str]:
         """Give the match matrix, or say why not, and the likely partners of all objects."""
@@ -314,7 +333,7 @@ class _Page:
             yield _note("There are too many pairs of objects to draw.")
         yield _note("The three most likely partners of every object, by pair of domains:")
         for a, b in self.pairs:
-            first, second = (self._title(name) for name in (a, b))
+            first, second = (name.removeprefix(PREFIX) for name in (a, b))
             best = match_probability(self.idata, a, b, top=3, **self.options)
             yield _saved(f"match_{first}_{second}.csv", best)
 
@@ -360,11 +379,45 @@ def _has_log_joint(idata) -> bool:
     )
 
 
+def _pictures(data: Mapping[str, Any], image_of: Any) -> dict[str, np.ndarray]:
+    """Turn tables into images, one for each row."""
+    if image_of is None:
+        return {}
+    found = {name: np.asarray(image_of(table)) for name, table in data.items()}
+    for name, own in found.items():
+        if own.ndim != 3 or len(own) != data[name].shape[0]:
+            raise ValueError(
+                f"image_of: expected an image for each of the {data[name].shape[0]} objects of "
+                f"{name!r}; found shape {own.shape}"
+            )
+    return found
+
+
+def _drawn(rows: Mapping[str, Rows]) -> bool:
+    """Whether there is a figure of the data: not of tables with categories."""
+    tables = [own.table for own in rows.values() if isinstance(own.table, pd.DataFrame)]
+    return all(own.select_dtypes("number").shape == own.shape for own in tables)
+
+
+def _data_titled(
+    labels: xr.Dataset, data: Mapping[str, Any], titles: Mapping[str, str]
+) -> tuple[xr.Dataset, dict[str, Any]]:
+    """Call tables and networks by the names that are to be shown, and their labels after them."""
+    names = {}
+    for name in data:
+        title = titles.get(name, name)
+        for key in map(str, labels):
+            own = key.removeprefix(PREFIX)
+            if own == name or own.startswith(f"{name}_"):
+                names[own] = title + own.removeprefix(name)
+    return titled(labels, names), {titles.get(name, name): own for name, own in data.items()}
+
+
 def _data_figure(labels: xr.Dataset, data: Mapping[str, Any]):
     """Draw networks by blocks and tables by rows: the assignments' names tell which they are."""
     if _are_tables(labels, data):
         return plots.plot_matched_data(labels, data)
-    return plots.plot_networks(data, labels)
+    return plots.plot_networks(labels, data)
 
 
 def _are_tables(labels: xr.Dataset, data: Mapping[str, Any]) -> bool:
@@ -467,8 +520,12 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
 def _image(figure, words: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
+    return _png(buffer, words)
+
+
+def _png(buffer: io.BytesIO, words: str, kind: str = "figure") -> str:
     code = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="{escape(words)}" src="data:image/png;base64,{code}">'
+    return f'<img class="{kind}" alt="{escape(words)}" src="data:image/png;base64,{code}">'
 
 
 def _saved(name: str, table: pd.DataFrame) -> str:

@@ -31,7 +31,6 @@ def page_data(
     objects: pd.DataFrame,
     pairs: Sequence[tuple[str, str]],
     rows: Mapping[str, Rows],
-    titles: Mapping[str, str],
     most_pairs: int,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -47,8 +46,6 @@ def page_data(
         The pairs of assignments whose clusters are of one set.
     rows : mapping
         Of `rows_of`.
-    titles : mapping
-        Names to show, by those of domains.
     most_pairs : int
         Pairs of objects above which no matrix is shown.
     options : mapping
@@ -56,7 +53,6 @@ def page_data(
     """
     names = list(dict.fromkeys(objects["domain"]))
     number = {name: k for k, name in enumerate(names)}
-    shown_of = {name: titles.get(name, name) for name in names}
     widest = max(1, _MOST_VALUES // max(len(objects), 1))
     domains = []
     for name in names:
@@ -64,7 +60,7 @@ def page_data(
         columns, told = rows[name].told(widest) if name in rows else (None, None)
         domains.append(
             {
-                "title": shown_of[name],
+                "title": name,
                 "objects": own["object"].astype(str).tolist(),
                 "cluster": own["cluster"].tolist(),
                 "confidence": _numbers(own["confidence"]),
@@ -91,9 +87,8 @@ def page_data(
         listed.append({"a": one, "b": other, "chance": round(chance, 4), "ab": there, "ba": back})
         if draw_all:
             matrices.append({"pair": k, **_matrix(draws, labels, a, b, side, options)})
-    shown = objects.assign(domain=objects["domain"].map(shown_of))
-    shown = shown.dropna(axis="columns", how="all").rename(
-        columns={f"partners_{name}": f"partners in {title}" for name, title in shown_of.items()}
+    shown = objects.dropna(axis="columns", how="all").rename(
+        columns={f"partners_{name}": f"partners in {name}" for name in names}
     )
     cells = [
         _numbers(column) if pd.api.types.is_float_dtype(column) else column.tolist()

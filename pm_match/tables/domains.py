@@ -92,7 +92,11 @@ class Domain:
 
 
 def as_domains(
-    domains: Mapping[str, Any], *, unseen: bool = False, kind: str = "domain"
+    domains: Mapping[str, Any],
+    *,
+    unseen: bool = False,
+    kind: str = "domain",
+    declared: bool = True,
 ) -> dict[str, Domain]:
     """Check the user's tables and bring them into one form.
 
@@ -107,6 +111,8 @@ def as_domains(
         Whether a row may be all missing.
     kind : str, default "domain"
         What messages call one.
+    declared : bool, default True
+        Whether names become parts of variables' names, so that they have to be identifiers.
 
     Returns
     -------
@@ -124,7 +130,8 @@ def as_domains(
         constant or all missing, or a row that is all missing.
     """
     check_given_by_name(kind, domains)
-    check_domain_names(domains, kind)
+    if declared:
+        check_domain_names(domains, kind)
     return {
         name: replace(table, name=name)
         if isinstance(table, Domain)

@@ -18,6 +18,7 @@ from scipy import sparse
 from pm_match import __main__ as cli
 from pm_match import datasets
 from pm_match.cli.arguments import arguments_of, make_parser
+from pm_match.front.files import read_table_file
 from pm_match.front.prepare import prepare
 from pm_match.front.write import write_draws, write_matches
 from pm_match.matching import best_chain, match_probability
@@ -152,6 +153,10 @@ BAD_FILES = {
         "p,0.5,1\nq,2,3\nr,1,7\n",
         "expected names of columns in the first line; found numbers (0.5, 1)",
     ),
+    "no header line, categories": (
+        "p,0.5,red\nq,2,blue\nr,1,red\n",
+        "expected names of columns in the first line; found 'red', which column number 3 holds",
+    ),
     "no header": ("u,,w\n1,2,3\n3,1,2\n", "column number 2 has no header"),
     "constant": ("u,v\n1,2\n1,2\n", "no column can be used ('u': one value only (1); 'v': on"),
     "dates": ("u,v\n1,2024-01-01\n3,2024-02-01\n", "column 'v' holds dates as text ('2024-01-0"),
@@ -163,6 +168,11 @@ BAD_FILES = {
     "semicolons": ("u;v\n1;2\n3;5\n", "expected cells separated by commas; found 'u;v'"),
     "ragged": ("u,v\n1,2\n3,5,6\n", "rows differ in their number of cells"),
 }
+
+
+def test_a_category_may_be_called_as_its_column(tmp_path):
+    table = read_table_file(write(tmp_path / "a.csv", "u,red\n2,blue\n3,red\n4,red\n"))
+    assert table.columns.tolist() == ["u", "red"]
 
 
 def refused(capsys, *argv):

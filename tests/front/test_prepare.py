@@ -256,6 +256,20 @@ def test_classes_of_networks_are_observed():
     assert list(person.classes) == ["firm_person"]
 
 
+def test_given_clusters_of_networks_are_declared_whole():
+    rng = np.random.default_rng(0)
+    data = {"one": sparse.csr_array(rng.poisson(1.0, (6, 5))), "the other": np.ones((4, 3))}
+    clusters = {"one_text": ["x", None, "y", "x", None, "y"], "the other_text": [0, 0, 1, 1]}
+    prepared = pmm.prepare(data, clusters=clusters, types=["text", "word"])
+    found = {own.weights: own for own in read(prepared.declare()).clusterings}
+    documents, words = found["weights_text"], found["weights_word"]
+    assert documents.links.tolist() == [[0, 3], [2, 5], [6, 7], [8, 9]]
+    assert documents.apart.tolist() == [[0, 2], [6, 8]]
+    assert not len(words.links)
+    with pytest.raises(ValueError, match=r"clusters\['one'\]: expected objects of a network among"):
+        pmm.prepare(data, clusters={"one": [0] * 6}, types=["text", "word"])
+
+
 class Graph:
     """As much of a networkx graph as is asked for."""
 
@@ -428,6 +442,16 @@ BAD = {
         lambda: pmm.prepare({"a": frame()}, n_cluster=3),
         TypeError,
         "mixture has no option 'n_cluster'; did you mean 'n_clusters'",
+    ),
+    "argument": (
+        lambda: pmm.prepare({"a": frame()}, standardize=True),
+        TypeError,
+        "prepare: no argument 'standardize'; did you mean 'standardise'",
+    ),
+    "argument of match": (
+        lambda: pmm.match({"a": frame()}, drows=5),
+        TypeError,
+        "match: no argument 'drows'; did you mean 'draws'",
     ),
     "option of another": (
         lambda: pmm.prepare({"a": frame()}).declare(power=0.5),

@@ -9,6 +9,7 @@ import xarray as xr
 
 import pm_match as pmm
 from pm_match.front.provenance import fingerprint, provenance
+from pm_match.front.write import _figures
 
 N = {"a": 12, "b 2": 9}
 GROUP = {name: np.arange(n) % 3 for name, n in N.items()}
@@ -36,7 +37,12 @@ def drawn(chains, log_joint=(0.0, 0.0), relevance=None):
     idata = xr.DataTree.from_dict(
         {
             "posterior": xr.Dataset(posterior, coords={"chain": range(shape[0])}),
-            "sample_stats": xr.Dataset({"log_joint": (("chain", "draw"), stats)}),
+            "sample_stats": xr.Dataset(
+                {
+                    "log_joint": (("chain", "draw"), stats),
+                    "n_occupied": (("chain", "draw"), np.full(shape, 3)),
+                }
+            ),
         }
     )
     return pmm.MatchResult(idata, None, prepared)
@@ -149,6 +155,22 @@ def test_figures_and_pages(tmp_path):
         assert f"Data of {title}</th><td>{len(own)} × " in page
         assert f"fingerprint {fingerprint(own)}<" in page
     assert "<td>model = " in page
+
+
+def test_domains_have_the_names_that_the_user_gave_them(tmp_path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    result = drawn([sure, sure])
+    figures = {"plot": result.plot(), **dict(_figures(result))}
+    for name, figure in figures.items():
+        said = " ".join(text.get_text() for text in figure.findobj(plt.Text))
+        assert "b_2" not in said
+        assert "b 2" in said or name in ("trace", "log_joint")
+        plt.close(figure)
+    page = result.report(tmp_path / "match.html").read_text()
+    assert "b_2" not in page
+    assert "<th>size_b 2</th>" in page
+    assert "b_2" not in str(result.diagnosis)
+    assert "b_2" not in result.objects.to_string()
 
 
 def test_fingerprints_tell_data_apart():

@@ -164,6 +164,48 @@ def test_unmatched_and_undecided():
         np.testing.assert_allclose(mine["probability"], probability[mine[column]])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_unlike_everything_is_rejected(seed):
+    idata = with_relevance(tree(9, (("a", 4), ("b", 3), ("c", 2)), seed), seed=seed)
+    alone = pmm.match_summary(idata).objects.set_index("object")["alone"]
+    level = float(alone.iloc[:7].median())
+    rejected = set(alone[alone >= level].index)
+    options = {"threshold": 0.05, "keep_unmatched": True}
+    for rule in ("many-to-many", "one-to-one"):
+        found = pmm.decide(idata, *PAIR, rule=rule, reject=level, **options)
+        links = found[found["decision"] == "link"]
+        assert not rejected & {*links["object"], *links["partner"]}
+        own = found[found["decision"] == "reject"]
+        names = own["object"].fillna(own["partner"])
+        assert set(names) == rejected - {"c0", "c1"}
+        np.testing.assert_allclose(own["probability"], alone[names])
+        # The others are decided as if these were not there.
+        kept = pmm.decide(idata, *PAIR, **options).query("decision == 'link'")
+        if rule == "many-to-many":
+            kept = kept[~kept["object"].isin(rejected) & ~kept["partner"].isin(rejected)]
+            pd.testing.assert_frame_equal(
+                links[["object", "partner"]], kept[["object", "partner"]].reset_index(drop=True)
+            )
+    assert len(pmm.decide(idata, *PAIR, reject=0.0)) == 0
+    with pytest.raises(ValueError, match="reject: expected a probability; found 2"):
+        pmm.decide(idata, *PAIR, reject=2)
+
+
+def test_new_objects_are_no_company_for_each_other():
+    known = np.tile([0, 0, 1], (1, 10, 1))
+    new = np.tile([2, 2, 1], (1, 10, 1))  # the first two in a cluster that nothing known is in
+    idata = xr.Dataset(
+        {
+            "cluster_a": (("chain", "draw", "a"), known),
+            "cluster_b": (("chain", "draw", "b"), known),
+            "cluster_b_new": (("chain", "draw", "b_new"), new),
+        }
+    )
+    found = pmm.decide(idata, "b_new", "a", keep_unmatched=True, reject=0.9)
+    assert found.query("decision == 'reject'")["object"].tolist() == [0, 1]
+    assert found.query("decision == 'unmatched'")["partner"].tolist() == [0, 1]
+
+
 def test_the_cost_of_a_wrong_link():
     """A pair is worth a link if its odds are better than cost against gain."""
     labels = np.zeros((1, 10, 1), int)

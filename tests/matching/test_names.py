@@ -72,3 +72,31 @@ def test_a_network_of_one_type_is_known_by_its_name():
     two = one.assign({"cluster_a_firm": ((*dims, "f"), labels)})
     with pytest.raises(KeyError, match=r"'a' has several types .* \['a_person', 'a_firm'\]"):
         pmm.match_probability(two, "a", "b")
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_prefix_of_a_named_model_is_understood(idata, asked):
+    posterior = idata["posterior"].to_dataset()
+    named = {name: f"shop::{name}" for name in posterior.data_vars}
+    prefixed = idata.copy()
+    for name in ("cluster_north", "cluster_south_2"):
+        posterior[name].attrs["clusters"] = "shop::weights"
+    prefixed["posterior"] = xr.DataTree(posterior.rename(named))
+    for name in ("cluster_north", "cluster_south_2"):
+        idata["posterior"][name].attrs["clusters"] = "weights"
+    for names in (("north", "south 2"), ("shop::cluster_north", "shop::cluster_south_2")):
+        if asked in ("loss", "map") and "shop" in names[0]:
+            continue  # of labels that are given, and of projections
+        expected = ASKED[asked](idata, "cluster_north", "cluster_south_2")
+        found = ASKED[asked](prefixed, *names)
+        if isinstance(expected, pd.DataFrame):
+            pd.testing.assert_frame_equal(found, expected)
+        else:
+            xr.testing.assert_identical(found, expected)
+
+
+def test_models_of_two_prefixes_keep_them():
+    labels = (("chain", "draw", "n"), np.zeros((1, 4, 3), int))
+    two = xr.Dataset({f"{prefix}::cluster_a": labels for prefix in ("one", "other")})
+    with pytest.raises(KeyError, match=r"no variable 'a' .*one::cluster_a"):
+        pmm.match_probability(two, "a", "a")

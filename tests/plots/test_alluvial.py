@@ -138,8 +138,9 @@ def test_sets_have_panels_of_their_own():
     assert not patches(words, "ribbon")
     with pytest.raises(ValueError, match=r"one set .* found the sets \['documents', 'words'\]"):
         plots.plot_alluvial(labels, ax=words)
-    figure = plots.plot_alluvial(labels, var_names=["cluster_b", "cluster_a"])
-    assert figure.axes[0].get_xticklabels()[0].get_text() == "b\n2 objects"
+    for names in (["cluster_b", "cluster_a"], ["b", "a"]):
+        figure = plots.plot_alluvial(labels, var_names=names)
+        assert figure.axes[0].get_xticklabels()[0].get_text() == "b\n2 objects"
 
 
 def test_it_draws_into_given_axes(labels):

@@ -38,6 +38,17 @@ def test_match_matrix_of_one_pair(idata):
         plots.plot_match_matrix(idata["posterior"].to_dataset()[[]])
 
 
+def test_domains_and_labels_may_be_called_by_name(idata):
+    labels = partition_estimate(idata)
+    by_domain = {name.removeprefix("cluster_"): labels[name].to_numpy() for name in labels}
+    shown = [
+        panels(plots.plot_match_matrix(idata, *names, labels=own))[0].images[0].get_array()
+        for names in (("cluster_a", "cluster_b"), ("a", "b"))
+        for own in (labels, by_domain)
+    ]
+    assert all((own == shown[0]).all() for own in shown)
+
+
 def test_match_matrix_pairs_clusters_of_one_set_and_puts_irrelevant_objects_last(idata):
     posterior = idata["posterior"].to_dataset()
     relevance = np.ones((2, 20, 30), dtype=int)

@@ -1,3 +1,4 @@
+import inspect
 import tracemalloc
 
 import numpy as np
@@ -40,7 +41,7 @@ def two_networks():
 
 def test_networks_are_ordered_by_relevance_and_cluster(two_networks):
     networks, labels, order = two_networks
-    figure = plots.plot_networks(networks, labels, types=("document", "word"))
+    figure = plots.plot_networks(labels, networks, types=("document", "word"))
     (a, shown_a), (b, shown_b) = shown_networks(figure)
     np.testing.assert_array_equal(shown_a, by_hand(networks["A"], *labels["A"], *order))
     np.testing.assert_array_equal(shown_b, by_hand(networks["B"], *labels["B"], *order))
@@ -54,7 +55,7 @@ def test_networks_are_ordered_by_relevance_and_cluster(two_networks):
 
 def test_lines_frame_the_clusters_and_leave_irrelevant_objects_out(two_networks):
     networks, labels, _ = two_networks
-    axis = plots.plot_networks(networks, labels).axes[0]
+    axis = plots.plot_networks(labels, networks).axes[0]
     segments = {tuple(map(tuple, line)) for line in axis.collections[0].get_segments()}
     rows = {((0, y), (6, y)) for y in (0, 2, 6, 7)}
     columns = {((x, 0), (x, 7)) for x in (0, 2, 6)}
@@ -69,7 +70,7 @@ def test_lines_frame_the_clusters_and_leave_irrelevant_objects_out(two_networks)
 def test_networks_may_be_sparse_or_dense(two_networks, kind):
     networks, labels, order = two_networks
     weighted = {name: kind(-2.5 * network) for name, network in networks.items()}
-    (_, shown), _ = shown_networks(plots.plot_networks(weighted, labels))
+    (_, shown), _ = shown_networks(plots.plot_networks(labels, weighted))
     np.testing.assert_array_equal(shown, by_hand(networks["A"], *labels["A"], *order))
 
 
@@ -80,7 +81,7 @@ def test_missing_cells_and_stored_zeros_are_no_edges():
     duplicates = sparse.coo_array(([1, 1, 1, -1], ([0, 1, 1, 1], [0, 1, 0, 0])), shape=(2, 2))
     networks = {"dense": dense, "masked": masked, "stored": stored, "duplicates": duplicates}
     labels = {name: ([0, 0], [0, 0]) for name in networks}
-    panels_shown = shown_networks(plots.plot_networks(networks, labels))
+    panels_shown = shown_networks(plots.plot_networks(labels, networks))
     assert len(panels_shown) == 4
     for _, shown in panels_shown:
         np.testing.assert_array_equal(shown, np.eye(2))
@@ -92,13 +93,13 @@ def test_networks_of_one_type_have_one_order(two_networks):
     labels = two_networks[1]["A"][0]
     expected = by_hand(network, labels, labels, [2, 0, 1, -1], [2, 0, 1, -1])
     for form in (labels, [*labels.tolist()], (labels,)):
-        ((axis, shown),) = shown_networks(plots.plot_networks({"A": network}, {"A": form}))
+        ((axis, shown),) = shown_networks(plots.plot_networks({"A": form}, {"A": network}))
         np.testing.assert_array_equal(shown, expected)
         assert (
             axis.get_xlabel() == axis.get_ylabel() == "object: 9 objects, 3 clusters, 2 irrelevant"
         )
     ((axis, _),) = shown_networks(
-        plots.plot_networks({"A": network}, {"A": labels}, types="person", title="Firm")
+        plots.plot_networks({"A": labels}, {"A": network}, types="person", title="Firm")
     )
     assert axis.get_xlabel().startswith("person: ")
     assert axis.figure.get_suptitle() == "Firm"
@@ -115,22 +116,22 @@ def test_labels_of_networks_from_a_point_estimate(two_networks):
             for kind, part in zip(("document", "word"), pair, strict=True)
         }
     )
-    (axis, shown), _ = shown_networks(plots.plot_networks(networks, dataset))
+    (axis, shown), _ = shown_networks(plots.plot_networks(dataset, networks))
     assert axis.get_ylabel().startswith("document: 9 objects")
     np.testing.assert_array_equal(shown, by_hand(networks["A"], *labels["A"], *order))
     turned = {name: network.T for name, network in networks.items()}
-    figure = plots.plot_networks(turned, dataset, types=("word", "document"))
+    figure = plots.plot_networks(dataset, turned, types=("word", "document"))
     np.testing.assert_array_equal(shown_networks(figure)[0][1], shown.T)
     more = dataset.assign(cluster_A_tag=("t", [0]))
     with pytest.raises(ValueError, match=r"network 'A': .*one or two types \(set types=\)"):
-        plots.plot_networks(networks, more)
+        plots.plot_networks(more, networks)
     with pytest.raises(ValueError, match=r"network 'A': expected labels \['cluster_A_film'\]"):
-        plots.plot_networks(networks, dataset, types=["film"])
+        plots.plot_networks(dataset, networks, types=["film"])
 
 
 def test_an_axis_without_labels_keeps_its_order(two_networks):
     networks, labels, _ = two_networks
-    figure = plots.plot_networks({"A": networks["A"]}, {"A": (labels["A"][0], None)})
+    figure = plots.plot_networks({"A": (labels["A"][0], None)}, {"A": networks["A"]})
     ((axis, shown),) = shown_networks(figure)
     rows = by_hand(networks["A"], labels["A"][0], np.zeros(7), [2, 0, 1, -1], [0])
     np.testing.assert_array_equal(shown, rows)
@@ -145,7 +146,7 @@ def test_large_networks_are_binned_and_stay_sparse():
     network = sparse.csr_array((np.ones(n_edges), (row, column)), shape=(n, n))
     labels = (rng.integers(-1, 4, n), np.repeat([0, 1], n // 2))
     tracemalloc.start()
-    figure = plots.plot_networks({"a": network}, {"a": labels})
+    figure = plots.plot_networks({"a": labels}, {"a": network})
     ((axis, shown),) = shown_networks(figure)
     assert tracemalloc.get_traced_memory()[1] < n * n / 20
     tracemalloc.stop()
@@ -160,7 +161,7 @@ def test_large_networks_are_binned_and_stay_sparse():
 def test_bins_of_unequal_size_show_shares():
     network = np.zeros((700, 3))
     network[:, 1] = 1
-    ((_, shown),) = shown_networks(plots.plot_networks({"a": network}, {"a": (None, None)}))
+    ((_, shown),) = shown_networks(plots.plot_networks({"a": (None, None)}, {"a": network}))
     assert shown.shape == (500, 3)
     np.testing.assert_array_equal(shown, np.tile([0.0, 1.0, 0.0], (500, 1)))
 
@@ -168,12 +169,12 @@ def test_bins_of_unequal_size_show_shares():
 def test_networks_without_edges_or_relevant_objects():
     networks = {"a": sparse.csr_array((4, 3)), "b": sparse.csr_array((600, 2))}
     labels = {"a": ([-1] * 4, [0, 0, 1]), "b": ([-1] * 600, [-1, -1])}
-    (a, _), _ = shown_networks(plots.plot_networks(networks, labels))
+    (a, _), _ = shown_networks(plots.plot_networks(labels, networks))
     assert a.get_ylabel() == "row: 4 objects, 0 clusters, 4 irrelevant"
 
 
 def test_names_as_labels():
-    figure = plots.plot_networks({"a": np.eye(3)}, {"a": (["y", "x", "y"], ["v", "v", "v"])})
+    figure = plots.plot_networks({"a": (["y", "x", "y"], ["v", "v", "v"])}, {"a": np.eye(3)})
     ((axis, shown),) = shown_networks(figure)
     np.testing.assert_array_equal(shown, np.eye(3)[[0, 2, 1]])
     assert [label.get_text() for label in axis.get_yticklabels()] == ["y", "x"]
@@ -210,15 +211,15 @@ def test_names_as_labels():
 )
 def test_networks_bad_input(networks, labels, options, message):
     with pytest.raises(ValueError, match=message):
-        plots.plot_networks(networks, labels, **options)
+        plots.plot_networks(labels, networks, **options)
 
 
 def test_an_undirected_edge_counts_once():
     network = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 0]])
-    figure = plots.plot_networks({"a": network}, {"a": np.zeros(3, int)})
+    figure = plots.plot_networks({"a": np.zeros(3, int)}, {"a": network})
     assert figure.axes[0].get_title() == "a: 3 undirected edges"
     network[0, 1] = 0
-    figure = plots.plot_networks({"a": network}, {"a": np.zeros(3, int)})
+    figure = plots.plot_networks({"a": np.zeros(3, int)}, {"a": network})
     assert figure.axes[0].get_title() == "a: 4 edges"
 
 
@@ -226,3 +227,15 @@ def test_borders_of_tiny_clusters_do_not_make_a_band():
     kept = apart([300, 600, 996, 997, 998, 999], 1000)
     assert kept == [300, 600, 999]
     assert apart([3, 6, 8], 10) == [3, 6, 8]
+
+
+def test_labels_come_first_and_then_data_in_all_figures():
+    first = {
+        name: list(inspect.signature(getattr(plots, name)).parameters)[:2]
+        for name in plots.__all__
+        if name.startswith("plot_")
+    }
+    of_labels = {name: own for name, own in first.items() if own[1] in ("domains", "networks")}
+    assert {"plot_networks", "plot_clusters", "plot_matched_data", "plot_gallery"} <= set(of_labels)
+    assert all(own[0] in ("labels", "idata") for own in of_labels.values())
+    assert not {"networks", "domains"} & {own[0] for own in first.values()}

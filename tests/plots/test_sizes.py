@@ -1,10 +1,12 @@
 """Every figure of few and of many objects: without a warning, and with nothing cut off."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.text import Text
 
 from pm_match import datasets, plots
 from pm_match.matching import partition_estimate
@@ -39,7 +41,7 @@ def drawn(request):
         "labels": partition_estimate(idata),
         "tables": {name: idata["observed_data"][name] for name in "abc"},
         "probability": np.random.default_rng(0).random(n),
-        "networks": (network.networks, network.clusters),
+        "networks": (network.clusters, network.networks),
     }
 
 
@@ -72,3 +74,59 @@ def test_tick_labels_do_not_overlap(drawn, name):
                 ]
                 for i, one in enumerate(boxes):
                     assert not any(one.overlaps(other) for other in boxes[:i]), (parent, side)
+
+
+def shown_texts(figure):
+    return [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_all_text_is_large_enough_to_be_read(drawn, name):
+    figure = FIGURES[name](drawn)
+    figure.canvas.draw()
+    assert {text.get_text() for text in shown_texts(figure) if text.get_fontsize() < 5.5} == set()
+
+
+@pytest.mark.parametrize("n", [40, 60])
+def test_names_of_objects_are_readable_or_left_out(n):
+    idata = made_up.result(n)
+    labels = partition_estimate(idata)
+    tables = {name: idata["observed_data"][name] for name in "abc"}
+    for figure in (
+        plots.plot_match_matrix(idata, "a", "b", labels=labels),
+        plots.plot_matched_data(labels, tables),
+    ):
+        names = [t for t in shown_texts(figure) if re.fullmatch(r"[abc]\d+", t.get_text())]
+        assert bool(names) == (n <= 40)
+        assert all(text.get_fontsize() >= 5.5 for text in names)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_nothing_is_called_by_the_name_of_a_variable(drawn, name):
+    idata = drawn["idata"]
+    variables = {*idata["posterior"].data_vars, *idata["sample_stats"].data_vars} - {"latent"}
+    said = {word for text in shown_texts(FIGURES[name](drawn)) for word in text.get_text().split()}
+    assert not said & variables
+    assert not [word for word in said if re.match(r"(cluster|relevance|projection)_", word)]
+
+
+def heights(figure):
+    """Where the numbers of clusters are that stand one above the other, by panel."""
+    figure.canvas.draw()
+    for axis in made_up.panels(figure):
+        above = [child for child in axis.child_axes if child.yaxis.get_ticklabels()]
+        ticks = [label for own in above or [axis] for label in own.yaxis.get_ticklabels()]
+        numbered = [text for text in [*ticks, *axis.texts] if re.match(r"\d+\b", text.get_text())]
+        yield {
+            int(re.match(r"\d+", text.get_text())[0]): text.get_window_extent().y0
+            for text in numbered
+        }
+
+
+@pytest.mark.parametrize("name", ["match", "data", "clusters"])
+def test_the_first_cluster_is_on_top(drawn, name):
+    found = [own for own in heights(FIGURES[name](drawn)) if len(own) > 1]
+    assert found
+    for own in found:
+        clusters = sorted(own)
+        assert [own[k] for k in clusters] == sorted(own.values(), reverse=True), own

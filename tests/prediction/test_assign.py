@@ -359,10 +359,38 @@ def test_other_arguments_are_checked(labelled):
         pmm.assign(short, labelled, x)
 
 
+def test_with_few_partners_not_all_pairs_are_held(labelled, monkeypatch):
+    tree = tree_of(labelled, uniform_points(labelled, 6))
+    rng = np.random.default_rng(0)
+    x = {"a": rng.normal(size=(7, 3)), "b": rng.normal(size=(3, 2))}
+    options = {"top": 2, "random_seed": 1, "progressbar": False}
+    whole = pmm.assign(tree, labelled, x, **options)
+    monkeypatch.setenv("PM_MATCH_MEMORY", str(8 * 2 * 9 / 2**30))  # two new objects with all nine
+    parts = pmm.assign(tree, labelled, x, **options)
+    for name in "ab":
+        xr.testing.assert_allclose(
+            parts[f"prediction/{name}"].to_dataset(), whole[f"prediction/{name}"].to_dataset()
+        )
+        drawn = parts[f"posterior/cluster_{name}_new"]
+        assert drawn.sizes == whole[f"posterior/cluster_{name}_new"].sizes
+    with pytest.raises(MemoryError, match="match probabilities of new objects of 'a'"):
+        pmm.assign(tree, labelled, x, progressbar=False)
+
+
+def test_raw_units_are_suspected_before_draws_are_asked_for(labelled):
+    points = uniform_points(labelled, 60)
+    for number, point in enumerate(points):
+        point["precision_log__"] = np.asarray(np.log(1.0 if number else 400.0))
+    raw = 170.0 + np.random.default_rng(0).normal(size=(4, 3))  # in centimetres, say
+    with pytest.warns(UserWarning, match="prediction/a: .* of 4 new objects .*in the same units"):
+        pmm.assign(tree_of(labelled, points), labelled, {"a": raw}, progressbar=False)
+
+
 def test_a_warning_if_few_draws_have_all_the_weight(labelled):
     points = uniform_points(labelled, 60)
     for number, point in enumerate(points):
         point["precision_log__"] = np.asarray(np.log(1.0 if number else 400.0))
     x = np.zeros((1, 3))
-    with pytest.warns(UserWarning, match="prediction/a: fewer than 10 of 60 draws"):
+    with pytest.warns(UserWarning, match="prediction/a: fewer than 10 of 60 draws") as said:
         pmm.assign(tree_of(labelled, points), labelled, {"a": x}, progressbar=False)
+    assert "units" not in str(said[0].message)

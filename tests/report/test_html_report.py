@@ -332,6 +332,36 @@ def test_rows_and_profiles_are_those_of_the_data(tmp_path):
     assert "Data, ordered by cluster" not in page  # which takes numbers
 
 
+def test_clusters_of_images_are_shown_by_examples(tmp_path):
+    group = {"a": np.array([0, 0, 0, 1, 1, 1, 1]), "b": np.array([1, 0, 1, 0, 0])}
+    draws = {
+        f"cluster_{name}": (("chain", "draw", f"{name}_object"), np.tile(own, (2, 9, 1)))
+        for name, own in group.items()
+    }
+    draws["cluster_a"][1][:, ::3, 0] = 1  # the least sure of its cluster
+    data = {
+        name: np.arange(6.0) + 10.0 * np.arange(len(own))[:, None] for name, own in group.items()
+    }
+    page = written(
+        xr.Dataset(draws), tmp_path, data=data, image_of=lambda table: table.reshape(-1, 2, 3)
+    )
+    found = re.findall(
+        r'<img class="examples" alt="Examples of cluster (.) in (.)" src="data:[^,]*,([^"]*)"', page
+    )
+    assert [own[:2] for own in found] == [(cluster, name) for cluster in "01" for name in "ab"]
+    labels = pmm.partition_estimate(xr.Dataset(draws))
+    for cluster, name, code in found:
+        shown = pyplot().imread(io.BytesIO(base64.b64decode(code)))
+        members = np.flatnonzero(labels[f"cluster_{name}"] == int(cluster))
+        assert shown.shape == (2, 4 * len(members) - 1, 4)
+        # The surest first: darker, the larger.
+        dark = [1 - shown[0, 4 * k, 0] for k in range(len(members))]
+        order = [*members[1:], members[0]] if 0 in members and name == "a" else members
+        assert (np.argsort(dark) == np.argsort(order)).all()
+    with pytest.raises(ValueError, match=r"image_of: expected an image for each of the 7 objects"):
+        written(xr.Dataset(draws), tmp_path, data=data, image_of=lambda table: table)
+
+
 def test_networks_are_told_by_their_strongest_columns():
     counts = np.array([[5, 0, 1], [4, 0, 1], [0, 3, 1], [0, 2, 1]])
     labels = xr.Dataset(
