@@ -17,6 +17,7 @@ from pymc.stats.convergence import (
 from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS
+from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
 from pm_match.reading.parts import Assignment, Structure
 
@@ -29,20 +30,22 @@ _TOLD = ("log_joint", "n_occupied", "log_likelihood", "spread")
 def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> None:
     """Say in a DataTree's attributes what its variables are, and how they were found.
 
-    Labels and flags are stored in 32 bits, which is half of what sampling took. Labels that are all
-    observed are in every draw what they are.
+    Labels and flags are stored in small types (see `stored_types`). Labels that are all observed
+    are in every draw what they are.
     """
     by_map = any(getattr(step, "maximises", False) for step in used)
     posterior = idata["posterior"]
     assert isinstance(posterior, xr.DataTree)
     posterior.attrs["projections"] = "map" if by_map else "drawn"
+    types = stored_types(structure)
     for clustering in structure.all_clusterings:
         for assignment in clustering.assignments:
-            if assignment.variable is None:
-                posterior[assignment.name] = _constant(idata, assignment)
+            if assignment.variable is None and GROUP not in idata.children:
+                own = types[assignment.name]
+                posterior[assignment.name] = _constant(idata, assignment, own)
             for name in (assignment.name, *assignment.variables):
                 if name in posterior:
-                    posterior[name] = posterior[name].astype(np.int32, copy=False)
+                    posterior[name] = posterior[name].astype(types[name], copy=False)
             if assignment.name in posterior:
                 # Labels of different sets, documents' and words', are not to be compared.
                 posterior[assignment.name].attrs["clusters"] = clustering.title
@@ -51,11 +54,27 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
             evidence.annotate(posterior)
 
 
-def _constant(idata: xr.DataTree, assignment: Assignment) -> xr.DataArray:
+def stored_types(structure: Structure) -> dict[str, np.dtype]:
+    """Name the types in which draws of labels and flags are kept: 16 bits and 8, not the usual 64.
+
+    With more than 32,768 clusters, labels have 32 bits.
+    """
+    types: dict[str, np.dtype] = {}
+    for clustering in structure.all_clusterings:
+        label: np.dtype = np.dtype(np.int16 if clustering.truncation <= 2**15 else np.int32)
+        for assignment in clustering.assignments:
+            types |= dict.fromkeys((assignment.name, *assignment.variables), label)
+            if assignment.relevance:
+                types[assignment.relevance] = np.dtype(np.int8)
+    return types
+
+
+def _constant(idata: xr.DataTree, assignment: Assignment, dtype: np.dtype) -> xr.DataArray:
     """Return observed labels as draws that are all the same."""
     observed = idata["observed_data"].to_dataset()[assignment.name]
+    labels = np.asarray(assignment.known, dtype)
     draws = {dim: idata["posterior"][dim].to_numpy() for dim in SAMPLE_DIMS}
-    return observed.copy(data=assignment.known).expand_dims(draws).copy()
+    return observed.copy(data=labels).expand_dims(draws).copy()
 
 
 def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
@@ -126,9 +145,11 @@ def _conventional(idata: xr.DataTree, model: Model) -> xr.DataTree:
     names |= {f"{old}_dim_0": f"{new}_dim_0" for old, new in names.items()}
     there = {*posterior.variables, *posterior.dims}
     renamed = {old: new for old, new in names.items() if old in there and new not in there}
-    return xr.DataTree.from_dict(
-        {"posterior": posterior.rename(renamed), "sample_stats": idata["sample_stats"]}
-    )
+    groups = {"posterior": posterior.rename(renamed), "sample_stats": idata["sample_stats"]}
+    if GROUP in idata.children:
+        counts = idata[GROUP].to_dataset()
+        groups[GROUP] = counts.rename({old: new for old, new in names.items() if old in counts})
+    return xr.DataTree.from_dict(groups)
 
 
 def warn_if_full(idata: xr.DataTree, model: Model) -> None:

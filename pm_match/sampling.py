@@ -22,7 +22,8 @@ from pm_match.matching.memory import gibibytes, limit
 from pm_match.progress import SearchProgress, drawn_over, saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
-from pm_match.results import annotate, convergence_warnings, warn_if_full
+from pm_match.recording import add_counts, choose_landmarks, landmarks_of
+from pm_match.results import annotate, convergence_warnings, stored_types, warn_if_full
 from pm_match.running.chain import ChainSteps, all_steps
 from pm_match.running.checkpoint import Checkpoint, fingerprint, seed_state, settings
 from pm_match.running.draws import Draws
@@ -72,6 +73,7 @@ def sample(
     every: float = 60.0,
     thin: int = 1,
     executor: Executor | None = None,
+    record: Any = "all",
     **kwargs: Any,
 ) -> xr.DataTree:
     """Sample a matching model.
@@ -126,6 +128,10 @@ def sample(
         cloudpickle, and draws come back when a chain has ended: Ctrl-C returns the chains that
         have. Default: in processes of this machine, as many as `cores` says; searches are in one
         process where none can be forked (all but Linux).
+    record : "all", int, or dict of str to list, default "all"
+        What is kept of labels: those of all draws, or counts with some objects of every domain, the
+        landmarks, whose memory does not grow with the number of draws. A number of landmarks for
+        each domain, which the seed draws; or their names by domain.
     **kwargs
         Passed to `pm.sample`.
 
@@ -135,7 +141,14 @@ def sample(
         As from `pm.sample`. ``posterior.attrs["projections"]`` says how projections were found:
         ``"map"`` makes the chain the papers' stochastic EM, ``"drawn"`` a Markov chain Monte Carlo
         sample. Each assignment's ``attrs["clusters"]`` names its set of clusters. Do not compare
-        labels of different sets.
+        labels of different sets. Labels have 16 bits (32 with more than 32,768 clusters), flags of
+        relevance 8: cast them before you compute with them.
+
+        With landmarks, the posterior has ``size_<domain>``, the objects of a domain in each
+        cluster, in place of labels. The group ``landmarks`` has the labels of landmarks; and of
+        every chain, in how many of its ``n_draws`` an object shares a cluster with each landmark
+        (``together_<domain>_with_<domain>``), and has no counterpart in other domains
+        (``unmatched_<domain>``). Chains that were cut when they were interrupted are counted whole.
 
     Raises
     ------
@@ -143,13 +156,16 @@ def sample(
         If no part of the model is one that the steps can serve.
     ValueError
         If `init` is neither, `initvals` has another shape than its variable, or a value that the
-        variable cannot have, or `draws` or `tune` is no multiple of `thin`.
+        variable cannot have, `draws` or `tune` is no multiple of `thin`, or `record` is not as
+        described.
+    KeyError
+        If `record` names a domain that there is not.
     KeyboardInterrupt
         If it is interrupted before any chain has a draw after tuning, or twice.
     TypeError
         If an argument is misspelt, if draws of a run with a `checkpoint` depend on an argument
-        that cannot be saved, if the model cannot be pickled for an `executor`, or if there is an
-        argument that chains cannot have there.
+        that cannot be saved, if the model cannot be pickled for an `executor`, if there is an
+        argument that chains cannot have there or with landmarks, or if `trace` is PyMC's ZarrTrace.
     FileExistsError
         If there is anything in the folder `checkpoint`.
     OSError
@@ -187,14 +203,17 @@ def sample(
     if executor is not None:
         _check_elsewhere(executor, checkpoint, kwargs)
     given, ours = _steps(model, step, kwargs)
+    landmarks = choose_landmarks(model, read(model), record, random_seed)
+    _check_trace(kwargs, landmarks)
     if checkpoint is None:
-        run = _Run(draws, chains, random_seed, init, initvals, kwargs, thin)
+        run = _Run(draws, chains, random_seed, init, initvals, kwargs, thin, landmarks)
     else:
         check_positive("every", every)
         asked = {
             "draws": draws,
             "chains": chains,
             "thin": thin,
+            "landmarks": landmarks,
             "init": init,
             "every": float(every),
             "seed": seed_state(random_seed),
@@ -278,6 +297,7 @@ def resume(
     kwargs = folder.run["kwargs"] | kwargs
     given, ours = _steps(model, step, kwargs)
     folder.check(fingerprint(model), settings(given))
+    _check_trace(kwargs, folder.run.get("landmarks"))
     saved = folder.check_draws()
     if draws is None:
         draws = folder.run["draws"]
@@ -304,6 +324,7 @@ class _Run:
     kwargs: dict[str, Any]
     # How many iterations a draw takes.
     thin: int = 1
+    landmarks: dict[str, list[int]] | None = None
     checkpoint: Checkpoint | None = None
 
     @classmethod
@@ -318,6 +339,7 @@ class _Run:
             checkpoint.starts(),
             kwargs,
             asked.get("thin", 1),
+            asked.get("landmarks"),
             checkpoint,
         )
 
@@ -459,6 +481,24 @@ def _drawn(model: Model, run: _Run, methods: list[Any]) -> Any:
     return idata
 
 
+def _check_trace(kwargs: Mapping[str, Any], landmarks: Any) -> None:
+    """Refuse what draws cannot be kept in."""
+    trace = kwargs.get("trace")
+    if type(trace).__module__ == "pymc.backends.zarr":
+        raise TypeError(
+            "trace: expected one in memory; found PyMC's ZarrTrace, which needs Zarr 2 and loads "
+            "all draws in the end. checkpoint= saves draws while they are made, to_zarr of what is "
+            "returned afterwards; thin= and record= keep less of them."
+        )
+    if landmarks is not None and (
+        trace is not None or not kwargs.get("return_inferencedata", True)
+    ):
+        raise TypeError(
+            "record: with landmarks, trace and return_inferencedata=False cannot be given: counts "
+            "are kept by a trace of our own, and returned in a DataTree."
+        )
+
+
 # What belongs to the process that asked, or says how chains run in it.
 _OF_HERE = ("callback", "cores", "mp_ctx", "trace")
 
@@ -555,7 +595,7 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
         if kwargs.get("trace") is None:
             looked_at = run.kwargs.get("callback") is not None
             tuned = looked_at or not kwargs.get("discard_tuned_samples", True)
-            kwargs["trace"] = _draws(model, kwargs.get("var_names"), tuned)
+            kwargs["trace"] = _draws(model, kwargs.get("var_names"), tuned, run.landmarks)
             _warn_if_large(kwargs["trace"], run)
         try:
             found = pm.sample(
@@ -576,6 +616,10 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
         if interrupt.asked > 1:
             raise KeyboardInterrupt(f"twice: nothing is returned.{run.again}")
     drawn = [interrupt.drawn.get(number, 0) for number in range(run.chains)]
+    if run.landmarks is not None:
+        least = found["posterior"].sizes["draw"]
+        counted = [kwargs["trace"].counts[number] for number, n in enumerate(drawn) if n >= least]
+        add_counts(found, model, counted, stored_types(read(model)))
     if interrupt.asked and min(drawn) < run.draws:
         left_out = [str(number) for number, n in enumerate(drawn) if n < interrupt.n_draws]
         warnings.warn(
@@ -598,22 +642,27 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
     return found
 
 
-def _draws(model: Model, names: Sequence[str] | None, tuned: bool) -> Draws:
+def _draws(
+    model: Model, names: Sequence[str] | None, tuned: bool, landmarks: dict[str, list[int]] | None
+) -> Draws:
     """Make what keeps the draws of chains: of all variables, or of those that are asked for."""
-    labels = {
-        name
-        for clustering in read(model).all_clusterings
-        for assignment in clustering.assignments
-        for name in (assignment.name, *assignment.variables)
-    }
-    if names is None:
-        return Draws(model=model, labels=labels, tuned=tuned)
-    free = {rv.name: rv for rv in model.unobserved_RVs}
-    unknown = sorted(set(names) - set(free))
-    if unknown:
-        raise ValueError(f"var_names: expected unobserved variables of the model; found {unknown}")
-    asked = model.replace_rvs_by_values([rv for name, rv in free.items() if name in set(names)])
-    return Draws(model=model, vars=asked, labels=labels, tuned=tuned)
+    structure = read(model)
+    types = stored_types(structure)
+    asked = None
+    if names is not None:
+        free = {rv.name: rv for rv in model.unobserved_RVs}
+        unknown = sorted(set(names) - set(free))
+        if unknown:
+            raise ValueError(
+                f"var_names: expected unobserved variables of the model; found {unknown}"
+            )
+        chosen = [rv for name, rv in free.items() if name in set(names)]
+        asked = model.replace_rvs_by_values(chosen)
+    if landmarks is not None:
+        kept = model.unobserved_value_vars if asked is None else asked
+        asked = [v for v in kept if v.name not in types]
+    marks = landmarks_of(structure, landmarks)
+    return Draws(model=model, vars=asked, types=types, tuned=tuned, landmarks=marks)
 
 
 def _warn_if_large(trace: Draws, run: _Run) -> None:
@@ -622,12 +671,16 @@ def _warn_if_large(trace: Draws, run: _Run) -> None:
         name: gibibytes((run.chains, run.draws, *shape), trace.var_dtypes[name])
         for name, shape in trace.var_shapes.items()
     }
+    for own in trace.landmarks:
+        shape = (run.chains, len(own.objects), own.clustering.n_objects)
+        sizes[f"landmarks of {own.clustering.title}"] = gibibytes(shape, np.int16)
     total = sum(sizes.values())
     if total > limit():
         largest = max(sizes, key=lambda name: sizes[name])
         warnings.warn(
             f"{run.chains} chains of {run.draws} draws will take {total:,.1f} GiB, most of it for "
-            f"{largest!r}: thin keeps every so many draws alone, var_names fewer variables.",
+            f"{largest!r}: thin keeps every so many draws alone, var_names fewer variables, record "
+            "counts in place of labels.",
             UserWarning,
             stacklevel=5,
         )

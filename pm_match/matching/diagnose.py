@@ -13,6 +13,7 @@ from pm_match.matching.chains import chain_distances, groups_of_chains
 from pm_match.matching.diagnosis import Diagnosis
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws, weights_dim
 from pm_match.matching.given_labels import given_labels
+from pm_match.matching.landmarks import landmark_counts
 from pm_match.matching.mixing import mixing, worst_of
 from pm_match.matching.set_draws import names_of, read_sets
 from pm_match.matching.traces import choose_pairs, pair_name, pair_traces, partition_traces
@@ -45,7 +46,8 @@ def diagnose(
     pairs of objects share a cluster, the worst of them; and all single numbers of the
     posterior, such as a noise precision. None of these depends on how clusters are numbered. No
     model is needed. The log joint and the acceptance of moves come from the group ``sample_stats``,
-    if it is there and has the draws of the posterior.
+    if it is there and has the draws of the posterior. Of a run that recorded landmarks (`sample`),
+    the partition is that of the landmarks.
 
     Chains whose co-clustering probabilities differ by more than their own halves lead one to expect
     have found different matchings. They are listed by group, with their log joints.
@@ -123,6 +125,10 @@ def diagnose(
     also = [also] if isinstance(also, str) else list(also)
     check_count("n_pairs", n_pairs)
     posterior = read_draws(idata, group)
+    counts = landmark_counts(idata, group)
+    if counts is not None:
+        drawn = [name for name in counts if set(sample_dims) <= set(counts[name].dims)]
+        posterior = posterior.merge(counts[drawn])
     if var_names is None and not assignment_names(posterior):
         var_names = []
     assignments = var_names if var_names == [] else names_of(posterior, var_names, group)
@@ -141,6 +147,7 @@ def diagnose(
     by_set: list[np.ndarray] = []
     for draws in sets:
         which = f" ({draws.title})" if len(sets) > 1 else ""
+        which += "" if counts is None else " (landmarks)"
         reference = draws.draw(best)[0] if labels is None else given_labels(labels, draws)
         for title, trace in partition_traces(draws, reference).items():
             _add(rows, title + which, trace.reshape(shape))
@@ -175,7 +182,7 @@ def diagnose(
     for move in _MOVES:
         if move in stats:
             chains[move] = stats[move].mean(axis=1)
-    filled = _filled(posterior, sets, stats, sample_dims)
+    filled = _filled(posterior, sets if counts is None else [], stats, sample_dims)
     return Diagnosis(
         table,
         chains,

@@ -15,6 +15,12 @@ SET = "clusters"
 # The label of irrelevant objects.
 IRRELEVANT = -1
 SAMPLE_DIMS = ("chain", "draw")
+# What to do where labels were not recorded.
+NOT_RECORDED = (
+    "labels were not recorded (record=). match_probability, unmatched_probability and diagnose "
+    'read what was counted in their place; group="landmarks" has the labels of landmarks; '
+    'record="all" with thin= keeps those of all objects'
+)
 
 
 def assignment_names(
@@ -135,6 +141,8 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
     if parts:
         short = [own.removeprefix(prefix) for own in parts]
         raise KeyError(f"{name!r} has several types of objects: say which, of {short}")
+    if prefix == PREFIX and not_recorded(there):
+        raise KeyError(f"no variable {name!r} among the draws: {NOT_RECORDED}")
     near = did_you_mean(name, [*(own.removeprefix(prefix) for own in similar), *similar])
     raise KeyError(f"no variable {name!r} among the draws; there are {similar or there}{near}")
 
@@ -154,6 +162,14 @@ def titled(draws: Any, titles: Mapping[str, str], group: str = "posterior") -> A
     tree = draws.copy()
     tree[group] = xr.DataTree(renamed)
     return tree
+
+
+def not_recorded(names: Iterable[Any]) -> bool:
+    """Whether clusters' sizes were recorded in place of labels."""
+    there = [str(own) for own in names]
+    return any(own.startswith("size_") for own in there) and not any(
+        own.startswith(PREFIX) for own in there
+    )
 
 
 def set_title(kind: Any) -> str:

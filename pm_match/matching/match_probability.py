@@ -10,6 +10,7 @@ import xarray as xr
 from pm_match.checks import check_count
 from pm_match.matching.chance import probability_together
 from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relevance_of
+from pm_match.matching.landmarks import landmark_counts, match_landmarks
 from pm_match.matching.memory import check_size
 from pm_match.matching.pair_counts import apart, best_partners, together
 from pm_match.matching.set_draws import full_names, read_one_set
@@ -66,7 +67,7 @@ def match_probability(
     a, b : str
         Names of two domains, such as ``"upright"`` and ``"half"``, or of their assignment
         variables, ``"cluster_upright"``. With the same name twice, the co-clustering within a
-        domain.
+        domain. Of a run that recorded landmarks (`sample`), partners are the landmarks of b.
     relevance : "auto", tuple of str or None, or None
         Names of the relevance variables of a and b (0 for irrelevant objects, else 1). "auto"
         takes ``relevance_<name>`` beside ``cluster_<name>``, where there is one; None takes every
@@ -128,6 +129,11 @@ def match_probability(
                 f"found {relevance!r}"
             )
         flags = relevance
+    counts = landmark_counts(idata, group)
+    if counts is not None:
+        if relevance != "auto":
+            raise ValueError('relevance: expected "auto", as objects were counted; found others')
+        return match_landmarks(idata, counts, a, b, top)
     a, b = full_names(idata, [a, b], group)
     draws = read_one_set(idata, [a, b], group, sample_dims, "auto" if relevance == "auto" else None)
     first, second = draws.variables[0], draws.variables[-1]

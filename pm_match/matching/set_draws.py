@@ -13,6 +13,7 @@ import xarray as xr
 
 from pm_match.matching.draws import (
     IRRELEVANT,
+    NOT_RECORDED,
     PREFIX,
     SET,
     assignment_names,
@@ -20,6 +21,7 @@ from pm_match.matching.draws import (
     by_set,
     coords_along,
     full_name,
+    not_recorded,
     read_draws,
     relevance_of,
     stacked,
@@ -158,6 +160,8 @@ def names_of(idata: Any, var_names: Sequence[str] | None, group: str) -> list[st
         else list(dict.fromkeys(full_names(posterior, var_names, group)))
     )
     if not names:
+        if not_recorded(posterior.data_vars):
+            raise KeyError(NOT_RECORDED)
         raise KeyError(
             f"no assignment variable (its name starts with {PREFIX!r}); "
             f"there are {sorted(map(str, posterior.data_vars))}"

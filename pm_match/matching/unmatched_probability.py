@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.matching.landmarks import landmark_counts, unmatched_by_landmarks
 from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 
 
@@ -63,6 +64,9 @@ def unmatched_probability(
     >>> pmm.unmatched_probability(posterior, "a", "b").values
     array([0.25, 0.25, 0.  ])
     """
+    counts = landmark_counts(idata, group)
+    if counts is not None:
+        return unmatched_by_landmarks(idata, counts, a, b)
     (a,) = full_names(idata, [a], group)
     if b is None:
         others = [name for name in set_of(idata, a, group, sample_dims) if name != a]

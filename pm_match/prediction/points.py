@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import check_count
-from pm_match.matching.draws import draws_as_they_are
+from pm_match.matching.draws import NOT_RECORDED, PREFIX, draws_as_they_are, not_recorded
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import initial_point, natural_function, sampled_function
@@ -93,6 +93,8 @@ class RecordedPoints:
     def _values(self, name: str, like: NDArray) -> NDArray:
         """Values of a variable, draw after draw."""
         if name not in self.posterior.data_vars:
+            if name.startswith(PREFIX) and not_recorded(self.posterior.data_vars):
+                raise KeyError(f"prediction needs labels: {NOT_RECORDED}")
             raise KeyError(
                 f"no variable {name!r} among the draws, which prediction needs; there are "
                 f"{sorted(map(str, self.posterior.data_vars))}"

@@ -47,6 +47,8 @@ class Record:
         # Draws of a file that are still to be given, the next one last; and of no file yet.
         self._old: list[Draw] = []
         self._new: list[Draw] = []
+        # What whole numbers are, which are kept in the smallest type.
+        self._types: dict[str, str] = {}
         self._state: tuple[Any, list[NDArray]] | None = None
 
     def next(self) -> Draw | None:
@@ -68,7 +70,8 @@ class Record:
     def add(self, point: dict[str, NDArray], stats: list[dict[str, Any]]) -> bool:
         """Add a draw; return whether it is time to save."""
         # PyMC may hand over memory that processes share.
-        copy = {name: np.array(value) for name, value in point.items()}
+        copy = {name: _smallest(np.array(value)) for name, value in point.items()}
+        self._types = {name: str(value.dtype) for name, value in point.items()}
         self._new.append((copy, [dict(own) for own in stats]))
         self.n += 1
         return self.n == self._total or time.monotonic() - self._last >= self._every
@@ -88,6 +91,7 @@ class Record:
             "n_draws": len(points),
             "total": self._total,
             "points": _stacked(points),
+            "types": self._types,
             "stats": [_stacked(own) for own in zip(*stats, strict=True)],
             "state": state,
         }
@@ -133,6 +137,11 @@ class Record:
         own = contents["dict"]
         n, points, stats = (unpacked(own[name], arrays) for name in ("n_draws", "points", "stats"))
         self._state = own["state"], arrays
+        # Files of before have none: their values are as they were.
+        types = unpacked(own.get("types", {"dict": {}}), arrays)
+        points = {
+            name: value.astype(types.get(name, value.dtype)) for name, value in points.items()
+        }
         self._old = [(_at(points, i), [_at(each, i) for each in stats]) for i in range(n)][::-1]
         return True
 
@@ -143,6 +152,15 @@ def unwritable(folder: Path, error: OSError) -> str:
         f"The checkpoint folder {str(folder)!r} cannot be written: {error.strerror or error}. "
         "What it holds stays valid."
     )
+
+
+def _smallest(values: NDArray) -> NDArray:
+    """Put whole numbers, such as labels, into the smallest signed type that holds them."""
+    if values.dtype.kind != "i" or not values.size:
+        return values
+    low, high = values.min(), values.max()
+    types = (np.iinfo(own) for own in (np.int8, np.int16, np.int32, values.dtype))
+    return values.astype(next(own.dtype for own in types if own.min <= low and high <= own.max))
 
 
 def _stacked(rows: Any) -> dict[str, NDArray | None]:

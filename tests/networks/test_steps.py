@@ -100,8 +100,8 @@ def test_what_draws_are_is_recorded():
     assert posterior["cluster_a_object"].attrs["clusters"] == "weights_object"
     assert posterior["density"].attrs["symmetric"] == 1
     assert "symmetric" not in posterior["weights_object"].attrs
-    for name in ("cluster_a_object", "relevance_a_object"):
-        assert posterior[name].dtype == np.int32
+    assert posterior["cluster_a_object"].dtype == np.int16
+    assert posterior["relevance_a_object"].dtype == np.int8
     labels = pmm.partition_estimate(posterior.to_dataset(), max_clusters=3)
     aligned = pmm.relabel(posterior.to_dataset(), labels)["density"].to_numpy()
     # Permuted as a whole: what lay below the diagonal means nothing.

@@ -16,6 +16,7 @@ from pm_match.running import checkpoint as checkpoints
 from pm_match.running.checkpoint import Checkpoint
 from pm_match.running.files import DamagedError, read_values, write, write_values
 from pm_match.running.plain_values import packed, unpacked
+from pm_match.running.record import Record
 from tests.declared.plain import tiny_data, tiny_model
 from tests.running.processes import QUIET, SEED, Sampling, same
 
@@ -324,3 +325,19 @@ def test_values_come_back_as_they_were(tmp_path):
     for other in (object(), np.array([None]), {1: 2}):
         with pytest.raises(TypeError, match="cannot be stored"):
             packed(other, [])
+
+
+def test_labels_take_a_byte_and_come_back_as_they_were(tmp_path):
+    record = Record(tmp_path, 3, 1e9)
+    numbers = [np.array([3, -1, 99]), np.array([3, -1, 200]), np.array([2**33, -1, 0])]
+    for own in numbers:
+        record.add({"z": own, "flag": own > 0, "x": own / 3}, [])
+        record.save(None)
+    sizes = [np.load(own)["0"].itemsize for own in sorted(tmp_path.glob("*.npz"))]
+    assert sizes == [1, 2, 8]
+    again = Record(tmp_path, 3, 1e9)
+    for own in numbers:
+        point, _ = again.next()
+        for name, value in {"z": own, "flag": own > 0, "x": own / 3}.items():
+            np.testing.assert_array_equal(point[name], value)
+            assert point[name].dtype == value.dtype

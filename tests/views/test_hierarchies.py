@@ -123,7 +123,7 @@ def test_sampling_starts_well_and_names_its_set():
         50, tune=50, chains=2, cores=1, model=model, random_seed=3, progressbar=False, quiet=True
     )
     assert found["posterior"]["cluster_object"].attrs["clusters"] == "weights"
-    assert found["posterior"]["cluster_object"].dtype == np.int32
+    assert found["posterior"]["cluster_object"].dtype == np.int16
     assert set(pmm.invariants(found, model)) == {
         "log_joint",
         "n_occupied",
