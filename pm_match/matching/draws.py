@@ -17,9 +17,9 @@ IRRELEVANT = -1
 SAMPLE_DIMS = ("chain", "draw")
 # What to do where labels were not recorded.
 NOT_RECORDED = (
-    "labels were not recorded (record=). match_probability, unmatched_probability and diagnose "
-    'read what was counted in their place; group="landmarks" has the labels of landmarks; '
-    'record="all" with thin= keeps those of all objects'
+    "labels were not recorded (record= of sample, labels= of sample_sharded). Where landmarks "
+    "were, match_probability, unmatched_probability and diagnose read what was counted, and "
+    'group="landmarks" has their labels; record="all" with thin= keeps those of all objects'
 )
 
 

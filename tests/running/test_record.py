@@ -272,7 +272,7 @@ WITHOUT = {
 
 @pytest.mark.parametrize("asked", WITHOUT)
 def test_what_needs_labels_says_so(counted, asked):
-    with pytest.raises(KeyError, match=r"labels were not recorded \(record=\).*thin= keeps"):
+    with pytest.raises(KeyError, match=r"labels were not recorded \(record= of.*thin= keeps"):
         WITHOUT[asked](counted)
 
 
