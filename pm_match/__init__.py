@@ -56,7 +56,7 @@ from pm_match.sampling import resume, sample
 from pm_match.serving import steps
 from pm_match.sharded.sample_sharded import sample_sharded
 from pm_match.starts import initial_points
-from pm_match.tables.standardise import standardise
+from pm_match.tables.standardise import principal_components, standardise
 from pm_match.views.factors.factor_gibbs import FactorGibbs
 from pm_match.views.hierarchy.hierarchy_gibbs import HierarchyGibbs
 from pm_match.views.hinge import Hinge, fourier_features
@@ -123,6 +123,7 @@ __all__ = [
     "plots",
     "predict",
     "prepare",
+    "principal_components",
     "register_kind",
     "relabel",
     "relevance_probability",

@@ -21,15 +21,13 @@ from pm_match.models.declare import (
 )
 from pm_match.reading.coarsen import coarsen
 from pm_match.tables.domains import as_domains, check_names
-from pm_match.tables.standardise import standardise
+from pm_match.tables.standardise import principal_components
 
 __all__ = ["aligned_clusters"]
 
 # What a domain brings into the model.
 _DERIVED = ("{}", "orientation_{}", "scale_{}", "intercept_{}", "{}_object", "{}_feature")
 _RESERVED = {"weights", "scale_matrix", "precision", "mean", "cluster", "axis", "other_axis"}
-# Principal components that are kept by default.
-_COMPONENTS = 10
 # Degrees of freedom of the clusters' precisions, beyond the least: how alike covariances are.
 _DEGREES = 10
 
@@ -114,7 +112,7 @@ def aligned_clusters(
     if not 0.0 < power <= 1.0:
         raise ValueError(f"power: expected a number in (0, 1]; found {power!r}")
     linked = link_sets(links)
-    tables = as_domains(_components(domains, n_components))
+    tables = as_domains(principal_components(domains, n_components))
     check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)
     k = next(iter(tables.values())).values.shape[1]
     values = {name: np.asarray(table.values, float) for name, table in tables.items()}
@@ -161,14 +159,3 @@ def aligned_clusters(
                 coarsen(f"coarsened_{name}", name, power)
         declare_links(linked, list(tables))
     return model
-
-
-def _components(domains: Mapping[str, Any], n_components: int | None) -> dict[str, Any]:
-    """Take as many principal components of every table, of variance 1 on average."""
-    if n_components is None:
-        domains = standardise(domains)
-        n_components = min(_COMPONENTS, *(table.shape[1] for table in domains.values()))
-    found = standardise(domains, n_components)
-    least = min(table.shape[1] for table in found.values())
-    kept = {name: table[:, :least] for name, table in found.items()}
-    return {name: table / np.sqrt(np.square(table).mean()) for name, table in kept.items()}

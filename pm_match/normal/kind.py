@@ -9,6 +9,7 @@ from pm_match.normal import search, search_aligned
 from pm_match.normal.alignment_gibbs import AlignmentGibbs
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
+from pm_match.normal.predictor import NormalsPredictor
 from pm_match.normal.recognise import (
     NormalsCandidate,
     coarsened,
@@ -58,6 +59,14 @@ class NormalClusters(Kind):
     def state(self, evidence: Normals, site: Site, access: NormalsPoints) -> NormalsState:
         """Make the state of the evidence for the units of a site."""
         return NormalsState(evidence, site, access)
+
+    def predictor(
+        self, model: Model, evidence: Normals, state: NormalsState
+    ) -> NormalsPredictor | None:
+        """Predict from the clusters of the draws, if all vectors are observed."""
+        if not evidence.searchable:
+            return None
+        return NormalsPredictor(evidence, state.site.clusterings[evidence.clustering])
 
     def sharded(self, model: Model, evidence: Normals, component: Component) -> ShardedNormals:
         """Draw from sums of vectors and of their squares by cluster."""

@@ -12,6 +12,8 @@ from pm_match.tables.domains import as_domains, as_new_objects
 
 # Rounds of filling missing values in, and what changes them by too little for another.
 _ROUNDS, _SETTLED = 200, 1e-6
+# Principal components that are kept by default.
+_MOST = 10
 
 
 def standardise(
@@ -92,6 +94,55 @@ def standardise(
             scaled, dims=(f"{name}_object", f"{name}_feature"), coords=coords
         )
     return found
+
+
+def principal_components(
+    domains: Mapping[str, Any],
+    n_components: int | None = None,
+    *,
+    like: Mapping[str, Any] | None = None,
+) -> dict[str, xr.DataArray]:
+    """Take as many principal components of every table, of variance 1 on average.
+
+    This is what `models.aligned_clusters` makes of its tables.
+
+    Parameters
+    ----------
+    domains : mapping
+        From names to tables, as in `models.projected_clusters`.
+    n_components : int, optional
+        Of the tables as they are. Default: as many as all tables have of columns that are
+        standardised before, at most ten.
+    like : mapping, optional
+        The tables that a model was made of, for new objects of its domains: theirs are the means,
+        scales and components.
+
+    Returns
+    -------
+    dict of str to DataArray, shape (objects, components)
+
+    Raises
+    ------
+    TypeError, ValueError, KeyError
+        As `standardise`.
+
+    Examples
+    --------
+    >>> tables = pmm.datasets.iris(random_seed=0)
+    >>> new = {"a": tables["a"][:3] + 0.1}
+    >>> pmm.principal_components(new, like=tables)["a"].shape
+    (3, 2)
+    """
+    known = domains if like is None else like
+    standard, own = known, domains
+    if n_components is None:
+        standard, own = standardise(known), standardise(domains, like=like)
+        n_components = min(_MOST, *(table.shape[1] for table in standard.values()))
+    of_known = standardise(standard, n_components)
+    least = min(table.shape[1] for table in of_known.values())
+    spread = {name: np.sqrt(np.square(x[:, :least]).mean()) for name, x in of_known.items()}
+    found = of_known if like is None else standardise(own, n_components, like=standard)
+    return {name: table[:, :least] / spread[name] for name, table in found.items()}
 
 
 class _Components(NamedTuple):

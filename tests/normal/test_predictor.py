@@ -1,0 +1,114 @@
+"""New objects of normal clusters: their densities, and where they are assigned."""
+
+import numpy as np
+import pytest
+from scipy.linalg import polar
+from scipy.stats import wishart
+
+import pm_match as pmm
+from pm_match.prediction.new_objects import find_place, read_new_objects
+from pm_match.prediction.predictive import Predictive
+from pm_match.reading import read
+from pm_match.reading.probe import natural_function
+
+N_DRAWS = 400_000
+
+
+def tables():
+    rng = np.random.default_rng(0)
+    return {"a": rng.normal(size=(5, 2)), "b": rng.normal(1.0, 2.0, size=(4, 2))}
+
+
+def normal(x, mean, precision, scale=1.0):
+    """Log density of a vector, draw by draw; the precision is over the square of the scale."""
+    away = (x - mean) / scale
+    squares = np.einsum("ni,nij,nj->n", away, precision, away)
+    return 0.5 * np.linalg.slogdet(precision)[1] - 0.5 * squares - np.log(2 * np.pi * scale**2)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.4])
+def test_densities_are_means_over_the_parameters_posterior(power):
+    model = pmm.models.aligned_clusters(tables(), n_clusters=3, power=power)
+    data = {name: model.rvs_to_values[model[name]].data for name in "ab"}
+    rng = np.random.default_rng(1)
+    point = {name: np.array(value) for name, value in model.initial_point(0).items()}
+    point |= {
+        "orientation_b": rng.normal(size=(2, 2)),
+        "intercept_b": rng.normal(size=2),
+        "scale_b_log__": np.array(0.4),
+        "cluster_a": np.array([0, 0, 1, 0, 0]),
+        "cluster_b": np.array([0, 1, 0, 0]),
+    }
+    names = ["scale_matrix", "orientation_b", "scale_b", "intercept_b"]
+    matrix, orientation, scale, intercept = natural_function(model, names)(point)
+    q = polar(orientation)[0]
+    # Draws from the prior as it is declared, weighted by the powers of the vectors' densities.
+    own = wishart(13, np.linalg.inv(matrix), seed=2).rvs(N_DRAWS)
+    noise = rng.standard_normal((N_DRAWS, 2))
+    roots = np.linalg.cholesky(np.linalg.inv(own))
+    mean = np.einsum("nij,nj->ni", roots, noise) / np.sqrt(0.05)
+    moved = intercept + scale * mean @ q.T
+    turned = np.einsum("ij,njk,lk->nil", q, own, q)
+
+    def log_density(name, x):
+        if name == "a":
+            return normal(x, mean, own)
+        return normal(x, moved, turned, scale)
+
+    place = {name: find_place(read(model), name) for name in "ab"}
+    predictive = Predictive(model, place["a"].component)
+    predictive.load(point)
+    (predictor,) = predictive.predictors
+    for name in "ab":
+        new = data[name][:2] + 0.2
+        seen = read_new_objects(model, predictive, place[name], new).seen[0]
+        found = predictor.log_predictive(place[name], seen)
+        assert found.shape == (2, 4)
+        for j in range(3):
+            weight = np.zeros(N_DRAWS)
+            for other, x in data.items():
+                for row in x[point[f"cluster_{other}"] == j]:
+                    weight += power * log_density(other, row)
+            weight = np.exp(weight - weight.max())
+            for i, x in enumerate(new):
+                both = np.stack([weight * np.exp(log_density(name, x)), weight])
+                expected = np.log(both.sum(axis=1)[0] / both.sum(axis=1)[1])
+                parts = both.reshape(2, 40, -1).sum(axis=2)
+                error = np.std(np.log(parts[0] / parts[1])) / np.sqrt(40)
+                assert error < 0.1
+                assert abs(found[i, j] - expected) < 4.5 * error, (name, i, j)
+
+
+def test_new_objects_of_aligned_domains_find_their_clusters():
+    rng = np.random.default_rng(3)
+    centres = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 9.0]])
+    angle = 0.8
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    labels = {"a": rng.integers(3, size=40), "b": rng.integers(3, size=40)}
+    data = {name: centres[own] + rng.normal(0, 0.5, (40, 2)) for name, own in labels.items()}
+    data["b"] = data["b"] @ turn.T * 2.0 + 5.0
+    model = pmm.models.aligned_clusters(data, n_clusters=5, n_components=2)
+    idata = pmm.sample(
+        30, tune=30, chains=1, model=model, random_seed=1, progressbar=False, quiet=True
+    )
+    new = pmm.principal_components({"b": centres @ turn.T * 2.0 + 5.0}, 2, like=data)
+    found = pmm.assign(idata, model, new, progressbar=False)["prediction/b"]
+    same = labels["a"] == np.arange(3)[:, None]
+    assert found["match_a"].values[same].min() > 0.75
+    assert found["match_a"].values[~same].max() < 0.1
+    with pytest.raises(ValueError, match=r"'b: b', row 1, column 0: expected a finite number"):
+        pmm.assign(idata, model, {"b": np.array([[0.0, 1.0], [np.nan, 1.0]])}, progressbar=False)
+
+
+@pytest.mark.parametrize("n_components", [None, 2])
+def test_components_of_new_objects_are_those_of_the_known(n_components):
+    rng = np.random.default_rng(4)
+    data = {
+        name: rng.normal(size=(20, m)) @ rng.normal(size=(m, m)) for name, m in (("a", 4), ("b", 3))
+    }
+    model = pmm.models.aligned_clusters(data, n_components=n_components)
+    for name, table in data.items():
+        new = pmm.principal_components({name: table[3:7]}, n_components, like=data)[name]
+        own = model.rvs_to_values[model[name]].data
+        np.testing.assert_allclose(new.values, own[3:7], atol=1e-12)
+    assert abs(np.square(own).mean() - 1.0) < 1e-12
