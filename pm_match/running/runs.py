@@ -4,6 +4,7 @@ What a run draws comes from the generator, or the number of a chain, that it is 
 runs, how many run at once, and in which order they end make no difference to what comes out.
 """
 
+import gc
 import hashlib
 import multiprocessing
 import os
@@ -191,6 +192,7 @@ _task: Any = None
 def _inherit(task: Callable[[Any], Any]) -> None:
     global _task
     _task = task
+    leave_inherited()
     # Ctrl-C is the parent's.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -248,6 +250,7 @@ class _Sent:
     def __call__(self, item: Any) -> Any:
         """Run the task in whatever process this is."""
         check_surroundings(self.surroundings)
+        leave_inherited()
         # Threads of one process take turns.
         with _turn, computing_in(self.float_type):
             if self.key not in _known:
@@ -259,6 +262,16 @@ class _Sent:
 _turn = threading.Lock()
 # The last task that this process was sent, with what it has made.
 _known: dict[str, Callable[[Any], Any]] = {}
+
+
+def leave_inherited() -> None:
+    """In a process that another one started, never collect what came from there as garbage.
+
+    If it was forked, that may be an executor, which asks for a lock when it is collected; whoever
+    held that lock when the process was forked is not here to release it.
+    """
+    if multiprocessing.parent_process() is not None and not gc.get_freeze_count():
+        gc.freeze()
 
 
 def surroundings() -> dict[str, str]:

@@ -18,10 +18,10 @@ def model():
     return declared(counts())
 
 
-def cluster(n_workers):
-    """Start workers, each a process with one thread."""
+def cluster(n_workers, threads=1):
+    """Start workers, each a process with so many threads."""
     return distributed.LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=n_workers, threads_per_worker=threads, processes=True, dashboard_address=None
     )
 
 
@@ -51,14 +51,9 @@ def test_draws_are_the_same_on_any_number_of_workers(model, mapped, tmp_path):
             sampled(model, mapped, **given)
 
 
-def test_draws_are_the_same_on_eight_workers(model, mapped, tmp_path):
+def test_draws_are_the_same_on_eight_threads(model, mapped, tmp_path):
     reference = sampled(model, mapped, labels=tmp_path / "0", chunk_size=10)
-    with (
-        distributed.LocalCluster(
-            n_workers=8, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as eight,
-        distributed.Client(eight) as client,
-    ):
+    with cluster(2, threads=4) as eight, distributed.Client(eight) as client:
         options = {"client": client, "labels": tmp_path / "8", "chunk_size": 10}
         assert same(reference, sampled(model, mapped, **options))
 
@@ -67,9 +62,7 @@ def test_workers_of_other_versions_are_refused(model, mapped, monkeypatch):
     here = workers.surroundings() | {"numpy": "0.1"}
     monkeypatch.setattr(workers, "surroundings", lambda: here)
     with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as one,
+        cluster(1) as one,
         distributed.Client(one) as client,
         pytest.raises(RuntimeError, match=r"expected workers .*: numpy 0\.1; found numpy \d"),
     ):
