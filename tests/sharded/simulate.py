@@ -23,6 +23,12 @@ class ShardSimulator(ModelSimulator):
     def observed(self):
         return list(self.values)
 
+    def point(self, draw):
+        # Of weights that round to zero there is no log.
+        names = {own.weights for own in self.centre.clusterings}
+        least = {name: np.maximum(draw[name], 1e-300) for name in names}
+        return super().point(draw | {name: w / w.sum() for name, w in least.items()})
+
     def new_data(self, draw):
         for name, x in zip(self.observed, self.data(draw), strict=True):
             self.values[name][:] = x
