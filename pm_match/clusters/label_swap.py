@@ -84,6 +84,12 @@ def swap_labels(rng, a, b, counts, named, renamed, n_proposals):
 
 
 @entry
+def swap(rng, a, b, counts, named, renamed, n_proposals):
+    """Do what `swap_labels` does, where there are counts alone."""
+    return swap_labels(rng, a, b, counts, named, renamed, n_proposals)
+
+
+@entry
 def climb_names(a, b, counts, order, least):
     """Exchange labels while the log prior rises by more than `least`.
 

@@ -33,10 +33,11 @@ from pm_match.numerics.kernels import entry
 from pm_match.numerics.sums import add_up
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component, UnservedModelError
+from pm_match.sharded.data import Rows
 from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums, Wrong
 
 # Logs, and log odds, of what is told from 0 and from infinity.
-MOST_LOG = 700.0
+_MOST_LOG = 700.0
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
@@ -232,7 +233,9 @@ class ShardedRelation(ShardedEvidence):
     def _networks(self, assignment: str) -> list[str]:
         return [name for name, own in self._ends.items() if assignment in own]
 
-    def check_sample(self, data: Mapping[str, Any], places: Mapping[str, NDArray]) -> None:
+    def check_sample(
+        self, sources: Mapping[str, Mapping[str, Rows]], places: Mapping[str, NDArray]
+    ) -> None:
         """Check that the networks of the model are parts of those that are given.
 
         Raises
@@ -242,7 +245,8 @@ class ShardedRelation(ShardedEvidence):
         """
         for name, network in self.relation.networks.items():
             rows, columns = (places[own] for own in self._ends[name])
-            found = sp.csr_array(data[name])[rows][:, columns]
+            source = sources[self._ends[name][0]][name]
+            found = source.rows(0, source.n_rows)[rows][:, columns]
             own = sp.csr_array((network.values, tuple(network.index.T)), shape=network.shape)
             differ = (found.astype(np.float64) != own).tocoo()
             if differ.nnz:
@@ -280,7 +284,7 @@ class ShardedRelation(ShardedEvidence):
             with np.errstate(divide="ignore"):
                 last = np.log(last) - (np.log1p(-last) if self.family == BERNOULLI else 0.0)
         # What rounds to a density of 0 or 1 is not quite that (see `points.from_log_odds`).
-        return *first, np.clip(last, -MOST_LOG, MOST_LOG)
+        return *first, np.clip(last, -_MOST_LOG, _MOST_LOG)
 
     def _coefficients(self, values: tuple[NDArray, ...]) -> list[NDArray[np.float64]]:
         """Return what a cell's log density has of its value, of itself, and of its square."""

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
+from pm_match.clusters.label_swap import swap
 from pm_match.clusters.points import ClusteringPoints
-from pm_match.clusters.sweep import new_partition, rename
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_prior, log_weights
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
@@ -263,11 +263,9 @@ class Centre:
         """Swap labels, by the prior alone (see `clusters.label_swap`); return how many were."""
         a, b = (np.array(x) for x in self.clustering.prior(self.point))
         n = len(self.counts)
-        # The kernel asks for a partition; there are no objects in this one.
-        partition, renamed = new_partition(np.zeros(0, np.int64), n), np.zeros(n, np.int64)
-        partition.counts[:] = self.counts
-        accepted, proposed = rename(self.rng, a, b, partition, renamed, _SWAPS * n)
-        self.counts = partition.counts
+        counts, named, renamed = self.counts.copy(), np.zeros(n, np.int64), np.arange(n)
+        accepted, proposed = swap(self.rng, a, b, counts, named, renamed, _SWAPS * n)
+        self.counts = counts
         self._sums |= reordered(self.sums, np.argsort(renamed))
         return accepted / max(proposed, 1)
 

@@ -87,7 +87,9 @@ class ShardedEvidence:
     names: list[str]
     watched: Sequence[str] = ()
 
-    def check_sample(self, data: Mapping[str, Any], places: Mapping[str, NDArray]) -> None:
+    def check_sample(
+        self, sources: Mapping[str, Mapping[str, Rows]], places: Mapping[str, NDArray]
+    ) -> None:
         """Check that the model's objects are in the `places` of all, by watched assignment.
 
         Raises

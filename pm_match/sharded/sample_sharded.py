@@ -23,7 +23,7 @@ from pm_match.reading.ancestry import depends
 from pm_match.reading.probe import natural_function
 from pm_match.results import annotate
 from pm_match.sharded.centre import Centre
-from pm_match.sharded.data import cut
+from pm_match.sharded.data import Rows, cut
 from pm_match.sharded.evidence import Scorer
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.split_merge import split_or_merge
@@ -171,10 +171,9 @@ def sample_sharded(
     if start is None:
         start = find_matching(model, random_seed=search_seed, progressbar=progressbar)
     centre.point = _point(start, model, centre)
-    n_rows = {name: next(iter(own.values())).n_rows for name, own in sources.items()}
-    centre.look(_begun(centre, start, n_rows, data, sampled or {}))
+    centre.look(_begun(centre, start, sources, sampled or {}))
     store = None if labels is None else Store.create(labels, pieces, n_kept, dims)
-    make = partial(Shard.of, seed, sources=sources, scorers=centre.scorers, store=store)
+    make = partial(Shard, seed, sources=sources, scorers=centre.scorers, store=store)
     in_memory = sum(source.in_memory for own in sources.values() for source in own.values())
     workers = InProcess(make, pieces) if client is None else OnDask(make, pieces, client, in_memory)
     with threadpool_limits(1, user_api="blas"):
@@ -220,7 +219,7 @@ _PATIENCE = 10.0
 
 def _sources(
     model: Model, scorers: Mapping[str, Mapping[int, Scorer]], data: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, Rows]]:
     """Take the data of every variable that some evidence looks at, by assignment."""
     if not isinstance(data, Mapping):
         raise TypeError(f"data: expected a dict of names of observed variables; found {data!r}")
@@ -230,7 +229,7 @@ def _sources(
             f"data: expected all rows of {sorted(wanted)}, which the model observes; found "
             f"{sorted(map(str, data))}"
         )
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Rows]] = {}
     for assignment, own in scorers.items():
         for scorer in own.values():
             for name, width in scorer.widths.items():
@@ -244,12 +243,12 @@ def _sources(
 def _begun(
     centre: Centre,
     start: xr.DataTree,
-    n_rows: Mapping[str, int],
-    data: Mapping[str, Any],
+    sources: Mapping[str, Mapping[str, Rows]],
     sampled: Mapping[str, Any],
 ) -> dict[str, NDArray[np.int16]]:
     """Return the labels of watched assignments at the start, -1 where they are not known."""
     sizes, draws = centre.n_objects, start["posterior"].to_dataset()
+    n_rows = {name: next(iter(own.values())).n_rows for name, own in sources.items()}
     unknown = sorted(map(str, set(sampled) - centre.watched))
     if unknown:
         raise KeyError(
@@ -284,7 +283,7 @@ def _begun(
         places[name], labels[name] = place, np.full(n, -1, np.int16)
         labels[name][place] = own
     for evidence in centre.evidence:
-        evidence.check_sample(data, places)
+        evidence.check_sample(sources, places)
     return labels
 
 

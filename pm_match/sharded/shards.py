@@ -115,30 +115,16 @@ class Shard:
         scorers: Mapping[str, Mapping[int, Scorer]],
         store: Store | None,
     ):
-        self.seed, self.pieces, self.sources, self.scorers = seed, pieces, sources, scorers
-        self.store = store
+        self.seed, self.pieces, self.scorers, self.store = seed, pieces, scorers, store
+        # No more of the data than is read here.
+        self.sources: dict[str, dict[str, Rows]] = {}
+        for assignment, all_rows in sources.items():
+            own = [piece for piece in pieces if piece.assignment == assignment]
+            if own:
+                bounds = own[0].start, own[-1].stop
+                self.sources[assignment] = {n: s.part(*bounds) for n, s in all_rows.items()}
         # The last labels of every chunk, with their iteration; without them they are drawn again.
         self._last: dict[int, tuple[int, NDArray[np.int16]]] = {}
-
-    @classmethod
-    def of(
-        cls,
-        seed: int,
-        pieces: Sequence[Piece],
-        sources: Mapping[str, Mapping[str, Rows]],
-        scorers: Mapping[str, Mapping[int, Scorer]],
-        store: Store | None,
-    ) -> "Shard":
-        """Make a shard with no more of the data than it reads."""
-        bounds: dict[str, tuple[int, int]] = {}
-        for piece in pieces:
-            start, _ = bounds.get(piece.assignment, (piece.start, 0))
-            bounds[piece.assignment] = start, piece.stop
-        own = {
-            assignment: {n: s.part(*bound) for n, s in sources[assignment].items()}
-            for assignment, bound in bounds.items()
-        }
-        return cls(seed, pieces, own, scorers, store)
 
     def survey(self) -> list[tuple[str, dict[int, Sums]]]:
         """Check every chunk, and add up what no label enters.

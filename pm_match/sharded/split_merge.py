@@ -120,19 +120,15 @@ def _divide(
         for number, each in reordered(together, np.zeros(2, np.int64)).items()
     }
     log_weights = np.log([0.5, 0.5])
-    turn = 0
-    while True:
+    for turn in range(_TURNS + 1):
         parameters = {
             number: centre.evidence[number].proposed(rng, centre.point, own)
             for number, own in parts.items()
         }
         number = int(rng.integers(2**62))
         given = turn == _TURNS and len(labels) == 2
-        division = Division(labels, log_weights, parameters, number, given)
-        found = call("divide", setting, division)
+        found = call("divide", setting, Division(labels, log_weights, parameters, number, given))
         sizes, parts = gathered(found)
-        if turn == _TURNS:
-            return sizes, parts, float(sum(own.log_q for own in found))
         held = np.sum(list(sizes.values()), axis=0) + 1.0
         log_weights = np.log(held / held.sum())
-        turn += 1
+    return sizes, parts, float(sum(own.log_q for own in found))

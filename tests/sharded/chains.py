@@ -42,8 +42,7 @@ def halves(model, data, chunk_size, seed):
     store = Labels()
     half = len(pieces) // 2
     shards = [
-        Shard.of(seed, own, sources, centre.scorers, store)
-        for own in (pieces[:half], pieces[half:])
+        Shard(seed, own, sources, centre.scorers, store) for own in (pieces[:half], pieces[half:])
     ]
     centre.begin(found for shard in shards for found in shard.survey())
     n_rows = {piece.assignment: piece.stop for piece in pieces}

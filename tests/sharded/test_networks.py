@@ -10,6 +10,9 @@ from scipy.special import betaln, gammaln
 from scipy.stats import multivariate_t
 
 import pm_match as pmm
+from pm_match.networks import kind
+from pm_match.networks.sharded import Cells
+from pm_match.sharded.choose import draw_labels
 from pm_match.sharded.shards import Found
 from pm_match.sharded.split_merge import split_or_merge
 from tests.sharded.chains import calls, halves, run
@@ -234,10 +237,8 @@ class NetworkSimulator(ShardSimulator):
         for shard in self.shards:
             for assignment, sources in shard.sources.items():
                 (scorer,) = self.centre.scorers[assignment].values()
-                own = [piece for piece in shard.pieces if piece.assignment == assignment]
                 for name in sources:
-                    whole = scorer.source(name, self.values[name], None)
-                    sources[name] = whole.part(own[0].start, own[-1].stop)
+                    sources[name] = scorer.source(name, self.values[name], None)
 
     def update(self, point):
         watched = {name: np.asarray(point[name], np.int16) for name in self.centre.watched}
@@ -397,6 +398,37 @@ def test_a_run_goes_on_if_the_sample_has_all_objects_of_an_axis(planted, tmp_pat
     first = pmm.sample_sharded(model, {"n": part}, labels=tmp_path / "labels", **options)
     found = pmm.sample_sharded(model, {"n": part}, start=first, **options)
     assert found["posterior"]["size_n_row"].values.sum() == 2 * 40
+
+
+def test_a_shard_has_no_more_of_a_network_than_it_reads():
+    cells = sp.csr_array(np.ones((40, 30)))
+    for axis, n in ((0, 40), (1, 30)):
+        whole = Cells("n", cells, axis)
+        part = whole.part(10, 20)
+        np.testing.assert_array_equal(
+            part.rows(12, 15).toarray(), whole.rows(12, 15).toarray(), strict=True
+        )
+        assert part._values.nbytes == 10 / n * whole._values.nbytes
+
+
+def test_a_kind_has_to_say_whose_labels_others_depend_on(monkeypatch):
+    class Silent(kind.ShardedRelation):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.watched = []
+
+    monkeypatch.setattr(kind, "ShardedRelation", Silent)
+    model, data = tiny("poisson")
+    with pytest.raises(pmm.UnservedModelError, match="'networks' see several sets of clusters"):
+        pmm.sample_sharded(model, data, progressbar=False)
+
+
+def test_log_densities_that_are_no_numbers_are_an_error():
+    rng, labels, certainty = np.random.default_rng(0), np.zeros(2, np.int16), np.zeros(2)
+    for bad in (np.nan, -np.inf):
+        table = np.array([[0.0, 1.0], [bad, bad]])
+        with pytest.raises(FloatingPointError, match="expected a finite log density of every"):
+            draw_labels(rng, table, labels, certainty)
 
 
 def test_densities_of_0_and_1_are_no_certainties():
