@@ -59,7 +59,7 @@ docs: $(VENV)/.installed-docs
 
 ## Links of the site to other sites too, if there is a network.
 links: docs
-	$(RUN) docs/check_links.py build/docs --external
+	$(RUN) -m sphinx -b linkcheck -d build/doctrees docs build/links
 
 $(VENV)/.installed-docs: $(STAMP)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[docs]"

@@ -201,6 +201,8 @@ def main() -> None:
         head += [f"{n} workers, wall ns/object", "GiB each"]
     if rows:
         common.print_table(f"Sampler over shards, {os.cpu_count()} cores", head, rows)
+    if not given.edges:
+        return
     head = ["edges", "least, CPU ns/edge", "sweep, CPU ns/edge", "ratio", "GiB"]
     networks = [networked(int(n)) for n in given.edges]
     common.print_table("Networks over shards", head, networks)

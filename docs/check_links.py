@@ -1,22 +1,15 @@
-"""Check every link of the built site: ``python docs/check_links.py build/docs [--external]``.
+"""Check every link of the built site: ``python docs/check_links.py build/docs``.
 
 Links within the site must lead to a page, and to an anchor on it. Addresses of other sites must be
-well formed; with ``--external`` they must be found too, unless none answers: there is no network
-then.
+well formed; whether they are found, Sphinx's own builder ``linkcheck`` says (``make links``).
 """
 
 import argparse
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
-from urllib.request import Request, urlopen
-
-# The server is there, but does not let programs in.
-_CLOSED = {401, 403, 405, 406, 429}
 
 
 class Page(HTMLParser):
@@ -65,35 +58,10 @@ def malformed(link: str) -> bool:
     )
 
 
-def answer(link: str) -> str | None:
-    """Return what a server says of an address, "found" if it is there; None without an answer."""
-    request = Request(link.partition("#")[0], headers={"User-Agent": "Mozilla/5.0"})
-    try:
-        with urlopen(request, timeout=10.0):
-            return "found"
-    except HTTPError as error:
-        return "found" if error.code in _CLOSED else str(error)
-    except OSError:
-        return None
-
-
-def broken_outside(links: list[str]) -> Iterator[str]:
-    """Say which addresses are not found; none if there is no network."""
-    with ThreadPoolExecutor(8) as pool:
-        answers = dict(zip(links, pool.map(answer, links), strict=True))
-    if not any(answers.values()):
-        print("No other site answers: their addresses are checked for their form alone.")
-        return
-    for link, said in answers.items():
-        if said != "found":
-            yield f"{link}: {said or 'no answer'}"
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Print broken links; return 1 if there are any, and 0 otherwise."""
     parser = argparse.ArgumentParser(description="Check the links of the built site.")
     parser.add_argument("site", type=Path, help="its folder")
-    parser.add_argument("--external", action="store_true", help="try addresses of other sites")
     options = parser.parse_args(arguments)
     # In _static are templates of the theme.
     files = (file for file in options.site.resolve().rglob("*.html") if "_static" not in file.parts)
@@ -102,8 +70,6 @@ def main(arguments: list[str] | None = None) -> int:
     outside = sorted(link for link in links if elsewhere(link))
     broken = list(broken_inside(pages))
     broken += [f"{link}: malformed" for link in outside if malformed(link)]
-    if options.external:
-        broken += broken_outside([link for link in outside if not malformed(link)])
     print(
         f"{len(pages)} pages, {len(links)} different links, {len(outside)} of them to other sites"
     )

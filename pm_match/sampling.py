@@ -18,11 +18,11 @@ from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
 from pm_match.checks import check_count, check_positive, did_you_mean, type_name
+from pm_match.landmarks import add_counts, choose_landmarks, landmarks_of
 from pm_match.matching.memory import gibibytes, limit
 from pm_match.progress import SearchProgress, drawn_over, saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
-from pm_match.recording import add_counts, choose_landmarks, landmarks_of
 from pm_match.results import annotate, convergence_warnings, stored_types, warn_if_full
 from pm_match.running.chain import ChainSteps, all_steps
 from pm_match.running.checkpoint import Checkpoint, fingerprint, seed_state, settings

@@ -5,11 +5,9 @@ import inspect
 import re
 import subprocess
 import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from threading import Thread
 
 import arviz as az
 import numpy as np
@@ -129,47 +127,6 @@ def test_a_broken_link_is_found(links, tmp_path, capsys, link, why):
     assert links.main([str(tmp_path)]) == (why is not None)
     printed = capsys.readouterr().out
     assert f"{link}: {why}" in printed if why else "No link is broken." in printed
-
-
-@pytest.mark.parametrize(
-    ("said", "status", "printed"),
-    [
-        (["found", "found"], 0, "No link is broken."),
-        (["found", "HTTP Error 404: Not Found"], 1, "https://b.org: HTTP Error 404: Not Found"),
-        (["found", None], 1, "https://b.org: no answer"),
-        ([None, None], 0, "No other site answers"),
-    ],
-)
-def test_other_sites_are_tried_where_there_is_a_network(
-    links, tmp_path, capsys, monkeypatch, said, status, printed
-):
-    pair = ["https://a.org", "https://b.org"]
-    (tmp_path / "index.html").write_text("".join(f'<a href="{link}">x</a>' for link in pair))
-    monkeypatch.setattr(links, "answer", dict(zip(pair, said, strict=True)).get)
-    assert links.main([str(tmp_path), "--external"]) == status
-    assert printed in capsys.readouterr().out
-
-
-class Served(BaseHTTPRequestHandler):
-    """One page that is there, one that is closed to programs, and no others."""
-
-    def do_GET(self):
-        self.send_response({"/there": 200, "/closed": 403}.get(self.path, 404))
-        self.end_headers()
-
-    def log_message(self, *_):
-        """Print nothing."""
-
-
-def test_what_a_server_says_of_an_address(links):
-    with HTTPServer(("127.0.0.1", 0), Served) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        at = f"http://127.0.0.1:{server.server_port}"
-        assert links.answer(f"{at}/there#anchor") == "found"
-        assert links.answer(f"{at}/closed") == "found"
-        assert links.answer(f"{at}/gone") == "HTTP Error 404: Not Found"
-        server.shutdown()
-    assert links.answer(at) is None
 
 
 def test_the_gallery_shows_every_figure():

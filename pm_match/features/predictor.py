@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,16 @@ from pm_match.features.predictive import Clusters, Joined
 from pm_match.features.values import Outlook, entries, normal_law, normals
 from pm_match.numerics.masked import MaskedTable
 from pm_match.prediction.predictive import Predictive
-from pm_match.prediction.predictor import Holes, NewObjects, Place, Predictor, coords
+from pm_match.prediction.predictor import (
+    Holes,
+    NewObjects,
+    NewVectors,
+    Place,
+    Predictor,
+    coords,
+)
 from pm_match.reading.parts import Clustering
 from pm_match.tables.domains import as_new_objects
-
-
-@dataclass(frozen=True, eq=False)
-class NewVectors:
-    """Feature vectors (N, M) of new objects, NaN where missing."""
-
-    values: NDArray[np.float64]
-
-    def rows(self, wanted: slice) -> NewVectors:
-        """Return the vectors of some of the objects."""
-        return NewVectors(self.values[wanted])
 
 
 class FeaturePredictor(Predictor):

@@ -65,8 +65,8 @@ class MatchResult:
     model : pymc.Model
     prepared : PreparedData
         What of the data was used, and how; its `data` are what the model was made of.
-    shown : DataTree
-        The same, its variables called by the user's names of domains.
+    shown, shown_labels : DataTree, Dataset
+        These draws, and `labels`, their variables called by the user's names of domains.
     labels : Dataset
         The `partition_estimate` of the draws that are kept.
     diagnosis : Diagnosis
@@ -105,7 +105,8 @@ class MatchResult:
         self.kept = best_chain(idata) if only_best or groups.nunique() > 1 else idata
         self.labels = partition_estimate(self.kept, progressbar=False)
         self.shown = titled(self.kept, self._titles())
-        self.objects = match_summary(self.shown, titled(self.labels, self._titles())).objects
+        self.shown_labels = titled(self.labels, self._titles())
+        self.objects = match_summary(self.shown, self.shown_labels).objects
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -208,10 +209,9 @@ class MatchResult:
         """
         pairs = list(self._pairs())
         few = sum(self.labels[a].size * self.labels[b].size for a, b in pairs) <= _MOST_PAIRS
-        labels = titled(self.labels, self._titles())
         if pairs and few:
-            return plots.plot_match_matrix(self.shown, labels=labels)
-        return plots.plot_alluvial(labels)
+            return plots.plot_match_matrix(self.shown, labels=self.shown_labels)
+        return plots.plot_alluvial(self.shown_labels)
 
     def report(self, path: str | Path, **options: Any) -> Path:
         """Write a page that opens in a browser, by `pm_match.report`, with the data.

@@ -95,7 +95,7 @@ def _figures(result: Any) -> Iterator[tuple[str, Any]]:
     titles, axes, drawable = prepared.titles, prepared.axes(), prepared.drawable()
     if drawable is not None:
         drawable = {titles[name]: own for name, own in drawable.items()}
-    labels = titled(result.labels, {name: result.title(name) for name in axes})
+    labels = result.shown_labels
     yield "alluvial", plots.plot_alluvial(labels)
     if prepared.kind == "networks":
         if drawable is not None:

@@ -13,7 +13,6 @@ and the density of a new vector counts in full.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,20 +23,9 @@ from scipy.stats import multivariate_t
 from pm_match.normal.conjugate import posterior
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals, NormalValues
-from pm_match.prediction.predictor import Place, Predictor, coords
+from pm_match.prediction.predictor import NewVectors, Place, Predictor, coords
 from pm_match.reading.parts import Clustering, UnservedModelError
 from pm_match.tables.domains import as_new_columns
-
-
-@dataclass(frozen=True, eq=False)
-class NewNormals:
-    """Vectors (N, D) of new objects."""
-
-    values: NDArray[np.float64]
-
-    def rows(self, wanted: slice) -> NewNormals:
-        """Return the vectors of some of the objects."""
-        return NewNormals(self.values[wanted])
 
 
 class NormalsPredictor(Predictor):
@@ -62,7 +50,7 @@ class NormalsPredictor(Predictor):
 
     def read(
         self, model: Model, place: Place, given: Mapping[str, Any]
-    ) -> tuple[NewNormals, list[tuple[str, NDArray]]]:
+    ) -> tuple[NewVectors, list[tuple[str, NDArray]]]:
         """Check a table of new objects: columns with labels are matched by these."""
         own = self._only(place)
         where, d = f"{place.domain}: {own.name}", self.normals.n_features
@@ -74,9 +62,9 @@ class NormalsPredictor(Predictor):
                 f"new objects of {where!r}, row {row}, column {column}: expected a finite number "
                 f"(missing values are not served); found {values[row, column]}"
             )
-        return NewNormals(values), [(own.name, objects)]
+        return NewVectors(values), [(own.name, objects)]
 
-    def deviations(self, place: Place, seen: NewNormals) -> NDArray[np.float64]:
+    def deviations(self, place: Place, seen: NewVectors) -> NDArray[np.float64]:
         """Say how many standard deviations new vectors are from the known objects' means."""
         known = self._only(place).data
         assert known is not None
@@ -105,7 +93,7 @@ class NormalsPredictor(Predictor):
             for j in (*np.flatnonzero(held), *self._empty[:1])
         }
 
-    def log_predictive(self, place: Place, seen: NewNormals) -> NDArray[np.float64]:
+    def log_predictive(self, place: Place, seen: NewVectors) -> NDArray[np.float64]:
         """Log predictive of the vectors, means and precisions integrated out."""
         alignment, d = self._only(place).alignment, self.normals.n_features
         x, base = seen.values, 0.0

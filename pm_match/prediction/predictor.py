@@ -54,6 +54,17 @@ class Seen(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class NewVectors:
+    """Vectors (N, M) of new objects, NaN where missing."""
+
+    values: NDArray[np.float64]
+
+    def rows(self, wanted: slice) -> NewVectors:
+        """Return the vectors of some of the objects."""
+        return NewVectors(self.values[wanted])
+
+
+@dataclass(frozen=True, eq=False)
 class NewObjects:
     """New objects of one domain.
 

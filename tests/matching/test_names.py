@@ -44,15 +44,20 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("names", NAMES)
-@pytest.mark.parametrize("asked", ASKED)
-def test_domains_and_assignments_are_one(idata, asked, names):
-    expected = ASKED[asked](idata, "cluster_north", "cluster_south_2")
-    found = ASKED[asked](idata, *names)
+def check_same(asked, idata, other, names):
+    """Check that other draws give the same by these names as draws do by their variables'."""
+    expected = asked(idata, "cluster_north", "cluster_south_2")
+    found = asked(other, *names)
     if isinstance(expected, pd.DataFrame):
         pd.testing.assert_frame_equal(found, expected)
     else:
         xr.testing.assert_identical(found, expected)
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("asked", ASKED)
+def test_domains_and_assignments_are_one(idata, asked, names):
+    check_same(ASKED[asked], idata, idata, names)
 
 
 def test_a_slip_is_answered_with_the_word_that_was_meant(idata):
@@ -87,12 +92,7 @@ def test_the_prefix_of_a_named_model_is_understood(idata, asked):
     for names in (("north", "south 2"), ("shop::cluster_north", "shop::cluster_south_2")):
         if asked in ("loss", "map") and "shop" in names[0]:
             continue  # of labels that are given, and of projections
-        expected = ASKED[asked](idata, "cluster_north", "cluster_south_2")
-        found = ASKED[asked](prefixed, *names)
-        if isinstance(expected, pd.DataFrame):
-            pd.testing.assert_frame_equal(found, expected)
-        else:
-            xr.testing.assert_identical(found, expected)
+        check_same(ASKED[asked], idata, prefixed, names)
 
 
 def test_models_of_two_prefixes_keep_them():

@@ -1,5 +1,6 @@
 """Independent runs of one task, wherever they run: nothing of a model here."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -208,3 +209,19 @@ def test_a_client_is_told_to_give_its_executor():
 
     with pytest.raises(TypeError, match=r"type Client \(its get_executor\(\) gives one\)"):
         list(runs(normals, [1], executor=Client()))
+
+
+def left_alone(item):
+    """Say in which process this is, and how much it never collects."""
+    return os.getpid(), gc.get_freeze_count()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_forked_workers_inherited_is_not_collected(ours):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        options = {"cores": 2} if ours else {"executor": pool}
+        found = [own for _, own in runs(left_alone, [1, 2, 3], **options)]
+    counts = [count for pid, count in found if pid != os.getpid()]
+    assert counts
+    assert all(counts)
+    assert not gc.get_freeze_count()

@@ -191,19 +191,12 @@ def test_models_that_sums_do_not_serve_are_refused():
     rng = np.random.default_rng(0)
     x = rng.poisson(3.0, (5, 2)).astype(float)
 
-    def holes():
+    def counts_of(values, declare=lambda: None):
         w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
         rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
         s = pm.Categorical("cluster_a", p=w, shape=5)
-        pm.Poisson("a", rates[s], observed=np.ma.masked_array(x, np.eye(5, 2)))
-        return {"a": x}
-
-    def links():
-        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
-        rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
-        s = pm.Categorical("cluster_a", p=w, shape=5)
-        pm.Poisson("a", rates[s], observed=x)
-        pmm.must_link("links", {"cluster_a": [[0, 1]]})
+        pm.Poisson("a", rates[s], observed=values)
+        declare()
         return {"a": x}
 
     def student():
@@ -213,19 +206,13 @@ def test_models_that_sums_do_not_serve_are_refused():
         pm.StudentT("a", nu=4.0, mu=means[s], sigma=1.0, observed=x)
         return {"a": x}
 
-    refused("'a': over shards, expected a table", holes)
-    refused("objects that are linked", links)
+    holes = np.ma.masked_array(x, np.eye(5, 2))
+    pair = {"cluster_a": [[0, 1]]}
+    refused("'a': over shards, expected a table", lambda: counts_of(holes))
+    linked = "objects that are linked"
+    refused(linked, lambda: counts_of(x, lambda: pmm.must_link("links", pair)))
+    refused(linked, lambda: counts_of(x, lambda: pmm.cannot_link("apart", pair)))
     refused("the data of 'cluster_a' are of the kind 'declared'", student)
-
-    def apart():
-        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
-        rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
-        s = pm.Categorical("cluster_a", p=w, shape=5)
-        pm.Poisson("a", rates[s], observed=x)
-        pmm.cannot_link("apart", {"cluster_a": [[0, 1]]})
-        return {"a": x}
-
-    refused("objects that are linked", apart)
 
 
 def test_features_give_the_same_in_32_bits_but_for_rounding():
