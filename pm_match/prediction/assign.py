@@ -374,7 +374,8 @@ def _warn_if_few(
             said = (
                 f"{far.sum()} of {len(own)} new objects are more than {_FAR:g} standard deviations "
                 "from the known ones' mean in some column: are they in the same units, and brought "
-                "to the scale of the model's (pmm.standardise(new, like=tables))?"
+                "to the scale of the model's (pmm.standardise or pmm.principal_components, "
+                "like=tables)?"
             )
         else:
             said = (

@@ -130,8 +130,9 @@ class Draws(Trace):
         for name in found.keys() & self.samples.keys():
             self.samples[name][now] = found[name]
         for own in self.counts[self.chain]:
+            labels = {name: (found | points)[name] for name in own.landmarks.variables}
             for draw in range(max(self._n_tuned - first, 0), n):
-                own.add({name: (found | points)[name][draw] for name in own.landmarks.variables})
+                own.add({name: values[draw] for name, values in labels.items()})
         self._done = now.stop
 
     def close(self) -> None:
