@@ -51,11 +51,11 @@ def convergence_advice(
     high = table["r_hat"][table["r_hat"] > limit]
     if len(high):
         values = ", ".join(f"{title} ({value:.2f})" for title, value in high.items())
-        stuck = "; inf: stuck at different values" if table["note"][high.index].any() else ""
+        stuck = " (inf: stuck at different values)" if table["note"][high.index].any() else ""
         # Of chains that found different matchings, enough has been said.
         longer = " Sample longer, with more tune." if chains["group"].nunique() == 1 else ""
         found.append(
-            f"R-hat is larger than {_RHAT_LIMIT} for {values}{stuck}: the chains do not agree."
+            f"R-hat is larger than {_RHAT_LIMIT} for {values}: the chains do not agree{stuck}."
             f"{longer}"
         )
     # Whether two objects are together is judged by R-hat: of rare events few draws are no fault.

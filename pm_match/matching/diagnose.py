@@ -118,7 +118,7 @@ def diagnose(
     mix by being longer: look for the best mode with more searches (find_matching), tune for
     longer, or keep the best chain (best_chain).
     - R-hat is larger than 1.01 for distance from a partition (inf), worst of 21 pairs: a 0, b 0
-    (inf); inf: stuck at different values: the chains do not agree.
+    (inf): the chains do not agree (inf: stuck at different values).
     """
     if len(sample_dims) != 2:
         raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")
