@@ -112,12 +112,12 @@ class NormalsPredictor(Predictor):
         return [own for own in self.normals.values if own.assignment == place.assignment.name]
 
     def _only(self, place: Place) -> NormalValues:
-        """Return the variable of an assignment's objects, which has one vector of each."""
+        """Return the variable of an assignment's objects."""
         found = self._of(place)
-        n = place.assignment.n_objects
-        if len(found) > 1 or not np.array_equal(found[0].objects, np.arange(n)):
+        if len(found) > 1:
+            names = ", ".join(repr(own.name) for own in found)
             raise UnservedModelError(
-                f"new objects of {place.domain!r}: expected one variable with a row for each "
-                "object; predictions of others are not served"
+                f"new objects of {place.domain!r}: {names} have the same means and precisions; "
+                "predictions of several such variables are not served"
             )
         return found[0]

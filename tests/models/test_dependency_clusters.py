@@ -104,8 +104,11 @@ def test_find_matching_and_sample():
         np.testing.assert_array_equal(drawn["posterior"][name], again["posterior"][name])
     estimate = pmm.partition_estimate(drawn)["cluster_object"].values
     assert adjusted_rand_index({"a": labels}, {"a": estimate}) > 0.95
-    with pytest.raises(pmm.UnservedModelError, match="'mean_x'"):
-        pmm.assign(drawn, model, {"object": tables["x"][:2]})
+    # Objects given again as new ones, with one view or both, go where they were.
+    new = {name: x[10:40] for name, x in tables.items()}
+    for seen in ({"x": new["x"]}, new):
+        given = pmm.assign(drawn, model, {"object": seen}, progressbar=False)["prediction/object"]
+        assert (given["probability"].values.argmax(axis=1) == estimate[10:40]).all()
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.linalg import polar
+from scipy.special import multigammaln
 from scipy.stats import wishart
 
 import pm_match as pmm
@@ -77,6 +78,53 @@ def test_densities_are_means_over_the_parameters_posterior(power):
                 error = np.std(np.log(parts[0] / parts[1])) / np.sqrt(40)
                 assert error < 0.1
                 assert abs(found[i, j] - expected) < 4.5 * error, (name, i, j)
+
+
+def marginal(x, labels, n_clusters, prior, shared):
+    """Log marginal likelihood of vectors, by the normalising constants of the normal–Wishart."""
+    d = x.shape[1]
+    groups = [x] if shared else [x[labels == j] for j in range(n_clusters)]
+    owners = [labels] if shared else [np.full(len(own), j) for j, own in enumerate(groups)]
+    total = 0.0
+    for own, owner in zip(groups, owners, strict=True):
+        scale = np.array(prior.inverse_scale)
+        for j in set(owner.tolist()):
+            here = own[owner == j]
+            strength = prior.strength + len(here)
+            away = here.mean(axis=0) - prior.center
+            scale += (here - here.mean(axis=0)).T @ (here - here.mean(axis=0))
+            scale += prior.strength * len(here) / strength * np.outer(away, away)
+            total += d / 2 * np.log(prior.strength / strength)
+        after = prior.degrees + len(own)
+        total += multigammaln(after / 2, d) - multigammaln(prior.degrees / 2, d)
+        total += prior.degrees / 2 * np.linalg.slogdet(prior.inverse_scale)[1]
+        total -= after / 2 * np.linalg.slogdet(scale)[1] + len(own) * d / 2 * np.log(np.pi)
+    return total
+
+
+@pytest.mark.parametrize("within", ["shared", "own"])
+def test_densities_where_some_objects_are_seen_are_ratios_of_marginals(within):
+    data = tables()
+    data = {"x": np.vstack([data["a"], data["b"]]), "y": np.arange(9.0)[:, None] ** 2}
+    data["x"][[1, 7]] = np.nan
+    model = pmm.models.dependency_clusters(data, n_clusters=4, within=within)
+    labels = np.array([0, 1, 2, 0, 0, 2, 2, 1, 0])
+    point = model.initial_point(0) | {"cluster_object": labels}
+    place = find_place(read(model), "object")
+    predictive = Predictive(model, place.component)
+    predictive.load(point)
+    new = np.array([[0.3, -0.2], [2.0, 4.0]])
+    seen = read_new_objects(model, predictive, place, {"x": new}).seen
+    ((number, vectors),) = seen.items()
+    found = predictive.predictors[number].log_predictive(place, vectors)
+    prior = place.component.evidence[number].prior(point)
+    there = np.delete(np.arange(9), [1, 7])
+    known, own, shared = data["x"][there], labels[there], within == "shared"
+    before = marginal(known, own, 4, prior, shared)
+    for i, x in enumerate(new):
+        for j in range(4):
+            after = marginal(np.vstack([known, x]), np.append(own, j), 4, prior, shared)
+            assert abs(found[i, j] - (after - before)) < 1e-10, (i, j)
 
 
 def test_new_objects_of_aligned_domains_find_their_clusters():
