@@ -1,5 +1,6 @@
 """The documentation site: ``make docs`` builds it into build/docs, without a network."""
 
+import os
 import re
 import zlib
 from pathlib import Path
@@ -39,6 +40,11 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
+# PyMC's lines on progress are for those who wait; its warnings are shown.
+STARTUP = BUILD / "ipython" / "profile_default" / "startup" / "quiet.py"
+STARTUP.parent.mkdir(parents=True, exist_ok=True)
+STARTUP.write_text("import logging\nlogging.root.addHandler(logging.NullHandler())\n")
+os.environ["IPYTHONDIR"] = str(BUILD / "ipython")
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from types import TracebackType
 
 from rich import get_console
@@ -48,9 +49,14 @@ def saying(what: str, after: float = 1.0) -> Iterator[None]:
 
 
 def drawn_over() -> bool:
-    """Whether what is shown can be drawn over, as bars are: in a terminal or a notebook."""
+    """Whether what is shown can be drawn over, as bars are: in a terminal or a notebook.
+
+    In notebooks Rich needs ipywidgets, and warns at every change without.
+    """
     console = get_console()
-    return console.is_terminal or console.is_jupyter
+    if console.is_jupyter:
+        return find_spec("ipywidgets") is not None
+    return console.is_terminal
 
 
 class SearchProgress:

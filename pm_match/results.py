@@ -19,7 +19,7 @@ from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS
 from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
-from pm_match.reading.parts import Assignment, Structure
+from pm_match.reading.parts import Assignment, Clustering, Structure
 
 __all__ = ["annotate", "convergence_warnings", "invariants", "warn_if_full"]
 
@@ -38,6 +38,7 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
     assert isinstance(posterior, xr.DataTree)
     posterior.attrs["projections"] = "map" if by_map else "drawn"
     types = stored_types(structure)
+    unordered = {name for part in structure.parts for name in part.unordered}
     for clustering in structure.all_clusterings:
         for assignment in clustering.assignments:
             if assignment.variable is None and GROUP not in idata.children:
@@ -46,12 +47,22 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
             for name in (assignment.name, *assignment.variables):
                 if name in posterior:
                     posterior[name] = posterior[name].astype(types[name], copy=False)
-            if assignment.name in posterior:
+            if assignment.name in posterior and assignment.name not in unordered:
                 # Labels of different sets, documents' and words', are not to be compared.
                 posterior[assignment.name].attrs["clusters"] = clustering.title
     for component in structure.components:
         for evidence in component.evidence:
             evidence.annotate(posterior)
+            for name in evidence.of_clusters:
+                if name in posterior:
+                    _mark_dim(posterior[name], structure.clustering_of(evidence))
+
+
+def _mark_dim(variable: Any, clustering: Clustering) -> None:
+    """Say which dim is that of the clusters, if one alone has their number."""
+    dims = [dim for dim in variable.dims[2:] if variable.sizes[dim] == clustering.truncation]
+    if len(dims) == 1:
+        variable.attrs |= {"clusters_of": clustering.title, "clusters_dim": str(dims[0])}
 
 
 def stored_types(structure: Structure) -> dict[str, np.dtype]:

@@ -7,7 +7,7 @@ import time
 import pytest
 import rich
 
-from pm_match.progress import SearchProgress, say, saying, silent
+from pm_match.progress import SearchProgress, drawn_over, say, saying, silent
 
 
 @pytest.fixture
@@ -61,3 +61,10 @@ def test_a_search_has_a_bar_in_a_terminal_before_its_first_is_done(said, monkeyp
     assert "1/3" in written.getvalue()
     assert "best log joint -3.2" in written.getvalue()
     assert said() == []
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_bars_in_notebooks_need_ipywidgets(monkeypatch, installed):
+    monkeypatch.setattr(rich, "_console", rich.console.Console(force_jupyter=True))
+    monkeypatch.setattr("pm_match.progress.find_spec", lambda name: installed or None)
+    assert drawn_over() == installed

@@ -405,3 +405,38 @@ def test_units_are_connected_components():
     assert grouped.first.tolist() == [0, 1, 3]
     np.testing.assert_array_equal(grouped.total(np.arange(6.0)), [6.0, 6.0, 3.0])
     assert [m.tolist() for m in grouped.members()] == [[0, 2, 4], [1, 5], [3]]
+
+
+def test_a_mixture_of_any_names_is_summarised():
+    """Assignments need no prefix, and clusters' dims no name."""
+    rng = np.random.default_rng(0)
+    true = np.repeat([0, 1], 20)
+    with pm.Model():
+        w = pm.Dirichlet("w", np.ones(3))
+        z = pm.Categorical("z", p=w, shape=40)
+        mu = pm.Normal("mu", 0.0, 5.0, shape=3)
+        rate = pm.Gamma("rate", 1.0, 1.0, shape=(3, 2))
+        pm.StudentT("x", nu=5.0, mu=mu[z], sigma=1.0, observed=rng.normal(8.0 * true - 4.0))
+        pm.Poisson("counts", rate[z], observed=rng.poisson(2.0 + 6.0 * true[:, None], (40, 2)))
+        idata = pmm.sample(20, tune=20, chains=2, random_seed=1, progressbar=False, quiet=True)
+    labels = pmm.partition_estimate(idata)
+    assert pmm.metrics.adjusted_rand_index({"z": true}, labels) == 1.0
+    assert "distance from a partition" in pmm.diagnose(idata).table.index
+    named = pmm.relabel(idata, labels)["posterior"]
+    before = idata["posterior"]
+    for name in ("mu", "rate"):
+        for chain, draw in np.ndindex(2, 20):
+            one = [posterior.isel(chain=chain, draw=draw) for posterior in (before, named)]
+            found = [own[name].to_numpy()[own["z"].to_numpy()] for own in one]
+            np.testing.assert_array_equal(*found)
+    first, last = named["mu"].mean(["chain", "draw"]).to_numpy()[labels["z"].to_numpy()[[0, -1]]]
+    assert abs(first + 4.0) < 1.0
+    assert abs(last - 4.0) < 1.0
+
+
+def test_kernel_components_are_no_clusters_of_objects():
+    views = pmm.datasets.xor_views(20, random_seed=0)
+    labels = np.where(views.labels == 1, 1, -1)
+    model = pmm.models.max_margin_views(views.views, labels, n_factors=2, n_frequencies=4)
+    idata = pmm.sample(2, tune=0, chains=1, model=model, progressbar=False, quiet=True)
+    assert pmm.matching.assignment_names(idata) == []

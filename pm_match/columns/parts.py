@@ -172,6 +172,11 @@ class Columns(Evidence):
         return list(self.parameters)
 
     @property
+    def of_clusters(self) -> list[str]:
+        """The parameters of clusters."""
+        return list(self.parameters)
+
+    @property
     def handed_on(self) -> list[str]:
         """Steps of what the priors depend on are given the parameters."""
         return list(self.parameters)

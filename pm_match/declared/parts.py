@@ -145,6 +145,11 @@ class Likelihoods(Evidence):
         return [name for rows in self.rows for name in rows.names]
 
     @property
+    def of_clusters(self) -> list[str]:
+        """The parameters of clusters."""
+        return self.relabelled
+
+    @property
     def handed_on(self) -> list[str]:
         """The labels that a search finds mean little without their parameters."""
         return list(self.parameters)

@@ -9,13 +9,13 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.util import get_random_generator
-from rich.progress import Progress
 
 from pm_match.checks import check_count, check_option, type_name
 from pm_match.features.parts import Features
 from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.plain import Mode, find_mode, problem_of
 from pm_match.numerics.masked import MaskedTable
+from pm_match.progress import SearchProgress
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, UnservedModelError
 from pm_match.reading.probe import initial_point
@@ -140,11 +140,12 @@ def choose_n_factors(
         return _predictive(problem, mode, data) if folds else mode.log_joint
 
     found = {}
-    with Progress(disable=not progressbar) as bar:
-        task = bar.add_task("Choosing the number of factors", total=len(tasks))
+    with SearchProgress(
+        len(tasks), progressbar, title="Choosing the number of factors"
+    ) as progress:
         for number, score in runs(fitted, tasks, executor=executor, cores=cores):
             found[tasks[number]] = score
-            bar.update(task, advance=1)
+            progress.advance()
     if not folds:
         return _bic(numbers, data, np.array([found[k, -1] for k in numbers]))
     scores = np.array([[found[k, fold] for fold in range(n_folds)] for k in numbers])

@@ -59,6 +59,8 @@ class Diagnosis:
         chains = self.chains.to_string(float_format="{:.3g}".format, formatters=_CHAIN_FORMATS)
         return f"{table}\n\n{chains}\n\n{self.words}"
 
+    __repr__ = __str__
+
     def tables_html(self) -> str:
         """Give the tables of quantities and of chains as HTML."""
         table = self.table.to_html(formatters=_FORMATS, na_rep="-")

@@ -30,6 +30,8 @@ def assignment_names(
 ) -> list[str]:
     """List the assignment variables: whole numbers, called ``cluster_<domain>``.
 
+    Those of draws of `pmm.sample` and `find_matching` may have any name.
+
     Parameters
     ----------
     idata : DataTree or Dataset
@@ -45,7 +47,7 @@ def assignment_names(
     return [
         str(name)
         for name, variable in variables.items()
-        if str(name).startswith(PREFIX)
+        if (str(name).startswith(PREFIX) or SET in variable.attrs)
         and variable.dtype.kind in "iu"
         # Where labels are observed in part, PyMC has a variable for those that are not, and one
         # for all.

@@ -57,7 +57,8 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
         From a set of clusters, or any of its assignments, to the dims of its clusters. Default:
         that of the weights which the assignments' attribute ``clusters`` names; otherwise
         ``cluster``, or ``<type>_cluster`` for assignments ``cluster_<network>_<type>``; and with
-        each also ``<dim>_other``.
+        each also ``<dim>_other``; and those that parameters of clusters have in draws of
+        `pm_match.sample`.
     symmetric : sequence of str
         Variables of two dims of the same clusters of which only the entries with k <= l mean
         anything, as the densities of symmetric networks.
@@ -175,6 +176,13 @@ def _cluster_dims(
                 candidates.append(dim)
         if len(candidates) > 1:
             raise ValueError(f"{where}: expected one dim of theirs; found {candidates}. {ask}")
+    # Those that `pm_match.sample` has marked.
+    candidates += [
+        variable.attrs["clusters_dim"]
+        for variable in posterior.data_vars.values()
+        if title and variable.attrs.get("clusters_of") == title
+    ]
+    candidates = list(dict.fromkeys(candidates))
     found = [d for dim in candidates for d in (dim, dim + _OTHER) if d in posterior.dims]
     sizes = {posterior.sizes[d] for d in found}
     for name, variable in posterior.data_vars.items():

@@ -163,7 +163,7 @@ def names_of(idata: Any, var_names: Sequence[str] | None, group: str) -> list[st
         if not_recorded(posterior.data_vars):
             raise KeyError(NOT_RECORDED)
         raise KeyError(
-            f"no assignment variable (its name starts with {PREFIX!r}); "
+            f"no assignment variable (its name starts with {PREFIX!r}, or pmm.sample drew it); "
             f"there are {sorted(map(str, posterior.data_vars))}"
         )
     return names

@@ -161,6 +161,11 @@ class Normals(Evidence):
         return [self.mean, self.precision]
 
     @property
+    def of_clusters(self) -> list[str]:
+        """Means and precisions."""
+        return self.names
+
+    @property
     def clusterings(self) -> tuple[int, ...]:
         """The number of its clustering."""
         return (self.clustering,)

@@ -59,6 +59,11 @@ class Evidence:
         return self.names
 
     @property
+    def of_clusters(self) -> list[str]:
+        """Variables with a row for each cluster of its one clustering."""
+        return []
+
+    @property
     def anchored(self) -> bool:
         """Whether the clusters have parameters that are not integrated out.
 

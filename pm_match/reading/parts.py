@@ -1,6 +1,6 @@
 """What is read from a model: its clusterings, what they are seen by, and what is refused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -276,6 +276,11 @@ class Part:
     def relabelled(self) -> list[str]:
         """Variables that mean something else when clusters or factors take other names."""
         return []
+
+    @property
+    def unordered(self) -> Collection[str]:
+        """Assignments of what has no fixed order, so that no two draws have the same objects."""
+        return ()
 
     def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
         """Make values to start a chain from, by variable, at some `point` of value variables."""

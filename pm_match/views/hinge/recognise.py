@@ -4,7 +4,7 @@ That a score is affine in a variable, and that it is random Fourier features of 
 checked numerically on the declared expression.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -60,6 +60,8 @@ class HingeModel(Part):
         From a point to latent vectors (N, m) and frequencies (M, m), where there are any.
     frequency_prior : callable or None
         From a point to the frequencies' `FrequencyPrior`.
+    components : tuple of str
+        The assignments of the frequencies.
     """
 
     name: str
@@ -76,6 +78,7 @@ class HingeModel(Part):
     _scores: Callable[[Point], Any] | None = field(repr=False)
     fourier: Any = field(repr=False)
     frequency_prior: Any = field(repr=False)
+    components: tuple[str, ...]
     # Whether the coefficients are declared as a matrix.
     _columns: bool = field(repr=False)
 
@@ -90,6 +93,11 @@ class HingeModel(Part):
     def relabelled(self) -> list[str]:
         """Variables of which waves in another order, or the other way round, say the same."""
         return [self.coefficients, self.frequencies] if self.frequencies else []
+
+    @property
+    def unordered(self) -> Collection[str]:
+        """The assignments of the frequencies."""
+        return self.components
 
     def C(self, point: Point) -> float:
         """Evaluate C at a `point` of value variables."""
@@ -337,6 +345,7 @@ def _hinge_model(context, rv, declared, labels, candidate, score):
         _scores=scores,
         fourier=fourier,
         frequency_prior=frequency_prior,
+        components=_assignments_of(context, frequencies),
         _columns=len(shape) == 2,
     )
     return part, refused
@@ -419,6 +428,11 @@ def _is_fourier(score: _Score, candidate: RV, read: Callable) -> bool:
         if not _close(found, features @ (beta if beta.ndim == 2 else beta[:, None])):
             return False
     return True
+
+
+def _assignments_of(context: Context, frequencies: RV | None) -> tuple[str, ...]:
+    above = context.ancestry.parents[frequencies] if frequencies is not None else ()
+    return tuple(sorted(rv.name for rv in above if isinstance(rv.owner.op, CategoricalRV)))
 
 
 def _frequency_prior(context: Context, rv: RV, declared: HingeParts, frequencies: RV):
