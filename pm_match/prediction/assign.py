@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from pm_match.checks import check_count
 from pm_match.matching import partition_estimate
@@ -116,11 +116,13 @@ def assign(
           of each domain of the same set of clusters. With `top` its dims are (objects, rank), and
           ``partner_<other>`` holds the partners' labels.
         - ``log_predictive``: log p(x* | X), which is low for objects like none that were seen.
+        - ``weight`` (draws, objects): how much each draw counts for an object; they sum to 1.
         - ``effective_draws``: Kish's effective number of draws behind the weights.
 
         Group ``posterior`` has the draws of the assignments, and with them the new objects' own,
         ``cluster_<domain>_new`` and ``relevance_<domain>_new``: all that summarises matchings takes
-        it. These are drawn given each draw as it is, and not weighted.
+        it. They are drawn given each draw as it is: to count draws as the probabilities above do,
+        weight those of an object by its ``weight``.
 
     Raises
     ------
@@ -229,12 +231,15 @@ class _Tally:
         shape = (points.n_draws, n)
         self.label = np.zeros(shape, np.int64)
         self.relevant = np.ones(shape, np.int64)
+        self.log_weight = np.zeros(shape)
 
     def add(self, rng: np.random.Generator, number: int, predictive: Predictive) -> None:
         """Add a draw."""
         log_joint = predictive.log_joint(self.new)
         log_predictive = logsumexp(log_joint, axis=1)
         p = np.exp(log_joint - log_predictive[:, None])
+        if self.reweight:
+            self.log_weight[number] = log_predictive
         labels = predictive.labels[self.new.place.clustering]
         drawn = _draw_categories(rng, p)
         n_clusters = p.shape[1] - 1
@@ -273,6 +278,8 @@ class _Tally:
             found["irrelevant"] = (dim, mean["irrelevant"][:, 0])
         found["log_predictive"] = (dim, self.mean.log_mean_weight())
         found["effective_draws"] = (dim, self.mean.effective_number())
+        weight = softmax(self.log_weight, axis=0).reshape(*self._sizes(), -1)
+        found["weight"] = ((*self.points.sample_dims, dim), weight)
         coords |= {"cluster": self.numbers}
         parts = np.split(mean["match"], self.clustering.ends, axis=1)
         for name, match in zip(self.names, parts, strict=True):
@@ -289,10 +296,13 @@ class _Tally:
             found[f"partner_{domain}"] = ((dim, rank), other[partners].to_numpy()[best])
         return xr.Dataset(found, coords)
 
+    def _sizes(self) -> list[int]:
+        return [self.points.posterior.sizes[d] for d in self.points.sample_dims]
+
     def draws(self) -> xr.Dataset:
         """Give the draws of the new objects' clusters."""
         dim, coords = object_axis(self.points, self.new)
-        sizes = [self.points.posterior.sizes[d] for d in self.points.sample_dims]
+        sizes = self._sizes()
         dims = (*self.points.sample_dims, dim)
         name = self.new.place.assignment.name
         recorded = self.points.posterior[name].attrs  # plain pm.sample names no set

@@ -130,3 +130,18 @@ def test_the_first_cluster_is_on_top(drawn, name):
     for own in found:
         clusters = sorted(own)
         assert [own[k] for k in clusters] == sorted(own.values(), reverse=True), own
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_labels_of_a_panel_are_in_no_other(drawn, name):
+    """Those of colour bars too."""
+    figure = FIGURES[name](drawn)
+    figure.canvas.draw()
+    for owner in figure.axes:
+        for text in (owner.title, owner.xaxis.label, owner.yaxis.label):
+            if not (text.get_text() and text.get_visible()):
+                continue
+            box = text.get_window_extent()
+            for other in figure.axes:
+                inside = other is not owner and box.overlaps(other.get_window_extent())
+                assert not inside, (text.get_text(), other.get_label())

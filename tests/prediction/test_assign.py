@@ -152,7 +152,7 @@ def test_numbering_and_order_of_draws_do_not_matter(uniform, seed):
                    progressbar=False)["prediction/a"].to_dataset()
         for p, chains in ((points, 1), (other, 3))
     )  # fmt: skip
-    xr.testing.assert_allclose(first, second)
+    xr.testing.assert_allclose(first.drop_vars("weight"), second.drop_vars("weight"))
     for name in ("match_a", "match_b", "probability", "unseen"):
         assert ((first[name] >= 0) & (first[name] <= 1)).all()
     np.testing.assert_allclose(first["probability"].sum("cluster") + first["unseen"], 1.0)
@@ -187,6 +187,21 @@ def test_draws_of_new_objects_have_the_probabilities(flagged):
     np.testing.assert_allclose(1.0 - relevant, own["irrelevant"], atol=noise)
     match = pmm.match_probability(found, "cluster_b_new", "cluster_a")
     np.testing.assert_allclose(match, own["match_a"], atol=noise)
+    # Of different draws, by their weights.
+    points = points_of(flagged, 5) * 400
+    for reweight in (True, False):
+        found = pmm.assign(tree_of(flagged, points), flagged, {"b": np.pad(x, ((0, 0), (0, 1)))},
+                           random_seed=0, progressbar=False, reweight=reweight)  # fmt: skip
+        own, drawn = found["prediction/b"], found["posterior"]
+        weight = own["weight"]
+        np.testing.assert_allclose(weight.sum(("chain", "draw")), 1.0)
+        assert reweight == (float(weight.std()) > 1e-5)
+        same = drawn["cluster_b_new"] == drawn["cluster_a"]
+        known = drawn["relevance_a"].rename(relevance_a_dim_0="cluster_a_dim_0")
+        both = same & (drawn["relevance_b_new"] == 1) & (known == 1)
+        share = (weight * both).sum(("chain", "draw")).transpose(*own["match_a"].dims)
+        spread = np.sqrt(0.25 * np.square(weight).sum(("chain", "draw")).max())
+        np.testing.assert_allclose(share, own["match_a"], atol=4.0 * float(spread))
     again = pmm.assign(tree_of(flagged, points[:5]), flagged, {"b": np.zeros((1, 3))},
                        random_seed=3, progressbar=False)  # fmt: skip
     same = pmm.assign(tree_of(flagged, points[:5]), flagged, {"b": np.zeros((1, 3))},
