@@ -43,7 +43,11 @@ nb_merge_streams = True
 # PyMC's lines on progress are for those who wait; its warnings are shown.
 STARTUP = BUILD / "ipython" / "profile_default" / "startup" / "quiet.py"
 STARTUP.parent.mkdir(parents=True, exist_ok=True)
-STARTUP.write_text("import logging\nlogging.root.addHandler(logging.NullHandler())\n")
+STARTUP.write_text(
+    "import logging, warnings\n"
+    "logging.root.addHandler(logging.NullHandler())\n"
+    "warnings.formatwarning = lambda said, kind, *where: f'{kind.__name__}: {said}\\n'\n"
+)
 os.environ["IPYTHONDIR"] = str(BUILD / "ipython")
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

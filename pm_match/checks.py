@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
+from os import sep
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,10 +30,18 @@ __all__ = [
     "is_count",
     "plain",
     "type_name",
+    "warn",
 ]
 
 # Of larger numbers, squares and their sums overflow.
 LARGEST = 1e100
+# Files of ours, and that of what wraps our functions.
+_OURS = (f"{Path(__file__).parent}{sep}", contextlib.__file__)
+
+
+def warn(said: str) -> None:
+    """Warn of something, at the line of the user's that called us."""
+    warnings.warn(said, UserWarning, skip_file_prefixes=_OURS)
 
 
 def is_count(value: Any, least: int = 1) -> bool:

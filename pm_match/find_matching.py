@@ -1,7 +1,6 @@
 """The best matching of many searches."""
 
 import time
-import warnings
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from pymc.backends.base import MultiTrace
 from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, warn
 from pm_match.metrics import adjusted_rand_index
 from pm_match.progress import PATIENCE, SearchProgress, saying, silent
 from pm_match.reading import read
@@ -143,11 +142,7 @@ def find_matching(
             structure = read(model)
         ours = search.steps
     if structure.refusals:
-        warnings.warn(
-            f"left as it is, since no step of ours serves it: {structure.explain()}.",
-            UserWarning,
-            stacklevel=2,
-        )
+        warn(f"left as it is, since no step of ours serves it: {structure.explain()}.")
     done: dict[int, _Found] = {}
     with SearchProgress(starts, bool(progressbar), after=PATIENCE) as progress:
         rngs = get_random_generator(random_seed).spawn(starts)
@@ -158,11 +153,7 @@ def find_matching(
         except KeyboardInterrupt:
             if not done:
                 raise
-            warnings.warn(
-                f"interrupted: the best of {len(done)} finished starts, of {starts}.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warn(f"interrupted: the best of {len(done)} finished starts, of {starts}.")
     ends = [done[number] for number in sorted(done)]
     log_joints = np.array([own.log_joint for own in ends])
     agreement = _agreement(structure, [own.labels for own in ends])
@@ -211,12 +202,10 @@ def _warn_if_alone(log_joints, agreement, winner: int) -> None:
     same = near | (agreement[winner] > _SAME_MATCHING)
     if len(log_joints) > 1 and same.sum() == 1:
         next_best = np.delete(log_joints, winner).max()
-        warnings.warn(
+        warn(
             f"only one of {len(log_joints)} starts found the best matching, whose log joint is "
             f"{log_joints[winner] - next_best:.1f} above the next: there may be better ones. Try "
-            "more starts; group 'starts' of the result compares them.",
-            UserWarning,
-            stacklevel=3,
+            "more starts; group 'starts' of the result compares them."
         )
 
 

@@ -1,6 +1,5 @@
 """Maximum likelihood of a declared model by EM, in the form of one draw."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
 from threadpoolctl import threadpool_limits
 
+from pm_match.checks import warn
 from pm_match.features.parts import Features
 from pm_match.find_matching import find_matching, one_draw
 from pm_match.networks.parts import Relation
@@ -145,11 +145,9 @@ def fit_em(
             raise UnservedModelError(f"fit_em does not serve this model: {refusal}.") from None
     fit = fitted.fit
     if not fit.converged:
-        warnings.warn(
+        warn(
             f"EM still gained {np.diff(fit.log_likelihoods)[-1]:.2g} nats in the last of "
-            f"{len(fit.log_likelihoods)} iterations: allow more of them, or a higher tolerance.",
-            UserWarning,
-            stacklevel=2,
+            f"{len(fit.log_likelihoods)} iterations: allow more of them, or a higher tolerance."
         )
     stats = {
         "log_likelihood": np.float64(fit.log_likelihood),

@@ -1,6 +1,5 @@
 """What comes out: draws that say what they are, judged on what relabelling leaves alone."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from pymc.stats.convergence import (
     warn_treedepth,
 )
 
+from pm_match.checks import warn
 from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS
@@ -179,10 +179,8 @@ def warn_if_full(idata: xr.DataTree, model: Model) -> None:
             if one
             else f"all clusters of one of {', '.join(repr(c.weights) for c in truncated)} are"
         )
-        warnings.warn(
+        warn(
             f"the draws fill the truncation: {which} occupied in {int(full.sum())} of "
             f"{full.size} draws. Declare more clusters; if they fill too, the model may be too "
-            "simple for these data.",
-            UserWarning,
-            stacklevel=4,
+            "simple for these data."
         )

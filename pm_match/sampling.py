@@ -17,7 +17,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, check_positive, did_you_mean, type_name
+from pm_match.checks import check_count, check_positive, did_you_mean, type_name, warn
 from pm_match.landmarks import add_counts, choose_landmarks, landmarks_of
 from pm_match.matching.memory import gibibytes, limit
 from pm_match.progress import SearchProgress, drawn_over, saying, silent
@@ -414,9 +414,7 @@ def _steps(model: Model, step: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any
             structure = read(model)
         ours = steps(model, given=given)
     if structure.refusals:
-        warnings.warn(
-            f"left to PyMC's own steps: {structure.explain()}.", UserWarning, stacklevel=3
-        )
+        warn(f"left to PyMC's own steps: {structure.explain()}.")
     if structure.notes and not kwargs.get("quiet"):
         _log.info(f"By tables of log densities, which takes longer: {structure.remarks()}.")
     return given, ours
@@ -463,11 +461,7 @@ def _sample(
         try:
             log_warnings(convergence_warnings(idata, model))
         except KeyboardInterrupt:
-            warnings.warn(
-                "interrupted: convergence was not checked (pmm.diagnose does).",
-                UserWarning,
-                stacklevel=3,
-            )
+            warn("interrupted: convergence was not checked (pmm.diagnose does).")
     return idata
 
 
@@ -560,11 +554,7 @@ def _drawn_elsewhere(executor: Executor, chains: _Chains, shown: bool) -> xr.Dat
         except KeyboardInterrupt:
             if not done:
                 raise KeyboardInterrupt("no chain has ended") from None
-            warnings.warn(
-                f"interrupted: {len(done)} of {total} chains have ended, and are returned.",
-                UserWarning,
-                stacklevel=4,
-            )
+            warn(f"interrupted: {len(done)} of {total} chains have ended, and are returned.")
     return _joined(done)
 
 
@@ -622,22 +612,18 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
         add_counts(found, model, counted, stored_types(read(model)))
     if interrupt.asked and min(drawn) < run.draws:
         left_out = [str(number) for number, n in enumerate(drawn) if n < interrupt.n_draws]
-        warnings.warn(
+        warn(
             f"interrupted: chains have {_enumerated(drawn)} of {run.draws} draws, and are cut to "
             f"{interrupt.n_draws}."
             + (f" With fewer, and left out: chain {_enumerated(left_out)}." if left_out else "")
-            + run.again,
-            UserWarning,
-            stacklevel=4,
+            + run.again
         )
     elif run.checkpoint is not None:
         short = [str(k) for k, n in interrupt.made.items() if run.checkpoint.written(k)[0] < n]
         if short:
-            warnings.warn(
+            warn(
                 f"the checkpoint folder {str(run.checkpoint.folder)!r} could not be written: it "
-                f"lacks the last draws of chain {_enumerated(short)}. What is returned is whole.",
-                UserWarning,
-                stacklevel=4,
+                f"lacks the last draws of chain {_enumerated(short)}. What is returned is whole."
             )
     return found
 
@@ -677,12 +663,10 @@ def _warn_if_large(trace: Draws, run: _Run) -> None:
     total = sum(sizes.values())
     if total > limit():
         largest = max(sizes, key=lambda name: sizes[name])
-        warnings.warn(
+        warn(
             f"{run.chains} chains of {run.draws} draws will take {total:,.1f} GiB, most of it for "
             f"{largest!r}: thin keeps every so many draws alone, var_names fewer variables, record "
-            "counts in place of labels.",
-            UserWarning,
-            stacklevel=5,
+            "counts in place of labels."
         )
 
 

@@ -1,6 +1,5 @@
 """Reads and writes points of value variables, for what is declared of the parts of a model."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.checks import warn
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
 from pm_match.reading.parts import Clustering
@@ -228,12 +228,10 @@ class ClusteringPoints(Writer):
             return
         logs = log_weights(log_sticks, log_rests)
         if self.clustering.free_weights_prior and logs.min() < least_log(self.value_of[name].dtype):
-            warnings.warn(
+            warn(
                 f"a weight in {name!r} is too small for a float, which biases the variables that "
                 "its prior depends on, unless HyperparameterGibbs draws them: declare fewer "
-                "clusters, or the sticks themselves as pm.Beta, which have no such limit.",
-                UserWarning,
-                stacklevel=2,
+                "clusters, or the sticks themselves as pm.Beta, which have no such limit."
             )
         self.write_simplex(point, name, logs)
 

@@ -1,6 +1,5 @@
 """What the steps share: finding the part of the model that they serve, and going to workers."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from inspect import signature
@@ -17,6 +16,7 @@ from pymc.step_methods.compound import (
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
+from pm_match.checks import warn
 from pm_match.numerics.ahead import Job, compile_ahead
 from pm_match.progress import say
 from pm_match.reading import read
@@ -215,12 +215,10 @@ class PartitionStep(BlockedStep):
         except TypeError:
             # One of the steps speaks for all.
             if cls._announces and over_weights(var):
-                warnings.warn(
+                warn(
                     f"pm_match cannot see the model that {var.name!r} belongs to, and leaves it to "
                     "PyMC. If it is a matching model, call pm.sample() inside `with model:`, "
-                    "or call pm_match.sample().",
-                    UserWarning,
-                    stacklevel=2,
+                    "or call pm_match.sample()."
                 )
             return Competence.INCOMPATIBLE
         if var not in model.free_RVs:
@@ -231,11 +229,7 @@ class PartitionStep(BlockedStep):
             parts = cls.parts(structure) if structure.all_clusterings else []
         except Exception as error:
             # Whatever goes wrong in reading it, somebody else's model must not suffer.
-            warnings.warn(
-                f"pm_match could not read the model, and leaves {var.name!r} to PyMC: {error!r}.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warn(f"pm_match could not read the model, and leaves {var.name!r} to PyMC: {error!r}.")
             return Competence.INCOMPATIBLE
         for part in parts:
             if var.name in cls.served(part):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -16,7 +15,14 @@ import pymc as pm
 import scipy.sparse
 
 from pm_match import models
-from pm_match.checks import check_given_by_name, check_option, did_you_mean, identifier, type_name
+from pm_match.checks import (
+    check_given_by_name,
+    check_option,
+    did_you_mean,
+    identifier,
+    type_name,
+    warn,
+)
 from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import LEFT_OUT, USES, Column, look_at_column
 from pm_match.front.edges import is_graph, look_at_networks
@@ -29,8 +35,6 @@ from pm_match.tables.standardise import standardise as scaled
 
 __all__ = ["PreparedData", "choose_model", "prepare"]
 
-# Warnings are of the line that called us.
-PACKAGE = str(Path(__file__).parents[1])
 # Columns that are named in one line.
 _LISTED = 12
 # Models of tables of numbers, and all that there are.
@@ -405,7 +409,7 @@ def prepare(
             found.data[name] = pd.DataFrame(own.to_pandas())
     for said in _left_out_of(found, chosen):
         found.notes.append(said)
-        warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
+        warn(said)
     found.notes.append(f"The model is {chosen}.")
     return replace(found, model=chosen, whole=whole, distinct=distinct)
 
@@ -435,7 +439,7 @@ def _look_at_tables(given, titles, id, told):
         ]
         if warned:
             said = f"domain {titles[name]!r}: {'; '.join(warned)}."
-            warnings.warn(said, UserWarning, skip_file_prefixes=(PACKAGE,))
+            warn(said)
     return tables, looked
 
 

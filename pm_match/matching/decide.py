@@ -1,6 +1,5 @@
 """Which pairs to link: decisions that are optimal for a stated utility."""
 
-import warnings
 from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
@@ -10,7 +9,7 @@ import scipy
 import xarray as xr
 from scipy import sparse
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, warn
 from pm_match.matching.chance import MOST_TOGETHER, probability_together
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.pair_counts import apart, best_partners, counts_together
@@ -198,19 +197,15 @@ def _unlike_all(
 def _warn_if_uninformative(n_draws: int, chance: float, threshold: float) -> None:
     """Warn of probabilities that decide nothing."""
     if n_draws == 1:
-        warnings.warn(
+        warn(
             "one draw: its probabilities are 0 and 1, and say nothing of how sure a link is. "
-            "Sample (pm_match.sample) to know.",
-            UserWarning,
-            stacklevel=3,
+            "Sample (pm_match.sample) to know."
         )
     elif chance > max(threshold, MOST_TOGETHER):
-        warnings.warn(
+        warn(
             f"any two objects share a cluster with probability {chance:.2f}, above the threshold "
             f"of {threshold:g}: the clusters hardly tell objects apart, and a link says little of "
-            "the objects linked.",
-            UserWarning,
-            stacklevel=3,
+            "the objects linked."
         )
 
 

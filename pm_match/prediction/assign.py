@@ -1,6 +1,5 @@
 """The clusters and the matches of new objects."""
 
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import logsumexp, softmax
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, warn
 from pm_match.matching import partition_estimate
 from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, SET, coords_along
 from pm_match.matching.given_labels import given_labels
@@ -393,7 +392,7 @@ def _warn_if_few(
                 "objects, whose probabilities are therefore rough: take more draws, or "
                 "reweight=False."
             )
-        warnings.warn(f"{name}: {said}", UserWarning, stacklevel=3)
+        warn(f"{name}: {said}")
 
 
 def _far(new: NewObjects, predictive: Predictive) -> NDArray[np.bool_]:

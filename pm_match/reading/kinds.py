@@ -5,13 +5,13 @@ record of *evidence*, from which the core makes the terms that its kernel scores
 core asks kinds for all it has to know of data, and knows none of them by name.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol
 
 from pymc.model.core import Model
 
+from pm_match.checks import warn
 from pm_match.reading.ancestry import RV
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
@@ -222,11 +222,9 @@ def kinds() -> list[Kind]:
                 register_kind(found() if isinstance(found, type) else found)
             except Exception as error:
                 # One package that is broken must not keep all others from being served.
-                warnings.warn(
+                warn(
                     f"the kind {entry.name!r} could not be loaded from its entry point "
-                    f"{entry.value!r}: {error!r}",
-                    UserWarning,
-                    stacklevel=2,
+                    f"{entry.value!r}: {error!r}"
                 )
     return registered()
 

@@ -3,13 +3,13 @@
 import logging
 import os
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.checks import warn
 from pm_match.running.files import DamagedError, read_values, write_values
 from pm_match.running.plain_values import unpacked
 
@@ -118,11 +118,7 @@ class Record:
         except DamagedError as error:
             damaged = self._file(self.n)
             os.replace(damaged, damaged.with_suffix(".damaged"))
-            warnings.warn(
-                f"{error}. Draws of this chain from number {self.n} on are drawn again.",
-                UserWarning,
-                stacklevel=4,
-            )
+            warn(f"{error}. Draws of this chain from number {self.n} on are drawn again.")
         return self.n
 
     def _file(self, first: int) -> Path:

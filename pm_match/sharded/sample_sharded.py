@@ -1,7 +1,6 @@
 """The entrance: draws of a declared model on all rows of a huge data set."""
 
 import time
-import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, warn
 from pm_match.find_matching import find_matching
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
@@ -203,9 +202,7 @@ def sample_sharded(
         if not len(record):
             raise
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by {error!r}"
-        warnings.warn(
-            f"{why}: the first {len(record)} of {n_kept} draws.", UserWarning, stacklevel=2
-        )
+        warn(f"{why}: the first {len(record)} of {n_kept} draws.")
     if store is not None:
         store.finish(pieces, len(record))
     idata = record.tree(store)
