@@ -83,6 +83,10 @@ class PreparedData:
     class_names : list
     model : str
         The function of `pm_match.models` that declares the model.
+    ids : dict of str to str
+        The columns of tables that name their objects, by names of `data`.
+    raw : dict of str to DataFrame
+        Tables before they were standardised, if that was asked for.
 
     Examples
     --------
@@ -110,6 +114,8 @@ class PreparedData:
     classes: dict[str, np.ndarray] = field(default_factory=dict)
     class_names: list[Any] = field(default_factory=list)
     model: str = ""
+    ids: dict[str, str] = field(default_factory=dict)
+    raw: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def numeric(self) -> dict[str, pd.DataFrame]:
         """Give the columns of all tables that are not categories."""
@@ -383,8 +389,12 @@ def prepare(
         networks, options, notes = look_at_networks(given, columns, options)
         found = PreparedData("networks", networks, titles, notes=notes, options=options)
     else:
-        tables, looked = _look_at_tables(given, titles, id, dict(columns or {}))
+        ids = {
+            name: id.get(title) if isinstance(id, Mapping) else id for name, title in titles.items()
+        }
+        tables, looked = _look_at_tables(given, titles, ids, dict(columns or {}))
         found = PreparedData("tables", tables, titles, looked, options=options)
+        found.ids.update({name: own for name, own in ids.items() if own is not None})
     for what, given_pairs, kept in (
         ("links", links, found.links),
         ("cannot_link", cannot_link, found.cannot_link),
@@ -405,7 +415,8 @@ def prepare(
                 f"standardise: expected a model of numbers, one of {', '.join(_NUMERIC)}; "
                 f"found {chosen!r}"
             )
-        for name, own in scaled(found.numeric()).items():
+        found.raw.update(found.numeric())
+        for name, own in scaled(found.raw).items():
             found.data[name] = pd.DataFrame(own.to_pandas())
     for said in _left_out_of(found, chosen):
         found.notes.append(said)
@@ -414,7 +425,7 @@ def prepare(
     return replace(found, model=chosen, whole=whole, distinct=distinct)
 
 
-def _look_at_tables(given, titles, id, told):
+def _look_at_tables(given, titles, ids, told):
     """Look at all tables; give what is used of them, and what was found in their columns."""
     check_domain_names(given)
     for column, use in told.items():
@@ -422,14 +433,13 @@ def _look_at_tables(given, titles, id, told):
     tables: dict[str, pd.DataFrame] = {}
     looked: dict[str, dict[str, Column]] = {}
     for name, value in given.items():
-        key = id.get(titles[name]) if isinstance(id, Mapping) else id
         where = f"domain {titles[name]!r}"
         if isinstance(value, str | PathLike):
             where, value = str(value), read_table_file(Path(value))
-        tables[name], looked[name] = _look_at_table(where, value, key, told)
+        tables[name], looked[name] = look_at_table(where, value, ids[name], told)
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:
-        if column not in everywhere:
+        if _variable(column) not in everywhere:
             near = did_you_mean(column, everywhere)
             raise ValueError(f"columns: no table has a column {column!r}{near}")
     _agree(looked)
@@ -587,17 +597,20 @@ def _of_anndata(where: str, table: Any) -> pd.DataFrame:
     return pd.DataFrame(values, index=pd.Index(table.obs_names), columns=names)
 
 
-def _look_at_table(
-    where: str, table: Any, id: str | None, told: Mapping[str, str]
+def look_at_table(
+    where: str, table: Any, id: str | None, told: Mapping[str, str], new: bool = False
 ) -> tuple[pd.DataFrame, dict[str, Column]]:
-    """Look at one table; return what is used of it, and what was found in its columns."""
+    """Look at one table; return what is used of it, and what was found in its columns.
+
+    `told` says how columns are used. Of a `new` table, which may have one row, the others are not.
+    """
     frame = _as_frame(where, table)
     if 0 in frame.shape:
         raise ValueError(
             f"{where}: the table is empty: {frame.shape[0]} objects (rows) by "
             f"{frame.shape[1]} features (columns)"
         )
-    if len(frame) == 1:
+    if len(frame) == 1 and not new:
         raise ValueError(
             f"{where}: expected at least two objects (rows); found one. One row is one object"
         )
@@ -614,11 +627,13 @@ def _look_at_table(
     frame = frame.set_axis(pd.Index(labels, name=None), axis=0)
     looked, kept = {}, {}
     for column, values in frame.items():
-        use = told.get(str(column))
-        ignored = Column(LEFT_OUT, "as you said")
-        found = ignored if use == "ignore" else look_at_column(where, values, use)
-        # A model may not have a variable of such a name.
-        name = str(column).replace("/", "_")
+        name = _variable(column)
+        if new:
+            found = Column(told.get(name, LEFT_OUT), "")
+        elif told.get(str(column)) == "ignore":
+            found = Column(LEFT_OUT, "as you said")
+        else:
+            found = look_at_column(where, values, told.get(str(column)))
         looked[name] = found
         if found.use == "category":
             kept[name] = values if values.dtype == "category" else values.astype(object)
@@ -631,6 +646,11 @@ def _look_at_table(
     if any(own.use not in ("category", LEFT_OUT) for own in looked.values()):
         read_table(where, used.select_dtypes("number"))  # refuses infinite numbers, by name
     return used, looked
+
+
+def _variable(column: Any) -> str:
+    """Name a column as variables of a model may be."""
+    return str(column).replace("/", "_")
 
 
 def _floats(where: str, values: pd.Series, use: str) -> pd.Series:

@@ -14,6 +14,7 @@ import pymc as pm
 import xarray as xr
 
 from pm_match import plots
+from pm_match.front.new_objects import as_the_model_takes_them, placed
 from pm_match.front.prepare import PreparedData
 from pm_match.front.provenance import provenance
 from pm_match.front.write import write
@@ -29,6 +30,7 @@ from pm_match.matching import (
 )
 from pm_match.matching.draws import PREFIX, full_name, set_title, titled
 from pm_match.matching.verdict import verdict
+from pm_match.prediction.assign import assign
 from pm_match.report.html_report import report
 
 __all__ = ["MatchResult"]
@@ -158,6 +160,50 @@ class MatchResult:
         """Decide who matches whom, as `pm_match.decide` does."""
         a, b = self._pair(a, b)
         return decide(self._told(), a, b, **options)
+
+    def assign(self, name: str, table: Any, *, random_seed: Any = None) -> pd.DataFrame:
+        """Say where new objects belong, without sampling again.
+
+        Parameters
+        ----------
+        name : str
+            Their domain.
+        table : table or path
+            One row for each, with columns of those that the domain's table has. Columns that it
+            lacks, and missing values, are not seen.
+        random_seed : int, sequence of int, Generator or SeedSequence, optional
+
+        Returns
+        -------
+        DataFrame
+            For every object its likeliest ``cluster``, its ``probability``, that of a cluster in
+            which nothing was ``unseen`` before, and ``log_predictive``, which is low for what is
+            like nothing that was seen; and for every domain the likeliest partner, and its
+            probability. `pm_match.assign` has the rest.
+
+        Raises
+        ------
+        KeyError
+            If there is no such domain.
+        ValueError
+            If the data are networks, or the table cannot be used.
+
+        Warns
+        -----
+        UserWarning
+            Of columns that are not there, and of categories that were never seen.
+        """
+        domain = full_name(self.labels.data_vars, name).removeprefix(PREFIX)
+        new = as_the_model_takes_them(self.prepared, self.model, domain, table)
+        found = assign(
+            self.kept,
+            self.model,
+            {domain: new},
+            labels=self.labels,
+            top=1,
+            random_seed=random_seed,
+        )
+        return placed(found[f"prediction/{domain}"].to_dataset(), self._titles())
 
     def classes(self) -> pd.DataFrame:
         """Say which class every object is of, where `classes` were given.
