@@ -40,12 +40,12 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
-# PyMC's lines on progress are for those who wait; its warnings are shown.
+# PyMC's lines on progress are for those who wait; its warnings are shown, without their place.
 STARTUP = BUILD / "ipython" / "profile_default" / "startup" / "quiet.py"
 STARTUP.parent.mkdir(parents=True, exist_ok=True)
 STARTUP.write_text(
     "import logging, warnings\n"
-    "logging.root.addHandler(logging.NullHandler())\n"
+    "logging.basicConfig(level=logging.WARNING, format='%(message)s')\n"
     "warnings.formatwarning = lambda said, kind, *where: f'{kind.__name__}: {said}\\n'\n"
 )
 os.environ["IPYTHONDIR"] = str(BUILD / "ipython")

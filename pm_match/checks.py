@@ -40,7 +40,7 @@ _OURS = (f"{Path(__file__).parent}{sep}", contextlib.__file__)
 
 
 def warn(said: str) -> None:
-    """Warn of something, at the line of the user's that called us."""
+    """Warn of something, at the nearest line that is not of this package."""
     warnings.warn(said, UserWarning, skip_file_prefixes=_OURS)
 
 

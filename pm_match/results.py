@@ -16,10 +16,10 @@ from pymc.stats.convergence import (
 from pm_match.checks import warn
 from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
-from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS
+from pm_match.matching.draws import FLAGS, PREFIX, RELEVANCE, ROWS, ROWS_OF, SAMPLE_DIMS, SET
 from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
-from pm_match.reading.parts import Assignment, Clustering, Structure
+from pm_match.reading.parts import Assignment, Structure
 
 __all__ = ["annotate", "convergence_warnings", "invariants", "warn_if_full"]
 
@@ -49,20 +49,18 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
                     posterior[name] = posterior[name].astype(types[name], copy=False)
             if assignment.name in posterior and assignment.name not in unordered:
                 # Labels of different sets, documents' and words', are not to be compared.
-                posterior[assignment.name].attrs["clusters"] = clustering.title
+                posterior[assignment.name].attrs[SET] = clustering.title
+                if assignment.relevance:
+                    posterior[assignment.name].attrs[FLAGS] = assignment.relevance
     for component in structure.components:
         for evidence in component.evidence:
             evidence.annotate(posterior)
-            for name in evidence.of_clusters:
+            for name, axis in evidence.of_clusters.items():
                 if name in posterior:
-                    _mark_dim(posterior[name], structure.clustering_of(evidence))
-
-
-def _mark_dim(variable: Any, clustering: Clustering) -> None:
-    """Say which dim is that of the clusters, if one alone has their number."""
-    dims = [dim for dim in variable.dims[2:] if variable.sizes[dim] == clustering.truncation]
-    if len(dims) == 1:
-        variable.attrs |= {"clusters_of": clustering.title, "clusters_dim": str(dims[0])}
+                    # Sample dims come first; no dim if it is of one cluster alone.
+                    dim = "" if axis is None else str(posterior[name].dims[2 + axis])
+                    title = structure.clustering_of(evidence).title
+                    posterior[name].attrs |= {ROWS_OF: title, ROWS: dim}
 
 
 def stored_types(structure: Structure) -> dict[str, np.dtype]:

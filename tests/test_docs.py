@@ -52,7 +52,7 @@ PAGES = [
 def test_a_page_runs(page, tmp_path):
     """Its blocks run one after the other, with fewer draws and searches."""
     code = "\n".join(blocks(page))
-    code = re.sub(r"\b\d{2,4}, tune=\d+", "20, tune=4", code)
+    code = re.sub(r"\b\d{2,4}, tune=\d+", "20, tune=20", code)
     code = re.sub(r"\bchains=\d+", "chains=2", code)
     code = re.sub(r"\bstarts=\d+", "starts=1", code)
     code = re.sub(r"\bcosts = .*", "costs = [1.0]", code)

@@ -7,6 +7,7 @@ import re
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from scipy.special import digamma
@@ -432,6 +433,66 @@ def test_a_mixture_of_any_names_is_summarised():
     first, last = named["mu"].mean(["chain", "draw"]).to_numpy()[labels["z"].to_numpy()[[0, -1]]]
     assert abs(first + 4.0) < 1.0
     assert abs(last - 4.0) < 1.0
+
+
+def test_relevance_may_have_any_name():
+    rng = np.random.default_rng(0)
+    edges = (rng.random((12, 12)) < 0.4).astype(int)
+    np.fill_diagonal(edges, 0)
+    with pm.Model(name="named"):
+        w = pm.Dirichlet("w", np.ones(3))
+        z = pm.Categorical("z", p=w, shape=12)
+        r = pm.Bernoulli("r", p=pm.Beta("lam", 1.0, 1.0), shape=12)
+        density = pm.Beta("density", 1.0, 1.0, shape=(3, 3))
+        noise = pm.Beta("noise", 1.0, 1.0)
+        pmm.BlockNetwork(
+            "x", axes=[z, z], density=density, noise=noise, relevance=[r, r], observed=edges
+        )
+        idata = pmm.sample(20, tune=5, chains=1, random_seed=1, progressbar=False, quiet=True)
+    posterior = pmm.matching.draws.read_draws(idata, "posterior")
+    relevant = posterior["r"].to_numpy().astype(bool)
+    assert not relevant.all()
+    z = posterior["z"].to_numpy()
+    both = (z[..., None] == z[..., None, :]) & relevant[..., None] & relevant[..., None, :]
+    found = pmm.match_probability(idata, "z", "z").to_numpy()
+    off = ~np.eye(12, dtype=bool)
+    np.testing.assert_allclose(found[off], both.mean(axis=(0, 1))[off])
+
+
+def test_clusters_of_two_sets_are_renumbered_each_with_its_rows():
+    """By their axis, where another has the same length; and in a model with a name."""
+    rng = np.random.default_rng(0)
+    values = np.r_[rng.normal(-3.0, 1.0, (10, 2)), rng.normal(3.0, 1.0, (10, 2))]
+    with pm.Model(name="named"):
+        for k in "12":
+            w = pm.Dirichlet(f"w{k}", np.ones(2))
+            z = pm.Categorical(f"z{k}", p=w, shape=20)
+            mu = pm.Normal(f"mu{k}", 0.0, 5.0, shape=(2, 2))
+            pm.Laplace(f"y{k}", mu[z], 1.0, observed=values)
+        idata = pmm.sample(10, tune=5, chains=2, random_seed=1, progressbar=False, quiet=True)
+    read = pmm.matching.draws.read_draws
+    named = read(pmm.relabel(idata, pmm.partition_estimate(idata)), "posterior")
+    before = read(idata, "posterior")
+    for k in "12":
+        for chain, draw in np.ndindex(2, 10):
+            one = [own.isel(chain=chain, draw=draw) for own in (before, named)]
+            found = [own[f"mu{k}"].to_numpy()[own[f"z{k}"].to_numpy()] for own in one]
+            np.testing.assert_array_equal(*found)
+        assert len(np.unique(named[f"z{k}"].to_numpy()[..., 0])) == 1
+
+
+def test_a_parameter_of_one_cluster_alone_is_not_given_to_another():
+    rng = np.random.default_rng(0)
+    with pm.Model():
+        z = pm.Categorical("z", p=pm.Dirichlet("w", np.ones(2)), shape=20)
+        mu = [pm.Normal(f"mu{k}", 0.0, 5.0, shape=2) for k in "01"]
+        pm.Normal("y", pt.stack(mu)[z], 1.0, observed=rng.normal(size=(20, 2)))
+        idata = pmm.sample(4, tune=2, chains=1, random_seed=1, progressbar=False, quiet=True)
+    labels = pmm.partition_estimate(idata)
+    with pytest.raises(ValueError, match="'mu0' is a parameter of one cluster alone"):
+        pmm.relabel(idata, labels)
+    without = idata["posterior"].to_dataset().drop_vars(["mu0", "mu1"])
+    assert "z" in pmm.relabel(without, labels)
 
 
 def test_kernel_components_are_no_clusters_of_objects():

@@ -172,9 +172,9 @@ class Columns(Evidence):
         return list(self.parameters)
 
     @property
-    def of_clusters(self) -> list[str]:
-        """The parameters of clusters."""
-        return list(self.parameters)
+    def of_clusters(self) -> dict[str, int | None]:
+        """The parameters, a row for each cluster."""
+        return dict.fromkeys(self.parameters, 0)
 
     @property
     def handed_on(self) -> list[str]:

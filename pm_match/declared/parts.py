@@ -145,9 +145,9 @@ class Likelihoods(Evidence):
         return [name for rows in self.rows for name in rows.names]
 
     @property
-    def of_clusters(self) -> list[str]:
-        """The parameters of clusters."""
-        return self.relabelled
+    def of_clusters(self) -> dict[str, int | None]:
+        """What labels have rows of, or a variable each."""
+        return {name: rows.axis for rows in self.rows for name in rows.names}
 
     @property
     def handed_on(self) -> list[str]:

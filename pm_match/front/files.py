@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,13 @@ from pm_match.front.cells import MISSING, InputError, is_market, numbers, read_c
 __all__ = ["NetworkFile", "is_matrix", "read_network_file", "read_table_file"]
 
 
-def read_table_file(file: Path) -> pd.DataFrame:
+def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
     """Read one table: a header line, then a row for each object.
 
     The first column has the objects' labels if its header is empty, or if it is text and differs in
     every row; otherwise objects are numbered from 1. Other columns are numbers if all their cells
-    are, and text otherwise; empty cells (also NA, N/A and NaN) are missing.
+    are, and text otherwise; empty cells (also NA, N/A and NaN) are missing. Columns that are
+    `known`, from another file, have no labels.
 
     Raises
     ------
@@ -37,7 +38,7 @@ def read_table_file(file: Path) -> pd.DataFrame:
     first = body[0]
     present = ~first.isin(MISSING)
     named = present.all() and bool(values[0].isna().all()) and first.is_unique and len(first) > 0
-    labelled = header[0] == "" or named
+    labelled = header[0] == "" or (named and header[0] not in known)
     if labelled:
         index = pd.Index(first, name=header[0] or None)
         if not present.all():

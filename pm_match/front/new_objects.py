@@ -9,30 +9,28 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pymc as pm
 import xarray as xr
 
 from pm_match.checks import warn
-from pm_match.front.columns import LEFT_OUT
 from pm_match.front.files import read_table_file
 from pm_match.front.prepare import PreparedData, look_at_table
+from pm_match.models.mixture import observed_columns
 from pm_match.tables.standardise import principal_components, standardise
 
 __all__ = ["as_the_model_takes_them", "placed"]
 
 
-def as_the_model_takes_them(prepared: PreparedData, model: pm.Model, name: str, table: Any) -> Any:
+def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> Any:
     """Bring new objects of a domain to what `pm_match.assign` expects of them.
 
     Parameters
     ----------
     prepared : PreparedData
-    model : pymc.Model
-        Declared of it.
+        Of tables.
     name : str
         The domain, as variables call it.
     table : table or path
-        With columns of those that the domain has; those that it lacks are not seen.
+        With columns of those that the domain has.
 
     Returns
     -------
@@ -42,57 +40,61 @@ def as_the_model_takes_them(prepared: PreparedData, model: pm.Model, name: str, 
     Raises
     ------
     ValueError
-        If the data are networks, or the table has no column that is used.
+        If the table has no column that is used.
+
+    Warns
+    -----
+    UserWarning
+        Of columns that are not there, and of categories that were never seen.
     """
-    if prepared.kind != "tables":
-        raise ValueError("new objects: expected a matching of tables; pm_match.assign takes edges")
     looked = {column: own.use for column, own in prepared.columns[name].items()}
-    used = [column for column, use in looked.items() if use != LEFT_OUT]
     where = f"new objects of {prepared.titles[name]!r}"
     if isinstance(table, str | PathLike):
-        where, table = str(table), read_table_file(Path(table))
+        where, table = str(table), read_table_file(Path(table), looked)
     frame, _ = look_at_table(where, table, prepared.ids.get(name), looked, new=True)
+    mixed = prepared.model == "mixture"
+    used = list(prepared.data[name].columns if mixed else prepared.numeric()[name].columns)
     if missing := [column for column in used if column not in frame]:
-        warn(f"{where}: columns {missing} are not there, and count as not seen.")
+        warn(f"{where}: columns {missing} are not there; their values are taken as missing.")
     frame = frame.reindex(columns=used)
-    if prepared.model == "mixture":
-        return _by_variable(model, name, frame, where)
-    like = prepared.raw or prepared.numeric()
-    new = {name: frame[list(like[name].columns)]}
-    n_components = prepared.options.get("n_components")
+    if mixed:
+        return _by_variable(prepared, name, frame, where)
+    if prepared.raw:
+        frame = pd.DataFrame(standardise({name: frame}, like=prepared.raw)[name].to_pandas())
+    n_components, like = prepared.options.get("n_components"), prepared.numeric()
     if prepared.model == "aligned_clusters":
-        return principal_components(new, n_components, like=like)[name]
-    if prepared.model == "table_clusters" or prepared.raw:
-        return standardise(new, n_components, like=like)[name]
-    return new[name]
+        return principal_components({name: frame}, n_components, like=like)[name]
+    if prepared.model == "table_clusters":
+        return standardise({name: frame}, n_components, like=like)[name]
+    return frame
 
 
-def _by_variable(model: pm.Model, name: str, frame: pd.DataFrame, where: str) -> dict[str, Any]:
+def _by_variable(
+    prepared: PreparedData, name: str, frame: pd.DataFrame, where: str
+) -> dict[str, Any]:
     """Deal columns to the variables that observe them; write categories by their numbers."""
     found: dict[str, Any] = {}
-    for variable, dims in model.named_vars_to_dims.items():
-        if dims[0] != f"{name}_object" or variable.startswith("cluster_"):
+    of_model = observed_columns(prepared.data, prepared.uses(), prepared.options.get("shared"))
+    for variable, (columns, categories) in of_model[name].items():
+        if categories is None:
+            found[variable] = frame[columns]
             continue
-        if len(dims) == 2:
-            found[variable] = frame[list(model.coords[dims[1]])]
-            continue
-        column = variable.removeprefix(f"{name}_")
-        categories = next(
-            list(model.coords[dim])
-            for parameter, (_, *others) in model.named_vars_to_dims.items()
-            for dim in others
-            if dim.startswith(f"category_{column}") and parameter.startswith("probability_")
-        )
-        values = frame[column].astype(object)
-        codes = values.map({category: k for k, category in enumerate(categories)})
+        # As text, as a few codes may look like numbers where many do not.
+        values = frame[columns[0]].astype(object)
+        numbers = {_text(category): k for k, category in enumerate(categories)}
+        codes = values.map(_text, na_action="ignore").map(numbers)
         strange = values[codes.isna() & values.notna()]
         if len(strange):
             warn(
-                f"{where}, column {column!r}: {strange.iloc[0]!r} is none of the categories that "
-                "were seen, and counts as not seen."
+                f"{where}, column {columns[0]!r}: {strange.iloc[0]!r} is none of the categories "
+                "that were seen, and is taken as missing."
             )
         found[variable] = codes.astype(np.float64)
     return found
+
+
+def _text(category: Any) -> str:
+    return f"{category:g}" if isinstance(category, int | float) else str(category)
 
 
 def placed(found: xr.Dataset, titles: Mapping[str, str]) -> pd.DataFrame:
@@ -101,7 +103,7 @@ def placed(found: xr.Dataset, titles: Mapping[str, str]) -> pd.DataFrame:
     Parameters
     ----------
     found : Dataset
-        What `pm_match.assign` says of a domain, ``top`` given.
+        What `pm_match.assign` says of a domain, with ``top=1``.
     titles : mapping of str to str
         What to call the domains.
 
@@ -111,17 +113,14 @@ def placed(found: xr.Dataset, titles: Mapping[str, str]) -> pd.DataFrame:
         See `MatchResult.assign`.
     """
     probability = found["probability"]
-    best = probability.argmax("cluster")
-    objects = probability.dims[0]
+    best = probability.argmax("cluster").to_numpy()
     columns: dict[str, Any] = {
-        "cluster": found["cluster"].to_numpy()[best.to_numpy()],
+        "cluster": found["cluster"].to_numpy()[best],
         "probability": probability.max("cluster").to_numpy(),
         "unseen": found["unseen"].to_numpy(),
         "log_predictive": found["log_predictive"].to_numpy(),
     }
     for name, title in titles.items():
-        if f"match_{name}" in found:
-            columns[title] = found[f"partner_{name}"].to_numpy()[:, 0]
-            columns[f"{title}_probability"] = found[f"match_{name}"].to_numpy()[:, 0]
-    index = pd.Index(found[objects].to_numpy(), name="object")
-    return pd.DataFrame(columns, index)
+        columns[f"partner_{title}"] = found[f"partner_{name}"].to_numpy()[:, 0]
+        columns[f"match_{title}"] = found[f"match_{name}"].to_numpy()[:, 0]
+    return pd.DataFrame(columns, pd.Index(found[probability.dims[0]].to_numpy(), name="object"))

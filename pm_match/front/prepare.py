@@ -430,6 +430,7 @@ def _look_at_tables(given, titles, ids, told):
     check_domain_names(given)
     for column, use in told.items():
         check_option(f"columns[{column!r}]", use, (*USES, "ignore"))
+    told = {_variable(column): use for column, use in told.items()}
     tables: dict[str, pd.DataFrame] = {}
     looked: dict[str, dict[str, Column]] = {}
     for name, value in given.items():
@@ -439,7 +440,7 @@ def _look_at_tables(given, titles, ids, told):
         tables[name], looked[name] = look_at_table(where, value, ids[name], told)
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:
-        if _variable(column) not in everywhere:
+        if column not in everywhere:
             near = did_you_mean(column, everywhere)
             raise ValueError(f"columns: no table has a column {column!r}{near}")
     _agree(looked)
@@ -615,7 +616,7 @@ def look_at_table(
             f"{where}: expected at least two objects (rows); found one. One row is one object"
         )
     frame = frame.set_axis(as_labels(where, "column", frame.columns).astype(str), axis=1)
-    if id is not None and id not in frame and frame.index.name != id:
+    if id is not None and id not in frame and frame.index.name != id and not new:
         raise ValueError(
             f"{where}: no column {id!r}{did_you_mean(id, frame)} (where ids have names of their "
             "own, say which by domain: id={'a': …, 'b': …})"
@@ -628,12 +629,14 @@ def look_at_table(
     looked, kept = {}, {}
     for column, values in frame.items():
         name = _variable(column)
+        if name in looked:
+            raise ValueError(f"{where}: two columns would have the name {name!r}; rename one")
         if new:
             found = Column(told.get(name, LEFT_OUT), "")
-        elif told.get(str(column)) == "ignore":
+        elif told.get(name) == "ignore":
             found = Column(LEFT_OUT, "as you said")
         else:
-            found = look_at_column(where, values, told.get(str(column)))
+            found = look_at_column(where, values, told.get(name))
         looked[name] = found
         if found.use == "category":
             kept[name] = values if values.dtype == "category" else values.astype(object)

@@ -161,7 +161,15 @@ class MatchResult:
         a, b = self._pair(a, b)
         return decide(self._told(), a, b, **options)
 
-    def assign(self, name: str, table: Any, *, random_seed: Any = None) -> pd.DataFrame:
+    def assign(
+        self,
+        name: str,
+        table: Any,
+        *,
+        reweight: bool = True,
+        random_seed: Any = None,
+        progressbar: bool = True,
+    ) -> pd.DataFrame:
         """Say where new objects belong, without sampling again.
 
         Parameters
@@ -169,17 +177,21 @@ class MatchResult:
         name : str
             Their domain.
         table : table or path
-            One row for each, with columns of those that the domain's table has. Columns that it
-            lacks, and missing values, are not seen.
-        random_seed : int, sequence of int, Generator or SeedSequence, optional
+            One row for each, with columns of those that the domain's table has, in the same units.
+            Values of columns that it lacks are missing. Missing values are not seen; in models of
+            principal components they are filled in, as the others expect them.
+        reweight, random_seed, progressbar
+            As in `pm_match.assign`.
 
         Returns
         -------
         DataFrame
-            For every object its likeliest ``cluster``, its ``probability``, that of a cluster in
-            which nothing was ``unseen`` before, and ``log_predictive``, which is low for what is
-            like nothing that was seen; and for every domain the likeliest partner, and its
-            probability. `pm_match.assign` has the rest.
+            For every object its likeliest ``cluster`` and that cluster's ``probability``;
+            ``unseen``, the probability of a cluster that no known object is in;
+            ``log_predictive``, which is low for objects like none that were seen; and for every
+            domain the likeliest partner, ``partner_<domain>``, with the probability that it
+            matches, ``match_<domain>``. Clusters and partners are those of `objects`, also where
+            clusters or classes were given. `pm_match.assign` has the rest.
 
         Raises
         ------
@@ -191,19 +203,26 @@ class MatchResult:
         Warns
         -----
         UserWarning
-            Of columns that are not there, and of categories that were never seen.
+            Of columns that are not there, and of categories that were never seen; and as
+            `pm_match.assign`.
         """
-        domain = full_name(self.labels.data_vars, name).removeprefix(PREFIX)
-        new = as_the_model_takes_them(self.prepared, self.model, domain, table)
+        if self.prepared.kind != "tables":
+            raise ValueError("assign: expected a matching of tables; pm_match.assign takes edges")
+        titles = self.prepared.titles
+        domain = next((own for own, title in titles.items() if name in (own, title)), None)
+        if domain is None:
+            raise KeyError(f"no domain {name!r}; there are {list(titles.values())}")
         found = assign(
             self.kept,
             self.model,
-            {domain: new},
+            {domain: as_the_model_takes_them(self.prepared, domain, table)},
             labels=self.labels,
             top=1,
+            reweight=reweight,
             random_seed=random_seed,
+            progressbar=progressbar,
         )
-        return placed(found[f"prediction/{domain}"].to_dataset(), self._titles())
+        return placed(found[f"prediction/{domain}"].to_dataset(), titles)
 
     def classes(self) -> pd.DataFrame:
         """Say which class every object is of, where `classes` were given.

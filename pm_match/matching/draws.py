@@ -12,6 +12,9 @@ PREFIX = "cluster_"
 RELEVANCE = "relevance_"
 # The attribute of an assignment that names the set of its clusters.
 SET = "clusters"
+# Those that name an assignment's flags of relevance; the set of clusters that a parameter is of,
+# and its dim of these ("" if it is of one cluster alone).
+FLAGS, ROWS_OF, ROWS = "relevance", "clusters_of", "clusters_dim"
 # The label of irrelevant objects.
 IRRELEVANT = -1
 SAMPLE_DIMS = ("chain", "draw")
@@ -103,20 +106,22 @@ def draws_as_they_are(idata: Any, group: str) -> xr.Dataset:
     return idata.children[group].to_dataset()
 
 
-def _bare(name: Any) -> str:
+def bare(name: Any) -> str:
+    """Leave out what a named model puts before a name."""
     return str(name).rpartition("::")[2]
 
 
 def _without_prefix(draws: xr.Dataset) -> xr.Dataset:
     """Leave out what ``pm.Model(name=…)`` puts before names, unless it tells variables apart."""
-    names = {name: _bare(name) for name in draws.data_vars}
-    bare = list(names.values())
-    if bare == list(names) or len(set(bare)) < len(bare):
+    names = {name: bare(name) for name in draws.data_vars}
+    short = list(names.values())
+    if short == list(names) or len(set(short)) < len(short):
         return draws
     renamed = draws.rename(names)
     for variable in renamed.data_vars.values():
-        if SET in variable.attrs:
-            variable.attrs[SET] = _bare(variable.attrs[SET])
+        for key in (SET, FLAGS, ROWS_OF):
+            if key in variable.attrs:
+                variable.attrs[key] = bare(variable.attrs[key])
     return renamed
 
 
@@ -133,7 +138,7 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
     """
     there = [str(own) for own in names]
     domain = prefix + identifier(str(name))
-    for own in (f"{prefix}{name}", name, domain, _bare(name)):
+    for own in (f"{prefix}{name}", name, domain, bare(name)):
         if own in there:
             return own
     similar = [own for own in there if own.startswith(prefix)]
@@ -255,15 +260,17 @@ def relevance_of(
     """Which objects are relevant, shape (draws, objects); None for all."""
     if name == "auto":
         own = str(assignment.name)
-        name = RELEVANCE + own.removeprefix(PREFIX)
-        if not own.startswith(PREFIX) or name not in posterior.data_vars:
-            return None
+        usual = RELEVANCE + own.removeprefix(PREFIX) if own.startswith(PREFIX) else None
+        name = next(
+            (one for one in (assignment.attrs.get(FLAGS), usual) if one in posterior.data_vars),
+            None,
+        )
     if name is None:
         return None
     variable = sampled(variable_of(posterior, name, RELEVANCE), sample_dims, 1)
     dims = variable.dims[-1], assignment.dims[-1]
     # Without dims in the model, the two have the same objects under names of their own.
-    unnamed = any(f"{v.name}_dim_0" in dims for v in (variable, assignment))
+    unnamed = any(f"{v.name}_dim_0" in map(bare, dims) for v in (variable, assignment))
     if variable.shape != assignment.shape or (dims[0] != dims[1] and not unnamed):
         raise ValueError(
             f"variable {name!r}: expected the dims of {assignment.name!r}, {assignment.dims}; "

@@ -8,7 +8,16 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.matching.align_clusters import numbers_like
-from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS, read_draws, weights_dim
+from pm_match.matching.draws import (
+    PREFIX,
+    RELEVANCE,
+    ROWS,
+    ROWS_OF,
+    SAMPLE_DIMS,
+    bare,
+    read_draws,
+    weights_dim,
+)
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.partition_loss import losses_of
 from pm_match.matching.pooled import draw_keys, pool
@@ -106,7 +115,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     changed = posterior.copy()
     for compared in asked:
         title, draws = compared.title, sets[compared.title]
-        own = _cluster_dims(posterior, title, draws, told, sample_dims, single=len(sets) == 1)
+        own = _cluster_dims(posterior, title, sets, told, sample_dims)
         target = given_labels(labels, compared)
         target, _ = renumbered(target, target >= 0)
         raw = [np.concatenate(parts) for parts in zip(*compared.labels, strict=True)]
@@ -155,9 +164,10 @@ def _checked_dims(dims, posterior, sets) -> dict[str | None, list[str]]:
 
 
 def _cluster_dims(
-    posterior, title, draws: SetDraws, dims, sample_dims, *, single: bool
+    posterior, title, sets: Mapping[str | None, SetDraws], dims, sample_dims
 ) -> list[str]:
     """Dims of a set's clusters; none if no variable has any."""
+    draws, single = sets[title], len(sets) == 1
     if title in dims:
         return dims[title]
     where = f"set of clusters {title!r}" if title else "clusters"
@@ -177,22 +187,32 @@ def _cluster_dims(
         if len(candidates) > 1:
             raise ValueError(f"{where}: expected one dim of theirs; found {candidates}. {ask}")
     # Those that `pm_match.sample` has marked.
-    candidates += [
-        variable.attrs["clusters_dim"]
-        for variable in posterior.data_vars.values()
-        if title and variable.attrs.get("clusters_of") == title
-    ]
-    candidates = list(dict.fromkeys(candidates))
+    marked = {
+        name: variable.attrs[ROWS]
+        for name, variable in posterior.data_vars.items()
+        if title and variable.attrs.get(ROWS_OF) == title
+    }
+    alone = [name for name, dim in marked.items() if not dim]
+    if alone:
+        raise ValueError(
+            f"{where}: {alone[0]!r} is a parameter of one cluster alone, and cannot be given to "
+            "another: declare one variable with a row for each cluster, or drop it from the draws"
+        )
+    candidates = list(dict.fromkeys([*candidates, *marked.values()]))
+    # What is of other sets, or of no cluster.
+    others = {name for other in sets if other != title for name in (other, *sets[other].names)}
     found = [d for dim in candidates for d in (dim, dim + _OTHER) if d in posterior.dims]
     sizes = {posterior.sizes[d] for d in found}
     for name, variable in posterior.data_vars.items():
-        if name in draws.names or str(name).startswith(RELEVANCE):
+        if name in draws.names or name in others or str(name).startswith(RELEVANCE):
+            continue
+        if ROWS_OF in variable.attrs:  # which says
             continue
         unnamed = [
             d
             for d in map(str, variable.dims)
             if d not in found
-            and d.startswith(f"{name}_dim_")
+            and bare(d).startswith(f"{name}_dim_")
             and (not sizes or posterior.sizes[d] in sizes)
         ]
         if unnamed:

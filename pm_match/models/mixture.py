@@ -135,6 +135,31 @@ def mixture(
     return model
 
 
+def observed_columns(
+    tables: Mapping[str, pd.DataFrame],
+    columns: Mapping[str, str],
+    shared: Collection[str] | None = None,
+) -> dict[str, dict[str, tuple[list[str], list[Any] | None]]]:
+    """Say which columns of a table every observed variable of a `mixture` has.
+
+    Parameters
+    ----------
+    tables, columns, shared
+        As `mixture` takes them.
+
+    Returns
+    -------
+    dict of str to dict of str to (list of str, list or None)
+        By table and variable: the columns, and the categories of a column that has some.
+    """
+    found: dict[str, dict[str, tuple[list[str], list[Any] | None]]] = {name: {} for name in tables}
+    for group in _groups(tables, _kinds(tables, columns), _owners(tables, shared)):
+        categories = group.categories if group.kind == "category" else None
+        for name in group.values:
+            found[name][group.variable(name)] = (group.columns, categories)
+    return found
+
+
 @dataclass(frozen=True)
 class _Group:
     """Columns of one kind that the same tables share; one column if it is of categories.
@@ -172,7 +197,7 @@ class _Group:
             )
             for name, values in self._observed():
                 pm.Categorical(
-                    f"{name}_{column}", p[cluster[name]], observed=values, dims=f"{name}_object"
+                    self.variable(name), p[cluster[name]], observed=values, dims=f"{name}_object"
                 )
             return
         dim = f"{self.kind}{self.suffix}"
@@ -180,8 +205,13 @@ class _Group:
         distribution, parameters = self._parameters(("cluster", dim))
         for name, values in self._observed():
             own = {option: value(cluster[name]) for option, value in parameters.items()}
-            label = f"{name}_own_{self.kind}" if self.alone else f"{name}_{self.kind}"
-            distribution(label, **own, observed=values, dims=(f"{name}_object", dim))
+            distribution(self.variable(name), **own, observed=values, dims=(f"{name}_object", dim))
+
+    def variable(self, name: str) -> str:
+        """Name the observed variable of a table."""
+        if self.kind == "category":
+            return f"{name}_{self.columns[0]}"
+        return f"{name}_own_{self.kind}" if self.alone else f"{name}_{self.kind}"
 
     def _observed(self):
         for name, values in self.values.items():

@@ -161,9 +161,9 @@ class Normals(Evidence):
         return [self.mean, self.precision]
 
     @property
-    def of_clusters(self) -> list[str]:
-        """Means and precisions."""
-        return self.names
+    def of_clusters(self) -> dict[str, int | None]:
+        """Means, and precisions that are not shared."""
+        return dict.fromkeys([self.mean] if self.shared else self.names, 0)
 
     @property
     def clusterings(self) -> tuple[int, ...]:

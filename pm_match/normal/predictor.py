@@ -55,12 +55,14 @@ class NormalsPredictor(Predictor):
         own = self._only(place)
         where, d = f"{place.domain}: {own.name}", self.normals.n_features
         values, objects = as_new_columns(where, given[own.name], coords(model, own.name, 1), d)
-        missing = np.argwhere(~np.isfinite(values))
+        # Whole rows may be missing: these objects are not seen here.
+        partly = ~np.isfinite(values) & ~np.isnan(values).all(axis=1, keepdims=True)
+        missing = np.argwhere(partly)
         if len(missing):
             row, column = missing[0].tolist()
             raise ValueError(
                 f"new objects of {where!r}, row {row}, column {column}: expected a finite number "
-                f"(missing values are not served); found {values[row, column]}"
+                f"(some missing values of a row are not served); found {values[row, column]}"
             )
         return NewVectors(values), [(own.name, objects)]
 
@@ -104,6 +106,7 @@ class NormalsPredictor(Predictor):
         for j, law in self._laws.items():
             found[:, j] = law.logpdf(x) + base
         found[:, self._empty] = found[:, self._empty[:1]]
+        found[np.isnan(x).all(axis=1)] = 0.0
         return found
 
     def _of(self, place: Place) -> list[NormalValues]:

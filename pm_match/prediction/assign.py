@@ -12,7 +12,15 @@ from scipy.special import logsumexp, softmax
 
 from pm_match.checks import check_count, warn
 from pm_match.matching import partition_estimate
-from pm_match.matching.draws import IRRELEVANT, PREFIX, RELEVANCE, SAMPLE_DIMS, SET, coords_along
+from pm_match.matching.draws import (
+    FLAGS,
+    IRRELEVANT,
+    PREFIX,
+    RELEVANCE,
+    SAMPLE_DIMS,
+    SET,
+    coords_along,
+)
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.memory import check_size, gibibytes, limit
 from pm_match.matching.set_draws import SetDraws, read_sets
@@ -119,7 +127,7 @@ def assign(
         - ``effective_draws``: Kish's effective number of draws behind the weights.
 
         Group ``posterior`` has the draws of the assignments, and with them the new objects' own,
-        ``cluster_<domain>_new`` and ``relevance_<domain>_new``: all that summarises matchings takes
+        ``<assignment>_new`` and ``relevance_<domain>_new``: all that summarises matchings takes
         it. They are drawn given each draw as it is: to count draws as the probabilities above do,
         weight those of an object by its ``weight``.
 
@@ -306,12 +314,15 @@ class _Tally:
         name = self.new.place.assignment.name
         recorded = self.points.posterior[name].attrs  # plain pm.sample names no set
         attrs = {SET: recorded[SET]} if SET in recorded else {}
+        flags_name = f"{RELEVANCE}{self.new.place.domain}_new"
+        if self.flagged:
+            attrs[FLAGS] = flags_name
         found = {
             f"{name}_new": xr.DataArray(self.label.reshape(*sizes, -1), coords, dims, attrs=attrs)
         }
         if self.flagged:
             flags = xr.DataArray(self.relevant.reshape(*sizes, -1), coords, dims)
-            found[f"{RELEVANCE}{self.new.place.domain}_new"] = flags
+            found[flags_name] = flags
         return xr.Dataset(found)
 
 
@@ -345,7 +356,7 @@ def _check_names(posterior: xr.Dataset, new: Sequence[NewObjects]) -> None:
     """Refuse what the result could not hold."""
     domains = [own.place.domain for own in new]
     twice = {d for d in domains if domains.count(d) > 1}
-    taken = [d for d in domains if f"cluster_{d}_new" in posterior]
+    taken = [own.place.domain for own in new if f"{own.place.assignment.name}_new" in posterior]
     if twice or taken:
         raise ValueError(
             f"new_data: domain {(sorted(twice) or taken)[0]!r} "

@@ -59,9 +59,12 @@ class Evidence:
         return self.names
 
     @property
-    def of_clusters(self) -> list[str]:
-        """Variables with a row for each cluster of its one clustering."""
-        return []
+    def of_clusters(self) -> dict[str, int | None]:
+        """Parameters of its one clustering's clusters, and the axis of these.
+
+        None if they are of one cluster alone.
+        """
+        return {}
 
     @property
     def anchored(self) -> bool:

@@ -39,11 +39,11 @@ def test_each_is_placed_beside_its_like(shops):
     known = shops.labels["cluster_shop_1"].to_numpy()
     assert found["cluster"].tolist() == known[[2, 0, 1]].tolist()
     assert (found["probability"] > 0.8).all()
-    partners = found["south"].str[1:].astype(int) % 3
+    partners = found["partner_south"].str[1:].astype(int) % 3
     assert partners.tolist() == [2, 0, 1]
-    assert (found["south_probability"] > 0.8).all()
+    assert (found["match_south"] > 0.8).all()
     assert (found["unseen"] < 0.1).all()
-    # By the user's name or the variable's, from a file, one row.
+    # By the user's name or the variable's; one row.
     pd.testing.assert_frame_equal(
         shops.assign("shop_1", customers([2])), shops.assign("shop 1", customers([2]))
     )
@@ -72,6 +72,8 @@ def test_what_is_not_seen_is_said_and_counts_for_nothing(shops, tmp_path):
         ("aligned_clusters", {}),
         ("projected_clusters", {}),
         ("projected_clusters", {"standardise": True}),
+        ("table_clusters", {"standardise": True, "n_components": 1}),
+        ("aligned_clusters", {"standardise": True, "n_components": 1}),
     ],
 )
 def test_known_objects_given_again_are_what_the_model_was_made_of(model, options):
@@ -83,7 +85,7 @@ def test_known_objects_given_again_are_what_the_model_was_made_of(model, options
     prepared = pmm.prepare(tables, model=model, **options)
     declared = prepared.declare()
     for name, table in tables.items():
-        again = as_the_model_takes_them(prepared, declared, name, table.iloc[3:7])
+        again = as_the_model_takes_them(prepared, name, table.iloc[3:7])
         seen = declared.rvs_to_values[declared[name]].data
         np.testing.assert_allclose(np.asarray(again, float), seen[3:7], atol=1e-10)
 
@@ -95,7 +97,61 @@ def test_what_cannot_be_placed_is_refused(shops):
         shops.assign("south", customers([0])[["sku", "note"]])
     with pytest.raises(ValueError, match=r"'south: south_count', row 0, column 0: expected"):
         shops.assign("south", customers([0]).assign(visits=-1))
-    edges = np.random.default_rng(0).random((6, 5)) < 0.4
-    prepared = pmm.prepare({"a": edges, "b": edges}, types=("x", "y"))
+    with pytest.raises(KeyError, match=r"no domain 'shop'; there are \['shop 1', 'south'\]"):
+        shops.assign("shop", customers([0]))
+
+
+def test_networks_are_for_assign():
+    edges = (np.random.default_rng(0).random((6, 5)) < 0.4).astype(int)
+    result = pmm.match({"a": edges, "b": edges}, types=("x", "y"), **DRAWS)
     with pytest.raises(ValueError, match="expected a matching of tables"):
-        as_the_model_takes_them(prepared, None, "a", edges)
+        result.assign("a", edges)
+
+
+def test_categories_are_those_of_their_own_column():
+    """Whichever columns begin alike, are shared, or hold numbers."""
+    kinds = np.arange(12) % 3
+    table = pd.DataFrame(
+        {
+            "colour": np.array(["a", "b", "c"])[kinds],
+            "col": np.array(["x", "a", "z"])[kinds],
+            "code": np.array(["1", "B", "2"])[kinds],
+            "yes": kinds > 0,
+            "counted": np.array(["few", "some", "many"])[kinds],
+            "v": kinds * 5,
+        }
+    )
+    tables = {"cluster 1": table, "b": table.replace({"col": {"x": "y"}})}
+    shared = ["colour", "v", "code", "yes", "counted"]
+    prepared = pmm.prepare(tables, shared=shared, columns={"code": "category"})
+    declared = prepared.declare()
+    new = table.iloc[[2, 0]].assign(code=[2, 1])
+    found = as_the_model_takes_them(prepared, "cluster_1", new)
+    for variable, given in found.items():
+        seen = declared.rvs_to_values[declared[variable]].data
+        np.testing.assert_array_equal(np.asarray(given, float), seen[[2, 0]], variable)
+    assert {name for name in found} == {
+        own.name for own in declared.observed_RVs if own.name.startswith("cluster_1")
+    }
+
+
+def test_files_of_a_few_rows_have_no_labels_in_known_columns(tmp_path):
+    table = pd.DataFrame({"member": ["yes", "no"] * 3, "v": [1, 9, 2, 8, 1, 7]})
+    prepared = pmm.prepare({"a": table, "b": table})
+    table.iloc[:1].to_csv(tmp_path / "new.csv", index=False)
+    found = as_the_model_takes_them(prepared, "a", tmp_path / "new.csv")
+    assert found["a_member"].tolist() == [1.0]
+
+
+def test_objects_without_an_id_are_numbered(shops):
+    found = shops.assign("south", customers([0, 1]).drop(columns="sku"))
+    assert found.index.tolist() == [0, 1]
+
+
+def test_given_clusters_place_new_objects_too():
+    table = customers([0, 1, 2] * 4).drop(columns=["note"])
+    given = np.array(["x", "y", "z"])[np.arange(12) % 3]
+    result = pmm.match({"a": table, "b": table}, id="sku", clusters={"a": given}, **DRAWS)
+    found = result.assign("b", table.iloc[:3])
+    partners = found["partner_a"].str[1:].astype(int) % 3
+    assert partners.tolist() == [0, 1, 2]

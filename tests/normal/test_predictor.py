@@ -113,7 +113,7 @@ def test_densities_where_some_objects_are_seen_are_ratios_of_marginals(within):
     place = find_place(read(model), "object")
     predictive = Predictive(model, place.component)
     predictive.load(point)
-    new = np.array([[0.3, -0.2], [2.0, 4.0]])
+    new = np.array([[0.3, -0.2], [2.0, 4.0], [np.nan, np.nan]])
     seen = read_new_objects(model, predictive, place, {"x": new}).seen
     ((number, vectors),) = seen.items()
     found = predictive.predictors[number].log_predictive(place, vectors)
@@ -121,7 +121,8 @@ def test_densities_where_some_objects_are_seen_are_ratios_of_marginals(within):
     there = np.delete(np.arange(9), [1, 7])
     known, own, shared = data["x"][there], labels[there], within == "shared"
     before = marginal(known, own, 4, prior, shared)
-    for i, x in enumerate(new):
+    np.testing.assert_array_equal(found[2], 0.0)  # not seen
+    for i, x in enumerate(new[:2]):
         for j in range(4):
             after = marginal(np.vstack([known, x]), np.append(own, j), 4, prior, shared)
             assert abs(found[i, j] - (after - before)) < 1e-10, (i, j)

@@ -1,0 +1,27 @@
+"""Warnings point at the user's line."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pm_match as pmm
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pmm.prepare,
+        partial(pmm.match, draws=2, tune=2, chains=1, random_seed=1, progressbar=False),
+    ],
+)
+def test_warnings_are_of_the_line_that_called_us(call):
+    """Whichever function warns, and whatever wraps it."""
+    tables = {
+        name: pd.DataFrame({"v": rng.normal(size=6), "number": range(6)})
+        for name, rng in (("a", np.random.default_rng(0)), ("b", np.random.default_rng(1)))
+    }
+    with pytest.warns(UserWarning, match="'number'") as found:
+        call(tables)
+    assert {own.filename for own in found} == {__file__}
