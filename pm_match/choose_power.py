@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from scipy.stats import entropy
 
 from pm_match.find_matching import find_matching
 
@@ -64,6 +63,9 @@ def choose_power(
     >>> bool(0 < power <= 1)
     True
     """
+    # Imported when it is needed: it takes a quarter of a second.
+    from scipy.stats import entropy
+
     if not enough > 0.0:
         raise ValueError(f"enough: expected a positive number; found {enough!r}")
     found = find_matching(

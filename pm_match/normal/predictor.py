@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from scipy.stats import multivariate_t
 
 from pm_match.normal.conjugate import posterior
 from pm_match.normal.normal_rows import NormalWishartPrior
@@ -75,6 +74,8 @@ class NormalsPredictor(Predictor):
 
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Bring the clusters to a draw."""
+        from scipy.stats import multivariate_t
+
         own, self._point = self.normals, point
         prior: NormalWishartPrior = own.prior(point)
         held, means, degrees, scales = posterior(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import linear_sum_assignment
 
 from pm_match.plots.canvas import SMALL, panels
 from pm_match.plots.labels import labels_by_domain, largest
@@ -127,6 +126,8 @@ def _diagonal(
     for name, own in classes.items():
         inside = columns[name] < n_clusters
         np.add.at(count, (np.searchsorted(kinds, own[inside]), columns[name][inside]), 1)
+    from scipy.optimize import linear_sum_assignment
+
     rows, chosen = linear_sum_assignment(-count)
     at = np.full(len(kinds), n_clusters)
     at[rows] = np.where(count[rows, chosen] > 0, chosen, n_clusters)
