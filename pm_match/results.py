@@ -16,7 +16,7 @@ from pymc.stats.convergence import (
 from pm_match.checks import warn
 from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
-from pm_match.matching.draws import FLAGS, PREFIX, RELEVANCE, ROWS, ROWS_OF, SAMPLE_DIMS, SET
+from pm_match.matching.draws import FLAGS, ROWS, ROWS_OF, SAMPLE_DIMS, SET
 from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
 from pm_match.reading.parts import Assignment, Structure
@@ -132,33 +132,12 @@ def convergence_warnings(idata: xr.DataTree, model: Model) -> list[SamplerWarnin
     """
     found = [*warn_divergences(idata), *warn_treedepth(idata)]
     also = [str(name) for name in invariants(idata, model) if name in idata["posterior"]]
-    diagnosis = diagnose(_conventional(idata, model), also=also)
+    diagnosis = diagnose(idata, also=also)
     sizes = idata["posterior"].sizes
     level = "info" if sizes["draw"] < FEW_DRAWS or sizes["chain"] == 1 else "warn"
     return found + [
         SamplerWarning(WarningType.CONVERGENCE, message, level) for message in diagnosis.convergence
     ]
-
-
-def _conventional(idata: xr.DataTree, model: Model) -> xr.DataTree:
-    """Call assignments and their relevance by the names that summaries look for."""
-    posterior = idata["posterior"].to_dataset()
-    names = {}
-    for clustering in read(model).all_clusterings:
-        for assignment in clustering.assignments:
-            own = assignment.name.removeprefix(PREFIX)
-            names[assignment.name] = PREFIX + own
-            if assignment.relevance:
-                names[assignment.relevance] = RELEVANCE + own
-    # Dims that were not named in the model are named after their variables.
-    names |= {f"{old}_dim_0": f"{new}_dim_0" for old, new in names.items()}
-    there = {*posterior.variables, *posterior.dims}
-    renamed = {old: new for old, new in names.items() if old in there and new not in there}
-    groups = {"posterior": posterior.rename(renamed), "sample_stats": idata["sample_stats"]}
-    if GROUP in idata.children:
-        counts = idata[GROUP].to_dataset()
-        groups[GROUP] = counts.rename({old: new for old, new in names.items() if old in counts})
-    return xr.DataTree.from_dict(groups)
 
 
 def warn_if_full(idata: xr.DataTree, model: Model) -> None:

@@ -15,7 +15,8 @@ from scipy.special import digamma
 import pm_match as pmm
 from pm_match.clusters.units import units
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
-from pm_match.results import convergence_warnings
+from pm_match.reading import read
+from pm_match.results import annotate, convergence_warnings
 from pm_match.sampling import _check_spelling
 from tests.declared.plain import tiny_data, tiny_model
 
@@ -360,6 +361,7 @@ def test_matchings_are_judged_whatever_their_variables_are_called():
     posterior = idata["posterior"].to_dataset().rename(cluster_a="group")
     posterior["group"][3, :, 0] = 1
     idata["posterior"] = posterior
+    annotate(idata, read(model), [])
     messages = [w.message for w in convergence_warnings(idata, model)]
     assert messages[0].startswith("Chain 3 found another matching (log joint 9.")
 
@@ -470,9 +472,9 @@ def test_clusters_of_two_sets_are_renumbered_each_with_its_rows():
             mu = pm.Normal(f"mu{k}", 0.0, 5.0, shape=(2, 2))
             pm.Laplace(f"y{k}", mu[z], 1.0, observed=values)
         idata = pmm.sample(10, tune=5, chains=2, random_seed=1, progressbar=False, quiet=True)
-    read = pmm.matching.draws.read_draws
-    named = read(pmm.relabel(idata, pmm.partition_estimate(idata)), "posterior")
-    before = read(idata, "posterior")
+    drawn = pmm.matching.draws.read_draws
+    named = drawn(pmm.relabel(idata, pmm.partition_estimate(idata)), "posterior")
+    before = drawn(idata, "posterior")
     for k in "12":
         for chain, draw in np.ndindex(2, 10):
             one = [own.isel(chain=chain, draw=draw) for own in (before, named)]

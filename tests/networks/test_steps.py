@@ -17,7 +17,6 @@ from pm_match.reading.ancestry import Refusal
 from pm_match.reading.context import Context
 from pm_match.reading.priors import log_density_function
 from pm_match.reading.probe import PLAIN
-from pm_match.results import _conventional
 from tests.declared.networks import cluster_step, network_data, network_model, relation_evidence
 from tests.exactness.network_conditional import log_conditional
 
@@ -61,7 +60,7 @@ def test_convergence_is_judged_whatever_assignments_and_flags_are_called(caplog)
     with caplog.at_level("INFO", logger="pymc"):
         idata = draw(model, compute_convergence_checks=True, quiet=False)
     assert "too small to check convergence" in caplog.text
-    found = pmm.diagnose(_conventional(idata, model)).table
+    found = pmm.diagnose(idata).table
     # The step counts the clusters that hold something relevant; so must the diagnosis.
     occupied = sum(found.loc[f"occupied clusters (weights_{t})", "mean"] for t in range(2))
     assert occupied == pytest.approx(float(idata["sample_stats"]["n_occupied"].mean()))
