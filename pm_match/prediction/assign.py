@@ -284,9 +284,9 @@ class _Tally:
         if self.flagged:
             found["irrelevant"] = (dim, mean["irrelevant"][:, 0])
         found["log_predictive"] = (dim, self.mean.log_mean_weight())
-        found["effective_draws"] = (dim, self.mean.effective_number())
-        weight = softmax(self.log_weight, axis=0).reshape(*self._sizes(), -1)
-        found["weight"] = ((*self.points.sample_dims, dim), weight)
+        weight = softmax(self.log_weight, axis=0)
+        found["weight"] = ((*self.points.sample_dims, dim), weight.reshape(*self._sizes(), -1))
+        found["effective_draws"] = (dim, 1.0 / np.square(weight).sum(axis=0))
         coords |= {"cluster": self.numbers}
         parts = np.split(mean["match"], self.clustering.ends, axis=1)
         for name, match in zip(self.names, parts, strict=True):

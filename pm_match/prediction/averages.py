@@ -27,7 +27,7 @@ class WeightedMean:
         self._sums = {name: np.zeros((n, width)) for name, width in widths.items()}
         self._top = np.full(n, -np.inf)
         # Of predictives, and of the weights that means are taken with.
-        self._predictive, self._weight, self._squares = np.zeros(n), np.zeros(n), np.zeros(n)
+        self._predictive, self._weight = np.zeros(n), np.zeros(n)
         self._n_draws = 0
 
     def add(
@@ -42,7 +42,6 @@ class WeightedMean:
         if not weighted:
             shrink, u = np.ones_like(u), np.ones_like(u)
         self._weight = self._weight * shrink + u
-        self._squares = self._squares * shrink**2 + u**2
         rescale = bool((shrink != 1.0).any())
         for name, value in values.items():
             if rescale:
@@ -56,7 +55,3 @@ class WeightedMean:
     def log_mean_weight(self) -> NDArray[np.float64]:
         """Return the log of the mean predictive (N,)."""
         return self._top + np.log(self._predictive / self._n_draws)
-
-    def effective_number(self) -> NDArray[np.float64]:
-        """Return Kish's effective number of draws (N,): the squared sum of weights over squares."""
-        return self._weight**2 / self._squares

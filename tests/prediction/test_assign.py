@@ -196,6 +196,10 @@ def test_draws_of_new_objects_have_the_probabilities(flagged):
         weight = own["weight"]
         np.testing.assert_allclose(weight.sum(("chain", "draw")), 1.0)
         assert reweight == (float(weight.std()) > 1e-5)
+        # Kish's number, by the weights of five different draws.
+        five = weight[0, :5] / weight[0, :5].sum("draw")
+        expected = 400.0 / np.square(five).sum("draw")
+        np.testing.assert_allclose(own["effective_draws"], expected)
         same = drawn["cluster_b_new"] == drawn["cluster_a"]
         known = drawn["relevance_a"].rename(relevance_a_dim_0="cluster_a_dim_0")
         both = same & (drawn["relevance_b_new"] == 1) & (known == 1)

@@ -76,9 +76,7 @@ def test_weighted_means_do_not_overflow(seed, spread):
     u = np.exp(log_weight - log_weight.max(axis=0))
     expected = (u[:, :, None] * values).sum(axis=0) / u.sum(axis=0)[:, None]
     np.testing.assert_allclose(running.values()["f"], expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(running.effective_number(), u.sum(axis=0) ** 2 / (u**2).sum(axis=0))
     expected = np.log(u.mean(axis=0)) + log_weight.max(axis=0)
     for found in (running, plain):
         np.testing.assert_allclose(found.log_mean_weight(), expected)
     np.testing.assert_allclose(plain.values()["f"], values.mean(axis=0))
-    np.testing.assert_allclose(plain.effective_number(), 7.0)
