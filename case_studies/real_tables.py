@@ -4,6 +4,7 @@ Every row of the table is a data set of `case_studies.real_tables_data`, several
 method. Ours are sampled; the chain with the highest log joint is told of, as `pmm.match` does:
 
 - ``table_clusters``: shapes and sizes of clusters match;
+- ``normal_clusters``: sizes match, and every cluster has a covariance of its own in each domain;
 - ``aligned_clusters``: domains are turned views of the same kind of thing, its power chosen;
 
 Peers are told the true number of clusters (``J``), or what BIC says (``J by BIC``).
@@ -52,7 +53,7 @@ LEAST = 1e-3
 
 Match = Callable[[str, str], np.ndarray]
 
-MODELS = ("table_clusters", "aligned_clusters")
+MODELS = ("table_clusters", "normal_clusters", "aligned_clusters")
 TRANSPORTS = ("plain", "entropic", "semirelaxed", "geodesic", "co-optimal")
 PEERS: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     "k-means + GW": cluster_gromov_wasserstein.match,
@@ -149,6 +150,7 @@ def _models(domains: Mapping[str, Any], same_units: bool) -> dict[str, Callable[
     aligned = partial(pmm.models.aligned_clusters, domains, **kept)
     return {
         "table_clusters": partial(pmm.models.table_clusters, domains, **kept),
+        "normal_clusters": partial(pmm.models.normal_clusters, domains, **kept),
         "aligned_clusters": lambda: aligned(
             power=pmm.choose_power(
                 lambda power: aligned(power=power), random_seed=0, progressbar=False

@@ -123,7 +123,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--clusters",
         type=_at_least(2),
         metavar="J",
-        help="the most clusters of each type of objects (default: 25; table_clusters 12)",
+        help="the most clusters of each type of objects (default: 25; table_clusters and "
+        "normal_clusters 12)",
     )
     _add_tables(parser.add_argument_group("tables"))
     _add_networks(parser.add_argument_group("networks"))
@@ -141,7 +142,13 @@ def _add_tables(group: Any) -> None:
     )
     group.add_argument(
         "--model",
-        choices=("table_clusters", "aligned_clusters", "mixture", "projected_clusters"),
+        choices=(
+            "table_clusters",
+            "normal_clusters",
+            "aligned_clusters",
+            "mixture",
+            "projected_clusters",
+        ),
         help="default: mixture if the tables have columns in common, which match their objects, "
         "and otherwise table_clusters, which matches shapes; with any of the following options "
         "projected_clusters",

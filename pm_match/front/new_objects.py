@@ -64,7 +64,7 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> An
     n_components, like = prepared.options.get("n_components"), prepared.numeric()
     if prepared.model == "aligned_clusters":
         return principal_components({name: frame}, n_components, like=like)[name]
-    if prepared.model == "table_clusters":
+    if prepared.model in ("table_clusters", "normal_clusters"):
         return standardise({name: frame}, n_components, like=like)[name]
     return frame
 

@@ -38,7 +38,7 @@ __all__ = ["PreparedData", "choose_model", "prepare"]
 # Columns that are named in one line.
 _LISTED = 12
 # Models of tables of numbers, and all that there are.
-_NUMERIC = ("table_clusters", "aligned_clusters", "projected_clusters")
+_NUMERIC = ("table_clusters", "normal_clusters", "aligned_clusters", "projected_clusters")
 MODELS = (*_NUMERIC, "mixture", "relational_clusters")
 # Of AnnData: variables of more are not used as they are, but so many principal components of them.
 _MOST_VARIABLES, _COMPONENTS = 200, 10
@@ -329,7 +329,7 @@ def prepare(
         "count", "boolean" or "category"; or "ignore". Of edge lists, the columns of both ends, and
         perhaps the value's.
     model : str, optional
-        "table_clusters", "aligned_clusters", "mixture", "projected_clusters" or
+        "table_clusters", "normal_clusters", "aligned_clusters", "mixture", "projected_clusters" or
         "relational_clusters", which says that DataFrames and CSV files are networks.
         Default: what `choose_model` recommends for such data.
     standardise : bool, default False

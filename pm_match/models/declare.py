@@ -78,7 +78,7 @@ def assignment(name: str, weights: Any, dim: str, known: Mapping[str, Any] | Non
         return pm.Categorical(f"cluster_{name}", p=weights, dims=dim, observed=labels)
 
 
-def normal_clusters(
+def normal_view(
     name: str,
     values: NDArray[np.float64],
     cluster: Any,

@@ -14,7 +14,7 @@ from pm_match.models.declare import (
     cluster_weights,
     declare_links,
     link_sets,
-    normal_clusters,
+    normal_view,
 )
 from pm_match.tables.domains import as_domains, check_names
 from pm_match.tables.paired_views import refuse_unseen, same_objects, seen_rows
@@ -142,7 +142,7 @@ def dependency_clusters(
             # The covariance is inverse Wishart, with a mean of a quarter of the columns' variances.
             precision = values.shape[1] + 4, 1.0 / (0.75 * values.var(axis=0))
             own = within == "own"
-            normal_clusters(name, values, cluster, "cluster", dim, precision, mean_strength, own)
+            normal_view(name, values, cluster, "cluster", dim, precision, mean_strength, own)
         declare_links(linked, list(tables))
     return model
 

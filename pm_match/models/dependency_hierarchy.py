@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 
 from pm_match.checks import check_count, check_option, counts_by_name
-from pm_match.models.declare import WEIGHTS, check_all_positive, cluster_weights, normal_clusters
+from pm_match.models.declare import WEIGHTS, check_all_positive, cluster_weights, normal_view
 from pm_match.tables.paired_views import as_paired_views, seen_rows
 
 _DERIVED = (
@@ -137,5 +137,5 @@ def dependency_hierarchy(
             own = cluster if everywhere else cluster[rows]
             label = pm.Categorical(f"marginal_{name}", p=link[own], dims=dim)
             precision = values.shape[1] + 2, 1.0 / (within * values.var(axis=0))
-            normal_clusters(name, values, label, f"{name}_cluster", dim, precision, mean_strength)
+            normal_view(name, values, label, f"{name}_cluster", dim, precision, mean_strength)
     return model

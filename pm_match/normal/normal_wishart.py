@@ -80,6 +80,11 @@ class NormalWishart(NamedTuple):
         Scratch.
     matrix, lower, scratch : (D, D) array
         Scratch.
+    part_held : (2, S) array
+    part_mean : (2, S, D) array
+    part_scatter : (2, S, D, D) array
+        Scratch: vectors of one assignment in each slot, and of the others; their means, less the
+        prior's centre, and scatter about these.
     """
 
     hyper: NDArray[np.float64]
@@ -101,6 +106,9 @@ class NormalWishart(NamedTuple):
     matrix: NDArray[np.float64]
     lower: NDArray[np.float64]
     scratch: NDArray[np.float64]
+    part_held: NDArray[np.float64]
+    part_mean: NDArray[np.float64]
+    part_scatter: NDArray[np.float64]
 
 
 @inlined
@@ -330,6 +338,80 @@ def _log_evidence(term, n_slots):
     return total
 
 
+@part
+def take_apart(term, slots, start, stop):
+    """Sum up the units `start` ... `stop` of every slot, and the others."""
+    term.part_held[:] = 0.0
+    term.part_mean[:] = 0.0
+    term.part_scatter[:] = 0.0
+    power, d = term.hyper[POWER], term.value.shape[1]
+    for unit in range(slots.shape[0]):
+        if term.size[unit] == 0.0:
+            continue
+        which, slot = int(unit < start or unit >= stop), slots[unit]
+        before, n = term.part_held[which, slot], term.size[unit]
+        away_from(term.value[unit], term.part_mean[which, slot], term.away)
+        add_outer(term.part_scatter[which, slot], term.away, power * before * n / (before + n))
+        for i in range(d):
+            term.part_mean[which, slot, i] += n / (before + n) * term.away[i]
+        row = term.several[unit]
+        if row >= 0:
+            for i in range(d):
+                for k in range(d):
+                    term.part_scatter[which, slot, i, k] += term.within[row, i, k]
+        term.part_held[which, slot] = before + n
+
+
+@part
+def put_together(term, group, slot):
+    """Log evidence of a slot with the others' vectors, and those that are in slot `group` now.
+
+    Without these if it is 0. What does not depend on the vectors is left out.
+    """
+    power, d = term.hyper[POWER], term.value.shape[1]
+    others, own = term.part_held[1, slot], term.part_held[0, group] if group > 0 else 0.0
+    if others + own == 0.0:
+        return term.log_gamma[0] - 0.5 * term.hyper[1] * term.hyper[2]
+    n = power * (others + own)
+    strength = term.hyper[0] * n / (term.hyper[0] + n)
+    between = power * others * own / (others + own)
+    for i in range(d):
+        # The mean of both, and how far they are from each other.
+        term.product[i] = others * term.part_mean[1, slot, i]
+        term.away[i] = term.part_mean[1, slot, i]
+        if group > 0:
+            term.product[i] += own * term.part_mean[0, group, i]
+            term.away[i] -= term.part_mean[0, group, i]
+        term.product[i] /= others + own
+    for i in range(d):
+        for k in range(i + 1):
+            total = term.prior_scatter[i, k] + term.part_scatter[1, slot, i, k]
+            if group > 0:
+                total += term.part_scatter[0, group, i, k]
+            total += between * term.away[i] * term.away[k]
+            term.matrix[i, k] = total + strength * term.product[i] * term.product[k]
+    return (
+        term.log_gamma[int(others + own)]
+        - 0.5 * (term.hyper[1] + n) * factorise(term.matrix, term.lower)
+        - 0.5 * d * log1p(n / term.hyper[0])
+    )
+
+
+@implements(protocol.tabulate, NormalWishart)
+def _tabulate(term, slots, start, stop, n_slots, worth, shared):
+    take_apart(term, slots, start, stop)
+    for slot in range(n_slots):
+        others = put_together(term, 0, slot)
+        for group in range(1, n_slots):
+            if term.part_held[0, group] > 0.0:
+                worth[group, slot] += put_together(term, group, slot) - others
+
+
+@implements(protocol.log_shared, NormalWishart)
+def _log_shared(term, change):
+    return 0.0
+
+
 @entry
 def rebuild(term, slots):
     """Compute the state from scratch, for units in the given `slots` (U,)."""
@@ -386,6 +468,9 @@ class NormalWishartEvidence(NormalEvidence):
             matrix=np.zeros((d, d)),
             lower=np.zeros((d, d)),
             scratch=np.zeros((d, d)),
+            part_held=np.zeros((2, slots)),
+            part_mean=np.zeros((2, slots, d)),
+            part_scatter=np.zeros((2, slots, d, d)),
         )
 
     def kernels(self, slots: NDArray) -> list[Job]:

@@ -87,8 +87,8 @@ def assign(
         of the other axes in order; in directed one-mode networks a pair of matrices, the cells
         from the new objects and those towards them, with a row for each new object in both, and
         None for unknown. Where several variables are observed of a domain's objects, a mapping
-        from some of them to such data. Tables of `table_clusters` are to be standardised first:
-        ``standardise(new, like=tables)``; those of `aligned_clusters` are
+        from some of them to such data. Tables of `table_clusters` and `normal_clusters` are to be
+        standardised first: ``standardise(new, like=tables)``; those of `aligned_clusters` are
         ``principal_components(new, like=tables)``.
     labels : Dataset or mapping, optional
         A partition whose clusters are reported, as `partition_estimate` returns it (the default).

@@ -174,6 +174,50 @@ def test_scores_are_differences_of_log_marginal(kind):
         np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-9)
 
 
+@njit
+def tabulate(term, slots, start, stop, n_slots, worth, shared):
+    protocol.tabulate(term, slots, start, stop, n_slots, worth, shared)
+
+
+@pytest.mark.parametrize("kind", ["own", "coarsened"])
+@pytest.mark.parametrize("far", [0.0, 1e4])
+def test_tables_of_an_assignments_clusters_are_differences_of_log_marginal(kind, far):
+    own, evidence, values, prior = medium(kind)
+    rng = np.random.default_rng(7)
+    label = rng.integers(4, size=len(own.size))
+    # The others have nothing in one of its clusters, nor it in one of theirs.
+    start, stop = 10, 25
+    label[start:stop] %= 3
+    label[:start][label[:start] == 1] = 3
+    label[stop:][label[stop:] == 1] = 3
+    # Where clusters are far from the centre, nothing is lost to cancellation.
+    values += far * label[own.of_object[evidence.rows.object]][:, None]
+    state = new_partition(own.size, 9)
+    place(state, label)
+    evidence.load(values, state.slot.astype(np.int64), prior)
+    n_slots = state.n_slots[0]
+    worth, shared = np.ones((2, n_slots, n_slots))
+    tabulate(evidence.term, state.slot, start, stop, n_slots, worth, shared)
+    assert (shared == 1.0).all()
+    inside = (np.arange(len(label)) >= start) & (np.arange(len(label)) < stop)
+
+    def plain(units):
+        """Log evidence of some units in one cluster, no others there being any."""
+        rows = np.isin(own.of_object[evidence.rows.object], units)
+        return log_marginal(values[rows], np.zeros(rows.sum(), int), prior, False, evidence.power)
+
+    for group in np.unique(label[inside]):
+        for target in [*range(4), 8]:
+            others = np.flatnonzero(~inside & (label == target))
+            both = np.concatenate([others, np.flatnonzero(inside & (label == group))])
+            expected = plain(both) - plain(others)
+            # What does not depend on the slot is the same for all of a cluster's.
+            found = worth[state.slot_of[group], state.slot_of[target]] - 1.0
+            alone = plain(np.flatnonzero(inside & (label == group)))
+            at_none = worth[state.slot_of[group], state.slot_of[8]] - 1.0
+            assert found - at_none == pytest.approx(expected - alone, rel=1e-8, abs=1e-7)
+
+
 @pytest.mark.parametrize("kind", STATES)
 def test_scores_far_from_the_centre(kind):
     # A wide prior, and clusters far apart: nothing is lost to cancellation.

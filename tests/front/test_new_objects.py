@@ -69,6 +69,7 @@ def test_what_is_not_seen_is_said_and_counts_for_nothing(shops, tmp_path):
     [
         ("table_clusters", {}),
         ("table_clusters", {"n_components": 1}),
+        ("normal_clusters", {}),
         ("aligned_clusters", {}),
         ("projected_clusters", {}),
         ("projected_clusters", {"standardise": True}),

@@ -44,7 +44,9 @@ def test_what_is_printed_declares_the_same(capsys):
     assert len(set(expected.values())) == len(expected) == 8
 
 
-@pytest.mark.parametrize("kind", ["table_clusters", "aligned_clusters", "projected_clusters"])
+@pytest.mark.parametrize(
+    "kind", ["table_clusters", "normal_clusters", "aligned_clusters", "projected_clusters"]
+)
 def test_every_variable_of_our_models_is_told(kind, capsys):
     tables = {name: np.random.default_rng(0).normal(size=(9, 2)) for name in "ab"}
     model = getattr(pmm.models, kind)(tables, n_clusters=3)

@@ -1,0 +1,123 @@
+"""The model for tables in which clusters differ in spread: every cluster has its own covariance."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pm_match.checks import check_count
+from pm_match.models.declare import (
+    Links,
+    assignment,
+    check_all_positive,
+    cluster_weights,
+    declare_links,
+    link_sets,
+    normal_view,
+)
+from pm_match.tables.domains import as_domains, check_names
+from pm_match.tables.standardise import standardise
+
+__all__ = ["normal_clusters"]
+
+# What a domain brings into the model.
+_DERIVED = (
+    "{}", "cluster_{}", "mean_{}", "precision_{}", "{}_object", "{}_feature", "{}_other_feature"
+)  # fmt: skip
+_RESERVED = {"weights", "cluster"}
+
+
+def normal_clusters(
+    domains: Mapping[str, Any],
+    n_clusters: int = 12,
+    *,
+    n_components: int | None = None,
+    concentration: float = 1.0,
+    mean_strength: float = 0.01,
+    links: Links = None,
+    known: Mapping[str, Any] | None = None,
+) -> pm.Model:
+    r"""Declare clusters that have a mean and a covariance of their own in every domain.
+
+    Clusters match if they are as large, in shares of their domains: they have weights in common,
+    and nothing else.
+
+    .. math::
+
+        \theta \sim \mathrm{GEM}(\gamma), \quad
+        s_{dn} \sim \mathrm{Categorical}(\theta), \quad
+        x_{dn} \sim N(\mu_{d s_{dn}}, \Lambda_{d s_{dn}}^{-1})
+
+        \mu_{dj} \sim N(\bar x_d, (\kappa \Lambda_{dj})^{-1}), \quad
+        \Lambda_{dj} \sim \mathrm{Wishart}(M_d + 2, V_d)
+
+    The prior mean of a covariance is that of all objects, without its correlations, and is worth
+    little more than one object (C. Fraley & A. Raftery 2007, "Bayesian regularization for normal
+    mixture estimation and model-based clustering", Journal of Classification 24, section 3, who
+    take the correlations as well). A cluster costs as many parameters as a full covariance has, so
+    there are few of them. `table_clusters` has one covariance for all clusters, finds more clusters
+    where these are of different spread, and knows more to match them by: their means.
+    `compare_matchings` tells which describes the data better.
+
+    Parameters
+    ----------
+    domains : mapping
+        From names to tables of objects by features, nothing missing. They are standardised (see
+        `standardise`): the model's variables are in the units of standardised features.
+    n_clusters : int, default 12
+        Truncation: the most clusters there can be.
+    n_components : int, optional
+        For features of one kind, such as pixels: keep so many principal components of each table,
+        instead of standardising its columns.
+    concentration : float, default 1.0
+        :math:`\gamma` of the stick-breaking.
+    mean_strength : float, default 0.01
+        :math:`\kappa`: the means vary :math:`1 / \kappa` times as much as objects within clusters.
+    links : mapping, DataFrame or sequence of these, optional
+        Objects known to share a cluster, as in `projected_clusters`.
+    known : mapping, optional
+        Labels that are known, by domain: whole numbers, -1 where they are not. They are observed.
+
+    Returns
+    -------
+    pymc.Model
+        With the variables `weights`, and `cluster_<name>`, `mean_<name>`, `precision_<name>` and
+        `<name>` for every domain.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a table, a link or a parameter is not as described, or a value is missing.
+
+    Examples
+    --------
+    >>> model = pmm.models.normal_clusters(pmm.datasets.iris(random_seed=0))
+    >>> best = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    >>> pmm.cluster_sizes(pmm.partition_estimate(best)).sum().to_dict()
+    {'a': 150, 'b': 150, 'total': 300}
+    """
+    check_count("n_clusters", n_clusters, 2)
+    check_all_positive(concentration=concentration, mean_strength=mean_strength)
+    linked = link_sets(links)
+    tables = as_domains(standardise(domains, n_components))
+    check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)
+    coords: dict[str, Any] = {"cluster": range(n_clusters)}
+    for name, table in tables.items():
+        for row, column in np.argwhere(table.missing):
+            raise ValueError(
+                f"domain {name!r}: expected no missing values, which `table_clusters` takes; found "
+                f"one in row {table.objects[row]}, column {table.features[column]}"
+            )
+        coords |= {f"{name}_object": table.objects, f"{name}_feature": table.features}
+        coords[f"{name}_other_feature"] = table.features
+    with pm.Model(coords=coords) as model:
+        weights = cluster_weights("stick-breaking", n_clusters, concentration)
+        for name, table in tables.items():
+            objects, x = f"{name}_object", np.asarray(table.values)
+            cluster = assignment(name, weights, objects, known)
+            # With two degrees of freedom above the least, it is the covariance that has this mean.
+            prior = x.shape[1] + 2, 1.0 / x.var(axis=0)
+            normal_view(name, x, cluster, "cluster", objects, prior, mean_strength, own=True)
+        declare_links(linked, list(tables))
+    return model
