@@ -296,7 +296,7 @@ def test_jittered_starts_differ_by_seed_and_nowhere_else():
     assert one["rate_log__"] == other["rate_log__"]
 
 
-def test_densities_are_those_of_pymc_until_the_model_changes():
+def test_densities_are_those_of_pymc_and_of_what_is_added_too():
     model = hierarchy()
     point = model.initial_point(0)
 
