@@ -13,11 +13,11 @@ that is 1.1 microseconds an object with 5 clusters, 3.7 with 10, 6.9 with 20 and
 hardly depends on the number of edges.
 
 Tables of what the cells without edges gain, of which a move changes two rows and two columns, would
-leave the blocks with clusters that an object has edges to, and those of its own cluster, which it is
-taken out of: with 40 clusters, of which 8 edges are in contact with 3 and 32 with 10, a seventh to a
-third of all blocks; with 10 clusters, a half to all. They could only serve objects of one exposure,
-and each network would need its own. At the sizes of the papers, some ten clusters, this is not worth
-having.
+leave the blocks with clusters that an object has edges to, and those of its own cluster, which it
+is taken out of: with 40 clusters, of which 8 edges are in contact with 3 and 32 with 10, a seventh
+to a third of all blocks; with 10 clusters, a half to all. They could only serve objects of one
+exposure, and each network would need its own. At the sizes of the papers, some ten clusters, this
+is not worth having.
 """
 
 from typing import NamedTuple
