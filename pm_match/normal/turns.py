@@ -35,10 +35,8 @@ _VAIN, _GAIN = 2, 1e-3
 _TRIANGLES = 2
 # How far a hop turns, and the cosine above which two turns are the same.
 _FAR, _SAME = 0.3, 0.9
-# Rounds of assignments at first, of all starts, of the better half and of the best quarter; and in
-# the end. What is not worth another one.
-_SHORT, _LONG = (2, 2, 4), 30
-_LEAST_SHORT, _LEAST_LONG = 1e-3, 1e-6
+# Rounds of assignments, at first and in the end, and what is not worth another one.
+_SHORT, _LONG = (8, 1e-3), (30, 1e-6)
 
 
 def turns(
@@ -129,23 +127,15 @@ def _hop(rng: np.random.Generator, q: NDArray) -> NDArray[np.float64]:
 
 def _best(x: NDArray, y: NDArray, starts: Sequence[NDArray], kept: list[Turn]) -> list[Turn]:
     """Go down from starts, with few objects, and from the best of these with more."""
-    few: list[Turn] = [(np.inf, q) for q in starts]
-    for n_rounds in _SHORT:
-        # Most of what is far behind after some rounds stays there.
-        few = [_down(x[:_FEW], y[:_FEW], q, n_rounds, _LEAST_SHORT) for _, q in few]
-        few = sorted(few, key=_cost)[: max(len(few) // 2, 2 * _KEPT)]
-    down = [_down(x, y, q, _LONG, _LEAST_LONG) for _, q in _different(few)]
+    few = [_down(x[:_FEW], y[:_FEW], q, *_SHORT) for q in starts]
+    down = [_down(x, y, q, *_LONG) for _, q in _different(few)]
     return _different([*down, *kept])
-
-
-def _cost(turn: Turn) -> float:
-    return turn[0]
 
 
 def _different(found: Sequence[Turn]) -> list[Turn]:
     """Choose the best turns that differ, the best first."""
     chosen: list[Turn] = []
-    for cost, q in sorted(found, key=_cost):
+    for cost, q in sorted(found, key=lambda turn: turn[0]):
         if all(np.vdot(q, other) < _SAME * len(q) for _, other in chosen):
             chosen.append((cost, q))
         if len(chosen) == _KEPT:
