@@ -126,6 +126,9 @@ def booked(clock: Clock):
         timed = clock.timed(what, found)
         if isinstance(owner, type):
             timed = _method(timed)
+        elif isinstance(found, Dispatcher):
+            # Which some take, with functions that are not compiled.
+            timed.py_func = found.py_func  # type: ignore[attr-defined]
         setattr(owner, name, timed)
     try:
         yield

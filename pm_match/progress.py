@@ -1,21 +1,102 @@
-"""What says that something takes time: lines, and bars where they can be drawn."""
+"""What says that something takes time: lines, or the rows of one display where it can be drawn."""
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
 from types import TracebackType
+from typing import Any
 
 from rich import get_console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 _log = logging.getLogger("pymc")
 _silent = ContextVar("silent", default=False)
+# What has been said in rows that are still shown.
+_said: ContextVar[dict[str, "_Row"] | None] = ContextVar("said", default=None)
 
 # Seconds that users wait without asking what goes on.
 PATIENCE = 1.0
+# What "Compiling (first use only)" takes: rows that follow each other are in line.
+_WIDTH = 26
+
+
+class _Display:
+    """One progress display, which is there as long as it has rows."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._open: set[TaskID] = set()
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+
+    @property
+    def possible(self) -> bool:
+        """Whether this process may draw one: those that it forks would draw over it."""
+        return os.getpid() == self._process and drawn_over()
+
+    def begin(self, title: str, **fields: Any) -> TaskID:
+        """Add a row."""
+        with self._lock:
+            if self._progress is None:
+                self._progress = Progress(
+                    TextColumn("{task.description}", table_column=Column(min_width=_WIDTH)),
+                    BarColumn(),
+                    TextColumn("{task.fields[said]}"),
+                    TimeElapsedColumn(),
+                )
+                self._progress.start()
+            row = self._progress.add_task(title, **fields)
+            self._open.add(row)
+            return row
+
+    def update(self, row: TaskID, **fields: Any) -> None:
+        """Change a row."""
+        with self._lock:
+            if self._progress is not None:
+                self._progress.update(row, **fields)
+
+    def end(self, row: TaskID) -> None:
+        """End a row; the display stays as it is with the last of them."""
+        with self._lock:
+            self._open.discard(row)
+            if self._progress is not None:
+                self._progress.stop_task(row)
+                if not self._open:
+                    self._progress.stop()
+                    self._progress = None
+
+
+_DISPLAY = _Display()
+
+
+class _Row:
+    """A row of the display, or a line where there is none."""
+
+    def __init__(self, title: str, total: int | None = None, done: int = 0, said: str = ""):
+        self._row: TaskID | None = None
+        self._total = total
+        if _DISPLAY.possible:
+            self._row = _DISPLAY.begin(title, total=total, completed=done, said=said)
+        else:
+            _log.info(f"{title} ...")
+
+    def update(self, done: int, said: str) -> None:
+        """Say how much is done."""
+        if self._row is not None:
+            _DISPLAY.update(self._row, completed=done, said=said)
+
+    def end(self) -> None:
+        """Leave the row as it is."""
+        if self._row is not None:
+            if self._total is None:
+                # A bar that moves would go on to do so.
+                _DISPLAY.update(self._row, total=1, completed=1)
+            _DISPLAY.end(self._row)
 
 
 @contextmanager
@@ -29,23 +110,34 @@ def silent(asked: bool) -> Iterator[None]:
 
 
 def say(what: str) -> None:
-    """Say what is being done, in a line."""
-    if not _silent.get():
+    """Say what is being done: in a row until `said` ends, else in a line."""
+    rows = _said.get()
+    if _silent.get():
+        return
+    if rows is None:
         _log.info(f"{what} ...")
+    elif what not in rows:
+        rows[what] = _Row(what)
+
+
+@contextmanager
+def said() -> Iterator[None]:
+    """Show what is said meanwhile, once, until this ends (a decorator, too)."""
+    rows: dict[str, _Row] = {}
+    token = _said.set(rows)
+    try:
+        yield
+    finally:
+        _said.reset(token)
+        for row in rows.values():
+            row.end()
 
 
 @contextmanager
 def saying(what: str, after: float = 1.0) -> Iterator[None]:
     """Say what is being done, if it takes longer than so many seconds."""
-    timer = None if _silent.get() else threading.Timer(after, _log.info, (f"{what} ...",))
-    if timer is not None:
-        timer.daemon = True
-        timer.start()
-    try:
+    with SearchProgress(None, not _silent.get(), after, what):
         yield
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 def drawn_over() -> bool:
@@ -60,13 +152,14 @@ def drawn_over() -> bool:
 
 
 class SearchProgress:
-    """Shows how many of some searches are done, as a context manager.
+    """Shows how much of something is done, as a context manager.
 
-    Where nothing can be drawn over, as in a file, one line says that they are being made.
+    Where nothing can be drawn over, as in a file, one line says that it is being done.
 
     Parameters
     ----------
-    total : int
+    total : int or None
+        How much there is to do, if that is known.
     shown : bool
         Whether anything is to be shown.
     after : float, default 0.0
@@ -74,9 +167,11 @@ class SearchProgress:
     title : str, default "Searching"
     """
 
-    def __init__(self, total: int, shown: bool, after: float = 0.0, title: str = "Searching"):
+    def __init__(
+        self, total: int | None, shown: bool, after: float = 0.0, title: str = "Searching"
+    ):
         self.total, self.shown, self.after, self.title = total, shown, after, title
-        self._bar: Progress | None = None
+        self._row: _Row | None = None
         self._done, self._best = 0, ""
         # However long the first one takes.
         self._timer = threading.Timer(after, self._show)
@@ -99,33 +194,23 @@ class SearchProgress:
         self._timer.cancel()
         with self._lock:
             self.shown = False
-            if self._bar is not None:
-                self._bar.stop()
+            if self._row is not None:
+                self._row.end()
 
     def advance(self, best: float | None = None) -> None:
         """Say that one more search is done, and the best log joint so far."""
         with self._lock:
             self._done += 1
-            self._best = "" if best is None else f"best log joint {best:.1f}"
-            if self._bar is not None:
-                self._bar.update(self._task, completed=self._done, best=self._best)
+            self._best = "" if best is None else f" best log joint {best:.1f}"
+            if self._row is not None:
+                self._row.update(self._done, self._said)
+
+    @property
+    def _said(self) -> str:
+        return "" if self.total is None else f"{self._done}/{self.total}{self._best}"
 
     def _show(self) -> None:
-        """Show the bar as it is now, or say a line."""
+        """Show the row as it is now, or say a line."""
         with self._lock:
-            if not self.shown:
-                return
-            if not drawn_over():
-                _log.info(f"{self.title} ...")
-                return
-            self._bar = Progress(
-                TextColumn(self.title),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[best]}"),
-                TimeElapsedColumn(),
-            )
-            self._bar.start()
-            self._task = self._bar.add_task(
-                "", total=self.total, completed=self._done, best=self._best
-            )
+            if self.shown:
+                self._row = _Row(self.title, self.total, self._done, self._said)

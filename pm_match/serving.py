@@ -10,6 +10,7 @@ from pymc.step_methods.compound import BlockedStep
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.clusters.step import PartitionStep
+from pm_match.progress import said
 from pm_match.reading import read
 from pm_match.reading.kinds import on_registration, registered
 from pm_match.reading.parts import UnservedModelError
@@ -44,6 +45,7 @@ def register() -> None:
 _offered: list[Any] = []
 
 
+@said()
 @without_c()
 def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[BlockedStep]:
     """Make the steps that serve a model.

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pymc.initial_point import make_initial_point_fn
 from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
@@ -24,6 +23,7 @@ from pm_match.reading.probe import (
     initial_point,
     natural_function,
     sampled_function,
+    starts,
     without_c,
 )
 from pm_match.running.runs import runs
@@ -109,7 +109,7 @@ def initial_points(
     jittered = {rv for rv in others if rv.dtype.startswith("float")}
     names = sorted(rv.name for rv in jittered)
     natural = natural_function(model, names)
-    jitter = make_initial_point_fn(model=model, jitter_rvs=jittered) if jittered else None
+    jitter = starts(model, jittered) if jittered else None
     points = []
     for rng in rngs:
         point: dict[str, NDArray] = {}

@@ -2,65 +2,121 @@
 
 import io
 import logging
+import os
 import time
 
 import pytest
 import rich
+import rich.progress
 
-from pm_match.progress import SearchProgress, drawn_over, say, saying, silent
+from pm_match import progress as module
+from pm_match.progress import SearchProgress, drawn_over, said, say, saying, silent
 
 
 @pytest.fixture
-def said(caplog):
+def lines(caplog):
     """Give the messages, as lines."""
     # PyMC's logger hands nothing on.
     logger = logging.getLogger("pymc")
     logger.addHandler(caplog.handler)
     with caplog.at_level(logging.INFO, logger="pymc"):
-        yield lambda: [record.getMessage() for record in caplog.records]
+        # Each may come twice.
+        yield lambda: [own.getMessage() for own in {id(r): r for r in caplog.records}.values()]
     logger.removeHandler(caplog.handler)
 
 
-def test_only_what_takes_long_is_said(said):
+@pytest.fixture
+def terminal(monkeypatch):
+    """Let a terminal be written to."""
+    written = io.StringIO()
+    console = rich.console.Console(file=written, force_terminal=True, width=100)
+    monkeypatch.setattr(rich, "_console", console)
+    return written
+
+
+def test_only_what_takes_long_is_said(lines):
     with saying("Reading", after=5.0):
         pass
-    assert said() == []
+    assert lines() == []
     with saying("Reading", after=0.01):
         time.sleep(0.3)
-    assert set(said()) == {"Reading ..."}
+    assert set(lines()) == {"Reading ..."}
 
 
-def test_silence_holds_until_it_ends(said):
+def test_silence_holds_until_it_ends(lines):
     with silent(True):
         say("Compiling")
         with silent(False), saying("Reading", after=0.0):
             time.sleep(0.1)
-    assert said() == []
+    assert lines() == []
     say("Compiling")
-    assert set(said()) == {"Compiling ..."}
+    assert set(lines()) == {"Compiling ..."}
 
 
-def test_a_search_is_said_in_a_line_where_nothing_can_be_drawn_over(said, capfd):
+def test_a_search_is_said_in_a_line_where_nothing_can_be_drawn_over(lines, capfd):
     with SearchProgress(2, True, after=0.05) as progress:
         time.sleep(0.4)
         progress.advance(-3.0)
     with SearchProgress(2, True, after=5.0), SearchProgress(2, False):
         pass
-    assert set(said()) == {"Searching ..."}
+    assert set(lines()) == {"Searching ..."}
     assert capfd.readouterr().out == ""
 
 
-def test_a_search_has_a_bar_in_a_terminal_before_its_first_is_done(said, monkeypatch):
-    written = io.StringIO()
-    terminal = rich.console.Console(file=written, force_terminal=True, width=100)
-    monkeypatch.setattr(rich, "_console", terminal)
+def test_a_search_has_a_bar_in_a_terminal_before_its_first_is_done(lines, terminal):
     with SearchProgress(3, True, after=0.05) as progress:
         time.sleep(0.4)
-        assert "0/3" in written.getvalue()
+        assert "0/3" in terminal.getvalue()
         progress.advance(-3.25)
-    assert "1/3" in written.getvalue()
-    assert "best log joint -3.2" in written.getvalue()
-    assert said() == []
+    assert "1/3" in terminal.getvalue()
+    assert "best log joint -3.2" in terminal.getvalue()
+    assert lines() == []
+
+
+def test_all_that_goes_on_is_in_one_display(lines, terminal, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        module, "Progress", lambda *c: made.append(rich.progress.Progress(*c)) or made[-1]
+    )
+    with SearchProgress(2, True) as progress, said():
+        say("Compiling")
+        say("Compiling")
+        progress.advance()
+    assert [task.description for task in made[0].tasks] == ["Searching", "Compiling"]
+    # What has no number of parts is done when it ends; the rest stays as it is.
+    assert [task.completed / task.total for task in made[0].tasks] == [0.5, 1.0]
+    assert all(task.finished or task.stop_time is not None for task in made[0].tasks)
+    with saying("Reading", after=0.01):
+        time.sleep(0.3)
+        assert not made[1].finished
+    assert len(made) == 2
+    assert made[1].finished
+    assert not any(own.live.is_started for own in made)
+    assert lines() == []
+
+
+def test_what_is_said_once_is_a_line_elsewhere(lines):
+    with said():
+        say("Compiling")
+        say("Compiling")
+    assert lines() == ["Compiling ..."]
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked")
+def test_processes_that_are_forked_draw_nothing(terminal):
+    with SearchProgress(2, True):
+        before = terminal.getvalue()
+        child = os.fork()
+        if not child:
+            try:
+                with said():
+                    say("Compiling")
+                os._exit("Compiling" in terminal.getvalue()[len(before) :])
+            finally:
+                os._exit(2)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.parametrize("installed", [True, False])

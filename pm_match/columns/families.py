@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln, xlog1py, xlogy
 
 from pm_match.columns.conjugate import (
     BetaPrior,
@@ -48,6 +48,9 @@ class Family:
     statistics : callable
         From values and what is known to `Statistics`; categories that a cell has nothing of may be
         left out.
+    log_law : callable
+        From values, parameters and what is known to log densities, by the plain formula. SciPy has
+        them too, but takes long to import.
     log_base : callable
         Log density without what the statistics and the parameters say.
     law : callable
@@ -62,6 +65,7 @@ class Family:
     expects: str
     supports: Callable[[Array, Array], NDArray[np.bool_]]
     statistics: Callable[[Array, Array], Statistics]
+    log_law: Callable[[Array, list[Array], Array], Array]
     log_base: Callable[[Array, Array], Array]
     law: Callable[[list[Array], Array], tuple[Any, ...]]
     scaled: bool = False
@@ -78,8 +82,10 @@ class Family:
 
     def log_density(self, values: Array, parameters: list[Array], known: Array) -> Array:
         """Log density of every cell, by the plain formula."""
-        law, *given = self.law(parameters, known)
-        return (law.logpmf if hasattr(law, "logpmf") else law.logpdf)(values, *given)
+        fits = self.supports(values, known)
+        with np.errstate(all="ignore"):
+            found = self.log_law(values, parameters, known)
+        return np.where(fits.all(axis=1) if self.rows else fits, found, -np.inf)
 
     def draw(self, rng: np.random.Generator, parameters: list[Array], known: Array) -> Array:
         """Draw every cell."""
@@ -117,16 +123,22 @@ def _category(x) -> Statistics:
     return np.arange(len(x)), x.astype(np.int64), found
 
 
+def _place(x, p):
+    """Where the probability of every category is, in rows p (C, K)."""
+    return np.clip(x.astype(np.int64), 0, p.shape[1] - 1)[:, None]
+
+
 def _log_choose(n, k):
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
+def _log_power(p, successes, failures):
+    """Log probability of some successes and failures, in one order."""
+    return xlogy(successes, p) + xlog1py(failures, -p)
+
+
 class _Categories:
     """Categories with probabilities p (C, K), in the form of SciPy's distributions."""
-
-    @staticmethod
-    def logpmf(x, p):
-        return np.log(np.take_along_axis(p, x.astype(np.int64)[:, None], 1)[:, 0])
 
     @staticmethod
     def rvs(p, random_state):
@@ -135,10 +147,6 @@ class _Categories:
 
 class _Bags:
     """Rows of counts with totals n (C,) and probabilities p (C, K)."""
-
-    @staticmethod
-    def logpmf(x, n, p):
-        return gammaln(n + 1.0) + (xlogy(x, p) - gammaln(x + 1.0)).sum(axis=1)
 
     @staticmethod
     def rvs(n, p, random_state):
@@ -161,6 +169,11 @@ def _normal(name, prior, known) -> Family:
         mean, sd = parameters[0], (k if known else parameters[1]) ** -0.5
         return (scipy.stats.lognorm, sd, 0.0, np.exp(mean)) if log else (scipy.stats.norm, mean, sd)
 
+    def log_law(x, parameters, k):
+        tau = k if known else parameters[1]
+        found = 0.5 * (np.log(tau) - _LOG_2PI - tau * (of(x) - parameters[0]) ** 2)
+        return found - np.log(x) if log else found
+
     return Family(
         name,
         prior,
@@ -168,6 +181,7 @@ def _normal(name, prior, known) -> Family:
         "a positive number" if log else "a number",
         (lambda x, k: x > 0.0) if log else (lambda x, k: np.isfinite(x)),
         lambda x, k: _pair(x, k, of(x)),
+        log_law,
         lambda x, k: _NORMAL_BASE[type(prior)](of(x), k) - (np.log(x) if log else 0.0),
         law,
     )
@@ -183,6 +197,7 @@ FAMILIES = (
         "a whole number, 0 or more",
         lambda x, e: _whole(x) & ((e > 0.0) | (x == 0.0)),
         lambda x, e: _pair(x, x, e),
+        lambda x, p, e: xlogy(x, p[0] * e) - p[0] * e - gammaln(x + 1.0),
         lambda x, e: xlogy(x, e) - gammaln(x + 1.0),
         lambda p, e: (scipy.stats.poisson, p[0] * e),
         scaled=True,
@@ -194,6 +209,7 @@ FAMILIES = (
         "a number, 0 or more",
         lambda x, e: x >= 0.0,
         lambda x, e: _pair(x, 1.0, x * e),
+        lambda x, p, e: np.log(p[0] * e) - p[0] * e * x,
         lambda x, e: np.broadcast_to(np.log(e), x.shape),
         lambda p, e: (scipy.stats.expon, 0.0, 1.0 / (p[0] * e)),
         scaled=True,
@@ -205,6 +221,7 @@ FAMILIES = (
         "0 or 1",
         lambda x, n: (x == 0.0) | (x == 1.0),
         lambda x, n: _successes(x, x, 1.0 - x),
+        lambda x, p, n: _log_power(p[0], x, 1.0 - x),
         lambda x, n: np.zeros(x.shape),
         lambda p, n: (scipy.stats.bernoulli, p[0]),
     ),
@@ -215,6 +232,7 @@ FAMILIES = (
         "a whole number from 0 to the number of trials",
         lambda x, n: _whole(x) & (x <= n) & _whole(n),
         lambda x, n: _successes(x, x, n - x),
+        lambda x, p, n: _log_choose(n, x) + _log_power(p[0], x, n - x),
         lambda x, n: _log_choose(n, x),
         lambda p, n: (scipy.stats.binom, n, p[0]),
     ),
@@ -225,6 +243,7 @@ FAMILIES = (
         "a whole number, 1 or more",
         lambda x, n: _whole(x, 1.0),
         lambda x, n: _successes(x, 1.0, x - 1.0),
+        lambda x, p, n: _log_power(p[0], 1.0, x - 1.0),
         lambda x, n: np.zeros(x.shape),
         lambda p, n: (scipy.stats.geom, p[0]),
     ),
@@ -235,6 +254,7 @@ FAMILIES = (
         "a whole number, 0 or more",
         lambda x, n: _whole(x) & (n > 0.0),
         lambda x, n: _successes(x, n, x),
+        lambda x, p, n: _log_choose(x + n - 1.0, x) + _log_power(p[0], n, x),
         lambda x, n: gammaln(x + n) - gammaln(n) - gammaln(x + 1.0),
         lambda p, n: (scipy.stats.nbinom, n, p[0]),
     ),
@@ -245,6 +265,7 @@ FAMILIES = (
         "a category, a whole number from 0 to one less than their number",
         lambda x, k: _whole(x) & (x < k),
         lambda x, k: _category(x),
+        lambda x, p, k: np.log(np.take_along_axis(p[0], _place(x, p[0]), 1)[:, 0]),
         lambda x, k: np.zeros(x.shape),
         lambda p, k: (_Categories, p[0]),
     ),
@@ -255,6 +276,7 @@ FAMILIES = (
         "whole numbers, 0 or more, that add up to the number of trials",
         lambda x, n: _whole(x) & (x.sum(axis=1) == n)[:, None],
         lambda x, n: _counted(x),
+        lambda x, p, n: gammaln(n + 1.0) + (xlogy(x, p[0]) - gammaln(x + 1.0)).sum(axis=1),
         lambda x, n: gammaln(n + 1.0) - gammaln(x + 1.0).sum(axis=1),
         lambda p, n: (_Bags, n, p[0]),
     ),

@@ -6,7 +6,18 @@ c) and (c, slot), those of an undirected one in the block {slot, c}, which is st
 within a unit, its self-loops or those between objects that are linked, are always in block (slot,
 slot).
 
-Every block of every candidate is looked at, O(occupied clusters squared) for each object.
+Every block of every candidate is looked at, O(occupied clusters squared) for each object: what a
+candidate gains is a sum over its blocks with all clusters, each of which has counts of its own, and
+even where an object has no edge its cells add to them. For an undirected network of 1200 objects
+that is 1.1 microseconds an object with 5 clusters, 3.7 with 10, 6.9 with 20 and 21 with 40, and
+hardly depends on the number of edges.
+
+Tables of what the cells without edges gain, of which a move changes two rows and two columns, would
+leave the blocks with clusters that an object has edges to, and those of its own cluster, which it
+is taken out of: with 40 clusters, of which 8 edges are in contact with 3 and 32 with 10, a seventh
+to a third of all blocks; with 10 clusters, a half to all. They could only serve objects of one
+exposure, and each network would need its own. At the sizes of the papers, some ten clusters, this
+is not worth having.
 """
 
 from typing import NamedTuple

@@ -39,7 +39,7 @@ class NormalClusters(Kind):
         Or a potential says that such a variable is coarsened.
         """
         if rv in context.model.potentials:
-            return coarsened(context, rv) is not None
+            return context.once(coarsened, rv) is not None
         return mean_and_precision(context, rv) is not None
 
     def candidates(

@@ -84,7 +84,7 @@ def normals_candidates(
         for rv in context.ancestry.children(assignment):
             if rv not in values:
                 continue
-            of = coarsened(context, rv) if rv in context.model.potentials else (rv, 1.0)
+            of = context.once(coarsened, rv) if rv in context.model.potentials else (rv, 1.0)
             assert of is not None
             pair = mean_and_precision(context, of[0])
             assert pair is not None

@@ -365,7 +365,7 @@ def _sticks_function(context: Context, candidate: ClusteringCandidate):
             found = [*dirichlet_sticks(np.broadcast_to(found[0], (truncation,)))]
         elif isinstance(op, StickBreakingWeightsRV):
             found = [np.ones(()), found[0].reshape(-1)]
-        a, b = (np.ascontiguousarray(np.broadcast_to(p, (truncation - 1,))) for p in found)
+        a, b = (np.full(truncation - 1, p) for p in found)
         return a, b
 
     return sticks

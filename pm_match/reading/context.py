@@ -1,7 +1,7 @@
 """What the readers of the parts of a model share."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ class Context:
     ancestry: Ancestry
     start: dict[str, NDArray]
     shapes: dict[str, tuple[int, ...]]
+    _found: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Model) -> "Context":
@@ -75,6 +76,12 @@ class Context:
         values = point_function(model, others)(start)
         shapes |= {rv.name: value.shape for rv, value in zip(others, values, strict=True)}
         return cls(model, Ancestry(model), start, shapes)
+
+    def once(self, find: Callable[..., Any], rv: RV) -> Any:
+        """Return what a function of this and a variable finds, and found before."""
+        if (find, rv) not in self._found:
+            self._found[find, rv] = find(self, rv)
+        return self._found[find, rv]
 
     # -- what is looked at ------------------------------------------------------------------------
 

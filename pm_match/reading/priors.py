@@ -113,8 +113,10 @@ def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[A
             found, fine = formula(x, *read(point))
         if not np.all(fine):
             return -np.inf
-        # A density of many entries may have fewer parameters.
-        total = float(np.broadcast_to(found, x.shape).sum())
+        if found.shape != x.shape:
+            # A density of many entries may have fewer parameters.
+            found = np.broadcast_to(found, x.shape)
+        total = float(found.sum())
         return total + float(x.sum()) if add else total
 
     return log_density

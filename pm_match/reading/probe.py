@@ -4,6 +4,7 @@ All access to graphs that readers need is here: what they ask for is what a grap
 its variables replaced, so that every way of writing the same model says the same.
 """
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -12,8 +13,11 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.initial_point import make_initial_point_expression
 from pymc.logprob.transforms import LogTransform
 from pymc.model.core import Model
+from pymc.pytensorf import compile as compile_random
+from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import Mode, get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
@@ -33,7 +37,8 @@ def without_c(if_default: bool = False) -> Iterator[None]:
     """Let PyTensor compile no C meanwhile (a decorator, too).
 
     It does to fold constants, or to find initial points, and waits some seconds each time. Nor does
-    it note in which line every variable was made: a sixth of the time of reading a model.
+    it note in which line every variable was made: a sixth of the time of reading a model. A
+    twelfth more goes to looking for garbage after every 2000 objects: that is done less often.
 
     Parameters
     ----------
@@ -43,8 +48,18 @@ def without_c(if_default: bool = False) -> Iterator[None]:
     flags: dict[str, Any] = {"traceback__limit": 0}
     if if_default or isinstance(get_default_mode().linker, NumbaLinker):
         flags["cxx"] = ""
-    with pytensor.config.change_flags(**flags):
-        yield
+    often, *rest = gc.get_threshold()
+    # None is looked for at all where it is 0.
+    gc.set_threshold(often and max(often, _MANY_NODES), *rest)
+    try:
+        with pytensor.config.change_flags(**flags):
+            yield
+    finally:
+        gc.set_threshold(often, *rest)
+
+
+# Objects that are made before garbage is looked for among them.
+_MANY_NODES = 100_000
 
 
 def float_type() -> str:
@@ -69,6 +84,9 @@ class _Interpreter(PerformLinker):
 # them would take longer than everything else in a start-up.
 PLAIN = Mode(linker=_Interpreter(), optimizer="fast_compile")
 
+# As they are written: for what is asked once, and where nothing can be cancelled out.
+_UNCHANGED = Mode(linker=_Interpreter(), optimizer="None")
+
 # From a point of value variables to the values of graphs there.
 Reader = Callable[[Any], list[Any]]
 
@@ -81,8 +99,32 @@ def initial_point(model: Model) -> dict[str, NDArray]:
     point = _STARTS.of(model)
     if point is None:
         with without_c():
-            point = _STARTS.keep(model, model.initial_point(0))
+            point = _STARTS.keep(model, starts(model)(0))
     return {name: np.array(value) for name, value in point.items()}
+
+
+def starts(model: Model, jittered: Iterable[RV] = ()) -> Callable[[int], dict[str, NDArray]]:
+    """Make a function of a seed that gives PyMC's initial points, some variables jittered.
+
+    PyMC's own rewrites the graph at length, to evaluate it once.
+    """
+    graphs = make_initial_point_expression(
+        free_rvs=model.free_RVs,
+        rvs_to_transforms=model.rvs_to_transforms,
+        initval_strategies=model.rvs_to_initial_values,
+        jitter_rvs=set(jittered),
+        return_transformed=True,
+    )
+    graphs = replace_rng_nodes(graphs)
+    generators = find_rng_nodes(graphs)
+    function: Any = compile_random([], graphs, mode=_UNCHANGED)
+    names = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs]
+
+    def start(seed: int) -> dict[str, NDArray]:
+        reseed_rngs(generators, seed)
+        return dict(zip(names, map(np.asarray, function()), strict=True))
+
+    return start
 
 
 def evaluate(variable: RV) -> NDArray:
@@ -334,8 +376,34 @@ def density_graphs(
     model: Model, variables: Sequence[RV], jacobian: bool = True, sum: bool = True
 ) -> Any:
     """Make the graphs of declared log densities, as `model.logp` does, any number of times."""
-    with untraced(model):
-        return model.logp(vars=list(variables), jacobian=jacobian, sum=sum)
+    graphs = _densities(model, jacobian)
+    if not variables or not set(variables) <= set(graphs):
+        with untraced(model):
+            return model.logp(vars=list(variables), jacobian=jacobian, sum=sum)
+    found = [graphs[rv] for rv in variables]
+    return pt.add(*[graph.sum() for graph in found]) if sum else found
+
+
+_DENSITIES: tuple[Kept[dict[RV, Any]], Kept[dict[RV, Any]]] = Kept(), Kept()
+
+
+def _densities(model: Model, jacobian: bool) -> dict[RV, Any]:
+    """Make the graphs of all variables' log densities: PyMC works them all out for any of them.
+
+    There are none if one of them cannot be made.
+    """
+    kept = _DENSITIES[jacobian]
+    found = kept.of(model)
+    if found is None:
+        variables = [*model.basic_RVs, *model.potentials]
+        try:
+            with untraced(model):
+                graphs = model.logp(vars=variables, jacobian=jacobian, sum=False)
+        except Exception:
+            # PyMC's, or a variable's own.
+            variables = graphs = []
+        found = kept.keep(model, dict(zip(variables, graphs, strict=True)))
+    return found
 
 
 @contextmanager

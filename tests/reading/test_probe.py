@@ -262,3 +262,70 @@ def test_notes_of_rewrites_do_not_multiply():
     for _ in range(3):
         density_graphs(model, model.observed_RVs)
     assert n_notes() == before
+
+
+def hierarchy():
+    """A model with transforms, a potential, and an initial value of its own."""
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2.0, 1.0, initval=3.0)
+        mean = pm.Normal("mean", rate, 1.0, shape=3)
+        weights = pm.Dirichlet("weights", np.ones(4))
+        pm.Categorical("label", weights, shape=5)
+        pm.Potential("tilt", -rate)
+        pm.Normal("seen", mean, 1.0, observed=np.arange(3.0))
+    return model
+
+
+def test_initial_points_are_those_of_pymc():
+    model = hierarchy()
+    expected = model.initial_point(0)
+    found = probe.starts(model)(0)
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-12)
+        assert found[name].dtype == value.dtype
+
+
+def test_jittered_starts_differ_by_seed_and_nowhere_else():
+    model = hierarchy()
+    start = probe.starts(model, [model["mean"]])
+    one, same, other = start(1), start(1), start(2)
+    np.testing.assert_array_equal(one["mean"], same["mean"])
+    assert (one["mean"] != other["mean"]).all()
+    assert (np.abs(one["mean"] - 3.0) < 1.0).all()
+    assert one["rate_log__"] == other["rate_log__"]
+
+
+def test_densities_are_those_of_pymc_and_of_what_is_added_too():
+    model = hierarchy()
+    point = model.initial_point(0)
+
+    def compare(*names):
+        variables = [model[name] for name in names]
+        for jacobian in (True, False):
+            found = density_graphs(model, variables, jacobian)
+            parts = density_graphs(model, variables, jacobian, sum=False)
+            expected = model.logp(variables, jacobian=jacobian)
+            function, _ = probe.compiled(model, [found, expected, *parts])
+            found, expected, *parts = function(point)
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+            np.testing.assert_allclose(sum(v.sum() for v in parts), expected, rtol=1e-12)
+
+    compare("rate", "mean")
+    compare("tilt", "weights", "seen")
+    with model:
+        pm.Normal("more", model["rate"], 2.0, observed=0.5)
+    compare("more")
+
+
+def test_densities_of_others_can_be_had_where_one_cannot():
+    with pm.Model() as model:
+        mean = pm.Normal("mean")
+        outside = pm.Normal.dist()
+        odd = pm.CustomDist("odd", mean, logp=lambda value, mean: value + mean + outside)
+        pm.Normal("seen", mean, 1.0, observed=1.0)
+    with pytest.raises(ValueError, match="Random variables detected"):
+        density_graphs(model, [odd])
+    (graph,) = density_graphs(model, [model["seen"]], sum=False)
+    function, _ = probe.compiled(model, [graph])
+    np.testing.assert_allclose(function({"mean": 1.0})[0], -0.5 * np.log(2.0 * np.pi))
