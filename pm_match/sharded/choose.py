@@ -15,6 +15,30 @@ def block_rows(n_clusters: int) -> int:
 
 
 @entry
+def level(table, log_weights, least, most):
+    """Add log weights (T,) to a `table` (T, n), and take the greatest of each column from it.
+
+    Fills `most` (n,) with these, NaN where the column has one. What is then below `least`, the log
+    of the smallest normal number, becomes -inf: its weight is 0 within rounding, and exponentials
+    of such numbers take seven times as long.
+    """
+    n_clusters, n = table.shape
+    for i in range(n):
+        most[i] = -np.inf
+    for j in range(n_clusters):
+        for i in range(n):
+            value = table[j, i] + log_weights[j]
+            table[j, i] = value
+            # NaN stays.
+            if value > most[i] or value != value:
+                most[i] = value
+    for j in range(n_clusters):
+        for i in range(n):
+            left = table[j, i] - most[i]
+            table[j, i] = left if left >= least else -np.inf
+
+
+@entry
 def choose(weights, uniform, labels, certainty):
     """Choose a label for every column of `weights` (T, n), the greatest of which is 1.
 
@@ -36,9 +60,15 @@ def choose(weights, uniform, labels, certainty):
 
 
 def draw_labels(
-    rng: np.random.Generator, table: NDArray, labels: NDArray, certainty: NDArray
+    rng: np.random.Generator,
+    table: NDArray,
+    log_weights: NDArray,
+    labels: NDArray,
+    certainty: NDArray,
 ) -> None:
-    """Draw labels (n,) from unnormalised log probabilities (n, T), which are overwritten.
+    """Draw labels (n,) from unnormalised log probabilities.
+
+    They are those of a table (n, T), which is overwritten, and log weights (T,) in sum.
 
     Raises
     ------
@@ -46,12 +76,12 @@ def draw_labels(
         If those of an object are NaN, or -inf in all clusters.
     """
     columns = np.ascontiguousarray(table.T)
-    most = columns.max(axis=0)
+    most, least = np.empty_like(columns[0]), np.log(np.finfo(columns.dtype).tiny)
+    level(columns, log_weights.astype(columns.dtype), least, most)
     if not np.isfinite(most).all():
         raise FloatingPointError(
             "expected a finite log density of every object in some cluster; found "
             f"{most[~np.isfinite(most)][0]}"
         )
-    columns -= most
     np.exp(columns, out=columns)
     choose(columns, rng.random(len(table)), labels, certainty)

@@ -227,8 +227,8 @@ class Shard:
         labels = np.empty(len(piece), np.int16)
         certainty = np.empty(len(piece), np.float32)
         for rows in self._blocks(len(piece), len(setting.log_weights)):
-            table = self._table(piece, chunk, rows, setting.log_weights, setting.parameters)
-            draw_labels(rng, table, labels[rows], certainty[rows])
+            table = self._table(piece, chunk, rows, setting.parameters)
+            draw_labels(rng, table, setting.log_weights, labels[rows], certainty[rows])
         self._last[piece.number] = setting.iteration, labels
         return labels, certainty
 
@@ -239,8 +239,8 @@ class Shard:
         rng = self._rng(piece, 1, division.number)
         parts, log_q = np.zeros(len(labels), np.int16), 0.0
         for rows in self._blocks(len(labels), 2):
-            table = self._table(piece, chunk, rows, division.log_weights, division.parameters)
-            logs = np.asarray(table, np.float64)
+            table = self._table(piece, chunk, rows, division.parameters)
+            logs = np.asarray(table, np.float64) + division.log_weights
             logs -= np.logaddexp(logs[:, :1], logs[:, 1:])
             if division.given:
                 parts[rows] = labels[rows] == division.labels[1]
@@ -255,14 +255,13 @@ class Shard:
         for start in range(0, n, step):
             yield slice(start, min(start + step, n))
 
-    def _table(self, piece, chunk: Chunk, rows: slice, log_weights, parameters) -> NDArray:
+    def _table(self, piece, chunk: Chunk, rows: slice, parameters) -> NDArray:
         block = {name: values[rows] for name, values in chunk.items()}
         table: NDArray | None = None
         for number, scorer in self.scorers[piece.assignment].items():
             more = scorer.table(block, parameters[number][piece.assignment])
             table = more if table is None else table + more
         assert table is not None
-        table += log_weights.astype(table.dtype)
         return table
 
     def _sums(

@@ -425,10 +425,26 @@ def test_a_kind_has_to_say_whose_labels_others_depend_on(monkeypatch):
 
 def test_log_densities_that_are_no_numbers_are_an_error():
     rng, labels, certainty = np.random.default_rng(0), np.zeros(2, np.int16), np.zeros(2)
-    for bad in (np.nan, -np.inf):
-        table = np.array([[0.0, 1.0], [bad, bad]])
+    for bad in ((np.nan, np.nan), (-np.inf, -np.inf), (np.nan, 1.0), (1.0, np.nan)):
+        table = np.array([[0.0, 1.0], bad])
         with pytest.raises(FloatingPointError, match="expected a finite log density of every"):
-            draw_labels(rng, table, labels, certainty)
+            draw_labels(rng, table, np.zeros(2), labels, certainty)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_labels_have_the_probabilities_of_their_table(dtype):
+    """Weights and table together; what is hopeless, or impossible, is never drawn."""
+    logs = np.array([0.3, -np.inf, 1.4, -95.0, -720.0, 0.0])
+    log_weights = np.log([0.2, 0.3, 0.1, 0.2, 0.1, 0.1])
+    n = 200_000
+    labels, certainty = np.zeros(n, np.int16), np.zeros(n)
+    table = np.tile(logs, (n, 1)).astype(dtype)
+    draw_labels(np.random.default_rng(0), table, log_weights, labels, certainty)
+    law = np.exp(logs + log_weights)
+    law /= law.sum()
+    found = np.bincount(labels, minlength=6) / n
+    assert (np.abs(found - law) <= 4.0 * np.sqrt(law * (1.0 - law) / n) + 1e-30).all()
+    np.testing.assert_allclose(certainty, law.max(), rtol=1e-6)
 
 
 def test_densities_of_0_and_1_are_no_certainties():
