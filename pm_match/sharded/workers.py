@@ -1,6 +1,8 @@
 """Where shards are worked on: in this process, or by the workers of a Dask client."""
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -72,24 +74,35 @@ class OnDask:
         bounds = [len(pieces) * i // n for i in range(n + 1)]
         self._client = client
         homes = [a for a, worker in workers.items() for _ in range(worker["nthreads"])]
-        self._shards = [
-            client.submit(
-                _made,
-                make(list(pieces[start:stop])),
-                surroundings(),
-                pure=False,
-                workers=[homes[i * len(homes) // n]],
-                allow_other_workers=True,
-            )
-            for i, (start, stop) in enumerate(pairwise(bounds))
-        ]
+        with _large_tasks():
+            self._shards = [
+                client.submit(
+                    _made,
+                    make(list(pieces[start:stop])),
+                    surroundings(),
+                    pure=False,
+                    workers=[homes[i * len(homes) // n]],
+                    allow_other_workers=True,
+                )
+                for i, (start, stop) in enumerate(pairwise(bounds))
+            ]
 
     def call(self, method: str, *given: Any) -> list[Any]:
         """Call a method of every shard; return what was found of every chunk, in their order."""
-        pending = [
-            self._client.submit(_call, shard, method, given, pure=False) for shard in self._shards
-        ]
+        with _large_tasks():
+            pending = [
+                self._client.submit(_call, shard, method, given, pure=False)
+                for shard in self._shards
+            ]
         return [found for own in self._client.gather(pending) for found in own]
+
+
+@contextmanager
+def _large_tasks() -> Iterator[None]:
+    """Say nothing of tasks that carry data: scattered data would be lost with their worker."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        yield
 
 
 def _made(shard: Shard, expected: dict[str, str]) -> Shard:

@@ -96,3 +96,20 @@ def test_draws_are_the_same_if_a_worker_is_killed(model, tmp_path):
         assert log.stat().st_size > 4
         assert set(client.scheduler_info(n_workers=-1)["workers"]) != before
     assert same(reference, found)
+
+
+class _Total:
+    """A shard that holds data."""
+
+    def __init__(self, pieces):
+        self._values = np.ones(3_000_000)
+
+    def total(self, more):
+        return [self._values.sum() + more.sum()]
+
+
+@pytest.mark.filterwarnings("error:Sending large graph")
+def test_data_are_sent_without_a_warning():
+    with cluster(1) as one, distributed.Client(one) as client:
+        made = workers.OnDask(_Total, [0], client, 0)
+        assert made.call("total", np.ones(3_000_000)) == [6e6]
