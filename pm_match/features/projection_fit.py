@@ -95,46 +95,6 @@ class GroupTable(NamedTuple):
     vectors: NDArray[np.float64]
 
 
-def new_table(
-    sums: NDArray,
-    counts: NDArray,
-    widths: Sequence[int],
-    held: NDArray,
-    hyper: tuple[float, float, float, float],
-    sticks: tuple[NDArray, NDArray],
-    n_factors: int,
-) -> GroupTable:
-    """Make room for fits of groups' sums (G, R) and counts (G, B), blocks being of `widths` (B,).
-
-    `held`, `hyper` and the parameters a and b of `sticks` are as in `GroupTable`.
-    """
-    a, b = sticks
-    n_rows, n_blocks, t, k = sums.shape[1], len(widths), len(a) + 1, n_factors
-    mean = np.append(a / (a + b), 1.0) * np.append(1.0, np.cumprod(b / (a + b)))
-    return GroupTable(
-        sums=np.ascontiguousarray(sums),
-        counts=np.ascontiguousarray(counts),
-        held=held,
-        first=np.cumsum([0, *widths]),
-        hyper=np.array(hyper, np.float64),
-        a=np.ascontiguousarray(a, np.float64),
-        b=np.ascontiguousarray(b, np.float64),
-        order=np.argsort(-mean, kind="stable"),
-        total=np.zeros((t, n_rows)),
-        number=np.zeros((t, n_blocks)),
-        size=np.zeros(t, np.int64),
-        sorted=np.zeros(t, np.int64),
-        w=np.zeros((n_rows, k)),
-        previous=np.zeros((2, n_rows, k)),
-        moment=np.zeros((t, k, k)),
-        mean=np.zeros((t, k)),
-        gram=np.zeros((n_blocks, k, k)),
-        eigen=np.zeros((2, t, t)),
-        work=np.zeros((3, k, k)),
-        vectors=np.zeros((2, k)),
-    )
-
-
 @part
 def _add_up(table, labels):
     """Sum the groups by `labels` (G,) into `total`, `number` and `size`."""
@@ -540,14 +500,37 @@ class ProjectionFit:
         n_values = sum(domain.n_values for domain in domains)
         posterior = shape + 0.5 * n_values
         normaliser = shape * log(rate) - lgamma(shape) + lgamma(posterior)
-        hyper = (
+        hyper = [
             posterior,
             rate + 0.5 * squares,
             latent_precision,
             normaliser - 0.5 * n_values * log(2.0 * pi),
-        )
+        ]
         whole, seen = np.hstack(sums), np.hstack(counts)
-        table = new_table(whole, seen, blocks, held, hyper, (a, b), n_factors)
+        n_rows, n_blocks, t, k = whole.shape[1], len(blocks), len(a) + 1, n_factors
+        weight = np.append(a / (a + b), 1.0) * np.append(1.0, np.cumprod(b / (a + b)))
+        table = GroupTable(
+            sums=np.ascontiguousarray(whole),
+            counts=np.ascontiguousarray(seen),
+            held=held,
+            first=np.cumsum([0, *blocks]),
+            hyper=np.array(hyper),
+            a=np.ascontiguousarray(a, np.float64),
+            b=np.ascontiguousarray(b, np.float64),
+            order=np.argsort(-weight, kind="stable"),
+            total=np.zeros((t, n_rows)),
+            number=np.zeros((t, n_blocks)),
+            size=np.zeros(t, np.int64),
+            sorted=np.zeros(t, np.int64),
+            w=np.zeros((n_rows, k)),
+            previous=np.zeros((2, n_rows, k)),
+            moment=np.zeros((t, k, k)),
+            mean=np.zeros((t, k)),
+            gram=np.zeros((n_blocks, k, k)),
+            eigen=np.zeros((2, t, t)),
+            work=np.zeros((3, k, k)),
+            vectors=np.zeros((2, k)),
+        )
         return cls(table, bases, np.cumsum([own.shape[1] for own in sums])[:-1])
 
     def score(self, labels: NDArray[np.int64], margin: float = np.inf) -> NDArray[np.float64]:
