@@ -17,6 +17,8 @@ import pm_match as pmm
 from pm_match.features.parts import Features
 from pm_match.features.search import plain as features
 from pm_match.features.search import tables
+from pm_match.features.search.match_shapes import common_shape
+from pm_match.features.search.mixture_path import cluster_means
 from pm_match.networks import search as networks
 from pm_match.networks.parts import Relation
 from pm_match.reading.parts import Clustering
@@ -62,9 +64,11 @@ def truth_start(
             networks.coarse_climb(chain, 0)
             polish(chain, 0)
         elif all(own.only_projections for own in component.of(Features)):
-            features.search_from(chain, 0, chain.rng, labels)
+            chain.place(0, labels)
+            features.search(chain, 0, chain.rng, begun=True)
         else:
-            tables.search_from(chain, 0, labels)
+            for own in component.of(Features):
+                _search_tables(chain, own, labels)
         found = {
             assignment.name: own
             for clustering, label in zip(component.clusterings, chain.labels(0), strict=True)
@@ -73,6 +77,21 @@ def truth_start(
             )
         }
         return found, chain.log_joint()
+
+
+def _search_tables(chain: Chain, features: Features, labels: list[NDArray[np.int64]]) -> None:
+    """Search tables from given labels, as `tables.search` does from what it proposes."""
+    clustering = chain.components[0].clusterings[features.clustering]
+    own, where = labels[features.clustering], clustering.slices
+    n = int(own.max()) + 1
+    found = [
+        cluster_means(tables.completed(d.data), own[where[d.assignment]], n)
+        for d in features.domains
+    ]
+    means, sizes = zip(*found, strict=True)
+    _, projections = common_shape(means, sizes, features.n_factors)
+    proposal = tables.Proposal([np.array(label) for label in labels], projections)
+    tables.leave_at_best(chain, 0, features, [proposal])
 
 
 def _codes(clustering: Clustering, truth: Mapping[str, ArrayLike]) -> NDArray[np.int64]:

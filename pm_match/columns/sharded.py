@@ -6,6 +6,7 @@ the cell enters, and the sums of t(x) are all that the parameters' conditional n
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,27 +79,26 @@ class ColumnsScorer(Scorer):
 
     def table(self, chunk: Chunk, parameters: NDArray) -> NDArray[np.float64]:
         """Log density by the loadings (T, M, k) of the clusters' parameters."""
-        found: NDArray[np.float64] | None = None
-        for own in self.variables:
-            loadings = parameters[:, own.column].reshape(len(parameters), -1)
-            more = self._sufficient(own, chunk[own.name]) @ loadings.T
-            found = more if found is None else found + more
-        assert found is not None
-        return found
+        n = len(parameters)
+        return reduce(
+            np.add,
+            (
+                self._sufficient(own, chunk[own.name]) @ parameters[:, own.column].reshape(n, -1).T
+                for own in self.variables
+            ),
+        )
 
     def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
         """Add up sufficient statistics (T, M, k)."""
-        found: NDArray[np.float64] | None = None
+        parts = []
         for own in self.variables:
             rows = self._sufficient(own, chunk[own.name])
             sums = np.zeros((n_clusters, rows.shape[1]))
             add_up(rows, labels, sums)
-            shaped = sums.reshape(n_clusters, len(own.column), -1)
-            if found is None:
-                found = np.zeros((n_clusters, self.n_columns, shaped.shape[2]))
-            for place, m in enumerate(own.column):
-                found[:, m] += shaped[:, place]
-        assert found is not None
+            parts.append(sums.reshape(n_clusters, len(own.column), -1))
+        columns = np.concatenate([own.column for own in self.variables])
+        found = np.zeros((n_clusters, self.n_columns, parts[0].shape[2]))
+        np.add.at(found.swapaxes(0, 1), columns, np.concatenate(parts, axis=1).swapaxes(0, 1))
         return (found,)
 
 

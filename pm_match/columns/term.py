@@ -184,7 +184,7 @@ def _of_level(term, level):
 
 
 @part
-def _rise(x, h):
+def _quick_log_rising(x, h):
     """Log gamma(x + h) - log gamma(x), fast where h is a small whole number."""
     if h == 1.0:
         return log(x)
@@ -200,10 +200,10 @@ def _rise(x, h):
 def gain(code, prior, s, t):
     """Log marginal likelihood of t given s, without what only t enters (see the module)."""
     if code == DIRICHLET:
-        return prior[1] * _rise(prior[0] + s[0], t[0])
+        return prior[1] * _quick_log_rising(prior[0] + s[0], t[0])
     if code == GAMMA:
         a, b = prior[0] + s[0], prior[1] + s[1]
-        return _rise(a, t[0]) - a * log1p(t[1] / b) - t[0] * log(b + t[1])
+        return _quick_log_rising(a, t[0]) - a * log1p(t[1] / b) - t[0] * log(b + t[1])
     mean, strength = _posterior_mean(prior, s)
     away = t[1] - mean
     square = 0.5 * t[2] + 0.5 * strength * t[0] / (strength + t[0]) * away * away
@@ -279,7 +279,7 @@ def _prepare(term, p, n_slots):
         s = _held(code, term.sums, p, slot)
         if code == GAMMA:
             a, b = prior[0] + s[0], prior[1] + s[1]
-            ready[0, slot] = _rise(a, weight) - weight * log(b)
+            ready[0, slot] = _quick_log_rising(a, weight) - weight * log(b)
             ready[2, slot] = 1.0 / b
             ready[3, slot] = a + weight
             continue

@@ -134,7 +134,9 @@ def images(table: Any) -> np.ndarray:
     for column, label in enumerate(labels):
         match = _PIXEL.fullmatch(str(label))
         if match is None or max(row_column := [int(i) for i in match.groups()]) >= _SIDE:
-            raise ValueError(f"column {str(label)!r} is not a pixel's position, such as 'r3c4'")
+            raise ValueError(
+                f"column {str(label)!r}: expected a pixel's position, such as 'r3c4'; found none"
+            )
         result[:, row_column[0], row_column[1]] = values[:, column]
     return result
 
@@ -403,7 +405,9 @@ def true_labels(domains: Mapping[str, xr.DataArray]) -> dict[str, np.ndarray]:
     """
     for name, table in domains.items():
         if _LABEL not in getattr(table, "coords", ()):
-            raise ValueError(f"domain {name!r}: its table has no coordinate {_LABEL!r}")
+            raise ValueError(
+                f"domain {name!r}: expected a table with a coordinate {_LABEL!r}; found none"
+            )
     return {name: table[_LABEL].to_numpy() for name, table in domains.items()}
 
 

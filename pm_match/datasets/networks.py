@@ -420,8 +420,8 @@ def _disjoint(
             pool = np.flatnonzero(free & masks[part] & (labels == label))
             if len(pool) < n_each:
                 raise ValueError(
-                    f"n_per_category: {n_parts} networks of {n_each} different {what} in each "
-                    f"category need more than there are in category {label}"
+                    f"n_per_category: expected no more {what} than {n_parts} networks can have of "
+                    f"every category; found {n_each}, and too few in category {label}"
                 )
             chosen.append(rng.choice(pool, n_each, replace=False))
         parts[part] = rng.permutation(np.concatenate(chosen))

@@ -18,18 +18,15 @@ with that domain's group sums and through :math:`W_d^\top W_d`, so that a maximu
 of the sums: a QR decomposition leaves as many rows as there are groups, exactly.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import lgamma, log, pi, sqrt
+from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.feature_sums import ClusterSums
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.stick_breaking import stick_factor
 
 # An iteration that gains less than this many nats is the last.
@@ -93,46 +90,6 @@ class GroupTable(NamedTuple):
     eigen: NDArray[np.float64]
     work: NDArray[np.float64]
     vectors: NDArray[np.float64]
-
-
-def new_table(
-    sums: NDArray,
-    counts: NDArray,
-    widths: Sequence[int],
-    held: NDArray,
-    hyper: tuple[float, float, float, float],
-    sticks: tuple[NDArray, NDArray],
-    n_factors: int,
-) -> GroupTable:
-    """Make room for fits of groups' sums (G, R) and counts (G, B), blocks being of `widths` (B,).
-
-    `held`, `hyper` and the parameters a and b of `sticks` are as in `GroupTable`.
-    """
-    a, b = sticks
-    n_rows, n_blocks, t, k = sums.shape[1], len(widths), len(a) + 1, n_factors
-    mean = np.append(a / (a + b), 1.0) * np.append(1.0, np.cumprod(b / (a + b)))
-    return GroupTable(
-        sums=np.ascontiguousarray(sums),
-        counts=np.ascontiguousarray(counts),
-        held=held,
-        first=np.cumsum([0, *widths]),
-        hyper=np.array(hyper, np.float64),
-        a=np.ascontiguousarray(a, np.float64),
-        b=np.ascontiguousarray(b, np.float64),
-        order=np.argsort(-mean, kind="stable"),
-        total=np.zeros((t, n_rows)),
-        number=np.zeros((t, n_blocks)),
-        size=np.zeros(t, np.int64),
-        sorted=np.zeros(t, np.int64),
-        w=np.zeros((n_rows, k)),
-        previous=np.zeros((2, n_rows, k)),
-        moment=np.zeros((t, k, k)),
-        mean=np.zeros((t, k)),
-        gram=np.zeros((n_blocks, k, k)),
-        eigen=np.zeros((2, t, t)),
-        work=np.zeros((3, k, k)),
-        vectors=np.zeros((2, k)),
-    )
 
 
 @part
@@ -482,73 +439,6 @@ class ProjectionFit:
     table: GroupTable
     bases: list[NDArray[np.float64] | None]
     ends: NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls,
-        domains: Sequence[MaskedTable],
-        groups: Sequence[NDArray[np.int64]],
-        n_groups: int,
-        n_factors: int,
-        shape: float,
-        rate: float,
-        latent_precision: float,
-        a: NDArray[np.float64],
-        b: NDArray[np.float64],
-    ) -> "ProjectionFit":
-        """Sum the `domains` by their objects' `groups` (N_d,).
-
-        Parameters
-        ----------
-        domains : sequence of MaskedTable
-        groups : sequence of (N_d,) integer array
-            The group of every object, 0 ... `n_groups` - 1.
-        n_groups, n_factors : int
-        shape, rate : float
-            Gamma prior of the noise precision.
-        latent_precision : float
-            r.
-        a, b : (T - 1,) array
-            Beta parameters of the sticks; there are T labels.
-        """
-        widths = [domain.values.shape[1] for domain in domains]
-        sums, counts, blocks = [], [], []
-        bases: list[NDArray[np.float64] | None] = []
-        squares = 0.0
-        for number, (domain, group) in enumerate(zip(domains, groups, strict=True)):
-            summed = ClusterSums.of(domain, group, n_groups)
-            squares += float(summed.scatter.sum())
-            own, seen = summed.sums, np.broadcast_to(summed.counts, summed.sums.shape)
-            if domain.observed is None and widths[number]:
-                # Other domains' groups have no sums here, and need no rows.
-                here = np.flatnonzero(seen[:, 0])
-                basis, triangle = np.linalg.qr(own[here].T)
-                reduced = np.zeros((n_groups, len(triangle)))
-                reduced[here] = triangle.T
-                sums.append(reduced)
-                counts.append(seen[:, :1])
-                blocks.append(len(triangle))
-                bases.append(basis)
-            else:
-                sums.append(own)
-                counts.append(seen)
-                blocks += [1] * widths[number]
-                bases.append(None)
-        held = np.zeros(n_groups, np.int64)
-        for group in groups:
-            held += np.bincount(group, minlength=n_groups)
-        n_values = sum(domain.n_values for domain in domains)
-        posterior = shape + 0.5 * n_values
-        normaliser = shape * log(rate) - lgamma(shape) + lgamma(posterior)
-        hyper = (
-            posterior,
-            rate + 0.5 * squares,
-            latent_precision,
-            normaliser - 0.5 * n_values * log(2.0 * pi),
-        )
-        whole, seen = np.hstack(sums), np.hstack(counts)
-        table = new_table(whole, seen, blocks, held, hyper, (a, b), n_factors)
-        return cls(table, bases, np.cumsum([own.shape[1] for own in sums])[:-1])
 
     def score(self, labels: NDArray[np.int64], margin: float = np.inf) -> NDArray[np.float64]:
         """Log joint (P,) of assignments (P, G) of groups to labels, with projections fitted.

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
+from pm_match.reading.evidence import Point
 from pm_match.reading.priors import log_density_function
 from pm_match.reading.probe import compiled, stand_in
 
@@ -512,15 +512,11 @@ def _parameter(context, check, graphs: Graphs, reader, rv) -> Parameter | None:
     ]
     own = {o for d in homes for o in graphs.observed[d].rvs}
     alone = len(homes) == 1 and not set(context.ancestry.children(rv)) - own
-    if alone and not _moves_background(context, check, reader, rv, homes[0]):
+    if alone:
         (d,) = homes
         emissions = [reader(point).emissions[d] for point in check.points]
         pairs = [*zip(check.natural(rv), emissions, strict=True)]
-        k = graphs.n_factors
-
-        def only(what: str) -> bool:
-            return _moves_only(context, check, reader, rv, d, what)
-
+        k, only = graphs.n_factors, partial(_moves_only, context, check, reader, d, rv)
         equal = all(np.array_equal(v, e.intercept) for v, e in pairs)
         if plain and normal and equal and only("intercept"):
             return Parameter(rv.name, "intercept", d)
@@ -553,35 +549,49 @@ def _same_matrix(value: NDArray, projection: NDArray, flip: bool) -> bool:
     return bool(np.allclose(value.T if flip else value, projection, rtol=1e-12))
 
 
-def _moves_only(context, check, reader, rv, d: int, what: str) -> bool:
-    """Whether nothing of a domain's emission depends on a variable but `what`."""
-    others = {"intercept", "projection", "root"} - {what}
-    # A projection is what is left when an intercept is taken away: up to rounding.
-    return all(
-        np.allclose(getattr(old, other), getattr(new, other), rtol=1e-9, atol=1e-9)
-        for old, new in _moved(context, check, rv, lambda point: reader(point).emissions[d])
-        for other in others
-    )
+def _moves_only(
+    context: Context,
+    check: DensityCheck,
+    reader: EmissionReader,
+    d: int,
+    rv: RV,
+    what: str,
+    fits: Callable[..., bool] = lambda *_: True,
+) -> bool:
+    """Whether nothing depends on a variable but one part of a domain, and that as it should.
 
-
-def _moves_background(context, check, reader, rv, d: int) -> bool:
-    """Whether the irrelevant objects of a domain depend on a variable."""
-    return any(
-        not (np.array_equal(old.mean, new.mean) and np.array_equal(old.root, new.root))
-        for old, new in _moved(context, check, rv, lambda point: reader.background(d, point))
-        if old is not None
-    )
-
-
-def _moved(context: Context, check: DensityCheck, rv: RV, read: Callable) -> Iterator[tuple]:
-    """Read something at every point, there and with a variable moved a little.
-
-    Its numbers are moved by different amounts: something may depend on their differences.
+    `fits` says so of the old and the new value of the variable and of the part. Its numbers are
+    moved by different amounts: something may depend on their differences.
     """
     key, rng = context.key(rv), np.random.default_rng(1)
     for point in check.points:
-        moved = point[key] + 0.1 * rng.standard_normal(np.shape(point[key]))
-        yield read(point), read(point | {key: np.asarray(moved)})
+        value = np.asarray(point[key])
+        moved = np.asarray(value + 0.1 * rng.standard_normal(value.shape))
+        old, new = _parts(reader, point), _parts(reader, point | {key: moved})
+        own, other = old.pop((what, d), None), new.pop((what, d), None)
+        if own is None or not fits(value, moved, own, other):
+            return False
+        for part, still in old.items():
+            # A projection is what is left when an intercept is taken away: up to rounding.
+            rounding = 1e-9 if part[0] in ("intercept", "projection") else 0.0
+            if not np.allclose(still, new[part], rtol=1e-9, atol=rounding):
+                return False
+    return True
+
+
+def _parts(reader: EmissionReader, point: Point) -> dict[tuple[str, int], NDArray]:
+    """Read all that features depend on, by what it is and the number of the domain."""
+    setting, k = reader(point), reader.graphs.n_factors
+    found = {("latent", -1): np.asarray(setting.latent_precision)}
+    for d, (emission, spread) in enumerate(zip(setting.emissions, setting.spreads, strict=True)):
+        found["intercept", d], found["root", d] = emission.intercept, emission.root
+        found["projection", d] = emission.projection[:, :k]
+        if spread is not None:
+            found["spread", d] = spread
+        background = reader.background(d, point)
+        if background is not None:
+            found["mean", d], found["background", d] = background.mean, background.root
+    return found
 
 
 # -- projections that keep distances --------------------------------------------------------------
@@ -597,7 +607,7 @@ def _isometries(
         shape = data.values.shape[1], graphs.n_factors
         if shape[0] < shape[1] or (own.multivariate and data.observed is not None):
             continue
-        moving = partial(_moves_alone, context, check, reader, d)
+        moving = partial(_moves_only, context, check, reader, d)
         for p in parameters:
             rv = context.model[p.name]
             if (
@@ -638,46 +648,6 @@ def _log_normal_number(context: Context, parameter: Parameter) -> LogNormalNumbe
     if quadratic >= 0.0 or not same(found, found[1] + slope * at + quadratic * at**2):
         return None
     return LogNormalNumber(parameter.name, -0.5 * slope / quadratic, -2.0 * quadratic)
-
-
-def _moves_alone(
-    context: Context,
-    check: DensityCheck,
-    reader: EmissionReader,
-    d: int,
-    rv: RV,
-    what: str,
-    fits: Callable,
-) -> bool:
-    """Whether nothing depends on a variable but a domain's projection, or spread, as it should.
-
-    `fits` says so of the old and the new value of the variable and of what depends on it.
-    """
-    key, rng, k = context.key(rv), np.random.default_rng(2), reader.graphs.n_factors
-
-    def parts(point) -> tuple[list[NDArray], NDArray | None]:
-        setting = reader(point)
-        found: dict[Any, NDArray] = {"latent": np.asarray(setting.latent_precision)}
-        for e, emission in enumerate(setting.emissions):
-            spread, background = setting.spreads[e], reader.background(e, point)
-            found[e, "intercept"], found[e, "root"] = emission.intercept, emission.root
-            found[e, "projection"] = emission.projection[:, :k]
-            if spread is not None:
-                found[e, "spread"] = spread
-            if background is not None:
-                found[e, "mean"], found[e, "background"] = background.mean, background.root
-        own = found.pop((d, what), None)
-        return list(found.values()), own
-
-    for point in check.points:
-        value = np.asarray(point[key])
-        moved = value + 0.3 * rng.standard_normal(value.shape)
-        (old, own), (new, other) = parts(point), parts(point | {key: np.asarray(moved)})
-        # A projection is what is left when an intercept is taken away: up to rounding.
-        still = all(np.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in zip(old, new, strict=True))
-        if not still or own is None or not fits(value, moved, own, other):
-            return False
-    return True
 
 
 def _keeps_scale(value: NDArray, moved: NDArray, own: NDArray, other: NDArray) -> bool:

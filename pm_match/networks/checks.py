@@ -110,8 +110,9 @@ def check_shape(where: str, axes: Sequence[Variable], network: Network | None) -
         return network.shape
     if None in lengths:
         raise ValueError(
-            f"{where}: the number of objects of the assignment {_named(axes[lengths.index(None)])} "
-            "depends on the inputs of its graph; without an observed network it must be known"
+            f"{where}: expected a known number of objects of the assignment "
+            f"{_named(axes[lengths.index(None)])}, without an observed network; found one that "
+            "depends on the inputs of its graph"
         )
     return tuple(n for n in lengths if n is not None)
 

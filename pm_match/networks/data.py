@@ -265,8 +265,8 @@ def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense
         if len(rows) == len(cols) and not rows.equals(cols):
             first = int(np.flatnonzero(rows != cols)[0])
             raise ValueError(
-                f"{where}: both axes are the same objects, so rows and columns need the same "
-                f"labels in the same order; found {plain(rows[first])!r} and "
+                f"{where}: expected the same labels of rows and columns in the same order, as both "
+                f"axes are the same objects; found {plain(rows[first])!r} and "
                 f"{plain(cols[first])!r} at position {first}"
             )
     data = np.asarray(np.ma.getdata(values), dtype=np.float64)
@@ -324,8 +324,8 @@ def _table_values(where, values, n_cells) -> NDArray[np.float64]:
         return np.ones(n_cells)
     if np.ma.is_masked(values):
         raise ValueError(
-            f"{where}: a table lists cells with their values; found masked values. Leave the cell "
-            'out (with absent="unknown"), or give a dense array'
+            f"{where}: expected a table of cells with their values; found masked values. Leave the "
+            'cell out (with absent="unknown"), or give a dense array'
         )
     values = np.asarray(np.ma.getdata(values))
     _check_real(where, values.dtype)
@@ -373,8 +373,8 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
             )
     if one_mode and len({axis.dtype.kind in "iu" for axis in axes}) == 2:
         raise TypeError(
-            f"{where}: both axes are the same objects; found positions in one of the columns "
-            f"{columns[:n_axes]} and labels in the other"
+            f"{where}: expected positions, or labels, on both axes, which are the same objects; "
+            f"found positions in one of the columns {columns[:n_axes]} and labels in the other"
         )
     positions, known = [], []
     for number, axis in enumerate(axes):
@@ -420,13 +420,13 @@ def _positions(where, column, pool, labels) -> tuple[NDArray[np.int64], pd.Index
         labels = pd.Index(pd.factorize(pool.astype(object), sort=True)[1])
     elif not labels.is_unique:
         twice = plain(labels[labels.duplicated()][0])
-        raise ValueError(f"{where}: label {twice!r} appears more than once among the objects")
+        raise ValueError(f"{where}: expected different labels of objects; found {twice!r} twice")
     position = labels.get_indexer(column.astype(object) if not whole else column)
     if (position < 0).any():
         stranger = plain(column.iloc[int(np.argmax(position < 0))])
         raise ValueError(
-            f"{where}: column {column.name!r} has the label {stranger!r}, which is none of the "
-            f"{len(labels)} objects'"
+            f"{where}: expected labels of the {len(labels)} objects in column {column.name!r}; "
+            f"found {stranger!r}"
         )
     return position.astype(np.int64), labels
 
@@ -468,8 +468,8 @@ def _from_listed(kind: _Kind, cells: _Listed):
         if bad.any():
             first = int(np.argmax(bad))
             raise ValueError(
-                f"{where}: position {position[first]} on axis {axis} is out of range for {n} "
-                f"objects (0 to {n - 1}), in listed cell {first}"
+                f"{where}: expected positions of {n} objects (0 to {n - 1}) on axis {axis}; found "
+                f"{position[first]}, in listed cell {first}"
             )
     if kind.symmetric and not cells.matrix:
         index = np.sort(index, axis=1)

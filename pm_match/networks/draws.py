@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pm_match.networks.data import cell_numbers, count_cells
 
 
-# How many cells or counts a draw holds at once, at most, before it looks at `max_edges`.
 class Inputs(NamedTuple):
     """The inputs of the op after `rng` and `size`: variables, or their values in a draw."""
 
@@ -35,6 +34,7 @@ class Design(Protocol):
     self_loops: bool
 
 
+# How many cells or counts a draw holds at once, at most, before it looks at `max_edges`.
 _CHUNK = 2**21
 
 

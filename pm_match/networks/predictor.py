@@ -117,21 +117,16 @@ class RelationPredictor(Predictor):
 
     def _sums(self, sides: Sequence[NewCells]) -> NDArray[np.float64] | None:
         """Sum the cells of new objects in all networks of a relation."""
-        relation, clusterings = self.relation, self._state.site.clusterings
-        total = None
-        for cells in sides:
-            homes = [relation.axes[axis] for axis in cells.others]
+        clusterings, origin = self._state.site.clusterings, self._state.evidence.origin
+        found = []
+        for own in sides:
+            homes = [self.relation.axes[axis] for axis in own.others]
             labels = [
-                self._labels[home][first : first + n]
-                for home, first, n in (
-                    (home, cells.cells.first[axis], cells.cells.shape[axis])
-                    for home, axis in zip(homes, cells.others, strict=True)
-                )
+                self._labels[home][own.cells.first[axis] :][: own.cells.shape[axis]]
+                for home, axis in zip(homes, own.others, strict=True)
             ]
-            widths = [clusterings[home].truncation for home in homes]
-            own = cells.sums(labels, widths, self._state.evidence.origin)
-            total = own if total is None else total + own
-        return total
+            found.append(own.sums(labels, [clusterings[home].truncation for home in homes], origin))
+        return np.sum(found, axis=0) if found else None
 
 
 def _axis_of(place: Place, relation: Relation, cells: NetworkCells) -> int | None:
@@ -179,7 +174,7 @@ def _cells(model: Model, place: Place, relation: Relation, name: str, axis: int,
     impossible = (new.exposures(new.index) == 0.0) & (new.values != 0.0)
     if impossible.any():
         cell = tuple(new.index[impossible][0].tolist())
-        raise ValueError(f"{where!r}: lists cell {cell}, which has an exposure of zero")
+        raise ValueError(f"{where!r}: expected zeros where the exposure is 0; found cell {cell}")
     objects = network.labels[0]
     return new, np.asarray(objects)
 

@@ -41,7 +41,7 @@ _MOST_LOG = 700.0
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-class Cells:
+class CellRows:
     """The cells of a network, by the objects of one of its axes.
 
     Parameters
@@ -139,9 +139,9 @@ class NetworkScorer(Scorer):
         self.family, self.axis, self.n_labels = family, axis, n_labels
         self.widths = dict.fromkeys(names)
 
-    def source(self, name: str, given: Any, labels: Any) -> Cells:
+    def source(self, name: str, given: Any, labels: Any) -> CellRows:
         """Read a network by the objects of the axis."""
-        return Cells(name, given, self.axis)
+        return CellRows(name, given, self.axis)
 
     def check(self, chunk: Chunk) -> Wrong | None:
         """Look for values that the family does not have."""
@@ -182,12 +182,9 @@ class NetworkScorer(Scorer):
 
     def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
         """Objects (T,), and sums of cells (T, L or 2 L)."""
-        found: NDArray[np.float64] | None = None
+        found = np.zeros((n_clusters, next(iter(chunk.values())).shape[1]))
         for name in self.widths:
-            sums = np.zeros((n_clusters, chunk[name].shape[1]))
-            add_up(chunk[name], labels, sums)
-            found = sums if found is None else found + sums
-        assert found is not None
+            add_up(chunk[name], labels, found)
         return np.bincount(labels, minlength=n_clusters).astype(np.float64), found
 
 

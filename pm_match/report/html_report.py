@@ -415,13 +415,8 @@ def _data_titled(
 
 def _data_figure(labels: xr.Dataset, data: Mapping[str, Any]):
     """Draw networks by blocks and tables by rows: the assignments' names tell which they are."""
-    if _are_tables(labels, data):
-        return plots.plot_matched_data(labels, data)
-    return plots.plot_networks(labels, data)
-
-
-def _are_tables(labels: xr.Dataset, data: Mapping[str, Any]) -> bool:
-    return all(f"{PREFIX}{name}" in labels for name in data)
+    tables = all(f"{PREFIX}{name}" in labels for name in data)
+    return plots.plot_matched_data(labels, data) if tables else plots.plot_networks(labels, data)
 
 
 def _check_data(labels: xr.Dataset, data: Mapping[str, Any]) -> None:

@@ -707,7 +707,7 @@ MATRIX = np.zeros((3, 2))
          r"same assignment on both axes with symmetric=True; found \[\"'a'\", "),
         ({"self_loops": True}, ValueError, "on both axes with self_loops=True"),
         ({"axes": [A, B, C], "self_loops": True}, ValueError, "axes with self_loops=True; found"),
-        ({}, ValueError, "objects of the assignment 'a' depends .* without an observed"),
+        ({}, ValueError, "assignment 'a', without an observed .* found one that depends"),
         ({"observed": np.zeros((3, 2, 2))}, ValueError, r"2 axes.*; found shape \(3, 2, 2\)"),
         ({"axes": [A, B, C], "observed": MATRIX}, ValueError, r"3 axes.* found shape \(3, 2\)"),
         (FREE | {"observed": MATRIX.T}, ValueError, r"expected 3 × 2 objects .* shape \(2, 3\)"),

@@ -273,13 +273,13 @@ HALF_KNOWN[3, 1] = np.nan
         bad(
             (((0, -1), (1, 1)), None),
             ValueError,
-            "position -1 on axis 0 is out of range",
+            r"positions of 2 objects .* on axis 0; found -1",
             shape=(2, 2),
         ),
         bad(
             (((0, 1), (1, 2)), None),
             ValueError,
-            r"position 2 on axis 1 .* 2 objects \(0 to 1\), i",
+            r"2 objects \(0 to 1\) on axis 1; found 2, in",
             shape=(2, 2),
         ),
         bad((((0.0, 1.0), (1, 2)), None), TypeError, "positions; found dtype float64"),
@@ -367,7 +367,7 @@ HALF_KNOWN[3, 1] = np.nan
         bad(
             pd.DataFrame(np.eye(2), list("ab"), list("ba")),
             ValueError,
-            "same order; found 'a' and 'b' at position 0",
+            "same order, .*; found 'a' and 'b' at position 0",
             one_mode=True,
         ),
         bad(np.array([["a", "b"]]), TypeError, "real numbers; found dtype <U1"),
@@ -420,14 +420,14 @@ HALF_KNOWN[3, 1] = np.nan
         bad(
             LONG,
             ValueError,
-            "has the label 'al', which is none of the 2",
+            "labels of the 2 objects in column .* found 'al'",
             columns=("user", "tag"),
             labels=(["bo", "cy"], None),
         ),
         bad(
             LONG,
             ValueError,
-            "label 'bo' appears more than once",
+            "different labels of objects; found 'bo' twice",
             columns=("user", "tag"),
             labels=(["bo", "bo"], None),
         ),

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_t
 
 import pm_match as pmm
 from pm_match.networks import kind
-from pm_match.networks.sharded import Cells
+from pm_match.networks.sharded import CellRows
 from pm_match.sharded.choose import draw_labels
 from pm_match.sharded.shards import Found
 from pm_match.sharded.split_merge import split_or_merge
@@ -403,7 +403,7 @@ def test_a_run_goes_on_if_the_sample_has_all_objects_of_an_axis(planted, tmp_pat
 def test_a_shard_has_no_more_of_a_network_than_it_reads():
     cells = sp.csr_array(np.ones((40, 30)))
     for axis, n in ((0, 40), (1, 30)):
-        whole = Cells("n", cells, axis)
+        whole = CellRows("n", cells, axis)
         part = whole.part(10, 20)
         np.testing.assert_array_equal(
             part.rows(12, 15).toarray(), whole.rows(12, 15).toarray(), strict=True

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import lgamma, log, pi
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from pm_match.clusters.units import Units
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums, contribution, log_evidence
-from pm_match.features.projection_fit import ProjectionFit
+from pm_match.features.projection_fit import GroupTable, ProjectionFit
 from pm_match.numerics.masked import MaskedTable
 
 Labels = NDArray[np.int64]
@@ -68,6 +69,13 @@ class FeatureProblem:
         return len(self.a) + 1
 
     @cached_property
+    def order(self) -> Labels:
+        """The labels (T,), the one with the largest prior weight first."""
+        mean = np.append(self.a / (self.a + self.b), 1.0)
+        mean[1:] *= np.cumprod(self.b / (self.a + self.b))
+        return np.argsort(-mean, kind="stable")
+
+    @cached_property
     def domain_of(self) -> Labels:
         """The domain of every object."""
         sizes = [len(domain.values) for domain in self.domains]
@@ -108,19 +116,62 @@ class FeatureProblem:
     def grouped(self, labels: Labels) -> Grouped:
         """Group the units by home and by their `labels` (U,)."""
         codes, of_unit = np.unique(self.homes * self.truncation + labels, return_inverse=True)
-        of_unit = of_unit.reshape(-1)
-        groups = ProjectionFit.of(
-            self.domains,
-            self.split(of_unit[self.units.of_object]),
-            len(codes),
-            self.n_factors,
-            self.shape,
-            self.rate,
-            self.latent_precision,
-            self.a,
-            self.b,
+        of_unit, n_groups = of_unit.reshape(-1), len(codes)
+        of_object = of_unit[self.units.of_object]
+        sums, counts, blocks = [], [], []
+        bases: list[NDArray[np.float64] | None] = []
+        squares = 0.0
+        for domain, group in zip(self.domains, self.split(of_object), strict=True):
+            summed = ClusterSums.of(domain, group, n_groups)
+            squares += float(summed.scatter.sum())
+            own, seen = summed.sums, np.broadcast_to(summed.counts, summed.sums.shape)
+            widths, basis = [1] * own.shape[1], None
+            if domain.observed is None and widths:
+                # Other domains' groups have no sums here, and need no rows.
+                here = np.flatnonzero(seen[:, 0])
+                basis, triangle = np.linalg.qr(own[here].T)
+                own, seen, widths = (
+                    np.zeros((n_groups, len(triangle))),
+                    seen[:, :1],
+                    [len(triangle)],
+                )
+                own[here] = triangle.T
+            sums.append(own)
+            counts.append(seen)
+            blocks += widths
+            bases.append(basis)
+        n_values = sum(domain.n_values for domain in self.domains)
+        posterior = self.shape + 0.5 * n_values
+        normaliser = self.shape * log(self.rate) - lgamma(self.shape) + lgamma(posterior)
+        normaliser -= 0.5 * n_values * log(2.0 * pi)
+        whole, seen = np.hstack(sums), np.hstack(counts)
+        n_rows, n_blocks, t, k = whole.shape[1], len(blocks), self.truncation, self.n_factors
+        table = GroupTable(
+            sums=np.ascontiguousarray(whole),
+            counts=np.ascontiguousarray(seen),
+            held=np.bincount(of_object, minlength=n_groups),
+            first=np.cumsum([0, *blocks]),
+            hyper=np.array(
+                [posterior, self.rate + 0.5 * squares, self.latent_precision, normaliser]
+            ),
+            a=np.ascontiguousarray(self.a, np.float64),
+            b=np.ascontiguousarray(self.b, np.float64),
+            order=self.order,
+            total=np.zeros((t, n_rows)),
+            number=np.zeros((t, n_blocks)),
+            size=np.zeros(t, np.int64),
+            sorted=np.zeros(t, np.int64),
+            w=np.zeros((n_rows, k)),
+            previous=np.zeros((2, n_rows, k)),
+            moment=np.zeros((t, k, k)),
+            mean=np.zeros((t, k)),
+            gram=np.zeros((n_blocks, k, k)),
+            eigen=np.zeros((2, t, t)),
+            work=np.zeros((3, k, k)),
+            vectors=np.zeros((2, k)),
         )
-        return Grouped(groups, of_unit, codes // self.truncation, codes % self.truncation)
+        groups = ProjectionFit(table, bases, np.cumsum([own.shape[1] for own in sums])[:-1])
+        return Grouped(groups, of_unit, codes // t, codes % t)
 
     def fit(self, labels: Labels) -> tuple[float, list[NDArray[np.float64]]]:
         """Log joint of units' `labels` (U,) with projections fitted, and these.
@@ -149,9 +200,7 @@ class FeatureProblem:
 
         It is the order in which `fit` scores them.
         """
-        mean = np.append(self.a / (self.a + self.b), 1.0)
-        mean[1:] *= np.cumprod(self.b / (self.a + self.b))
         counts = np.bincount(labels, self.units.size, minlength=self.truncation)
         renamed = np.empty(self.truncation, np.int64)
-        renamed[np.argsort(-counts, kind="stable")] = np.argsort(-mean, kind="stable")
+        renamed[np.argsort(-counts, kind="stable")] = self.order
         return renamed[labels]

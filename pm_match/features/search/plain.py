@@ -63,7 +63,7 @@ class Mode:
     log_joint: float
 
 
-def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
+def search(chain: Chain, number: int, rng: np.random.Generator, begun: bool = False) -> None:
     """Bring a chain to a good mode of the feature vectors of one component.
 
     Parameters
@@ -73,6 +73,8 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     number : int
         Of the component.
     rng : numpy.random.Generator
+    begun : bool, default False
+        Whether to go on from the chain's labels, instead of matching clusters found alone.
 
     Notes
     -----
@@ -81,28 +83,9 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     runs with what was found, and the search goes on from there with new ones. Assignments without
     features keep their labels.
     """
-    search_from(chain, number, rng, None)
-
-
-def search_from(
-    chain: Chain, number: int, rng: np.random.Generator, start: Sequence[Labels] | None
-) -> None:
-    """Search as `search` does, on request from given labels instead of matched clusters.
-
-    Parameters
-    ----------
-    chain : Chain
-    number : int
-        Of the component.
-    rng : numpy.random.Generator
-    start : sequence of (N,) integer array, or None
-        Labels of every clustering.
-    """
     component = read(chain.model).components[number]
     free = bool(component.hyperparameters)
     free |= any(clustering.free_weights_prior for clustering in component.clusterings)
-    if start is not None:
-        chain.place(number, start)
     for again in range(2 if free else 1):
         for features in component.of(Features):
             place_of = features.clustering
@@ -110,8 +93,8 @@ def search_from(
             problem, units_of, part = problem_of(clustering, features, chain.point)
             labels = [np.array(label) for label in chain.labels(number)]
             own = labels[place_of][units_of.first]
-            begun = again or start is not None
-            own[part] = refine(problem, rng, own[part] if begun else match_all(problem, rng))
+            first = own[part] if again or begun else match_all(problem, rng)
+            own[part] = refine(problem, rng, first)
             labels[place_of] = own[units_of.of_object]
             chain.place(number, labels)
             _, projections = problem.fit(own[part])

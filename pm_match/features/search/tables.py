@@ -98,41 +98,16 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """
     for features in chain.components[number].of(Features):
         proposals = propose(chain, number, features.clustering, features, rng)
-        _leave_at(chain, number, judged(chain, number, features, proposals))
+        leave_at_best(chain, number, features, proposals)
 
 
-def search_from(chain: Chain, number: int, labels: Sequence[NDArray[np.int64]]) -> None:
-    """Bring a chain to a mode near given labels, as `search` does with what it proposes.
-
-    Parameters
-    ----------
-    chain : Chain
-    number : int
-        Of the component.
-    labels : sequence of (N,) integer array
-        Of every clustering.
-    """
-    component = chain.components[number]
-    for features in component.of(Features):
-        clustering, own = component.clusterings[features.clustering], labels[features.clustering]
-        where = clustering.slices
-        n = int(own.max()) + 1
-        means, sizes = zip(
-            *(
-                cluster_means(completed(d.data), own[where[d.assignment]], n)
-                for d in features.domains
-            ),
-            strict=True,
-        )
-        _, projections = common_shape(means, sizes, features.n_factors)
-        proposal = Proposal([np.array(label) for label in labels], projections)
-        _leave_at(chain, number, judged(chain, number, features, [proposal]))
-
-
-def _leave_at(chain: Chain, number: int, proposal: Proposal) -> None:
-    """Leave the chain at the best draw of a proposal, brought to the top in its labels."""
-    assert proposal.best is not None
-    chain.point = proposal.best
+def leave_at_best(
+    chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
+) -> None:
+    """Leave the chain at the best draw of the best proposal, brought to the top in its labels."""
+    best = judged(chain, number, features, proposals).best
+    assert best is not None
+    chain.point = best
     climb_objects(chain, number)
     chain.settle(number)
 

@@ -148,8 +148,8 @@ def _maximise(tables, shares, latent, projections) -> ProjectedClusters:
     n_values = sum(x.size for x in tables)
     if not squares > 1e-12 * sum(float((x * x).sum()) for x in tables):
         raise ValueError(
-            "clusters describe all values exactly, so that the likelihood has no maximum; use "
-            "fewer clusters or factors."
+            "expected values that clusters leave some noise of; found none, so that the likelihood "
+            "has no maximum; use fewer clusters or factors."
         )
     weights = sum(counts) / sum(len(x) for x in tables)
     return ProjectedClusters(np.asarray(weights), latent, projections, n_values / squares)

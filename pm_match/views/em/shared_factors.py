@@ -157,7 +157,9 @@ def _read(views, n_shared, n_private, intercept) -> _Data:
     x = np.concatenate(list(arrays.values()), axis=1)
     missing = np.isnan(x)
     if missing.all(axis=0).any():
-        raise ValueError(f"feature {int(missing.all(axis=0).argmax())} has no value at all.")
+        raise ValueError(
+            f"feature {int(missing.all(axis=0).argmax())}: expected some observed value; found none"
+        )
     centre = np.nanmean(x, axis=0) if intercept else np.zeros(x.shape[1])
     table = MaskedTable.of(x - centre)
     values = table.values
@@ -249,8 +251,8 @@ def _principal(moment: Array, n_private: int, name: str) -> tuple[Array, Array, 
     variance = float(values[: d - k].mean())
     if not variance > _NO_NOISE * max(values.mean(), np.finfo(float).tiny):
         raise ValueError(
-            f"view {name!r}: its noise goes to zero, so that the likelihood has no maximum; use "
-            "fewer private factors, fewer features, or more samples."
+            f"view {name!r}: expected noise; found that the noise goes to zero, so that the "
+            "likelihood has no maximum; use fewer private factors or features, or more samples."
         )
     lengths = np.sqrt(np.maximum(values[d - k :] - variance, 0.0))
     private = np.zeros((d, n_private))

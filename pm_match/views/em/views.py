@@ -106,14 +106,15 @@ def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[SeenView], int]:
         scatter = values.T @ values
         if np.linalg.cond(scatter) > 1e14:
             raise ValueError(
-                f"view {name!r}: its features are linearly dependent, so that the likelihood has "
-                "no maximum; leave some out, or reduce them to principal components."
+                f"view {name!r}: expected linearly independent features; found linearly dependent "
+                "ones, so that the likelihood has no maximum; leave some out, or reduce them to "
+                "principal components."
             )
         rows = slice(None) if seen.all() else np.flatnonzero(seen)
         found.append(SeenView(name, values, rows, centre, scatter))
     if not everywhere.all():
         row = int(np.flatnonzero(~everywhere)[0])
-        raise ValueError(f"sample {row} is not seen by any view.")
+        raise ValueError(f"sample {row}: expected a view that has seen it; found none")
     return found, len(everywhere)
 
 
@@ -123,8 +124,8 @@ def log_normals(values: Array, means: Array, covariance: Array, name: str = "") 
         factor = cholesky(covariance, lower=True)
     except np.linalg.LinAlgError as error:
         raise ValueError(
-            f"view {name!r}: clusters have taken all of some feature's variation, so that the "
-            "likelihood has no maximum; use fewer clusters, or fewer features."
+            f"view {name!r}: expected features that vary within clusters; found one that does not, "
+            "so that the likelihood has no maximum; use fewer clusters, or fewer features."
         ) from error
     x = solve_triangular(factor, values.T, lower=True).T
     m = solve_triangular(factor, means.T, lower=True).T

@@ -15,6 +15,7 @@ from scipy.special import expit, softmax
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.points import RecordedPoints
+from pm_match.prediction.predictor import coords
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading.parts import Point, Structure, UnservedModelError
 from pm_match.reading.probe import initial_point
@@ -169,7 +170,7 @@ class _Outlook:
         for name, table in given.items():
             if name not in known:
                 raise KeyError(f"no view {name!r} in the model; there are {sorted(known)}")
-            tables[name] = as_new_objects(name, table, _coord(model, name, 1), "view")
+            tables[name] = as_new_objects(name, table, coords(model, name, 1), "view")
         objects = same_objects(tables)
         views = []
         for name, table in tables.items():
@@ -239,15 +240,8 @@ def _find(structure: Structure, label: str | None) -> tuple[LabelledLatent, Hing
 
 def _objects(model: Model, name: str) -> NDArray:
     """Return the labels of a model's own objects."""
-    found = _coord(model, name, 0)
-    return np.arange(len(initial_point(model)[name])) if found is None else found
-
-
-def _coord(model: Model, name: str, axis: int) -> NDArray | None:
-    """Return the coordinate along an axis of a variable, if it has one."""
-    dims = model.named_vars_to_dims.get(name)
-    coord = model.coords.get(dims[axis]) if dims else None
-    return None if coord is None else np.asarray(coord)
+    found = coords(model, name, 0)
+    return np.arange(len(initial_point(model)[name])) if found is None else np.asarray(found)
 
 
 def _classes(model: Model, hinge: HingeModel) -> NDArray:

@@ -176,7 +176,7 @@ def test_bad_input():
             2,
         )
     both = np.where((np.arange(60) == 3)[:, None], np.nan, x)
-    with pytest.raises(ValueError, match="sample 3 is not seen by any view"):
+    with pytest.raises(ValueError, match="sample 3: expected a view that has seen it"):
         fit_dependency_clusters({"x": both, "y": np.where(np.isnan(both[:, :1]), np.nan, y)}, 2)
     with pytest.raises(ValueError, match="linearly dependent"):
         fit_dependency_clusters({"x": np.concatenate([x, x[:, :1]], axis=1), "y": y}, 2)

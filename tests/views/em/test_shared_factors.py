@@ -179,7 +179,7 @@ def test_bad_input():
         fit_shared_factors([np.concatenate([x, x[:, :1]], axis=1), y], 1, [3, 1])
     with pytest.raises(ValueError, match="expected finite numbers"):
         fit_shared_factors([np.where(x > 3.0, np.inf, x), y], 1, 1)
-    with pytest.raises(ValueError, match="feature 0 has no value"):
+    with pytest.raises(ValueError, match="feature 0: expected some observed value; found none"):
         fit_shared_factors([np.full_like(x, np.nan), y], 1, 1)
     with pytest.raises(ValueError, match="tolerance: expected a positive number"):
         fit_shared_factors([x, y], 1, 1, tolerance=0.0)
