@@ -202,14 +202,14 @@ def main() -> None:
                 row += [f"{wall / n_objects * 1e9:.0f}", f"{memory:.2f}"]
             rows.append(row)
             print(*row, sep="\t", flush=True)
-    head = ["objects", "least, CPU ns/object", "sweep, CPU ns/object", "ratio", "GiB"]
+    head = ["objects", "least, CPU ns/object", "sweep, CPU ns/object", "ratio", "GiB held"]
     for n in given.workers:
-        head += [f"{n} workers, wall ns/object", "GiB each"]
+        head += [f"{n} workers, wall ns/object", "GiB held"]
     if rows:
         common.print_table(f"Sampler over shards, {os.cpu_count()} cores", head, rows)
     if not given.edges:
         return
-    head = ["edges", "least, CPU ns/edge", "sweep, CPU ns/edge", "ratio", "GiB"]
+    head = ["edges", "least, CPU ns/edge", "sweep, CPU ns/edge", "ratio", "most GiB"]
     networks = [networked(int(n)) for n in given.edges]
     common.print_table("Networks over shards", head, networks)
 

@@ -67,6 +67,8 @@ def truth_start(
             chain.place(0, labels)
             features.search(chain, 0, chain.rng, begun=True)
         else:
+            if not component.of(Features):
+                raise ValueError("expected networks or feature vectors; found other evidence")
             for own in component.of(Features):
                 _search_tables(chain, own, labels)
         found = {

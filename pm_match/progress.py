@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
+from multiprocessing import parent_process
 from types import TracebackType
 from typing import Any
 
@@ -36,20 +37,22 @@ class _Display:
 
     @property
     def possible(self) -> bool:
-        """Whether this process may draw one: those that it forks would draw over it."""
-        return os.getpid() == self._process and drawn_over()
+        """Whether this process may draw one: those that it starts would draw over it."""
+        own = os.getpid() == self._process and parent_process() is None
+        return own and drawn_over()
 
     def begin(self, title: str, **fields: Any) -> TaskID:
         """Add a row."""
         with self._lock:
             if self._progress is None:
-                self._progress = Progress(
+                progress = Progress(
                     TextColumn("{task.description}", table_column=Column(min_width=_WIDTH)),
                     BarColumn(),
                     TextColumn("{task.fields[said]}"),
                     TimeElapsedColumn(),
                 )
-                self._progress.start()
+                progress.start()
+                self._progress = progress
             row = self._progress.add_task(title, **fields)
             self._open.add(row)
             return row

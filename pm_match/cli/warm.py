@@ -49,6 +49,7 @@ def _any_likelihood() -> pm.Model:
 MODELS: dict[str, Callable[[], pm.Model]] = {
     "projected_clusters": lambda: models.projected_clusters(_tables(), 2, 3),
     "table_clusters": lambda: models.table_clusters(_tables(), 3),
+    "normal_clusters": lambda: models.normal_clusters(_tables(), 3),
     "aligned_clusters": lambda: models.aligned_clusters(_tables(), 3),
     "relational_clusters": lambda: models.relational_clusters({"a": _network(), "b": _network()}),
     "max_margin_views": lambda: models.max_margin_views(_tables(), [-1, 1] * 10),

@@ -15,8 +15,8 @@ their labels :math:`\sigma(g)` adds up (Side), or depends on a sum (ProjectedNor
           + f\left(\sum_g c_{g \sigma(g)}\right) + \log p(s_\sigma).
 
 So `exchange_by_table` computes :math:`w` and :math:`c` once, and can then afford many proposals;
-units move at the end. Where a term has no such table (one-mode networks), `exchange_by_moves` moves
-the units of each proposal.
+units move at the end. Where a term has no such table (one-mode networks, normals of one precision),
+`exchange_by_moves` moves the units of each proposal.
 
 An assignment must not share units with another one (see `links`): those would have to move too. Nor
 must it have objects whose label is known.

@@ -135,7 +135,7 @@ def images(table: Any) -> np.ndarray:
         match = _PIXEL.fullmatch(str(label))
         if match is None or max(row_column := [int(i) for i in match.groups()]) >= _SIDE:
             raise ValueError(
-                f"column {str(label)!r}: expected a pixel's position, such as 'r3c4'; found none"
+                f"expected columns named by pixels' positions, such as 'r3c4'; found {str(label)!r}"
             )
         result[:, row_column[0], row_column[1]] = values[:, column]
     return result

@@ -421,7 +421,7 @@ def _disjoint(
             if len(pool) < n_each:
                 raise ValueError(
                     f"n_per_category: expected no more {what} than {n_parts} networks can have of "
-                    f"every category; found {n_each}, and too few in category {label}"
+                    f"every category; found {n_each}, and {len(pool)} left in category {label}"
                 )
             chosen.append(rng.choice(pool, n_each, replace=False))
         parts[part] = rng.permutation(np.concatenate(chosen))

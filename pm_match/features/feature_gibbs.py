@@ -555,7 +555,7 @@ def _free(
                 if name in served and not (known or shared or kept_from_others):
                     found.append(name)
         return clustering, found
-    raise ValueError("features: expected some of the structure; found others")
+    raise ValueError("expected features of the structure; found others")
 
 
 def _wishart_functions(model, rv):

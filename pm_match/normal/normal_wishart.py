@@ -340,15 +340,18 @@ def _log_evidence(term, n_slots):
 
 @part
 def take_apart(term, slots, start, stop):
-    """Sum up the units `start` ... `stop` of every slot, and the others."""
+    """Sum up the units `start` ... `stop` of every slot, and the others.
+
+    From scratch: taken from the running state, far from the centre, little would be left of them.
+    """
     term.part_held[:] = 0.0
     term.part_mean[:] = 0.0
     term.part_scatter[:] = 0.0
     power, d = term.hyper[POWER], term.value.shape[1]
     for unit in range(slots.shape[0]):
-        if term.size[unit] == 0.0:
-            continue
         which, slot = int(unit < start or unit >= stop), slots[unit]
+        if term.size[unit] == 0.0 or slot == 0:
+            continue
         before, n = term.part_held[which, slot], term.size[unit]
         away_from(term.value[unit], term.part_mean[which, slot], term.away)
         add_outer(term.part_scatter[which, slot], term.away, power * before * n / (before + n))

@@ -53,7 +53,13 @@ class Kept[T]:
 
 
 def _parts(model: Model) -> list[Any]:
-    return [*model.basic_RVs, *model.potentials, *model.rvs_to_initial_values.values()]
+    return [
+        *model.basic_RVs,
+        *model.potentials,
+        *model.rvs_to_initial_values.values(),
+        *model.rvs_to_values.values(),
+        *model.rvs_to_transforms.values(),
+    ]
 
 
 def _contents(shared: list[Any]) -> list[Any]:

@@ -4,7 +4,6 @@ All access to graphs that readers need is here: what they ask for is what a grap
 its variables replaced, so that every way of writing the same model says the same.
 """
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -37,8 +36,7 @@ def without_c(if_default: bool = False) -> Iterator[None]:
     """Let PyTensor compile no C meanwhile (a decorator, too).
 
     It does to fold constants, or to find initial points, and waits some seconds each time. Nor does
-    it note in which line every variable was made: a sixth of the time of reading a model. A
-    twelfth more goes to looking for garbage after every 2000 objects: that is done less often.
+    it note in which line every variable was made: a sixth of the time of reading a model.
 
     Parameters
     ----------
@@ -48,18 +46,8 @@ def without_c(if_default: bool = False) -> Iterator[None]:
     flags: dict[str, Any] = {"traceback__limit": 0}
     if if_default or isinstance(get_default_mode().linker, NumbaLinker):
         flags["cxx"] = ""
-    often, *rest = gc.get_threshold()
-    # None is looked for at all where it is 0.
-    gc.set_threshold(often and max(often, _MANY_NODES), *rest)
-    try:
-        with pytensor.config.change_flags(**flags):
-            yield
-    finally:
-        gc.set_threshold(often, *rest)
-
-
-# Objects that are made before garbage is looked for among them.
-_MANY_NODES = 100_000
+    with pytensor.config.change_flags(**flags):
+        yield
 
 
 def float_type() -> str:
@@ -106,7 +94,8 @@ def initial_point(model: Model) -> dict[str, NDArray]:
 def starts(model: Model, jittered: Iterable[RV] = ()) -> Callable[[int], dict[str, NDArray]]:
     """Make a function of a seed that gives PyMC's initial points, some variables jittered.
 
-    PyMC's own rewrites the graph at length, to evaluate it once.
+    PyMC's own rewrites the graph at length, to evaluate it once. Where starts are drawn from priors
+    of several variables, the same seed may give another of them.
     """
     graphs = make_initial_point_expression(
         free_rvs=model.free_RVs,
@@ -375,7 +364,10 @@ def sampled_function(model: Model, name: str) -> Callable[[Any, Any], NDArray]:
 def density_graphs(
     model: Model, variables: Sequence[RV], jacobian: bool = True, sum: bool = True
 ) -> Any:
-    """Make the graphs of declared log densities, as `model.logp` does, any number of times."""
+    """Make the graphs of declared log densities, as `model.logp` does, any number of times.
+
+    They are kept, and shared: not to be changed in place.
+    """
     graphs = _densities(model, jacobian)
     if not variables or not set(variables) <= set(graphs):
         with untraced(model):

@@ -66,9 +66,9 @@ def draw_labels(
     labels: NDArray,
     certainty: NDArray,
 ) -> None:
-    """Draw labels (n,) from unnormalised log probabilities.
+    """Draw labels (n,) from log probabilities ``table[i, j] + log_weights[j]``, up to constants.
 
-    They are those of a table (n, T), which is overwritten, and log weights (T,) in sum.
+    The table (n, T) is overwritten.
 
     Raises
     ------

@@ -93,14 +93,15 @@ def test_bad_options(options, message):
         pmm.models.normal_clusters(domains()[0], **options)
 
 
-def test_missing_values_are_refused_where_they_are():
+@pytest.mark.parametrize("n_components", [None, 2])
+def test_missing_values_are_refused_where_they_are(n_components):
     tables, _ = domains()
     tables["right"][7, 1] = np.nan
     with pytest.raises(
         ValueError,
         match=r"domain 'right': expected no missing values.* found one in row 7, column 1",
     ):
-        pmm.models.normal_clusters(tables)
+        pmm.models.normal_clusters(tables, n_components=n_components)
 
 
 def test_reserved_names():
