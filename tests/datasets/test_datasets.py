@@ -87,11 +87,11 @@ def test_images_take_a_frame_and_fill_what_is_left_out():
 
 def test_images_need_positions():
     with pytest.raises(
-        ValueError, match="expected columns named by pixels' positions, .* found 'u'"
+        ValueError, match=r"expected columns named by pixels' positions, .* found 'u'"
     ):
         datasets.images(pd.DataFrame({"u": [1.0]}))
     with pytest.raises(
-        ValueError, match="expected columns named by pixels' positions, .* found 'r8c0'"
+        ValueError, match=r"expected columns named by pixels' positions, .* found 'r8c0'"
     ):
         datasets.images(pd.DataFrame({"r8c0": [1.0]}))
     with pytest.raises(TypeError, match="found an object of type ndarray"):
