@@ -103,7 +103,7 @@ class Source:
             raise ValueError(f"{name!r}: chunk {chunks[0].index(0)} is empty")
         # Zarr has one number of rows for all chunks, Dask one for each.
         self.step = None if chunks is None else int(np.max(chunks[0]))
-        self._given, self._offset = given, 0
+        self._given, self._offset, self._shape = given, 0, shape[1:]
 
     def __getstate__(self) -> dict[str, Any]:
         """Send the place of a memory map, and not what is in it."""
@@ -137,6 +137,12 @@ class Source:
         if self._dask:
             found = found.compute(scheduler="synchronous")
         found = np.asarray(found)
+        # What computes a chunk may give another one than it has promised.
+        if found.shape[1:] != self._shape:
+            raise ValueError(
+                f"{self.name!r}, rows {start} to {stop}: expected {self._shape[0]} columns; found "
+                f"an array of shape {found.shape}"
+            )
         return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
 
 

@@ -173,10 +173,12 @@ def test_other_bad_input_is_named(model, tmp_path):
     unknown = da.from_array(data["a"], chunks=(30, 2))
     with pytest.raises(ValueError, match="'a': the rows of its chunks are not known"):
         sampled(model, data | {"a": unknown[unknown[:, 0] > 5]})
-    empty = da.concatenate([da.from_array(data["a"]), da.zeros((0, 2))])
-    if 0 in empty.chunks[0]:
-        with pytest.raises(ValueError, match="'a': chunk 1 is empty"):
-            sampled(model, data | {"a": empty})
+    empty = da.from_array(data["a"], chunks=((30, 0, N - 30), 2))
+    with pytest.raises(ValueError, match="'a': chunk 1 is empty"):
+        sampled(model, data | {"a": empty})
+    wider = pytest.importorskip("dask").delayed(np.ones)((N, 3))
+    with pytest.raises(ValueError, match=r"'a', rows 0 to \d+: expected 2 columns; found .* 3\)"):
+        sampled(model, data | {"a": da.from_delayed(wider, (N, 2), float)})
 
 
 def refused(message, build):
