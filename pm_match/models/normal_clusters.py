@@ -40,16 +40,16 @@ def normal_clusters(
 ) -> pm.Model:
     r"""Declare clusters that have a mean and a covariance of their own in every domain.
 
-    Clusters match if they are as large, in shares of their domains: they have weights in common,
-    and nothing else.
+    Clusters of two domains match if they are equally large, in shares of the domains: they have
+    weights in common, and nothing else.
 
     .. math::
 
-        \theta \sim \mathrm{GEM}(\gamma), \quad
-        s_{dn} \sim \mathrm{Categorical}(\theta), \quad
-        x_{dn} \sim N(\mu_{d s_{dn}}, \Lambda_{d s_{dn}}^{-1})
+        \theta \sim \mathrm{GEM}(\gamma), \quad s_{dn} \sim \mathrm{Categorical}(\theta)
 
-        \mu_{dj} \sim N(\bar x_d, (\kappa \Lambda_{dj})^{-1}), \quad
+        x_{dn} \sim N(\mu_{d s_{dn}}, \Lambda_{d s_{dn}}^{-1}), \quad
+        \mu_{dj} \sim N(\bar x_d, (\kappa \Lambda_{dj})^{-1})
+
         \Lambda_{dj} \sim \mathrm{Wishart}(M_d + 2, V_d), \quad
         V_d = \mathrm{diag}(1 / \mathrm{var}\, x_d)
 
@@ -74,7 +74,7 @@ def normal_clusters(
         instead of standardising its columns.
     concentration : float, default 1.0
         :math:`\gamma` of the stick-breaking. It matters less than in `table_clusters`, whose
-        clusters cost little: with .1, cancers had the same index.
+        clusters cost little: with 0.1, the index on the breast cancer data is the same.
     mean_strength : float, default 0.01
         :math:`\kappa`: the means vary :math:`1 / \kappa` times as much as objects within clusters.
     links : mapping, DataFrame or sequence of these, optional
