@@ -255,13 +255,13 @@ def shift(term, unit, slot, sign, scatter, power):
 
 
 @part
-def add_within(term, unit, slot, sign):
+def add_within(term, unit, scatter, sign):
     """Add the scatter within a unit of several vectors to that of a slot, or take it out."""
     row = term.several[unit]
     if row >= 0:
         for i in range(term.away.shape[0]):
             for k in range(term.away.shape[0]):
-                term.scatter[slot, i, k] += sign * term.within[row, i, k]
+                scatter[i, k] += sign * term.within[row, i, k]
 
 
 @part
@@ -275,7 +275,7 @@ def add_unit(term, unit, slot, sign):
         clear_slot(term, slot)
         return
     weight = shift(term, unit, slot, sign, term.scatter[slot], term.hyper[POWER])
-    add_within(term, unit, slot, sign)
+    add_within(term, unit, term.scatter[slot], sign)
     term.updates[slot] += 1
     if term.several[unit] >= 0 or term.updates[slot] >= _REFRESH:
         refresh(term, slot)
@@ -357,11 +357,7 @@ def take_apart(term, slots, start, stop):
         add_outer(term.part_scatter[which, slot], term.away, power * before * n / (before + n))
         for i in range(d):
             term.part_mean[which, slot, i] += n / (before + n) * term.away[i]
-        row = term.several[unit]
-        if row >= 0:
-            for i in range(d):
-                for k in range(d):
-                    term.part_scatter[which, slot, i, k] += term.within[row, i, k]
+        add_within(term, unit, term.part_scatter[which, slot], 1.0)
         term.part_held[which, slot] = before + n
 
 
@@ -403,6 +399,12 @@ def put_together(term, group, slot):
 @implements(protocol.tabulate, NormalWishart)
 def _tabulate(term, slots, start, stop, n_slots, worth, shared):
     take_apart(term, slots, start, stop)
+    seen = 0.0
+    for group in range(1, n_slots):
+        seen += term.part_held[0, group]
+    if seen == 0.0:
+        # Nothing of this assignment.
+        return
     for slot in range(n_slots):
         others = put_together(term, 0, slot)
         for group in range(1, n_slots):
@@ -425,7 +427,7 @@ def rebuild(term, slots):
         if term.size[unit] > 0.0:
             own = slots[unit]
             shift(term, unit, own, 1.0, term.scatter[own], term.hyper[POWER])
-            add_within(term, unit, slots[unit], 1.0)
+            add_within(term, unit, term.scatter[own], 1.0)
     for slot in range(n_slots):
         if term.held[slot] > 0.0:
             refresh(term, slot)

@@ -318,6 +318,16 @@ def test_densities_are_those_of_pymc_and_of_what_is_added_too():
     compare("more")
 
 
+def test_densities_are_made_anew_for_another_transform():
+    with pm.Model() as model:
+        x = pm.HalfNormal("x")
+        pm.Normal("y", x, observed=np.zeros(3))
+    (kept,) = density_graphs(model, [x], sum=False)
+    assert density_graphs(model, [x], sum=False)[0] is kept
+    model.rvs_to_transforms[x] = type(model.rvs_to_transforms[x])()
+    assert density_graphs(model, [x], sum=False)[0] is not kept
+
+
 def test_densities_of_others_can_be_had_where_one_cannot():
     with pm.Model() as model:
         mean = pm.Normal("mean")
