@@ -58,8 +58,8 @@ def test_path_passes_through_plain_clusters():
     x = centres[truth] + rng.normal(size=(100, 3))
     path = mixture_path(rng, x, 8)
     assert set(path) >= {2, 3, 4}
-    assert all(int(labels.max()) == n - 1 for n, labels in path.items())
-    assert pmm.metrics.adjusted_rand_index({"x": truth}, {"x": path[4]}) == 1.0
+    assert all(int(own.labels.max()) == n - 1 for n, own in path.items())
+    assert pmm.metrics.adjusted_rand_index({"x": truth}, {"x": path[4].labels}) == 1.0
 
 
 X = np.random.default_rng(6).normal(size=(12, 2))

@@ -8,9 +8,14 @@ from scipy.stats import ortho_group
 
 import pm_match as pmm
 from pm_match.features.parts import Features
-from pm_match.features.search.match_shapes import _climb, common_shape, match_shapes
-from pm_match.features.search.mixture_path import fit_mixture, merge_nearest, mixture_path
-from pm_match.features.search.tables import completed, propose, turned
+from pm_match.features.search.match_shapes import _climb, _pair, common_shape, match_shapes
+from pm_match.features.search.mixture_path import (
+    Mixture,
+    fit_mixture,
+    merge_nearest,
+    mixture_path,
+)
+from pm_match.features.search.tables import _numbers, completed, propose, turned
 from pm_match.metrics import adjusted_rand_index
 from pm_match.numerics.masked import MaskedTable
 from pm_match.search.chain import Chain
@@ -29,8 +34,10 @@ def test_the_path_passes_through_the_true_clusters():
     path = mixture_path(np.random.default_rng(1), x, 7)
     assert list(path) == sorted(path)
     assert {2, 3, 4} <= set(path)
-    assert all(set(own) == set(range(n)) for n, own in path.items())
-    assert adjusted_rand_index({"x": label}, {"x": path[3]}) > 0.95
+    assert all(set(own.labels) == set(range(n)) for n, own in path.items())
+    assert adjusted_rand_index({"x": label}, {"x": path[3].labels}) > 0.95
+    # What many clusters gain is less than what they cost.
+    assert max(path, key=lambda n: path[n].worth) == 3
 
 
 def test_a_fit_does_not_depend_on_units():
@@ -69,6 +76,64 @@ def test_the_same_shape_is_found_whatever_its_turn_scale_and_place(n, n_domains)
     (maps,) = match_shapes(np.random.default_rng(0), means, sizes, 3)
     matched = np.array([order[m] for order, m in zip(orders, maps, strict=True)])
     assert (matched == matched[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("n", "lacking"), [(5, (None, 1)), (6, (0, 4)), (8, (2, 5)), (7, (0, 4, 2))]
+)
+def test_a_cluster_that_a_domain_lacks_is_matched_to_nothing(n, lacking):
+    means, _, orders = shapes(3, n, 0.01, len(lacking))
+    sizes = [np.full(n, 20.0) for _ in lacking]
+    for d, lost in enumerate(lacking):
+        if lost is not None:
+            kept = orders[d] != lost
+            # In its place is what has no mean, anywhere but at the end elsewhere.
+            means[d] = np.concatenate([means[d][kept], np.full((1, 4), 99.0)])
+            sizes[d] = np.append(sizes[d][kept], 0.0)
+            orders[d] = np.append(orders[d][kept], lost)
+    (maps,) = match_shapes(np.random.default_rng(0), means, sizes, 3)
+    matched = np.array([order[m] for order, m in zip(orders, maps, strict=True)])
+    assert (matched == matched[0]).all()
+    weights = [s[m] for s, m in zip(sizes, maps, strict=True)]
+    placed = [m[own] for m, own in zip(means, maps, strict=True)]
+    latent, projections = common_shape(placed, weights, 3)
+    for m, s, w in zip(placed, weights, projections, strict=True):
+        there = s > 0
+        left = m[there] - latent[there] @ w.T
+        left = left - np.average(left, axis=0, weights=s[there])
+        spread = m[there] - m[there].mean(axis=0)
+        assert np.linalg.norm(left) < 0.2 * np.linalg.norm(spread)
+
+
+def test_pairs_of_domains_are_scored_by_what_both_have():
+    means, _, orders = shapes(3, 6, 0.3)
+    sizes = [np.array([9.0, 12, 0, 31, 7, 5]), np.array([5.0, 11, 14, 6, 0, 21])]
+    absent = orders[1].tolist().index(orders[0][2])
+    sizes[1][absent], sizes[1][4] = 0.0, 11.0
+    order = np.argsort(orders[1])[orders[0]]
+    there = sizes[0] > 0
+    (score,) = _pair(means[0], sizes[0], means[1], sizes[1], order[None], 3)
+    few = [means[0][there], sizes[0][there], means[1][order[there]], sizes[1][order[there]]]
+    (expected,) = _pair(*few, np.arange(5)[None], 3)
+    assert score == pytest.approx(expected, rel=1e-9)
+    # One cluster in common has no shape.
+    (nothing,) = _pair(means[0], np.eye(6)[2], means[1], np.eye(6)[order[2]], order[None], 3)
+    assert nothing == 0.0
+
+
+def test_numbers_of_clusters_are_those_that_are_worth_most():
+    path = {n: Mixture(np.arange(n), -abs(n - 4.0)) for n in range(2, 12)}
+    other = {n: Mixture(np.arange(n), -2.0 * abs(n - 3.1)) for n in range(2, 12)}
+    found = _numbers([path, other], 12)
+    assert found[:3] == [(3, (3, 3)), (4, (4, 4)), (2, (2, 2))]
+    assert {n for n, _ in found[:8]} == set(range(2, 10))
+    assert found[8:] == [(4, (4, 3)), (4, (3, 3)), (5, (4, 4)), (3, (2, 3))]
+    # The truncation is of all clusters, and those of the domains have to be on their paths.
+    assert all(n <= 4 for n, _ in _numbers([path, other], 4))
+    assert _numbers([{2: path[2]}, {3: other[3]}], 4) == [(3, (2, 3))]
+    # Alone, a domain lacks nothing.
+    assert sorted(_numbers([path], 6)) == [(n, (n,)) for n in range(2, 7)]
+    assert _numbers([{}, path], 6) == [(1, (1, 1))]
 
 
 def test_climbing_agrees_with_enumeration():
@@ -121,6 +186,22 @@ def test_missing_values_are_filled_in_by_what_goes_with_them():
     left, spread = (found - x)[~seen], x.std(axis=0)[np.nonzero(~seen)[1]]
     # By column means nothing would be explained.
     assert np.mean(np.square(left / spread)) < 0.3
+
+
+@pytest.mark.parametrize("lacking", [0, 3])
+def test_a_domain_that_lacks_a_cluster_is_matched(lacking):
+    rng = np.random.default_rng(8)
+    z = 8.0 * rng.normal(size=(6, 3))
+    tables, true = {}, {}
+    for name in "ab":
+        label = rng.permutation(np.repeat(np.arange(6), 20))
+        true[name] = label if name == "a" else label[label != lacking]
+        q = ortho_group.rvs(4, random_state=rng.integers(100))[:3]
+        tables[name] = z[true[name]] @ q + 0.5 * rng.normal(size=(len(true[name]), 4))
+    model = pmm.models.table_clusters(tables, 8, n_components=4)
+    best = pmm.find_matching(model, starts=1, random_seed=2, progressbar=False)
+    found = {name: best["posterior"][f"cluster_{name}"].to_numpy()[0, 0] for name in "ab"}
+    assert adjusted_rand_index(true, found) == 1.0
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -8,7 +8,8 @@ clusters weighted by their sizes), a pair of domains with J clusters in K common
 
 the profile likelihood of means that deviate from a common shape by an unknown amount; all domains
 together score :math:`\sum_j \log \Gamma(N_j + 1)` for the sizes :math:`N_j` of matched clusters,
-which is what shared proportions say.
+which is what shared proportions say. A domain may lack clusters that others have. Of a pair of
+domains, the shape is that of the clusters that both have.
 """
 
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ def match_shapes(
     rng : numpy.random.Generator
     means : sequence of (J, M_d) array
     sizes : sequence of (J,) array
+        0 for what stands for a cluster that the domain lacks: one at most.
     n_factors : int
         K: no more dimensions can be common.
     top : int
@@ -56,7 +58,7 @@ def match_shapes(
         first domain's first cluster, second cluster, and so on.
     """
     n, n_domains = len(means[0]), len(means)
-    k = min([n_factors, n - 1, *(m.shape[1] for m in means)])
+    k = min([n_factors, *(m.shape[1] for m in means)])
     identity = np.arange(n)
     if n_domains == 1:
         return [[identity]]
@@ -77,7 +79,7 @@ def match_shapes(
 
 def _gram(means, sizes, k: int) -> NDArray[np.float64]:
     """Inner products (J, J) of centred means in their k main directions; their squares sum to 1."""
-    centred = means - np.average(means, axis=0, weights=sizes)
+    centred = (means - np.average(means, axis=0, weights=sizes)) * (sizes > 0)[:, None]
     u, d, _ = np.linalg.svd(centred, full_matrices=False)
     gram = (u[:, :k] * d[:k] ** 2) @ u[:, :k].T
     return gram / (np.linalg.norm(gram) + 1e-300)
@@ -140,9 +142,9 @@ def _sizes(sizes, others, maps) -> NDArray[np.float64]:
 
 def _pair(means, sizes, others, other_sizes, maps, k: int) -> NDArray[np.float64]:
     """Score every one of the `maps` (P, J) of the other domain's clusters to these."""
-    n = len(means)
     weights = np.sqrt(sizes * other_sizes[maps])
-    weights /= weights.sum(axis=1, keepdims=True)
+    common = (weights > 0).sum(axis=1)
+    weights /= weights.sum(axis=1, keepdims=True) + 1e-300
     moved = others[maps]
     own = means - (weights @ means)[:, None]
     moved = moved - np.einsum("pj,pjm->pm", weights, moved)[:, None]
@@ -151,13 +153,16 @@ def _pair(means, sizes, others, other_sizes, maps, k: int) -> NDArray[np.float64
     singular = np.linalg.svd(np.einsum("pjm,pjl->pml", own, moved), compute_uv=False)
     norm = np.square(own).sum(axis=(1, 2)) * np.square(moved).sum(axis=(1, 2))
     rho = singular[:, :k].sum(axis=1) / np.sqrt(np.maximum(norm, 1e-300))
-    return -0.5 * n * k * np.log1p(-(np.minimum(rho, _MOST_CORRELATED) ** 2))
+    dimensions = np.clip(common - 1, 0, k)
+    return -0.5 * common * dimensions * np.log1p(-(np.minimum(rho, _MOST_CORRELATED) ** 2))
 
 
 def common_shape(
     means: Sequence[NDArray[np.float64]], sizes: Sequence[NDArray[np.float64]], n_factors: int
 ) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
     """Find latent vectors that fit the means of matched clusters, and each domain's projection.
+
+    Clusters of size 0 are lacking. Every cluster is in some domain.
 
     Returns
     -------
@@ -167,20 +172,22 @@ def common_shape(
         Semi-orthogonal up to a scale.
     """
     n = len(means[0])
-    latent = np.zeros((n, n_factors))
+    latent, seen = np.zeros((n, n_factors)), np.zeros(n)
     turned: list[NDArray[np.float64]] = []
     for m, s in zip(means, sizes, strict=True):
-        centred = m - np.average(m, axis=0, weights=s)
+        there = s > 0
+        centred = (m - np.average(m, axis=0, weights=s)) * there[:, None]
         _, _, v = np.linalg.svd(centred * np.sqrt(s)[:, None], full_matrices=False)
         axes = np.zeros((m.shape[1], n_factors))
         axes[:, : min(len(v), n_factors)] = v[:n_factors].T
         placed = centred @ axes
-        placed /= np.sqrt(np.mean(placed**2) * n_factors) + 1e-300
+        placed /= np.sqrt(np.mean(placed[there] ** 2) * n_factors) + 1e-300
         if turned:
             u, _, w = np.linalg.svd(placed.T @ latent)
             placed = placed @ (u @ w)
         turned.append(centred)
-        latent = latent + placed
+        latent, seen = latent + placed, seen + there
+    latent = latent / np.maximum(seen, 1.0)[:, None]
     latent = latent / (np.sqrt(np.mean(np.square(latent).sum(axis=1)) / n_factors) + 1e-300)
     projections = []
     for centred, s in zip(turned, sizes, strict=True):

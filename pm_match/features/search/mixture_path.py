@@ -4,6 +4,8 @@ Expectation-maximisation from many clusters, the two nearest of which are then m
 again. What the number should be is left to whoever compares the tables' joint model.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,9 +21,25 @@ _STARTS = 4
 Labels = NDArray[np.int64]
 
 
+class Mixture(NamedTuple):
+    """Clusters of one table alone.
+
+    Attributes
+    ----------
+    labels : (N,) integer array
+        From 0 to J - 1.
+    worth : float
+        Penalised log likelihood, less what that many means cost by the Bayesian information
+        criterion (G. Schwarz 1978).
+    """
+
+    labels: Labels
+    worth: float
+
+
 def mixture_path(
     rng: np.random.Generator, x: NDArray[np.float64], most: int, starts: int = _STARTS
-) -> dict[int, Labels]:
+) -> dict[int, Mixture]:
     """Cluster the rows of a table into 2, 3, ... `most` clusters.
 
     Parameters
@@ -35,24 +53,26 @@ def mixture_path(
 
     Returns
     -------
-    dict of int to (N,) integer array
-        Labels 0 ... J - 1 for every number J of clusters that was met.
+    dict of int to Mixture
+        For every number J of clusters that was met.
     """
     most = min(most, len(x) // 2)
     x = x - x.mean(axis=0)
-    found: dict[int, tuple[float, Labels]] = {}
+    cost = 0.5 * x.shape[1] * np.log(max(len(x), 1))
+    found: dict[int, Mixture] = {}
     for _ in range(starts):
         labels, value = fit_mixture(x, spread(rng, x, most))
         while True:
             n = int(labels.max()) + 1
             if n < 2:
                 break
-            if n not in found or value > found[n][0]:
-                found[n] = value, labels
+            worth = value - n * cost
+            if n not in found or worth > found[n].worth:
+                found[n] = Mixture(labels, worth)
             if n == 2:
                 break
             labels, value = fit_mixture(x, merge_nearest(x, labels))
-    return {n: labels for n, (_, labels) in sorted(found.items())}
+    return dict(sorted(found.items()))
 
 
 def fit_mixture(x: NDArray[np.float64], labels: Labels) -> tuple[Labels, float]:

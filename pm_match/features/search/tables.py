@@ -1,16 +1,17 @@
 """The matching of tables with rich emissions: cluster alone, match shapes, compare log joints.
 
 Where projections keep distances, and every domain has noise of its own, the clusters of a domain
-are found best on their own, at every number of clusters; matchings of so many clusters are then
-proposed by shape and sizes. Which number and which matching is best is for the declared model to
+are found best on their own, at every number of clusters; matchings of so many clusters, or of one
+less in some domains, are then proposed by shape and sizes. Which number and which matching is best is for the declared model to
 say: each proposal's parameters are drawn for a while with the assignment fixed, and the log joint
 is averaged. Those that are hopeless are soon given up, and the others are looked at longer, as they
 are and with their objects moved to where they fit best.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.parts import Features
 from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.search.match_shapes import common_shape, match_shapes
-from pm_match.features.search.mixture_path import cluster_means, mixture_path
+from pm_match.features.search.mixture_path import Mixture, cluster_means, mixture_path
 from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
 from pm_match.search.chain import Chain
@@ -32,6 +33,10 @@ _MOST = 16
 _LEAST_OBJECTS = 5
 # Matchings that are tried for every number of clusters.
 _TOP = 2
+# Choices of numbers of clusters that are tried: in which domains have the same, and in which some
+# lack one.
+_EQUAL = 8
+_LACKING = 4
 # Draws of the parameters before the first proposal is judged: the others begin where it ended.
 _BURN_IN = 15
 # Rounds of judging: draws of the parameters; how far below the best a proposal may then be to stay,
@@ -120,9 +125,11 @@ def propose(
     most = max(min(_MOST, *(len(x) // _LEAST_OBJECTS for x in values)), 2)
     paths = [mixture_path(rng, x, min(most, features.truncation)) for x in values]
     found = []
-    # Of few objects, or of none that differ, nothing is found but one cluster.
-    for n in sorted(set.intersection(*(set(path) for path in paths))) or [1]:
-        own = [path.get(n, np.zeros(len(x), int)) for path, x in zip(paths, values, strict=True)]
+    for n, numbers in _numbers(paths, features.truncation):
+        own = [
+            path[j].labels if j in path else np.zeros(len(x), int)
+            for path, j, x in zip(paths, numbers, values, strict=True)
+        ]
         means, sizes = zip(
             *(cluster_means(x, label, n) for x, label in zip(values, own, strict=True)), strict=True
         )
@@ -137,6 +144,32 @@ def propose(
             _, projections = common_shape(matched, weights, features.n_factors)
             found.append(_proposal(chain, number, place, features, labels, projections))
     return found
+
+
+def _numbers(
+    paths: Sequence[Mapping[int, Mixture]], truncation: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Choose how many clusters there are, and how many of them each domain has.
+
+    All domains have all; or one or two of them lack one. What is worth most to the domains alone is
+    tried.
+    """
+    domains = range(len(paths))
+    pairs = list(combinations(domains, 2))
+    # Alone, a domain lacks nothing.
+    lacking = [*((d,) for d in domains), *pairs] if pairs else []
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for most, sets in ((_EQUAL, [()]), (_LACKING, lacking)):
+        choices = []
+        for lack in sets:
+            for n in range(2 + bool(lack), truncation + 1):
+                numbers = tuple(n - (d in lack) for d in domains)
+                if all(j in path for j, path in zip(numbers, paths, strict=True)):
+                    worth = sum(path[j].worth for j, path in zip(numbers, paths, strict=True))
+                    choices.append((-worth, n, numbers))
+        found += [(n, numbers) for _, n, numbers in sorted(choices)[:most]]
+    # Of few objects, or of none that differ, nothing is found but one cluster.
+    return found or [(1, (1,) * len(paths))]
 
 
 def completed(data: MaskedTable) -> NDArray[np.float64]:
