@@ -135,7 +135,7 @@ class HyperparameterGibbs(PartitionStep):
         """Log density of the hyperparameters, on the scale that is sampled."""
         return sum(self._log_prior[name](point) for name in self._names)
 
-    def climb(self, point: PointType) -> PointType:
+    def maximise(self, point: PointType) -> PointType:
         """Climb their posterior in each hyperparameter in turn; the point given is left as it is.
 
         What is integrated out stays as it was.
