@@ -1,4 +1,7 @@
-"""Checks of arguments, each in one form of words: `name: expected …; found …`."""
+"""Checks of arguments, each in one form of words: `name: expected …; found …`.
+
+Names that are looked up have another one: `no domain 'x'; there are …`.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ __all__ = [
     "did_you_mean",
     "identifier",
     "is_count",
+    "no_such",
     "plain",
     "type_name",
     "warn",
@@ -101,6 +105,12 @@ def did_you_mean(name: Any, known: Iterable[Any]) -> str:
     lower = {str(own).lower(): str(own) for own in known}
     near = get_close_matches(str(name).lower(), lower, 1)
     return f"; did you mean {lower[near[0]]!r}?" if near else ""
+
+
+def no_such(what: str, known: Iterable[Any], name: Any = "") -> str:
+    """Say what is looked for and not found, what there is, and which of that `name` is near."""
+    there = list(map(plain, known))
+    return f"no {what}; there are {there}{did_you_mean(name, there)}"
 
 
 def check_given_by_name(kind: str, given: Any, what: str = "table") -> None:
