@@ -5,8 +5,11 @@ Names that are looked up have another one: `no domain 'x'; there are …`.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import re
+import sys
+import threading
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -39,12 +42,23 @@ __all__ = [
 
 # Of larger numbers, squares and their sums overflow.
 LARGEST = 1e100
-# Files of ours, and that of what wraps our functions.
-_OURS = (f"{Path(__file__).parent}{sep}", contextlib.__file__)
+# Files of ours, and those of what wraps our functions or runs them in threads.
+_OURS = (
+    f"{Path(__file__).parent}{sep}",
+    contextlib.__file__,
+    threading.__file__,
+    f"{Path(concurrent.futures.__file__).parent}{sep}",
+)
 
 
 def warn(said: str) -> None:
-    """Warn of something, at the nearest line that is not of this package."""
+    """Warn of something, at the nearest line that is not of this package, if there is one."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_OURS):
+        if frame.f_back is None:  # a thread's
+            warnings.warn_explicit(said, UserWarning, "pm_match", 0)
+            return
+        frame = frame.f_back
     warnings.warn(said, UserWarning, skip_file_prefixes=_OURS)
 
 
