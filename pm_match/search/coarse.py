@@ -65,10 +65,10 @@ def coarse_climb(chain: Chain, number: int) -> float:
     return total
 
 
-def climb_objects(chain: Chain, number: int, n: int = 5) -> float:
-    """Climb by moves of single objects (iterated conditional modes), at most `n` sweeps."""
+def climb_objects(chain: Chain, number: int) -> float:
+    """Climb by moves of single objects, as `ascend` does; return what the log joint rose by."""
     state = chain.loaded(number)
-    total = ascend(state, n)
+    total = ascend(state)
     chain.place(number, state.found())
     return total
 
