@@ -1,9 +1,15 @@
-"""Checks of arguments, each in one form of words: `name: expected …; found …`."""
+"""Checks of arguments, each in one form of words: `name: expected …; found …`.
+
+Names that are looked up have another one: `no domain 'x'; there are …`.
+"""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import re
+import sys
+import threading
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -28,6 +34,7 @@ __all__ = [
     "did_you_mean",
     "identifier",
     "is_count",
+    "no_such",
     "plain",
     "type_name",
     "warn",
@@ -35,12 +42,23 @@ __all__ = [
 
 # Of larger numbers, squares and their sums overflow.
 LARGEST = 1e100
-# Files of ours, and that of what wraps our functions.
-_OURS = (f"{Path(__file__).parent}{sep}", contextlib.__file__)
+# Files of ours, and those of what wraps our functions or runs them in threads.
+_OURS = (
+    f"{Path(__file__).parent}{sep}",
+    contextlib.__file__,
+    threading.__file__,
+    f"{Path(concurrent.futures.__file__).parent}{sep}",
+)
 
 
 def warn(said: str) -> None:
-    """Warn of something, at the nearest line that is not of this package."""
+    """Warn of something, at the nearest line that is not of this package, if there is one."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_OURS):
+        if frame.f_back is None:  # a thread's
+            warnings.warn_explicit(said, UserWarning, "pm_match", 0)
+            return
+        frame = frame.f_back
     warnings.warn(said, UserWarning, skip_file_prefixes=_OURS)
 
 
@@ -101,6 +119,12 @@ def did_you_mean(name: Any, known: Iterable[Any]) -> str:
     lower = {str(own).lower(): str(own) for own in known}
     near = get_close_matches(str(name).lower(), lower, 1)
     return f"; did you mean {lower[near[0]]!r}?" if near else ""
+
+
+def no_such(what: str, known: Iterable[Any], name: Any = "") -> str:
+    """Say what is looked for and not found, what there is, and which of that `name` is near."""
+    there = list(map(plain, known))
+    return f"no {what}; there are {there}{did_you_mean(name, there)}"
 
 
 def check_given_by_name(kind: str, given: Any, what: str = "table") -> None:

@@ -33,7 +33,7 @@ Labels = dict[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Mode:
     """What one start found: labels are those of every assignment, -1 for irrelevant objects."""
 
     point: dict[str, NDArray]
@@ -46,11 +46,11 @@ class _Found:
 class _Start(Search):
     """Searches that say what they have found."""
 
-    def __call__(self, rng: np.random.Generator) -> _Found:
+    def __call__(self, rng: np.random.Generator) -> _Mode:
         begin = time.perf_counter()
         chain = self.from_dispersed(rng)
         seconds = time.perf_counter() - begin
-        return _Found(chain.point, _labels(chain), chain.log_joint(), chain.n_occupied(), seconds)
+        return _Mode(chain.point, _labels(chain), chain.log_joint(), chain.n_occupied(), seconds)
 
 
 @without_c()
@@ -143,7 +143,7 @@ def find_matching(
         ours = search.steps
     if structure.refusals:
         warn(f"left as it is, since no step of ours serves it: {structure.explain()}.")
-    done: dict[int, _Found] = {}
+    done: dict[int, _Mode] = {}
     with SearchProgress(starts, bool(progressbar), after=PATIENCE) as progress:
         rngs = get_random_generator(random_seed).spawn(starts)
         try:
@@ -220,7 +220,7 @@ def one_draw(model: Model, point, stats) -> xr.DataTree:
     return to_inference_data(MultiTrace([trace]), model=model, save_warmup=False)
 
 
-def _diagnosis(posterior, ends: list[_Found], agreement) -> xr.Dataset:
+def _diagnosis(posterior, ends: list[_Mode], agreement) -> xr.Dataset:
     """Collect what every start found."""
     variables: dict[str, Any] = {
         name: ("start", [getattr(own, name) for own in ends])

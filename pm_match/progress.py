@@ -93,12 +93,14 @@ class _Row:
         if self._row is not None:
             _DISPLAY.update(self._row, completed=done, said=said)
 
-    def end(self) -> None:
-        """Leave the row as it is."""
+    def end(self, done: bool = True) -> None:
+        """Leave the row as it is; say so if what it is about was not `done`, but stopped."""
         if self._row is not None:
             if self._total is None:
                 # A bar that moves would go on to do so.
-                _DISPLAY.update(self._row, total=1, completed=1)
+                _DISPLAY.update(self._row, total=1, completed=int(done))
+            if not done:
+                _DISPLAY.update(self._row, said="stopped")
             _DISPLAY.end(self._row)
 
 
@@ -128,12 +130,14 @@ def said() -> Iterator[None]:
     """Show what is said meanwhile, once, until this ends (a decorator, too)."""
     rows: dict[str, _Row] = {}
     token = _said.set(rows)
+    done = False
     try:
         yield
+        done = True
     finally:
         _said.reset(token)
         for row in rows.values():
-            row.end()
+            row.end(done)
 
 
 @contextmanager
@@ -198,7 +202,7 @@ class SearchProgress:
         with self._lock:
             self.shown = False
             if self._row is not None:
-                self._row.end()
+                self._row.end(kind is None)
 
     def advance(self, best: float | None = None) -> None:
         """Say that one more search is done, and the best log joint so far."""

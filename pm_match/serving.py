@@ -10,7 +10,7 @@ from pymc.step_methods.compound import BlockedStep
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.clusters.step import PartitionStep
-from pm_match.progress import said
+from pm_match.progress import said, silent
 from pm_match.reading import read
 from pm_match.reading.kinds import on_registration, registered
 from pm_match.reading.parts import UnservedModelError
@@ -45,9 +45,10 @@ def register() -> None:
 _offered: list[Any] = []
 
 
-@said()
 @without_c()
-def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[BlockedStep]:
+def steps(
+    model: Model | None = None, *, given: Sequence[Any] = (), progressbar: bool = True
+) -> list[BlockedStep]:
     """Make the steps that serve a model.
 
     Parameters
@@ -57,6 +58,8 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     given : sequence of steps, optional
         Steps that exist already: the variables they hold are left out. What a step of another class
         than ours holds is its own to write: ours leave it alone.
+    progressbar : bool, default True
+        Whether to say that kernels are compiled, which takes long on first use only.
 
     Returns
     -------
@@ -77,7 +80,11 @@ def steps(model: Model | None = None, *, given: Sequence[Any] = ()) -> list[Bloc
     >>> [type(step).__name__ for step in pmm.steps(model)]
     ['ProjectionMAP', 'ClusterGibbs']
     """
-    model = modelcontext(model)
+    with silent(not progressbar), said():
+        return _made(modelcontext(model), given)
+
+
+def _made(model: Model, given: Sequence[Any]) -> list[BlockedStep]:
     structure = read(model)
     if structure.empty:
         raise UnservedModelError(

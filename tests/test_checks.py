@@ -1,5 +1,7 @@
 """Warnings point at the user's line."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 
 import pm_match as pmm
+from pm_match.checks import warn
 
 
 @pytest.mark.parametrize(
@@ -25,3 +28,12 @@ def test_warnings_are_of_the_line_that_called_us(call):
     with pytest.warns(UserWarning, match="'number'") as found:
         call(tables)
     assert {own.filename for own in found} == {__file__}
+
+
+def test_warnings_of_threads_are_at_no_line():
+    with warnings.catch_warnings(record=True) as caught, ThreadPoolExecutor(1) as pool:
+        warnings.simplefilter("always")
+        pool.submit(warn, "something").result()
+    (own,) = caught
+    assert str(own.message) == "something"
+    assert own.filename == "pm_match"

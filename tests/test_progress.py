@@ -95,6 +95,25 @@ def test_all_that_goes_on_is_in_one_display(lines, terminal, monkeypatch):
     assert lines() == []
 
 
+def test_rows_of_what_fails_do_not_look_done(terminal, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        module, "Progress", lambda *c: made.append(rich.progress.Progress(*c)) or made[-1]
+    )
+
+    def failing():
+        with SearchProgress(2, True) as progress, said():
+            progress.advance()
+            say("Compiling")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert [task.completed / task.total for task in made[0].tasks] == [0.5, 0.0]
+    assert [task.fields["said"] for task in made[0].tasks] == ["stopped", "stopped"]
+    assert not made[0].live.is_started
+
+
 def test_what_is_said_once_is_a_line_elsewhere(lines):
     with said():
         say("Compiling")

@@ -7,6 +7,7 @@ from pymc.sampling.mcmc import assign_step_methods
 from pymc.step_methods import STEP_METHODS
 
 import pm_match as pmm
+from pm_match import progress, serving
 from pm_match.reading import kinds as registry
 
 X = np.random.default_rng(0).normal(size=(12, 4))
@@ -94,3 +95,19 @@ def test_a_replaced_kind_takes_its_steps_with_it(monkeypatch):
     assert Own in STEP_METHODS
     registry.register_kind(second)
     assert before == STEP_METHODS
+
+
+def test_steps_are_silent_where_that_is_asked_for(monkeypatch):
+    said = []
+    monkeypatch.setattr(progress, "_Row", lambda what: said.append(what) or SilentRow())
+    monkeypatch.setattr(serving, "_made", lambda *given: progress.say("Compiling"))
+    model = factors()
+    pmm.steps(model, progressbar=False)
+    assert not said
+    pmm.steps(model)
+    assert said == ["Compiling"]
+
+
+class SilentRow:
+    def end(self, done):
+        assert done

@@ -102,7 +102,7 @@ def best_label(a, b, partition, terms, unit):
 
 
 @entry
-def climb(a, b, partition, terms, least):
+def climb_units(a, b, partition, terms, least):
     """Bring every unit in turn to its best label; return what the log joint rose by.
 
     Parameters

@@ -135,7 +135,7 @@ class HyperparameterGibbs(PartitionStep):
         """Log density of the hyperparameters, on the scale that is sampled."""
         return sum(self._log_prior[name](point) for name in self._names)
 
-    def climb(self, point: PointType) -> PointType:
+    def maximise(self, point: PointType) -> PointType:
         """Climb their posterior in each hyperparameter in turn; the point given is left as it is.
 
         What is integrated out stays as it was.
@@ -144,7 +144,7 @@ class HyperparameterGibbs(PartitionStep):
         collapsed.load(point, collapsed.labels(point), everything=False)
         new = dict(point)
         for name in self._names:
-            for start, put in self._numbers(name, new):
+            for start, put in numbers_of(new, self._value_names[name]):
 
                 def depth(x, name=name, put=put) -> float:
                     put(x)
@@ -186,7 +186,7 @@ class HyperparameterGibbs(PartitionStep):
 
     def _draw(self, name: str, point) -> None:
         """Draw one hyperparameter: slice sampling, by stepping out and shrinking."""
-        for start, put in self._numbers(name, point):
+        for start, put in numbers_of(point, self._value_names[name]):
 
             def log_density(x, put=put) -> float:
                 put(x)
@@ -194,14 +194,14 @@ class HyperparameterGibbs(PartitionStep):
 
             draw_slice(self.rng, start, log_density)
 
-    def _numbers(self, name: str, point) -> Iterator[tuple[float, Callable[[float], None]]]:
-        """Yield each number of a hyperparameter, as it is, and what puts another one in place."""
-        key = self._value_names[name]
-        for place in np.ndindex(np.shape(point[key])):
 
-            def put(x: float, place=place) -> None:
-                value = np.array(point[key])
-                value[place] = x
-                point[key] = value
+def numbers_of(point, key: str) -> Iterator[tuple[float, Callable[[float], None]]]:
+    """Yield each number of a variable, as it is, and what puts another one in its place."""
+    for place in np.ndindex(np.shape(point[key])):
 
-            yield float(np.asarray(point[key])[place]), put
+        def put(x: float, place=place) -> None:
+            value = np.array(point[key])
+            value[place] = x
+            point[key] = value
+
+        yield float(np.asarray(point[key])[place]), put

@@ -13,7 +13,7 @@ from pm_match.reading.evidence import Evidence, Point
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class RowLayout:
     """A table whose rows are of one object each, in order, and have the same columns.
 
     Attributes
@@ -74,7 +74,7 @@ class Cells:
         Sufficient statistics (see `families.Statistics`).
     log_base : float
         What only the data enter.
-    layout : Layout or None
+    layout : RowLayout or None
         None if the variable is no table with a row for each object.
     missing : Missing or None
     varying : callable or None
@@ -90,7 +90,7 @@ class Cells:
     known: NDArray[np.float64]
     statistics: Statistics
     log_base: float
-    layout: Layout | None
+    layout: RowLayout | None
     missing: Missing | None
     varying: Callable[[Point], list[NDArray[np.float64]]] | None = None
     values: NDArray[np.float64] | None = None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.columns.entries import Entries, entries, joined
-from pm_match.columns.parts import Cells, Columns, Layout
+from pm_match.columns.parts import Cells, Columns, RowLayout
 from pm_match.columns.state import ColumnsState
 from pm_match.columns.term import NORMAL, add_gains
 from pm_match.prediction.mixture import CATEGORIES, NUMBERS, CategoryLaw, Law
@@ -163,7 +163,7 @@ class ColumnsPredictor(Predictor):
             yield rows, pattern, log_weight[rows, :-1], _parameters(natural, of_each)
 
 
-def _layout(cells: Cells) -> Layout:
+def _layout(cells: Cells) -> RowLayout:
     """Return the layout of a variable that new objects are seen by."""
     assert cells.layout is not None
     return cells.layout

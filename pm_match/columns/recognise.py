@@ -30,7 +30,7 @@ from pm_match.columns.conjugate import (
     NormalPrior,
 )
 from pm_match.columns.families import FAMILIES, Family
-from pm_match.columns.parts import Cells, Columns, Layout, Missing
+from pm_match.columns.parts import Cells, Columns, Missing, RowLayout
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -477,7 +477,7 @@ def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
 
 def _layout(
     context: Context, own: Reading, missing: Reading | None, order: NDArray[np.int64]
-) -> Layout | None:
+) -> RowLayout | None:
     """Find out whether a variable is a table with a row for each object, and what its columns are.
 
     What is known of a column may differ between rows: NaN then.
@@ -496,7 +496,7 @@ def _layout(
     if (columns != columns[0]).any():
         return None
     same = (known == known[0]).all(axis=0)
-    return Layout(order.shape, columns[0].astype(np.int64), np.where(same, known[0], np.nan))
+    return RowLayout(order.shape, columns[0].astype(np.int64), np.where(same, known[0], np.nan))
 
 
 # -- densities ------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class LikelihoodPredictor(Predictor):
             for name in evidence.factors
             if name in observed
         }
-        self._places: dict[str, _Rows] = {}
+        self._places: dict[str, _ReplacedRows] = {}
         self._point: Mapping[str, NDArray] = {}
 
     def observed(self, place: Place) -> list[str]:
@@ -79,7 +79,7 @@ class LikelihoodPredictor(Predictor):
                     f"one that depends on {', '.join(map(repr, others))}"
                 )
             if name not in self._places:
-                self._places[name] = _Rows(model, self._evidence, place, name, where)
+                self._places[name] = _ReplacedRows(model, self._evidence, place, name, where)
             found[name], objects = self._places[name].read(model, name, where, table)
             labels.append((name, objects))
         return NewRows(found), labels
@@ -104,7 +104,7 @@ class LikelihoodPredictor(Predictor):
         return found
 
 
-class _Rows:
+class _ReplacedRows:
     """Log densities of an observed variable whose rows are replaced.
 
     Known objects lend their places: rows are put there as many at a time as there are objects. That

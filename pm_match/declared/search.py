@@ -1,4 +1,4 @@
-"""Where chains start: k-means of what is numeric, and parameters climbed to given the labels.
+"""Where chains start: k-means of what is numeric, and parameters maximised given the labels.
 
 Labels and parameters in turn, from several starts; the best by the log density of both is kept.
 """
@@ -25,11 +25,11 @@ _NUMBERS = (2, 4, 8)
 # Objects there are at least for each cluster to begin with.
 _LEAST_OBJECTS = 5
 _STARTS = 2
-# Rounds of sweeps and climbs of parameters for every start.
+# Rounds of sweeps and maximisations of parameters for every start.
 _ROUNDS = 6
 _MOST_ITERATIONS = 60
-# How far climbs leave the start of what has a transform, logs of scales for one: the density of a
-# cluster of a single object has no top.
+# How far maxima may lie from the start of what has a transform, logs of scales for one: the density
+# of a cluster of a single object has no top.
 _FAR = 3.0
 
 
@@ -44,20 +44,20 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     rng : numpy.random.Generator
     """
     component = chain.components[number]
-    climb = Parameters.of(chain, component)
+    maximise = Parameters.of(chain, component)
     begin, best, highest = chain.point, chain.point, -np.inf
     numbers = _numbers(chain, number)
     for _ in range(_STARTS):
         for n in sorted({n for own in numbers for n in own}):
             chain.point = begin
             chain.place(number, _labels(chain, number, rng, [min(n, own[-1]) for own in numbers]))
-            climb(chain)
+            maximise(chain)
             for _ in range(_ROUNDS):
                 chain.run(1, number)
-                climb(chain)
+                maximise(chain)
             coarse_climb(chain, number)
             for _ in range(_ROUNDS):
-                climb(chain)
+                maximise(chain)
                 if climb_objects(chain, number) <= LEAST:
                     break
             value = chain.log_joint(number)
@@ -128,14 +128,14 @@ class Parameters:
 
     @classmethod
     def of(cls, chain: Chain, component: Component) -> "Parameters":
-        """Return what climbs the parameters of a component: compiled once."""
-        if "climbed" not in component.workspace:
+        """Return what maximises the parameters of a component: compiled once."""
+        if "maximised" not in component.workspace:
             try:
-                component.workspace["climbed"] = cls(chain, component)
+                component.workspace["maximised"] = cls(chain, component)
             except (NotImplementedError, TypeError, ValueError):
                 # Something has no gradient: its parameters stay as they are, or are redrawn.
-                component.workspace["climbed"] = lambda chain: None
-        return component.workspace["climbed"]
+                component.workspace["maximised"] = lambda chain: None
+        return component.workspace["maximised"]
 
     def __call__(self, chain: Chain) -> None:
         """Climb from the chain's point."""

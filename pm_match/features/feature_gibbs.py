@@ -9,6 +9,7 @@ from pymc.blocking import PointType, StatsType
 from pymc.model.core import Model
 
 from pm_match.checks import check_flag
+from pm_match.clusters.hyperparameter_gibbs import numbers_of
 from pm_match.clusters.points import ClusteringPoints
 from pm_match.clusters.step import PartitionStep
 from pm_match.clusters.units import units
@@ -242,19 +243,16 @@ class FeatureGibbs(PartitionStep):
 
     def _draw_numbers(self, parameter: Parameter, point, evidence: bool) -> None:
         """Draw the numbers of a variable one by one."""
-        key = self._key[parameter.name]
-        for index in np.ndindex(np.shape(point[key])):
+        for start, put in numbers_of(point, self._key[parameter.name]):
 
-            def log_density(x, index=index) -> float:
-                moved = np.array(point[key])
-                moved[index] = x
-                point[key] = moved
+            def log_density(x, put=put) -> float:
+                put(x)
                 total = sum(log_prior(point) for log_prior in self._log_prior[parameter.name])
                 if evidence and np.isfinite(total):
                     total += self._log_likelihood(point)
                 return total if np.isfinite(total) else -np.inf
 
-            draw_slice(self.rng, float(point[key][index]), log_density)
+            draw_slice(self.rng, start, log_density)
 
     def _draw_normal(self, parameter: Parameter, point) -> None:
         key = self._key[parameter.name]

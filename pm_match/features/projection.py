@@ -124,7 +124,7 @@ def _head_for(way, gradient, n, past, share):
 
 
 @entry
-def climb(table, n, free, most, past, share, work):
+def maximise(table, n, free, most, past, share, work):
     """Climb L in the first `free` columns of `w`, of `n` clusters, by L-BFGS; return what it is.
 
     Every step meets Wolfe's conditions.
@@ -290,11 +290,11 @@ class ProjectionObjective:
             for e, w in zip(self.emissions, np.split(self.w, self._ends), strict=True)
         ]
 
-    def climb(self, most: int) -> float:
+    def maximise(self, most: int) -> float:
         """Climb from `w` by `most` steps, or fewer; return L."""
         table, h = self.table, min(most, _REMEMBERED)
         past, work = np.empty((h, 2, *table.w.shape)), np.empty((4, *table.w.shape))
-        return climb(table, len(table.sorted), self.n_factors, most, past, np.empty(h), work)
+        return maximise(table, len(table.sorted), self.n_factors, most, past, np.empty(h), work)
 
     def draw(self, rng: np.random.Generator) -> tuple[float, NDArray[np.float64]]:
         """Draw the shared precision, 1 if there is none, and the factors (T, K) given `w`."""
@@ -312,6 +312,6 @@ def kernels() -> list[Job]:
     )
     return [
         job(add_up, matrix, numbers, matrix),
-        job(climb, table, 1, 1, 1, remembered, vector, cube),
+        job(maximise, table, 1, 1, 1, remembered, vector, cube),
         job(draw_factors, np.random.default_rng(), table, 1, 0.0, matrix),
     ]

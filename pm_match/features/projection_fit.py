@@ -91,6 +91,34 @@ class GroupTable(NamedTuple):
     work: NDArray[np.float64]
     vectors: NDArray[np.float64]
 
+    @classmethod
+    def of(cls, sums, counts, held, first, hyper, prior, n_factors: int) -> "GroupTable":
+        """Make a table of what is given, with room for a fit; `prior` is a, b and the order."""
+        a, b, order = prior
+        t, k, n_rows, n_blocks = len(order), n_factors, sums.shape[1], counts.shape[1]
+        return cls(
+            sums=np.ascontiguousarray(sums),
+            counts=np.ascontiguousarray(counts),
+            held=held,
+            first=first,
+            hyper=hyper,
+            a=np.ascontiguousarray(a, np.float64),
+            b=np.ascontiguousarray(b, np.float64),
+            order=order,
+            total=np.zeros((t, n_rows)),
+            number=np.zeros((t, n_blocks)),
+            size=np.zeros(t, np.int64),
+            sorted=np.zeros(t, np.int64),
+            w=np.zeros((n_rows, k)),
+            previous=np.zeros((2, n_rows, k)),
+            moment=np.zeros((t, k, k)),
+            mean=np.zeros((t, k)),
+            gram=np.zeros((n_blocks, k, k)),
+            eigen=np.zeros((2, t, t)),
+            work=np.zeros((3, k, k)),
+            vectors=np.zeros((2, k)),
+        )
+
 
 @part
 def _add_up(table, labels):

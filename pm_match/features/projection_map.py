@@ -131,7 +131,7 @@ class ProjectionMAP(PartitionStep):
                 # Zero is a saddle point, where the gradient vanishes.
                 objective.w[:] = random_projection(self.rng, objective.w.shape)
         gradual = self.n_done < self.n_gradual
-        reached = objective.climb(self.n_iterations if gradual else self.n_final)
+        reached = objective.maximise(self.n_iterations if gradual else self.n_final)
         self.n_done += 1
         new = dict(point)
         own = zip(features.projections, objective.projections(), strict=True)

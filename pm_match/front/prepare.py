@@ -608,8 +608,8 @@ def look_at_table(
     frame = _as_frame(where, table)
     if 0 in frame.shape:
         raise ValueError(
-            f"{where}: the table is empty: {frame.shape[0]} objects (rows) by "
-            f"{frame.shape[1]} features (columns)"
+            f"{where}: expected at least one object and one feature; found {frame.shape[0]} "
+            f"objects (rows) by {frame.shape[1]} features (columns)"
         )
     if len(frame) == 1 and not new:
         raise ValueError(

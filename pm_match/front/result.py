@@ -14,6 +14,7 @@ import pymc as pm
 import xarray as xr
 
 from pm_match import plots
+from pm_match.checks import no_such
 from pm_match.front.new_objects import as_the_model_takes_them, placed
 from pm_match.front.prepare import PreparedData
 from pm_match.front.provenance import provenance
@@ -211,7 +212,7 @@ class MatchResult:
         titles = self.prepared.titles
         domain = next((own for own, title in titles.items() if name in (own, title)), None)
         if domain is None:
-            raise KeyError(f"no domain {name!r}; there are {list(titles.values())}")
+            raise KeyError(no_such(f"domain {name!r}", titles.values(), name))
         found = assign(
             self.kept,
             self.model,
@@ -370,7 +371,9 @@ class MatchResult:
         pairs = list(self._pairs())
         if (a is None) != (b is None) or len(pairs) != 1:
             there = [str(name).removeprefix(PREFIX) for name in self.labels.data_vars]
-            raise ValueError(f"a, b: expected names of two domains, of {there}")
+            raise ValueError(
+                f"a, b: expected names of two domains, of {there}; found {a!r} and {b!r}"
+            )
         return pairs[0]
 
     def _told(self) -> xr.DataTree | xr.Dataset:

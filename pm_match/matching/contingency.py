@@ -25,15 +25,20 @@ class Cells(NamedTuple):
 def contingency(rows: np.ndarray, columns: np.ndarray) -> Cells:
     """Count pairs of labels (n_objects,), which are 0, 1, …; memory grows with objects alone."""
     width = int(columns.max(initial=-1)) + 1
-    pair = rows * width + columns
-    n_pairs = (int(rows.max(initial=-1)) + 1) * width
-    if n_pairs > 4 * len(rows) + 1000:  # a table would be mostly empty
-        found, cell, count = np.unique(pair, return_inverse=True, return_counts=True)
-        cell = cell.reshape(-1)
-    else:
-        counts = np.bincount(pair, minlength=n_pairs)
-        found = np.flatnonzero(counts)
-        cell = (np.cumsum(counts > 0) - 1)[pair]
-        count = counts[found]
+    found, cell, count = ranked(rows * width + columns)
     row, column = np.divmod(found, max(width, 1))
     return Cells(row, column, count, cell)
+
+
+def ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Give the whole numbers that there are, the place of each value among them, and their counts.
+
+    It is `np.unique`, by a table where that would not be mostly empty: some times faster.
+    """
+    low = values.min() if values.size else 0
+    if values.max(initial=low) - low > 4 * len(values) + 1000:
+        return np.unique(values, return_inverse=True, return_counts=True)
+    shifted = values - low
+    counts = np.bincount(shifted)
+    found = np.flatnonzero(counts)
+    return found + low, (np.cumsum(counts > 0) - 1)[shifted], counts[found]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, no_such
 from pm_match.matching.advice import convergence_advice, truncation_advice
 from pm_match.matching.chains import chain_distances, groups_of_chains
 from pm_match.matching.diagnosis import Diagnosis
@@ -235,7 +235,7 @@ def _numbers(
     """
     for name in also:
         if name not in posterior:
-            raise KeyError(f"no variable {name!r} among the draws; there are {list(posterior)}")
+            raise KeyError(no_such(f"variable {name!r} among the draws", posterior, name))
     for key, variable in posterior.data_vars.items():
         if variable.dtype.kind not in "iuf" or not set(sample_dims) <= set(variable.dims):
             continue

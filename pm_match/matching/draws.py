@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pm_match.checks import did_you_mean, identifier, type_name
+from pm_match.checks import did_you_mean, identifier, no_such, type_name
 
 PREFIX = "cluster_"
 RELEVANCE = "relevance_"
@@ -102,7 +102,7 @@ def draws_as_they_are(idata: Any, group: str) -> xr.Dataset:
     if not isinstance(idata, xr.DataTree):
         raise TypeError(f"expected a DataTree or a Dataset of draws; found {type_name(idata)}")
     if group not in idata.children:
-        raise KeyError(f"no group {group!r}; there are {sorted(idata.children)}")
+        raise KeyError(no_such(f"group {group!r}", sorted(idata.children), group))
     return idata.children[group].to_dataset()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_match.checks import no_such
 from pm_match.matching.draws import IRRELEVANT, PREFIX, SET
 from pm_match.matching.set_draws import SetDraws
 
@@ -25,7 +26,7 @@ def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64
     for name, variable in zip(draws.names, draws.variables, strict=True):
         key = name if name in labels else name.removeprefix(PREFIX)
         if key not in labels:
-            raise KeyError(f"no labels of {name!r}; there are those of {list(labels)}")
+            raise KeyError(no_such(f"labels of {name!r}", labels, name))
         dim, n = variable.dims[-1], variable.shape[-1]
         part = labels[key]
         values = np.asarray(part)

@@ -39,7 +39,7 @@ _SHORTLIST = 4
 _SPARE = 4
 
 
-class Found(NamedTuple):
+class LeastLoss(NamedTuple):
     """What the search found.
 
     Attributes
@@ -95,7 +95,7 @@ def least_loss(
     max_clusters: int | None,
     rng: np.random.Generator,
     progressbar: bool,
-) -> Found:
+) -> LeastLoss:
     """Search for the partition of N objects with the least expected loss over S draws.
 
     Parameters
@@ -118,7 +118,7 @@ def least_loss(
     constant = sum(int(f[np.bincount(draw)[1:]].sum()) for draw in pooled.T)
     worth = unit / n_draws / scale(n_objects, loss)
     if not inside.size:
-        return Found(labels, constant * worth, n_starts)
+        return LeastLoss(labels, constant * worth, n_starts)
     first, group = groups(pooled[inside].T)
     order = np.argsort(first)  # by the first object, whatever the order of draws
     unit_of = np.empty(len(order), np.int64)
@@ -135,7 +135,7 @@ def least_loss(
     least = min(totals)
     labels[inside] = results[totals.index(least)][0][unit_of]
     # Rounding could leave less than nothing.
-    return Found(labels, max((constant + least) * worth, 0.0), totals.count(least))
+    return LeastLoss(labels, max((constant + least) * worth, 0.0), totals.count(least))
 
 
 def _problem(labels, weight, f) -> _Problem:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from pm_match.matching.partners import best_of
+
 # Pairs of objects that are counted at a time: their bytes stay in the processor's cache.
 _BLOCK = 2**18
 
@@ -19,14 +21,15 @@ def apart(labels: Sequence[np.ndarray], relevant: Sequence[np.ndarray | None]) -
     occupied = [part for part in inside if part.size]
     low = min((int(part.min()) for part in occupied), default=0)
     high = max((int(part.max()) for part in occupied), default=0) - low
+    marks = high + np.cumsum([mask is not None for mask in relevant])
     result = []
-    for part, mask in zip(labels, relevant, strict=True):
-        shifted = part.astype(np.int64) - low
-        if mask is not None:
-            high += 1
-            shifted[~mask] = high
-        result.append(shifted)
-    return [part.astype(np.min_scalar_type(high)) for part in result]
+    for part, mask, mark in zip(labels, relevant, marks, strict=True):
+        small = np.empty(part.shape, np.min_scalar_type(marks[-1]))
+        for draw in range(len(part)):  # whole, wide labels would take several times as much
+            own = part[draw].astype(np.int64) - low
+            small[draw] = own if mask is None else np.where(mask[draw], own, mark)
+        result.append(small)
+    return result
 
 
 def counts_together(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -67,7 +70,7 @@ def best_partners(
 
     Objects whose labels are equal in all draws have the same partners, so that each such group is
     looked at once; and among a group's members only the first can be among the first partners.
-    Well separated clusters leave few groups, and nothing is lost if there are none.
+    Well separated clusters leave few groups, and nothing is lost if there are none. See `partners`.
     """
     # One more, because the object itself may be among them.
     n_best = min(top + same, b.shape[1])
@@ -79,20 +82,12 @@ def best_partners(
     representative, group_a = groups(a)
     n_best = min(n_best, len(candidates))
 
-    partner = np.empty((len(representative), n_best), dtype=np.int64)
-    count = np.empty_like(partner)
-    # The more often together the better, then the earlier: one number, all different.
-    n_candidates = len(candidates)
-    earlier = np.arange(n_candidates)[::-1]
-    for rows, counts in counts_together(a[:, representative], b[:, candidates]):
-        key = counts * n_candidates + earlier
-        if n_best < n_candidates:
-            key = np.partition(key, n_candidates - n_best, axis=1)[:, n_candidates - n_best :]
-        key = np.sort(key, axis=1)[:, ::-1]
-        count[rows], left = np.divmod(key, n_candidates)
-        partner[rows] = candidates[n_candidates - 1 - left]
-
-    partner, count = partner[group_a], count[group_a]
+    partner, count = best_of(
+        np.ascontiguousarray(a[:, representative].T),
+        np.ascontiguousarray(b[:, candidates].T),
+        n_best,
+    )
+    partner, count = candidates[partner[group_a]], count[group_a]
     keep = count > 0
     if same:
         keep &= partner != np.arange(len(partner))[:, None]

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_match.checks import no_such
 from pm_match.matching.align_clusters import numbers_like
 from pm_match.matching.draws import (
     PREFIX,
@@ -107,7 +108,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     symmetric = [symmetric] if isinstance(symmetric, str) else list(symmetric)
     for name in symmetric:
         if name not in posterior:
-            raise KeyError(f"symmetric: no variable {name!r}; there are {list(posterior)}")
+            raise KeyError(f"symmetric: {no_such(f'variable {name!r}', posterior, name)}")
     sets = {draws.title: draws for draws in read_sets(posterior, None, group, sample_dims)}
     names = [str(name) for name in labels] if var_names is None else var_names
     asked = read_sets(posterior, names, group, sample_dims)
@@ -152,13 +153,13 @@ def _checked_dims(dims, posterior, sets) -> dict[str | None, list[str]]:
         titles = [title for title, draws in sets.items() if key == title or key in draws.names]
         if not titles:
             known = [name for draws in sets.values() for name in draws.names]
-            raise KeyError(f"dims: no set of clusters or assignment {key!r}; there are {known}")
+            what = f"set of clusters or assignment {key!r}"
+            raise KeyError(f"dims: {no_such(what, known, key)}")
         listed = [value] if isinstance(value, str) else list(value)
         missing = [dim for dim in listed if dim not in posterior.dims]
         if missing:
-            raise KeyError(
-                f"dims: no dim {missing[0]!r}; there are {sorted(map(str, posterior.dims))}"
-            )
+            there = sorted(map(str, posterior.dims))
+            raise KeyError(f"dims: {no_such(f'dim {missing[0]!r}', there, missing[0])}")
         found[titles[0]] = listed
     return found
 
@@ -195,8 +196,9 @@ def _cluster_dims(
     alone = [name for name, dim in marked.items() if not dim]
     if alone:
         raise ValueError(
-            f"{where}: {alone[0]!r} is a parameter of one cluster alone, and cannot be given to "
-            "another: declare one variable with a row for each cluster, or drop it from the draws"
+            f"{where}: expected variables with a row for each cluster; found {alone[0]!r}, a "
+            "parameter of one cluster alone, which cannot be given to another. Declare one for all "
+            "clusters, or drop it from the draws."
         )
     candidates = list(dict.fromkeys([*candidates, *marked.values()]))
     # What is of other sets, or of no cluster.
@@ -217,13 +219,13 @@ def _cluster_dims(
         ]
         if unnamed:
             raise ValueError(
-                f"{where}: cannot tell whether dim {unnamed[0]!r} of variable {name!r} is theirs, "
-                f"as the model gives it no name. {ask}"
+                f"{where}: expected dims with names; found {unnamed[0]!r} of variable {name!r}, "
+                f"which may be theirs or not. {ask}"
             )
     if not found and LATENT in posterior.data_vars:
         raise ValueError(
-            f"{where}: cannot tell which dim of variable {LATENT!r} is theirs; it has "
-            f"{posterior[LATENT].dims}. {ask}"
+            f"{where}: expected a dim of theirs in variable {LATENT!r}; found "
+            f"{posterior[LATENT].dims}, of which any may be. {ask}"
         )
     return found
 
@@ -271,8 +273,8 @@ def _permute(changed, own, numbers, symmetric, sample_dims) -> None:
         if name in symmetric or variable.attrs.get("symmetric"):
             if len(along) != 2:
                 raise ValueError(
-                    f"symmetric: variable {name!r} has dims {variable.dims}; expected two of the "
-                    f"clusters, {own}"
+                    f"symmetric: variable {name!r}: expected two dims of {own}; found "
+                    f"{variable.dims}"
                 )
             lower = np.tril(np.ones(values.shape[1:3], dtype=bool), -1)
             lower = lower.reshape(1, *lower.shape, *[1] * (values.ndim - 3))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pm_match.matching.contingency import ranked
 from pm_match.matching.draws import (
     IRRELEVANT,
     NOT_RECORDED,
@@ -127,15 +128,7 @@ def renumbered(labels: np.ndarray, relevant: np.ndarray | None) -> tuple[np.ndar
     inside = labels if relevant is None else labels[relevant]
     if not inside.size:
         return np.full(len(labels), IRRELEVANT), np.zeros(0, dtype=np.int64)
-    low = inside.min()
-    if inside.max() - low > 4 * len(labels) + 1000:  # far apart: a table would be mostly empty
-        numbers, sizes = np.unique(inside, return_inverse=True, return_counts=True)[1:]
-        numbers = numbers.reshape(-1)
-    else:
-        shifted = inside - low
-        counts = np.bincount(shifted)
-        numbers = (np.cumsum(counts > 0) - 1)[shifted]
-        sizes = counts[counts > 0]
+    _, numbers, sizes = ranked(inside)
     if relevant is None:
         return numbers, sizes
     result = np.full(len(labels), IRRELEVANT)

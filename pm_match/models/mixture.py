@@ -27,7 +27,14 @@ from pm_match.models.declare import (
     link_sets,
 )
 
-_KINDS = ("number", "positive", "count", "boolean", "category")
+_PARAMETERS = {
+    "number": ("mean", "precision"),
+    "positive": ("log_mean", "log_precision"),
+    "count": ("rate",),
+    "boolean": ("probability",),
+    "category": ("probability",),
+}
+_KINDS = tuple(_PARAMETERS)
 _ONE = np.float64(1.0)
 # Within a cluster, a column varies half as much as over all objects, before anything is known.
 _WITHIN = 0.5
@@ -122,6 +129,7 @@ def mixture(
     check_option("weights", weights, WEIGHTS)
     linked = link_sets(links)
     groups = _groups(frames, _kinds(frames, columns or {}), _owners(frames, shared))
+    _check_names(groups)
 
     coords: dict[str, Any] = {"cluster": range(n_clusters)}
     coords |= {f"{name}_object": table.index for name, table in frames.items()}
@@ -207,6 +215,13 @@ class _Group:
             own = {option: value(cluster[name]) for option, value in parameters.items()}
             distribution(self.variable(name), **own, observed=values, dims=(f"{name}_object", dim))
 
+    @property
+    def names(self) -> list[str]:
+        """Names of all variables that it brings into the model."""
+        own = f"_{self.columns[0]}" if self.kind == "category" else ""
+        parameters = [f"{parameter}{own}{self.suffix}" for parameter in _PARAMETERS[self.kind]]
+        return [*parameters, *map(self.variable, self.values)]
+
     def variable(self, name: str) -> str:
         """Name the observed variable of a table."""
         if self.kind == "category":
@@ -267,6 +282,19 @@ def _check_tables(frames: Any) -> None:
                     f"{name!r}: expected names of columns that are text, without '/'; found "
                     f"{plain(column)!r}"
                 )
+
+
+def _check_names(groups: Sequence[_Group]) -> None:
+    """Refuse categories whose column is named as what the model has of other columns."""
+    owner: dict[str, list[str]] = {}
+    for group in sorted(groups, key=lambda own: own.kind == "category"):
+        for name in group.names:
+            if name in owner:
+                raise ValueError(
+                    f"column {group.columns[0]!r}: expected names of its own in the model; found a "
+                    f"second {name!r} beside that of columns {owner[name]}. Rename the column."
+                )
+            owner[name] = group.columns
 
 
 def _owners(frames, shared) -> dict[str, list[tuple[str, ...]]]:

@@ -227,7 +227,7 @@ def relational_clusters(
     coords: dict[str, Any] = {_cluster_dim(t): range(sizes[t]) for t in types}
     density_dims = [_cluster_dim(t) for t in axes]
     if one_mode:  # no variable can have one dim twice
-        density_dims[1] = _other_dim(types[0])
+        density_dims[1] = f"{_cluster_dim(types[0])}_other"
         coords[density_dims[1]] = range(sizes[types[0]])
     for name, table in tables.items():
         for t, objects in zip(types, table.labels, strict=False):
@@ -307,10 +307,6 @@ def _object_dim(network: str, t: str) -> str:
 
 def _cluster_dim(t: str) -> str:
     return f"{t}_cluster"
-
-
-def _other_dim(t: str) -> str:
-    return f"{_cluster_dim(t)}_other"
 
 
 # -- checking --------------------------------------------------------------------------------------

@@ -15,6 +15,10 @@ from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component
 from pm_match.search.coarse import settled
 
+# Labels that a run may start with, and its sweeps.
+_N_LABELS = (2, 3, 5)
+_SWEEPS = 50
+
 
 class ConnectedPart(NamedTuple):
     """Assignments that networks connect, and nothing but clusters' names connects to others.
@@ -128,13 +132,11 @@ def clusters_alone(
     rng: np.random.Generator,
     *,
     n_runs: int = 1,
-    n_sweeps: int = 50,
-    n_labels: tuple[int, ...] = (2, 3, 5),
 ) -> list[NDArray[np.int64]]:
     """Cluster the objects of a part on its own: the best of a few short runs by log joint.
 
-    Each run starts with one of the numbers of clusters `n_labels`: few, from which sweeps find more
-    where there are more. Searches that start unlike each other end in the best mode more often
+    Each run starts with one of few numbers of clusters, from which sweeps find more where there are
+    more. Searches that start unlike each other end in the best mode more often
     than those that all start well.
 
     Returns
@@ -147,7 +149,7 @@ def clusters_alone(
     state = Collapsed(model, _as_component(component, part, objects, used))
     best, labels = -np.inf, state.found()
     for _ in range(n_runs):
-        most = int(rng.choice(n_labels))
+        most = int(rng.choice(_N_LABELS))
         starts = [
             c.respected(
                 rng.integers(min(most, c.truncation), size=len(linked.size))[linked.of_object]
@@ -155,7 +157,7 @@ def clusters_alone(
             for c, linked in zip(state.component.clusterings, state.units, strict=True)
         ]
         state.load(point, starts)
-        found = settled(state, rng, n_sweeps)
+        found = settled(state, rng, _SWEEPS)
         if found > best:
             best, labels = found, state.found()
     whole = [np.zeros(len(own), np.int64) for own in objects]

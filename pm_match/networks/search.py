@@ -56,7 +56,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
     _sweep(chain, number)
     shake(chain, number, rng, _SHAKES)
     for _ in range(_DOUBTS):
-        chain.climb_hyperparameters(number)
+        chain.maximise_hyperparameters(number)
         if doubt(chain, number, rng) <= LEAST:
             break
         realign(chain, number, parts, rng, _STARTS)

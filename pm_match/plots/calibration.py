@@ -128,5 +128,5 @@ def _checked(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[np.ndarray,
             f"probabilities: expected numbers from 0 to 1; found {bad[0] if bad.size else 'none'}"
         )
     if y.dtype.kind not in "biuf" or not ((y == 0) | (y == 1)).all():
-        raise ValueError("outcomes: expected True and False, or 1 and 0, only")
+        raise ValueError("outcomes: expected True and False, or 1 and 0, only; found others")
     return p, y

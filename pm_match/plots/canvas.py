@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import no_such
+
 SMALL = 8  # font size of ticks and notes
 _LEAST = 5.5  # of names of objects: those of `MOST_LABELS` fit
 _LINE, _DIGIT = 0.035, 0.018  # shares of an axis that a line, or a digit, takes
@@ -101,7 +103,7 @@ def one_draw(
         raise ValueError(f"sel: expected one draw; found several along {left}")
     if lacking := [name for name in needed if name not in point]:
         names = ", ".join(map(repr, lacking))
-        raise KeyError(f"no variable {names}; there are {sorted(map(str, point.data_vars))}")
+        raise KeyError(no_such(f"variable {names}", sorted(map(str, point.data_vars)), lacking[0]))
     return point
 
 

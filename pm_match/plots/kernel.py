@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_match.checks import no_such
 from pm_match.matching.draws import SAMPLE_DIMS, read_draws
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.plots.canvas import SMALL, pyplot
@@ -163,7 +164,7 @@ def _frequencies(
 ) -> NDArray[np.float64]:
     """Read frequencies, shape (n_draws, n_frequencies, n_factors)."""
     if name not in posterior:
-        raise KeyError(f"no variable {name!r}; there are {sorted(map(str, posterior.data_vars))}")
+        raise KeyError(no_such(f"variable {name!r}", sorted(map(str, posterior.data_vars)), name))
     own = posterior[name].transpose(*sample_dims, ...)
     if own.ndim != len(sample_dims) + 2:
         raise ValueError(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pm_match.checks import check_count, identifier
+from pm_match.checks import check_count, identifier, no_such
 from pm_match.matching.draws import PREFIX, by_set
 from pm_match.plots.canvas import MOST_LABELS
 
@@ -19,7 +19,9 @@ def labels_by_domain(
     for name, table in domains.items():
         key = next((k for k in (f"{PREFIX}{name}", name) if k in labels), None)
         if key is None:
-            raise ValueError(f"domain {name!r}: no labels; there are {sorted(map(str, labels))}")
+            raise ValueError(
+                f"domain {name!r}: {no_such('labels', sorted(map(str, labels)), name)}"
+            )
         result[name] = np.asarray(labels[key])
         if result[name].shape != (table.shape[0],):
             raise ValueError(
@@ -45,7 +47,7 @@ def labels_by_set(
     if unknown or not names:
         raise ValueError(
             f"labels: expected variables {unknown or 'of at least one domain'}; "
-            f"there are {sorted(map(str, labels))}"
+            f"found {sorted(map(str, labels))}"
         )
     if isinstance(labels, xr.Dataset):
         sets = by_set({name: labels[name] for name in names})

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pm_match.checks import no_such
 from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS, log_joint_of, read_draws
 from pm_match.plots.canvas import MARKERS, SMALL, colour_of, one_draw, panel
 from pm_match.plots.labels import by_size
@@ -185,9 +186,9 @@ def _carried_back(point: xr.Dataset, table: Domain) -> np.ndarray:
     """Compute W⁺ (x - a) of every object, shape (n_objects, n_factors)."""
     for prefix in (_PROJECTION, PREFIX):
         if f"{prefix}{table.name}" not in point:
+            missing = f"variable '{prefix}{table.name}'"
             raise KeyError(
-                f"domain {table.name!r}: no variable '{prefix}{table.name}'; "
-                f"there are {sorted(map(str, point.data_vars))}"
+                f"domain {table.name!r}: {no_such(missing, sorted(map(str, point.data_vars)))}"
             )
     projection = point[f"{_PROJECTION}{table.name}"]
     features = f"{table.name}_feature"

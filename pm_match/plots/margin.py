@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_match.checks import no_such
 from pm_match.matching.draws import SAMPLE_DIMS, read_draws
 from pm_match.plots.canvas import SMALL, needs_tree, one_draw, panel
 from pm_match.views.hinge import fourier_values
@@ -82,7 +83,8 @@ def plot_margin(
     needed = ("latent", "frequencies", "coefficients")
     point = one_draw(read_draws(idata, group), sel, sample_dims, needed)
     if "observed_data" not in idata.children or label not in idata["observed_data"]:
-        raise KeyError(f"no observed labels {label!r}")
+        there = idata.children.get("observed_data", xr.DataTree())
+        raise KeyError(no_such(f"observed labels {label!r}", sorted(map(str, there.data_vars))))
     latent, omega = point["latent"].to_numpy(), point["frequencies"].to_numpy()
     if latent.shape[1] < 2:
         raise ValueError("expected two factors or more to draw a plane; found one")

@@ -81,7 +81,7 @@ def plot_match_matrix(
         first, second = full_names(idata, [a, b], group)
         pairs = [(first, second)]
     if not pairs:
-        raise KeyError("no assignment variable (its name starts with 'cluster_') to draw")
+        raise KeyError("expected two assignments of one set of clusters to draw; found none")
     if labels is None:
         labels = partition_estimate(idata, **options)
     names = [name for pair in pairs for name in pair]

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from scipy import sparse
 
+from pm_match.checks import no_such
 from pm_match.matching.draws import PREFIX
 from pm_match.plots.labels import names_of
 
@@ -49,11 +50,13 @@ def labels_by_type(
             if len(keys) not in (1, 2) or not set(keys) <= set(labels):
                 raise ValueError(
                     f"network {name!r}: expected labels {keys or [f'{PREFIX}{name}_<type>']} of "
-                    f"one or two types (set types=); there are {sorted(map(str, labels))}"
+                    f"one or two types (set types=); found {sorted(map(str, labels))}"
                 )
             types, parts = kinds, [labels[key] for key in keys]
         elif name not in labels:
-            raise ValueError(f"network {name!r}: no labels; there are {sorted(map(str, labels))}")
+            raise ValueError(
+                f"network {name!r}: {no_such('labels', sorted(map(str, labels)), name)}"
+            )
         else:
             value = labels[name]
             several = isinstance(value, tuple | list) and any(

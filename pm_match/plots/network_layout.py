@@ -13,7 +13,7 @@ _LEAST_GAP = 0.006  # between two drawn borders, as a part of the axis
 _MOST_BINS = 500  # along a side of a panel: about its pixels
 
 
-class Layout:
+class AxisLayout:
     """Where the objects of one axis are drawn.
 
     Attributes
@@ -77,7 +77,7 @@ def layouts_of(
     found: Mapping[str, Sequence[np.ndarray | None]],
     edges: Mapping[str, sparse.coo_array],
     objects: Mapping[str, Sequence[Sequence[str] | None]],
-) -> dict[str, list[Layout]]:
+) -> dict[str, list[AxisLayout]]:
     """Lay out the rows and columns of all networks, with the clusters in the same order."""
     ranks = []
     for side in (0, 1):
@@ -85,14 +85,14 @@ def layouts_of(
         ranks.append({cluster: rank for rank, cluster in enumerate(ordered)})
     return {
         name: [
-            Layout(edges[name].shape[side], pair[side], ranks[side], objects[name][side])
+            AxisLayout(edges[name].shape[side], pair[side], ranks[side], objects[name][side])
             for side in (0, 1)
         ]
         for name, pair in found.items()
     }
 
 
-def shade_of(edges: sparse.coo_array, rows: Layout, columns: Layout) -> np.ndarray:
+def shade_of(edges: sparse.coo_array, rows: AxisLayout, columns: AxisLayout) -> np.ndarray:
     """Share of cells with an edge, in bins of about a pixel; time grows with the edges."""
     bins = [min(size, _MOST_BINS) for size in edges.shape]
     sizes = [

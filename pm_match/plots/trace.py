@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import no_such
 from pm_match.plots.canvas import needs_tree, panels, pyplot
 
 if TYPE_CHECKING:
@@ -67,11 +68,11 @@ def plot_trace(
     if not var_names:
         raise ValueError("var_names: expected at least one statistic; found none")
     if group not in idata.children:
-        raise KeyError(f"no group {group!r}; there are {sorted(idata.children)}")
+        raise KeyError(no_such(f"group {group!r}", sorted(idata.children), group))
     stats = idata.children[group].to_dataset()
     for name in var_names:
         if name not in stats:
-            raise KeyError(f"no statistic {name!r}; there are {sorted(map(str, stats.data_vars))}")
+            raise KeyError(no_such(f"statistic {name!r}", sorted(map(str, stats.data_vars)), name))
     titles = {"log_joint": "collapsed log joint", "n_occupied": "occupied clusters"}
     size = 8, 0.6 + 2.1 * len(var_names)
     figure, axes = panels(len(var_names), 1, figsize=figsize or size, sharex=True)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.checks import did_you_mean
+from pm_match.checks import no_such
 from pm_match.matching.draws import full_name
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place, Seen
@@ -27,8 +27,7 @@ def find_place(structure: Structure, domain: str) -> Place:
         return found[full_name(found, domain)]
     except KeyError:
         known = [place.domain for place in found.values()]
-        near = did_you_mean(domain, known)
-        raise KeyError(f"no domain {domain!r} in the model; there are {known}{near}") from None
+        raise KeyError(no_such(f"domain {domain!r} in the model", known, domain)) from None
 
 
 def places(structure: Structure) -> Iterator[Place]:

@@ -7,7 +7,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, no_such
 from pm_match.matching.draws import NOT_RECORDED, PREFIX, draws_as_they_are, not_recorded
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
@@ -95,10 +95,9 @@ class RecordedPoints:
         if name not in self.posterior.data_vars:
             if name.startswith(PREFIX) and not_recorded(self.posterior.data_vars):
                 raise KeyError(f"prediction needs labels: {NOT_RECORDED}")
-            raise KeyError(
-                f"no variable {name!r} among the draws, which prediction needs; there are "
-                f"{sorted(map(str, self.posterior.data_vars))}"
-            )
+            there = sorted(map(str, self.posterior.data_vars))
+            what = f"variable {name!r} among the draws, which prediction needs"
+            raise KeyError(no_such(what, there, name))
         variable = self.posterior[name].transpose(*self.sample_dims, ...)
         values = variable.to_numpy()
         own = values.shape[len(self.sample_dims) :]
@@ -123,9 +122,8 @@ def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: 
     """Take evenly spaced draws along the last of the sample dims."""
     absent = [dim for dim in sample_dims if dim not in posterior.sizes]
     if absent:
-        raise ValueError(
-            f"sample_dims: no dim {absent[0]!r} among the draws; there are {list(posterior.sizes)}"
-        )
+        what = f"dim {absent[0]!r} among the draws"
+        raise ValueError(f"sample_dims: {no_such(what, posterior.sizes, absent[0])}")
     if num_draws is None:
         return posterior
     check_count("num_draws", num_draws)

@@ -51,7 +51,8 @@ def with_free_labels(model: Model, complete: bool = True) -> tuple[Model, Known]
         rest = missing_part(model, rv)
         if rest is not None and [*ancestry.children(rv), *ancestry.children(rest)]:
             name = rv.name.removesuffix("_observed")
-            call, _ = compiled(model, [model[name]], {rest: np.full(_length(rest), UNKNOWN)})
+            n_left = int(evaluate(rest.shape[0]))
+            call, _ = compiled(model, [model[name]], {rest: np.full(n_left, UNKNOWN)})
             known[name] = np.asarray(call({})[0], np.int64)
             whole[name] = _joined(name, known[name], rv, rest)
         elif rest is None and complete and ancestry.children(rv) and _over_weights(ancestry, rv):
@@ -67,10 +68,6 @@ def _categorical(rv: RV) -> bool:
 def _over_weights(ancestry: Ancestry, rv: RV) -> bool:
     """Whether a variable's probabilities are weights, or constants."""
     return all(isinstance(parent.owner.op, WEIGHTS) for parent in ancestry.parents[rv])
-
-
-def _length(rv: RV) -> int:
-    return int(evaluate(rv.shape[0]))
 
 
 def _joined(name: str, labels: NDArray[np.int64], observed: RV, rest: RV) -> RV:

@@ -40,7 +40,7 @@ from pm_match.plots.canvas import pyplot
 from pm_match.plots.labels import by_size
 from pm_match.report.csv import write_csv
 from pm_match.report.page_data import packed, page_data
-from pm_match.report.profiles import Feature, Rows, profile, rows_of
+from pm_match.report.profiles import Feature, ObjectRows, profile, rows_of
 
 # Pairs of objects above which a matrix of them is neither built nor drawn.
 _MOST_PAIRS = 4_000_000
@@ -202,7 +202,7 @@ class _Page:
     idata: Any
     posterior: xr.Dataset
     labels: xr.Dataset
-    rows: Mapping[str, Rows]
+    rows: Mapping[str, ObjectRows]
     pictures: Mapping[str, np.ndarray]
     data_figure: tuple[xr.Dataset, Mapping[str, Any]] | None
     options: dict[str, Any]
@@ -393,7 +393,7 @@ def _pictures(data: Mapping[str, Any], image_of: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _drawn(rows: Mapping[str, Rows]) -> bool:
+def _drawn(rows: Mapping[str, ObjectRows]) -> bool:
     """Whether there is a figure of the data: not of tables with categories."""
     tables = [own.table for own in rows.values() if isinstance(own.table, pd.DataFrame)]
     return all(own.select_dtypes("number").shape == own.shape for own in tables)

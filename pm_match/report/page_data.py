@@ -15,7 +15,7 @@ import xarray as xr
 from pm_match.matching import match_probability
 from pm_match.matching.draws import PREFIX, read_draws
 from pm_match.plots.labels import by_cluster
-from pm_match.report.profiles import Rows
+from pm_match.report.profiles import ObjectRows
 
 __all__ = ["packed", "page_data"]
 
@@ -30,7 +30,7 @@ def page_data(
     labels: xr.Dataset,
     objects: pd.DataFrame,
     pairs: Sequence[tuple[str, str]],
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, ObjectRows],
     most_pairs: int,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:

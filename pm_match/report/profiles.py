@@ -12,7 +12,7 @@ from scipy import sparse
 
 from pm_match.matching.draws import PREFIX
 
-__all__ = ["Feature", "Rows", "profile", "rows_of"]
+__all__ = ["Feature", "ObjectRows", "profile", "rows_of"]
 
 # What an object of a network is told by: its largest values.
 _STRONGEST = 12
@@ -31,7 +31,7 @@ class Feature(NamedTuple):
     overall: str
 
 
-class Rows(NamedTuple):
+class ObjectRows(NamedTuple):
     """What is known of the objects of one assignment: columns of a table, or of a network."""
 
     names: list[str]
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
         return None, rows
 
 
-def rows_of(labels: xr.Dataset, data: Mapping[str, Any]) -> dict[str, Rows]:
+def rows_of(labels: xr.Dataset, data: Mapping[str, Any]) -> dict[str, ObjectRows]:
     """Find what is known of the objects of every assignment, by its name without prefix.
 
     Parameters
@@ -72,7 +72,7 @@ def rows_of(labels: xr.Dataset, data: Mapping[str, Any]) -> dict[str, Rows]:
     ValueError
         If a table has not as many rows as labels.
     """
-    found: dict[str, Rows] = {}
+    found: dict[str, ObjectRows] = {}
     for name, own in data.items():
         if f"{PREFIX}{name}" in labels:
             found[name] = _table(own)
@@ -91,11 +91,11 @@ def rows_of(labels: xr.Dataset, data: Mapping[str, Any]) -> dict[str, Rows]:
         for key, other, table in zip(sides[:2], sides[:2][::-1], (cells, cells.T), strict=False):
             names = list(map(str, _labels(labels[other])))
             if table.shape == (labels[key].size, len(names)):
-                found[key.removeprefix(PREFIX)] = Rows(names, sparse.csr_array(table))
+                found[key.removeprefix(PREFIX)] = ObjectRows(names, sparse.csr_array(table))
     return found
 
 
-def profile(rows: Rows, members: np.ndarray, most: int) -> list[Feature]:
+def profile(rows: ObjectRows, members: np.ndarray, most: int) -> list[Feature]:
     r"""Say what sets some objects apart from all: the features that tell most come first.
 
     Numbers are compared by their means, in standard deviations. Of text, by the share of the
@@ -105,7 +105,7 @@ def profile(rows: Rows, members: np.ndarray, most: int) -> list[Feature]:
 
     Parameters
     ----------
-    rows : Rows
+    rows : ObjectRows
     members : ndarray of bool, shape (n_objects,)
     most : int
     """
@@ -152,14 +152,14 @@ def _column(name: str, column: pd.Series, members: np.ndarray) -> Feature | None
     )
 
 
-def _table(own: Any) -> Rows:
+def _table(own: Any) -> ObjectRows:
     if isinstance(own, xr.DataArray):
         own = own.to_pandas()
     if sparse.issparse(own):
         own = own.toarray()
     if not isinstance(own, pd.DataFrame):
         own = pd.DataFrame(np.ma.filled(np.ma.asarray(own, dtype=np.float64), np.nan))
-    return Rows([str(column) for column in own.columns], own)
+    return ObjectRows([str(column) for column in own.columns], own)
 
 
 def _labels(variable: xr.DataArray) -> Sequence[Hashable] | Iterator[int]:

@@ -133,11 +133,11 @@ class Chain:
             state.draw(self.rng, self.point, new)
             self.point = new
 
-    def climb_hyperparameters(self, number: int) -> None:
+    def maximise_hyperparameters(self, number: int) -> None:
         """Climb the log joint in the hyperparameters of a component."""
         for step in self.steps_of(number):
             if isinstance(step, HyperparameterGibbs):
-                self.point = step.climb(self.point)
+                self.point = step.maximise(self.point)
 
     def log_joint(self, number: int | None = None) -> float:
         """Log of what modes are compared by.

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.climb import climb, climb_merges, climb_pairs
+from pm_match.clusters.climb import climb_merges, climb_pairs, climb_units
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.label_swap import climb_names
 from pm_match.numerics.stick_breaking import log_prior
@@ -48,7 +48,7 @@ def coarse_climb(chain: Chain, number: int) -> float:
         for partition, terms, prior, own in zip(
             state.partitions, state.terms, state.priors, pairs, strict=True
         ):
-            gain += climb(*prior, partition, terms, LEAST)
+            gain += climb_units(*prior, partition, terms, LEAST)
             gain += climb_pairs(*prior, partition, terms, own, LEAST)
             moved = np.zeros(len(partition.label), np.int64)
             gain += climb_merges(*prior, partition, terms, moved, LEAST)
@@ -65,10 +65,10 @@ def coarse_climb(chain: Chain, number: int) -> float:
     return total
 
 
-def climb_objects(chain: Chain, number: int, n: int = 5) -> float:
-    """Climb by moves of single objects (iterated conditional modes), at most `n` sweeps."""
+def climb_objects(chain: Chain, number: int) -> float:
+    """Climb by moves of single objects, as `ascend` does; return what the log joint rose by."""
     state = chain.loaded(number)
-    total = ascend(state, n)
+    total = ascend(state)
     chain.place(number, state.found())
     return total
 
@@ -141,7 +141,7 @@ def ascend(state: Collapsed, n: int = 5) -> float:
         for partition, terms, prior in zip(
             state.partitions, state.terms, state.priors, strict=True
         ):
-            gain += climb(*prior, partition, terms, LEAST)
+            gain += climb_units(*prior, partition, terms, LEAST)
         total += gain
         if gain <= LEAST:
             break
@@ -152,7 +152,7 @@ def polish(chain: Chain, number: int, n: int = 3) -> None:
     """Bring labels and hyperparameters to the top of their mode; draw the rest given them."""
     for _ in range(n):
         gain = climb_objects(chain, number) + coarse_climb(chain, number)
-        chain.climb_hyperparameters(number)
+        chain.maximise_hyperparameters(number)
         if gain <= LEAST:
             break
     chain.settle(number)

@@ -27,7 +27,7 @@ from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
 from pm_match.reading.probe import natural_function
 from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums
-from pm_match.sharded.shards import Found, Setting
+from pm_match.sharded.shards import ChunkResult, Setting
 
 # Label swaps that are proposed an iteration, for each label.
 _SWAPS = 2
@@ -195,7 +195,7 @@ class Centre:
 
     # -- sums -------------------------------------------------------------------------------------
 
-    def load(self, found: Sequence[Found]) -> None:
+    def load(self, found: Sequence[ChunkResult]) -> None:
         """Take what was found when labels were drawn."""
         sizes, sums = gathered(found)
         self.sizes |= sizes
@@ -285,7 +285,7 @@ def _added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, 
 
 
 def gathered(
-    found: Sequence[Found],
+    found: Sequence[ChunkResult],
 ) -> tuple[dict[str, NDArray[np.int64]], dict[int, dict[str, Sums]]]:
     """Add up what is found of all chunks, in their order: objects by assignment, and sums."""
     sizes: dict[str, NDArray[np.int64]] = {}

@@ -90,7 +90,8 @@ class Source:
             raise TypeError(f"{name!r}: expected numbers; found the dtype {given.dtype}")
         if np.isnan(shape[0]):
             raise ValueError(
-                f"{name!r}: the rows of its chunks are not known; call compute_chunk_sizes() first"
+                f"{name!r}: expected chunks with a known number of rows; found one that is not "
+                "known: call compute_chunk_sizes() first"
             )
         if shape[0] == 0:
             raise ValueError(f"{name!r}: expected rows; found none")
@@ -100,7 +101,9 @@ class Source:
             given = given.rechunk({1: -1})
         chunks: Any = getattr(given, "chunks", None)
         if self._dask and 0 in chunks[0]:
-            raise ValueError(f"{name!r}: chunk {chunks[0].index(0)} is empty")
+            raise ValueError(
+                f"{name!r}: expected rows in every chunk; found none in chunk {chunks[0].index(0)}"
+            )
         # Zarr has one number of rows for all chunks, Dask one for each.
         self.step = None if chunks is None else int(np.max(chunks[0]))
         self._given, self._offset, self._shape = given, 0, shape[1:]

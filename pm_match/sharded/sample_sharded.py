@@ -27,7 +27,7 @@ from pm_match.sharded.evidence import Scorer
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.split_merge import split_or_merge
 from pm_match.sharded.store import Store
-from pm_match.sharded.workers import InProcess, OnDask, client_of
+from pm_match.sharded.workers import InProcess, OnDask, workers_of
 
 
 def sample_sharded(
@@ -158,7 +158,8 @@ def sample_sharded(
     if chunk_size is not None:
         check_count("chunk_size", chunk_size)
     if client is not None:
-        client_of(client)
+        workers_of(client)
+    store = None if labels is None else Store(labels)
     rng = get_random_generator(random_seed)
     seed, search_seed = (int(rng.integers(2**63)) for _ in range(2))
     structure = read(model)
@@ -171,12 +172,14 @@ def sample_sharded(
         start = find_matching(model, random_seed=search_seed, progressbar=progressbar)
     centre.point = _point(start, model, centre)
     centre.look(_begun(centre, start, sources, sampled or {}))
-    store = None if labels is None else Store.create(labels, pieces, n_kept, dims)
     make = partial(Shard, seed, sources=sources, scorers=centre.scorers, store=store)
     in_memory = sum(source.in_memory for own in sources.values() for source in own.values())
     workers = InProcess(make, pieces) if client is None else OnDask(make, pieces, client, in_memory)
     with threadpool_limits(1, user_api="blas"):
         centre.begin(workers.call("survey"))
+    # Not before the data were read once: what is wrong with them leaves no folder behind.
+    if store is not None:
+        store.create(pieces, n_kept, dims)
     record = _Record(model, centre.scorers)
     began = time.monotonic()
     try:
@@ -204,7 +207,10 @@ def sample_sharded(
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by {error!r}"
         warn(f"{why}: the first {len(record)} of {n_kept} draws.")
     if store is not None:
-        store.finish(pieces, len(record))
+        try:
+            store.finish(pieces, len(record))
+        except OSError as error:
+            warn(f"stopped by {error!r}: labels are in {store.path!r}, but no certainties.")
     idata = record.tree(store)
     annotate(idata, structure, ())
     return idata
@@ -352,7 +358,7 @@ class _Record:
         coords |= {"chain": [0], "draw": np.arange(len(self))}
         posterior = xr.Dataset(variables, coords)
         if store is not None:
-            posterior.update(xr.open_zarr(store.path, consolidated=False).data_vars)
+            posterior.update(store.read(len(self)).data_vars)
         stats = {
             name: (SAMPLE_DIMS, np.array([[own[name] for own in self._stats]]))
             for name in self._stats[0]

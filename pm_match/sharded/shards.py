@@ -69,7 +69,7 @@ class Division:
     given: bool
 
 
-class Found(NamedTuple):
+class ChunkResult(NamedTuple):
     """What is found of a chunk.
 
     Attributes
@@ -151,7 +151,7 @@ class Shard:
             found.append((piece.assignment, totals))
         return found
 
-    def draw(self, setting: Setting, record: int | None = None) -> list[Found]:
+    def draw(self, setting: Setting, record: int | None = None) -> list[ChunkResult]:
         """Draw the labels of the setting's clusters; return the sums of every chunk.
 
         Parameters
@@ -168,10 +168,10 @@ class Shard:
                 self.store.write(piece, record, labels, certainty)
             sums = self._sums(piece, chunk, labels, len(setting.log_weights))
             seen = labels if piece.assignment in setting.watched else None
-            found.append(Found(piece.assignment, *sums, 0.0, seen))
+            found.append(ChunkResult(piece.assignment, *sums, 0.0, seen))
         return found
 
-    def divide(self, setting: Setting, division: Division) -> list[Found]:
+    def divide(self, setting: Setting, division: Division) -> list[ChunkResult]:
         """Divide the objects of some clusters in two; return sums of the parts.
 
         The labels are those that `draw` has drawn in the setting.
@@ -187,7 +187,7 @@ class Shard:
             some = self._prepared(piece, taken, setting)
             parts, log_q = self._divided(piece, some, labels[rows], division)
             sums = self._sums(piece, some, parts, 2)
-            found.append(Found(piece.assignment, *sums, log_q, None))
+            found.append(ChunkResult(piece.assignment, *sums, log_q, None))
         return found
 
     # -- one chunk --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
@@ -38,37 +39,25 @@ class Store:
     Parameters
     ----------
     path : str or Path
+
+    Raises
+    ------
+    FileExistsError
+        If there is something already.
     """
 
     def __init__(self, path: str | Path):
         self.path = str(path)
-
-    @classmethod
-    def create(
-        cls, path: Any, pieces: Sequence[Piece], n_draws: int, dims: Mapping[str, str]
-    ) -> "Store":
-        """Make the group.
-
-        Parameters
-        ----------
-        path : str or Path
-        pieces : sequence of Piece
-        n_draws : int
-        dims : dict of str to str
-            The dim of the objects, by assignment.
-
-        Raises
-        ------
-        FileExistsError
-            If there is something already.
-        """
-        zarr = scale("zarr")
+        scale("zarr")
         if Path(path).exists():
             raise FileExistsError(
-                f"labels: {str(path)!r} exists already; nothing was written. Give another folder, "
-                "or remove this one"
+                f"labels: expected a folder that does not exist yet; found {self.path!r}. Nothing "
+                "was written: give another folder, or remove this one"
             )
-        group = zarr.open_group(str(path), mode="w-")
+
+    def create(self, pieces: Sequence[Piece], n_draws: int, dims: Mapping[str, str]) -> None:
+        """Make the group; `dims` are those of the objects, by assignment."""
+        group = scale("zarr").open_group(self.path, mode="w-")
         for assignment, dim in dims.items():
             own = [piece for piece in pieces if piece.assignment == assignment]
             n, rows = own[-1].stop, len(own[0])
@@ -79,7 +68,13 @@ class Store:
                 dtype="int16",
                 dimension_names=(*SAMPLE_DIMS, dim),
             )
-            group.create_array(_sums(assignment), shape=(2, n), chunks=(1, rows), dtype="float32")
+            group.create_array(
+                _sums(assignment),
+                shape=(2, n),
+                chunks=(1, rows),
+                dtype="float32",
+                dimension_names=("parity", dim),
+            )
             group.create_array(
                 certainty_of(assignment),
                 shape=(n,),
@@ -87,7 +82,6 @@ class Store:
                 dtype="float32",
                 dimension_names=(dim,),
             )
-        return cls(path)
 
     def _group(self) -> Any:
         return scale("zarr").open_group(self.path, mode="r+")
@@ -103,15 +97,24 @@ class Store:
     def finish(self, pieces: Sequence[Piece], n_draws: int) -> None:
         """Turn sums over `n_draws` draws into means, and forget draws that were not finished."""
         group = self._group()
+        for assignment in {piece.assignment for piece in pieces}:
+            labels = group[assignment]
+            if labels.shape[1] > n_draws:
+                labels.resize((1, n_draws, labels.shape[2]))
         for piece in pieces:
             rows = slice(piece.start, piece.stop)
             mean = group[_sums(piece.assignment)][(n_draws - 1) % 2, rows] / n_draws
             group[certainty_of(piece.assignment)][rows] = mean
         for assignment in {piece.assignment for piece in pieces}:
             del group[_sums(assignment)]
-            labels = group[assignment]
-            if labels.shape[1] > n_draws:
-                labels.resize((1, n_draws, labels.shape[2]))
+
+    def read(self, n_draws: int) -> xr.Dataset:
+        """Open what there is of the first draws: labels, and certainties if they were finished."""
+        there = set(self._group().array_keys())
+        left = [name for name in there if _sums(name) in there]
+        dropped = [own for name in left for own in (_sums(name), certainty_of(name))]
+        found = xr.open_zarr(self.path, consolidated=False, drop_variables=dropped)
+        return found.isel(draw=slice(n_draws))
 
 
 def certainty_of(assignment: str) -> str:

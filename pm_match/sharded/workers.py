@@ -1,7 +1,7 @@
 """Where shards are worked on: in this process, or by the workers of a Dask client."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -57,17 +57,12 @@ class OnDask:
         client: Any,
         in_memory: int,
     ):
-        workers = client.scheduler_info(n_workers=-1)["workers"]
-        if not workers:
-            raise ValueError(
-                "client: expected workers; found none. Start some, or call "
-                "client.wait_for_workers() first"
-            )
+        workers = workers_of(client)
         if in_memory > _MOST_SENT:
             raise ValueError(
-                f"data: {in_memory / 1e9:.1f} GB of arrays in memory would be sent to workers; "
-                "give memory maps (np.load(file, mmap_mode='r')), Zarr or Dask arrays, which "
-                "workers read themselves"
+                f"data: expected at most {_MOST_SENT / 1e6:.0f} MB of arrays in memory, to "
+                f"be sent to workers; found {in_memory / 1e6:,.0f} MB. Give memory maps (np.load("
+                "file, mmap_mode='r')), Zarr or Dask arrays, which workers read themselves"
             )
         threads = sum(worker["nthreads"] for worker in workers.values())
         n = min(len(pieces), _SHARDS_A_THREAD * threads)
@@ -115,15 +110,22 @@ def _call(shard: Shard, method: str, given: tuple[Any, ...]) -> list[Any]:
         return getattr(shard, method)(*given)
 
 
-def client_of(given: Any) -> Any:
-    """Check that a client is one.
+def workers_of(given: Any) -> Mapping[str, Any]:
+    """Find the workers of a client, by their addresses.
 
     Raises
     ------
     TypeError
-        If it is none.
+        If it is no client.
+    ValueError
+        If it has no worker.
     """
-    client = scale("distributed").Client
-    if not isinstance(given, client):
+    if not isinstance(given, scale("distributed").Client):
         raise TypeError(f"client: expected a dask.distributed.Client; found {given!r}")
-    return given
+    workers = given.scheduler_info(n_workers=-1)["workers"]
+    if not workers:
+        raise ValueError(
+            "client: expected workers; found none. Start some, or call client.wait_for_workers() "
+            "first"
+        )
+    return workers

@@ -181,12 +181,13 @@ def check_names(
         for own in (pattern.format(name) for pattern in patterns):
             if reserved(own):
                 raise ValueError(
-                    f"{kind} {name!r}: the model uses the name {own!r} itself; choose another name"
+                    f"{kind} {name!r}: expected a name that the model leaves free; found {own!r}, "
+                    "which it uses itself"
                 )
             if own in owner:
                 raise ValueError(
-                    f"{kind} {name!r}: it would give the model a second {own!r} beside that "
-                    f"of {owner[own]}; choose another name"
+                    f"{kind} {name!r}: expected names of its own in the model; found a second "
+                    f"{own!r} beside that of {owner[own]}"
                 )
             owner[own] = f"{kind} {name!r}"
 
@@ -331,8 +332,8 @@ def read_table(where: str, table: Any) -> TableParts:
     n_objects, n_features = values.shape
     if n_objects == 0 or n_features == 0:
         raise ValueError(
-            f"{where}: the table is empty: {n_objects} objects (rows) by "
-            f"{n_features} features (columns)"
+            f"{where}: expected at least one object and one feature; found {n_objects} objects "
+            f"(rows) by {n_features} features (columns)"
         )
     labelled, labelled_columns = objects is not None, features is not None
     objects = as_labels(where, "row", range(n_objects) if objects is None else objects)
@@ -386,11 +387,11 @@ def _check_columns(where: str, table: pd.DataFrame) -> None:
         for row, value in zip(column.index, column.array, strict=True):
             if isinstance(value, str):
                 raise TypeError(
-                    f"{where}: column {label!r} holds text, for example {plain(value)!r} in row "
-                    f"{plain(row)!r}; expected numbers"
+                    f"{where}: expected numbers in column {label!r}; found text, for example "
+                    f"{plain(value)!r} in row {plain(row)!r}"
                 )
         raise TypeError(
-            f"{where}: column {label!r} has dtype {column.dtype}; expected real numbers"
+            f"{where}: expected real numbers in column {label!r}; found dtype {column.dtype}"
             + _hint(column.dtype)
         )
 
@@ -410,8 +411,8 @@ def _real(where: str, values: np.ndarray) -> np.ndarray:
     for (row, column), value in np.ndenumerate(np.ma.getdata(values)):
         if text or isinstance(value, str):
             raise TypeError(
-                f"{where}: column {column} holds text, for example {plain(value)!r} in row {row}; "
-                "expected numbers"
+                f"{where}: expected numbers in column {column}; found text, for example "
+                f"{plain(value)!r} in row {row}"
             )
     raise TypeError(
         f"{where}: expected real numbers; found dtype {values.dtype}" + _hint(values.dtype)
@@ -431,7 +432,8 @@ def as_labels(where: str, kind: str, labels: Any) -> np.ndarray:
     labels = pd.Index(labels)
     if labels.hasnans:
         raise ValueError(
-            f"{where}: {kind} number {int(np.argmax(labels.isna()))} (from 0) has no label"
+            f"{where}: expected a label of every {kind}; found none of {kind} number "
+            f"{int(np.argmax(labels.isna()))} (from 0)"
         )
     if labels.dtype.kind not in "biufMm":
         # Text, categories or a mixture, which no file format could hold.
@@ -439,8 +441,7 @@ def as_labels(where: str, kind: str, labels: Any) -> np.ndarray:
     if not labels.is_unique:
         duplicated = labels[labels.duplicated()]
         raise ValueError(
-            f"{where}: {kind} label {str(duplicated[0])!r} appears more than once; "
-            "expected unique labels"
+            f"{where}: expected unique {kind} labels; found {str(duplicated[0])!r} more than once"
         )
     return np.asarray(labels, dtype=str if labels.dtype.kind not in "biufMm" else None)
 
@@ -457,8 +458,9 @@ def _refuse_cells(
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
-            f"{where}: {_count(int(bad.sum()), what)}, the first ({data[row, column]}) in row "
-            f"{plain(objects[row])!r}, column {plain(features[column])!r}; expected {expected}"
+            f"{where}: expected {expected}; found {_count(int(bad.sum()), what)}, the first "
+            f"({data[row, column]}) in row {plain(objects[row])!r}, column "
+            f"{plain(features[column])!r}"
         )
 
 

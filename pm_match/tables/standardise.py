@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, no_such
 from pm_match.tables.domains import as_domains, as_new_objects
 
 # Rounds of filling missing values in, and what changes them by too little for another.
@@ -69,7 +69,7 @@ def standardise(
     reference = as_domains(domains if like is None else like)
     strangers = [name for name in domains if name not in reference]
     if strangers:
-        raise KeyError(f"like: no domain {strangers[0]!r}; there are {list(reference)}")
+        raise KeyError(f"like: {no_such(f'domain {strangers[0]!r}', reference, strangers[0])}")
     found = {}
     for name in domains:
         table = reference[name]

@@ -144,10 +144,19 @@ def test_links_are_grouped_by_the_domains_that_they_link(tmp_path, files):
 
 
 BAD_FILES = {
-    "text": (",u,v\np,1,2\nq,3,high\n", "column 'v' holds text, for example 'high' in row 'q'"),
-    "labels and numbers": ("id,u\n1,1\nq,3\n", "column 'id' holds text, for example 'q' in row 2"),
-    "duplicate rows": (",u\np,1\np,3\n", "row label 'p' appears more than once"),
-    "duplicate columns": ("u,v,u\n1,2,3\n3,1,2\n", "column label 'u' appears more than once"),
+    "text": (
+        ",u,v\np,1,2\nq,3,high\n",
+        "column 'v' holds text, for example 'high' in row 'q'",
+    ),
+    "labels and numbers": (
+        "id,u\n1,1\nq,3\n",
+        "column 'id' holds text, for example 'q' in row 2",
+    ),
+    "duplicate rows": (",u\np,1\np,3\n", "unique row labels; found 'p' more than once"),
+    "duplicate columns": (
+        "u,v,u\n1,2,3\n3,1,2\n",
+        "unique column labels; found 'u' more than once",
+    ),
     "no label": (",u\np,1\n,3\n", "row 2: the object has no label"),
     "no header line": (
         "p,0.5,1\nq,2,3\nr,1,7\n",
@@ -161,8 +170,8 @@ BAD_FILES = {
     "constant": ("u,v\n1,2\n1,2\n", "no column can be used ('u': one value only (1); 'v': on"),
     "dates": ("u,v\n1,2024-01-01\n3,2024-02-01\n", "column 'v' holds dates as text ('2024-01-0"),
     "infinite": ("u,v\n1,2\n3,inf\n", "1 infinite value, the first (inf) in row 2, column 'v'"),
-    "only a header": ("u,v\n", "the table is empty: 0 objects"),
-    "only labels": ("name\nada\nbob\n", "the table is empty: 2 objects (rows) by 0 features"),
+    "only a header": ("u,v\n", "found 0 objects"),
+    "only labels": ("name\nada\nbob\n", "found 2 objects (rows) by 0 features"),
     "one object": ("u,v\n1,2\n", "expected at least two objects (rows); found one"),
     "nothing": ("", "the file is empty"),
     "semicolons": ("u;v\n1;2\n3;5\n", "expected cells separated by commas; found 'u;v'"),
@@ -206,7 +215,7 @@ def test_names_that_clash(tmp_path, files, capsys):
     other = write(tmp_path / "cluster_left.csv", files[0].read_text())
     assert "a second 'cluster_left'" in refused(capsys, files[0], other)
     reserved = write(tmp_path / "weights.csv", files[0].read_text())
-    assert "the model uses the name 'weights' itself" in refused(capsys, reserved)
+    assert "found 'weights', which it uses itself" in refused(capsys, reserved)
 
 
 BAD_LINKS = {
@@ -514,7 +523,7 @@ def test_bad_matrices(tmp_path, capsys):
     again = market(tmp_path / "good.mtx.gz", MATRIX)
     assert "has the same name" in refused(capsys, good, again)
     reserved = market(tmp_path / "density.mtx", MATRIX)
-    assert "the model uses the name 'density' itself" in refused(capsys, reserved)
+    assert "found 'density', which it uses itself" in refused(capsys, reserved)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_climbs_to_where_a_general_optimiser_arrives(way, gamma):
     before, values = value_and_gradient(objective)[0], []
     for most in (1, 2, 5, 12, 500):
         objective.w[:] = start
-        values.append(objective.climb(most))
+        values.append(objective.maximise(most))
         assert value_and_gradient(objective)[0] == values[-1]
     # Every step gains, long after the first are forgotten.
     assert (np.diff([before, *values]) > 0.0).all()

@@ -176,13 +176,13 @@ def test_projections_are_gradual_while_the_chain_warms_up(monkeypatch):
     model = tiny_model(projection="map")
     (step,) = [s for s in pmm.steps(model) if isinstance(s, pmm.ProjectionMAP)]
     asked = []
-    climb = ProjectionObjective.climb
+    maximise = ProjectionObjective.maximise
 
     def spy(objective, most):
         asked.append(most)
-        return climb(objective, most)
+        return maximise(objective, most)
 
-    monkeypatch.setattr(ProjectionObjective, "climb", spy)
+    monkeypatch.setattr(ProjectionObjective, "maximise", spy)
     step.setup_chain(np.random.default_rng(0), 5, 3)
     run(step, model.initial_point(0), 8)
     assert asked == [1] * 4 + [20] * 4

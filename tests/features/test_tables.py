@@ -8,7 +8,7 @@ from scipy.stats import ortho_group
 
 import pm_match as pmm
 from pm_match.features.parts import Features
-from pm_match.features.search.match_shapes import _climb, _pair, common_shape, match_shapes
+from pm_match.features.search.match_shapes import _climb_maps, _pair, common_shape, match_shapes
 from pm_match.features.search.mixture_path import (
     Mixture,
     fit_mixture,
@@ -142,7 +142,7 @@ def test_climbing_agrees_with_enumeration():
     scores = {}
     for p in permutations(range(4)):
         # From every start the climb ends at a local maximum; none is above the enumerated best.
-        value, maps = _climb(means, sizes, [identity, np.array(p)], 3)
+        value, maps = _climb_maps(means, sizes, [identity, np.array(p)], 3)
         scores[tuple(maps[1])] = value
     best = max(scores, key=scores.__getitem__)
     (found,) = match_shapes(np.random.default_rng(0), means, sizes, 3)

@@ -82,7 +82,7 @@ def test_names_of_domains_may_be_any():
     assert {"cluster_shop_1_north", "cluster__2nd"} <= set(model.named_vars)
     with pytest.raises(ValueError, match=r"'shop 1': variables would have the names .* 'shop-1'"):
         pmm.prepare({"shop-1": frame(), "shop 1": frame()})
-    with pytest.raises(ValueError, match="the model uses the name 'weights' itself"):
+    with pytest.raises(ValueError, match="found 'weights', which it uses itself"):
         pmm.prepare({"weights": frame()})
 
 
@@ -401,7 +401,7 @@ BAD = {
     "id twice": (
         lambda: pmm.prepare({"a": frame()}, id="kind"),
         ValueError,
-        "appears more than",
+        "more than once",
     ),
     "column": (
         lambda: pmm.prepare({"a": frame()}, columns={"solt": "count"}),

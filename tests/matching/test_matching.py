@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from pm_match import matching
-from pm_match.matching import pair_counts
+from pm_match.matching import partners
 from tests.declared.draws import CHAINS, DRAWS, stacked, tree, typed, with_relevance
 
 
@@ -341,7 +341,7 @@ def best_by_sorting(idata, a, b, top):
 @pytest.mark.parametrize("top", [1, 3, 100])
 @pytest.mark.parametrize("pair", [("a", "b"), ("a", "a")])
 def test_best_partners_are_those_of_the_matrix(pair, top, relevant, monkeypatch):
-    monkeypatch.setattr(pair_counts, "_BLOCK", 64)  # several blocks of rows
+    monkeypatch.setattr(partners, "_WIDTH", 4)  # several tiles
     idata = tree(n_clusters=3, sizes=(("a", 30), ("b", 23)))
     for name in "ab":  # objects that are always together, and so are equally likely partners
         values = idata["posterior"][f"cluster_{name}"].to_numpy()

@@ -287,7 +287,7 @@ def test_what_cannot_be_told_is_refused():
     to = pmm.partition_estimate(idata)
     unnamed = posterior.rename(cluster="latent_dim_0").drop_vars("weights")
     with pytest.raises(
-        ValueError, match=r"cannot tell whether dim 'latent_dim_0' of variable 'lat"
+        ValueError, match=r"expected dims with names; found 'latent_dim_0' of variable 'lat"
     ):
         pmm.relabel(unnamed, to)
     told = pmm.relabel(unnamed, to, dims={"cluster_a": "latent_dim_0"})
@@ -302,11 +302,11 @@ def test_what_cannot_be_told_is_refused():
     many = {"cluster_a": np.arange(10), "cluster_b": np.arange(8)}
     with pytest.raises(ValueError, match=r"at most the 6 that the draws have room for; found 10"):
         pmm.relabel(posterior, many)
-    with pytest.raises(ValueError, match="symmetric: variable 'weights' has dims"):
+    with pytest.raises(ValueError, match="symmetric: variable 'weights': expected two dims"):
         pmm.relabel(posterior, to, symmetric=["weights"])
     with pytest.raises(KeyError, match="symmetric: no variable 'nope'"):
         pmm.relabel(posterior, to, symmetric="nope")
-    with pytest.raises(ValueError, match="cannot tell which dim of variable 'latent' is theirs"):
+    with pytest.raises(ValueError, match="expected a dim of theirs in variable 'latent'"):
         pmm.relabel(posterior.rename(cluster="topic").drop_vars("weights"), to)
 
 

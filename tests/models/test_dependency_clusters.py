@@ -178,9 +178,13 @@ BAD = {
         {},
         "'y'",
     ),
-    "name": (lambda t: {"object": t["x"]}, {}, "the model uses the name 'object' itself"),
+    "name": (lambda t: {"object": t["x"]}, {}, "found 'object', which it uses itself"),
     "names": (lambda t: {"x": t["x"], "mean_x": t["y"]}, {}, "second 'mean_x'"),
-    "name of the model": (lambda t: {"weights": t["x"]}, {}, "^view 'weights': the model uses"),
+    "name of the model": (
+        lambda t: {"weights": t["x"]},
+        {},
+        "^view 'weights': .* found 'weights', which it uses",
+    ),
     "no identifier": (lambda t: {"a b": t["x"]}, {}, "^view 'a b': expected an identifier"),
     "none": (lambda t: {}, {}, "^views: expected at least one view"),
     "links": (

@@ -191,7 +191,7 @@ def test_bad_parameters(given, error, message):
     [
         ({}, ValueError, "at least one view"),
         ({"x": X, "y": Y[:4]}, ValueError, "view 'y': expected 6 objects"),
-        ({"label": X}, ValueError, "the model uses the name 'label'"),
+        ({"label": X}, ValueError, "found 'label', which it uses itself"),
         ({"x": np.zeros((6, 2))}, ValueError, "'x': expected objects that differ"),
     ],
 )

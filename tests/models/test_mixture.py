@@ -148,6 +148,13 @@ def test_bad_tables_are_refused():
         pmm.models.mixture(frame.assign(town="x"))
     with pytest.raises(ValueError, match=r"shared: .* found 'height'"):
         pmm.models.mixture(frame, shared=["height"])
+    for renamed, tables in (
+        ({"town": "count"}, lambda own: own),
+        ({"town": "own_count"}, lambda own: {"a": own, "b": own[["own_count"]]}),
+        ({"town": "a"}, lambda own: {"a": own, "b": own[["a"]]}),
+    ):
+        with pytest.raises(ValueError, match=f"column '{renamed['town']}': .* second .* Rename"):
+            pmm.models.mixture(tables(frame.rename(columns=renamed)))
     other = frame.assign(town=1)
     with pytest.raises(ValueError, match=r"'b', column 'town': expected a category.*found a count"):
         pmm.models.mixture({"a": frame, "b": other})

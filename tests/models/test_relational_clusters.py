@@ -440,9 +440,9 @@ BAD_NETWORKS = {
         {"a": np.eye(3), "b": np.zeros((2, 2, 2))},
         r"network 'b': expected 2 axes, as network 'a' has; found shape \(2, 2, 2\)",
     ),
-    "density": ({"density": np.eye(3)}, "the model uses the name 'density' itself"),
-    "chain": ({"chain": np.eye(3)}, "the model uses the name 'chain' itself"),
-    "links": ({"links_2": np.eye(3)}, "the model uses the name 'links_2' itself"),
+    "density": ({"density": np.eye(3)}, "found 'density', which it uses itself"),
+    "chain": ({"chain": np.eye(3)}, "found 'chain', which it uses itself"),
+    "links": ({"links_2": np.eye(3)}, "found 'links_2', which it uses itself"),
     "weights": (
         {"weights_row": np.eye(3)},
         "network 'weights_row': .* a second 'weights_row' beside that of type 'row'",
@@ -450,15 +450,15 @@ BAD_NETWORKS = {
     "dim": ({"row_cluster": np.eye(3)}, "a second 'row_cluster' beside that of type 'row'"),
     "each other": (
         {"a": np.eye(3), "cluster_a_row": np.eye(3)},
-        "network 'cluster_a_row': .* beside that of network 'a'; choose another",
+        "network 'cluster_a_row': .* beside that of network 'a'",
     ),
     "labels twice": (
         {"a": pd.DataFrame(np.eye(2), index=["u", "u"])},
-        "network 'a': axis 0: object label 'u' appears more than once",
+        "network 'a': axis 0: expected unique object labels; found 'u' more than once",
     ),
     "no label": (
         {"a": pd.DataFrame(np.eye(2), columns=["u", None])},
-        r"network 'a': axis 1: object number 1 \(from 0\) has no label",
+        r"axis 1: expected a label of every object; found none of object number 1 \(from 0\)",
     ),
 }
 

@@ -120,7 +120,8 @@ WRONG = {
     "no identifier": (
         lambda: {"views": with_view(**{"a b": np.ones((6, 2))})}, ValueError, "expected an identi"),
     "a name of the model": (
-        lambda: {"views": with_view(latent=np.ones((6, 2)))}, ValueError, "uses the name 'latent'"),
+        lambda: {"views": with_view(latent=np.ones((6, 2)))}, ValueError,
+        "found 'latent', which it uses itself"),
     "a name twice": (
         lambda: {"views": with_view(latent_a=np.ones((6, 2)))},
         ValueError, "a second 'private_latent_a' beside that of view 'a'"),
@@ -144,10 +145,10 @@ WRONG = {
         ValueError, "expected the objects of view 'a'; found 1 for 0 in row number 0"),
     "text": (
         lambda: {"views": with_view(c=np.array([["x"]] * 6))}, TypeError,
-        "view 'c': column 0 holds text"),
+        "view 'c': expected numbers in column 0; found text"),
     "infinite": (
         lambda: {"views": with_view(c=np.full((6, 1), np.inf))}, ValueError,
-        "view 'c': 6 infinite"),
+        "view 'c': .* found 6 infinite"),
     "an empty column": (
         lambda: {"views": with_view(c=np.full((6, 1), np.nan))},
         ValueError, "view 'c': column 0 has no observed value"),

@@ -153,7 +153,7 @@ def test_it_draws_into_given_axes(labels):
     ("labels", "options", "message"),
     [
         ({}, {}, "labels: expected variables of at least one domain"),
-        ({"a": [0]}, {"var_names": ["b"]}, r"expected variables \['b'\]; there are \['a'\]"),
+        ({"a": [0]}, {"var_names": ["b"]}, r"expected variables \['b'\]; found \['a'\]"),
         ({"a": [0.5]}, {}, "labels of 'a': expected a vector of whole numbers.*float64"),
         ({"a": [[0]]}, {}, r"labels of 'a': .* found shape \(1, 1\)"),
         (

@@ -34,7 +34,7 @@ def test_match_matrix_of_one_pair(idata):
         plots.plot_match_matrix(idata, labels=labels[["cluster_a"]])
     with pytest.raises(ValueError, match="'cluster_a': expected 30 whole numbers"):
         plots.plot_match_matrix(idata, labels={name: [0] for name in labels})
-    with pytest.raises(KeyError, match="no assignment variable"):
+    with pytest.raises(KeyError, match="expected two assignments of one set of clusters"):
         plots.plot_match_matrix(idata["posterior"].to_dataset()[[]])
 
 

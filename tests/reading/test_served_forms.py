@@ -144,7 +144,7 @@ def test_columns_far_from_zero_are_drawn_near_their_data(offset):
 def test_values_beyond_all_units_are_refused():
     observed = {"observed": X[:, :1] * 1e300}
     model = column(lambda: pm.Normal("mu", shape=(T, 1)), lambda mu: pm.Normal("x", mu, **observed))
-    assert "e+300; expected numbers of at most 1e+100 in size" in read(model).explain()
+    assert "expected numbers of at most 1e+100 in size" in read(model).explain()
 
 
 @pytest.mark.parametrize("shape", [(8, 3), pytest.param((20, 3), marks=pytest.mark.slow)])

@@ -93,7 +93,7 @@ def test_the_climb_of_hyperparameters_climbs_and_ends_where_it_is_level():
     chain = chain_of(model)
     before = chain.log_joint()
     for _ in range(10):
-        chain.climb_hyperparameters(0)
+        chain.maximise_hyperparameters(0)
     top = chain.log_joint()
     assert top > before
     for name in chain.components[0].hyperparameters:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import pm_match as pmm
-from pm_match.clusters.climb import climb, climb_merges, climb_pairs, shift
+from pm_match.clusters.climb import climb_merges, climb_pairs, climb_units, shift
 from pm_match.numerics.stick_breaking import log_prior
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import (
@@ -115,7 +115,7 @@ def test_where_the_climb_ends_no_move_is_worth_making(name):
         for number, (partition, terms, prior) in enumerate(
             zip(state.partitions, state.terms, state.priors, strict=True)
         ):
-            assert climb(*prior, partition, terms, LEAST) == 0.0
+            assert climb_units(*prior, partition, terms, LEAST) == 0.0
             pairs = grouped[number].pairs()
             assert climb_pairs(*prior, partition, terms, pairs, LEAST) == 0.0
             moved = np.zeros(len(partition.label), np.int64)
@@ -141,7 +141,7 @@ def test_units_take_their_best_labels_in_turn(whole):
                     tried.append((plain_log_joint(step, chain.point, trial), trial))
                 labels = max(tried, key=lambda pair: pair[0])[1]
             prior = state.priors[number]
-            climb(*prior, state.partitions[number], state.terms[number], 1e-9)
+            climb_units(*prior, state.partitions[number], state.terms[number], 1e-9)
             np.testing.assert_array_equal(state.found()[number], labels[number])
 
 

@@ -13,7 +13,7 @@ import pm_match as pmm
 from pm_match.networks import kind
 from pm_match.networks.sharded import CellRows
 from pm_match.sharded.choose import draw_labels
-from pm_match.sharded.shards import Found
+from pm_match.sharded.shards import ChunkResult
 from pm_match.sharded.split_merge import split_or_merge
 from tests.sharded.chains import calls, halves, run
 from tests.sharded.enumeration import log_sticks
@@ -221,7 +221,7 @@ def put(shards, setting, labels):
             own = labels[piece.assignment][piece.start : piece.stop]
             shard._last[piece.number] = setting.iteration, own
             sums = shard._sums(piece, chunk, own, T)
-            found.append(Found(piece.assignment, *sums, 0.0, own))
+            found.append(ChunkResult(piece.assignment, *sums, 0.0, own))
     return found
 
 

@@ -127,6 +127,26 @@ def test_a_full_disk_costs_the_draws_that_do_not_fit(model, tmp_path, monkeypatc
     assert same(found, sampled(model, counts(), labels=tmp_path / "whole.zarr", draws=4))
 
 
+def test_a_disk_that_is_full_in_the_end_costs_certainties_alone(model, tmp_path, monkeypatch):
+    pytest.importorskip("zarr")
+    expected = sampled(model, counts(), labels=tmp_path / "whole.zarr")
+    finish = Store.finish
+
+    def full(self, pieces, n_draws):
+        if "whole" not in self.path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finish(self, pieces, n_draws)
+
+    monkeypatch.setattr(Store, "finish", full)
+    with pytest.warns(UserWarning, match=r"stopped by .*No space left.*but no certainties"):
+        found = sampled(model, counts(), labels=tmp_path / "labels.zarr")
+    missing = {name for name in expected["posterior"] if str(name).startswith("certainty_")}
+    assert missing
+    assert set(expected["posterior"]) - set(found["posterior"]) == missing
+    for name, values in found["posterior"].items():
+        np.testing.assert_array_equal(values, expected["posterior"][name])
+
+
 BAD = {
     "missing": (
         lambda d: d["a"].__setitem__((41, 1), np.nan),
@@ -145,12 +165,15 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_data_that_do_not_fit_are_named(model, case):
+def test_data_that_do_not_fit_are_named(model, case, tmp_path):
     spoil, message = BAD[case]
+    pytest.importorskip("zarr")
     data = counts()
     spoil(data)
     with pytest.raises(ValueError, match=message):
-        sampled(model, data)
+        sampled(model, data, labels=tmp_path / "labels.zarr")
+    # So that it is there for the next try.
+    assert not (tmp_path / "labels.zarr").exists()
 
 
 def test_other_bad_input_is_named(model, tmp_path):
@@ -168,13 +191,15 @@ def test_other_bad_input_is_named(model, tmp_path):
     with pytest.raises(ValueError, match="n_split_merge: expected a probability"):
         sampled(model, data, n_split_merge=2.0)
     (tmp_path / "there").mkdir()
-    with pytest.raises(FileExistsError, match=r"labels: .* exists already"):
+    with pytest.raises(
+        FileExistsError, match=r"labels: expected a folder that does not exist yet; found"
+    ):
         sampled(model, data, labels=tmp_path / "there")
     unknown = da.from_array(data["a"], chunks=(30, 2))
-    with pytest.raises(ValueError, match="'a': the rows of its chunks are not known"):
+    with pytest.raises(ValueError, match="'a': expected chunks with a known number of rows"):
         sampled(model, data | {"a": unknown[unknown[:, 0] > 5]})
     empty = da.from_array(data["a"], chunks=((30, 0, N - 30), 2))
-    with pytest.raises(ValueError, match="'a': chunk 1 is empty"):
+    with pytest.raises(ValueError, match="'a': expected rows in every chunk; found none in"):
         sampled(model, data | {"a": empty})
     wider = pytest.importorskip("dask").delayed(np.ones)((N, 3))
     with pytest.raises(ValueError, match=r"'a', rows 0 to \d+: expected 2 columns; found .* 3\)"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_match.sharded.shards import Found
+from pm_match.sharded.shards import ChunkResult
 from pm_match.sharded.split_merge import split_or_merge
 from tests.sharded.chains import calls, halves
 from tests.sharded.enumeration import CASES, enumerated
@@ -42,7 +42,7 @@ def test_a_move_leaves_the_law_of_labels_alone(case, n):
                 labels = state[first + piece.start : first + piece.stop].astype(np.int16)
                 shard._last[piece.number] = setting.iteration, labels
                 sums = shard._sums(piece, shard._chunk(piece), labels, 3)
-                found.append(Found(piece.assignment, *sums, 0.0, None))
+                found.append(ChunkResult(piece.assignment, *sums, 0.0, None))
         centre.load(found)
         before.append(told(centre.counts))
         accepted += bool(split_or_merge(centre, calls(shards), setting))

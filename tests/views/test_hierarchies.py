@@ -150,7 +150,7 @@ def test_bad_input():
         model({"a": X, "b": pd.DataFrame({"high": Y[:, 0], "loud": np.ones(8)})})
     with pytest.raises(ValueError, match="view 'b': expected at least two objects"):
         model({"a": X, "b": np.where(np.arange(8)[:, None] == 3, Y, np.nan)})
-    with pytest.raises(ValueError, match="the model uses the name"):
+    with pytest.raises(ValueError, match="which it uses itself"):
         model({"object": X, "b": Y})
     with pytest.raises(ValueError, match="weights: expected"):
         model({"a": X, "b": Y}, weights="uniform")

@@ -145,33 +145,17 @@ class FeatureProblem:
         normaliser = self.shape * log(self.rate) - lgamma(self.shape) + lgamma(posterior)
         normaliser -= 0.5 * n_values * log(2.0 * pi)
         whole, seen = np.hstack(sums), np.hstack(counts)
-        n_rows, n_blocks, t, k = whole.shape[1], len(blocks), self.truncation, self.n_factors
-        table = GroupTable(
-            sums=np.ascontiguousarray(whole),
-            counts=np.ascontiguousarray(seen),
-            held=np.bincount(of_object, minlength=n_groups),
-            first=np.cumsum([0, *blocks]),
-            hyper=np.array(
-                [posterior, self.rate + 0.5 * squares, self.latent_precision, normaliser]
-            ),
-            a=np.ascontiguousarray(self.a, np.float64),
-            b=np.ascontiguousarray(self.b, np.float64),
-            order=self.order,
-            total=np.zeros((t, n_rows)),
-            number=np.zeros((t, n_blocks)),
-            size=np.zeros(t, np.int64),
-            sorted=np.zeros(t, np.int64),
-            w=np.zeros((n_rows, k)),
-            previous=np.zeros((2, n_rows, k)),
-            moment=np.zeros((t, k, k)),
-            mean=np.zeros((t, k)),
-            gram=np.zeros((n_blocks, k, k)),
-            eigen=np.zeros((2, t, t)),
-            work=np.zeros((3, k, k)),
-            vectors=np.zeros((2, k)),
+        table = GroupTable.of(
+            whole,
+            seen,
+            np.bincount(of_object, minlength=n_groups),
+            np.cumsum([0, *blocks]),
+            np.array([posterior, self.rate + 0.5 * squares, self.latent_precision, normaliser]),
+            (self.a, self.b, self.order),
+            self.n_factors,
         )
         groups = ProjectionFit(table, bases, np.cumsum([own.shape[1] for own in sums])[:-1])
-        return Grouped(groups, of_unit, codes // t, codes % t)
+        return Grouped(groups, of_unit, codes // self.truncation, codes % self.truncation)
 
     def fit(self, labels: Labels) -> tuple[float, list[NDArray[np.float64]]]:
         """Log joint of units' `labels` (U,) with projections fitted, and these.

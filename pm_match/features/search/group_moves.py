@@ -134,7 +134,6 @@ def permute(
     truncation: int,
     moved: int,
     keep: int = 1,
-    starts: int = 10,
 ) -> tuple[Labels, NDArray[np.float64]]:
     """Find the best permutations of one home's labels among those that are used by any home.
 
@@ -151,8 +150,6 @@ def permute(
         The home whose labels are permuted.
     keep : int, default 1
         How many permutations to return at most.
-    starts : int, default 10
-        Of `mean_matching`.
 
     Returns
     -------
@@ -178,7 +175,7 @@ def permute(
 
     codes = np.searchsorted(used, labels)
     given = mean_matching.propose(
-        rng, groups.table, np.where(own, -1, codes), np.where(own, codes, -1), starts
+        rng, groups.table, np.where(own, -1, codes), np.where(own, codes, -1)
     )
     proposals = np.repeat(labels[None], 1 + len(given), 0)
     for number, target in enumerate(given):

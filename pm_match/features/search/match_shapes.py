@@ -72,7 +72,7 @@ def match_shapes(
     # Many are the same.
     starts = [_start(rng, grams) for _ in range(_STARTS)]
     for start in {np.concatenate(maps).tobytes(): maps for maps in starts}.values():
-        value, maps_ = _climb(means, sizes, start, k)
+        value, maps_ = _climb_maps(means, sizes, start, k)
         found[np.concatenate(maps_).tobytes()] = value, maps_
     return [maps for _, maps in sorted(found.values(), key=lambda pair: -pair[0])[:top]]
 
@@ -103,7 +103,7 @@ def _start(rng: np.random.Generator, grams: Sequence[NDArray[np.float64]]) -> li
     return maps
 
 
-def _climb(means, sizes, maps: list[Map], k: int) -> tuple[float, list[Map]]:
+def _climb_maps(means, sizes, maps: list[Map], k: int) -> tuple[float, list[Map]]:
     """Exchange two clusters of one domain, the best exchange of all, while that helps."""
     n = len(maps[0])
     first, second = np.triu_indices(n, 1)

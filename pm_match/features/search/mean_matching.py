@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from pm_match.features.projection_fit import GroupTable
 
+_STARTS = 10
 _MOST_ALTERNATIONS = 20
 
 
 def propose(
-    rng: np.random.Generator, table: GroupTable, fixed: NDArray, moved: NDArray, starts: int
+    rng: np.random.Generator, table: GroupTable, fixed: NDArray, moved: NDArray
 ) -> list[NDArray[np.int64]]:
     """Propose matchings of some groups' labels to the others' labels.
 
@@ -26,7 +27,6 @@ def propose(
     table : GroupTable
     fixed, moved : (G,) integer array
         Two numberings 0 ... n - 1 of labels, -1 for groups that are not on that side.
-    starts : int
 
     Returns
     -------
@@ -39,7 +39,7 @@ def propose(
     left, right = _components(left, n_factors), _components(right, n_factors)
     one, two = left @ left.T, right @ right.T
     found: dict[bytes, NDArray] = {}
-    for number in range(starts):
+    for number in range(_STARTS):
         options = {"rng": rng, "P0": "randomized" if number else "barycenter", "maximize": True}
         # Row i of the fixed side goes with row order[i] of the moved one.
         order = scipy.optimize.quadratic_assignment(one, two, options=options).col_ind

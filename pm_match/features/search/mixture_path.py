@@ -16,6 +16,7 @@ from pm_match.numerics.k_means import spread
 _EXTRA = 4
 _SHARE = 0.25
 _MOST_ITERATIONS = 60
+# From each start a whole path is followed; for every number the most likely is kept.
 _STARTS = 4
 
 Labels = NDArray[np.int64]
@@ -37,9 +38,7 @@ class Mixture(NamedTuple):
     worth: float
 
 
-def mixture_path(
-    rng: np.random.Generator, x: NDArray[np.float64], most: int, starts: int = _STARTS
-) -> dict[int, Mixture]:
+def mixture_path(rng: np.random.Generator, x: NDArray[np.float64], most: int) -> dict[int, Mixture]:
     """Cluster the rows of a table into 2, 3, ... `most` clusters.
 
     Parameters
@@ -48,8 +47,6 @@ def mixture_path(
     x : (N, M) array
     most : int
         Clusters to begin with.
-    starts : int
-        From each of which a whole path is followed; for every number the most likely is kept.
 
     Returns
     -------
@@ -60,7 +57,7 @@ def mixture_path(
     x = x - x.mean(axis=0)
     cost = 0.5 * x.shape[1] * np.log(max(len(x), 1))
     found: dict[int, Mixture] = {}
-    for _ in range(starts):
+    for _ in range(_STARTS):
         labels, value = fit_mixture(x, spread(rng, x, most))
         while True:
             n = int(labels.max()) + 1

@@ -11,27 +11,14 @@ from pm_match.numerics.k_means import k_means, settle
 _FIRST = 10
 _CROWDED = 0.7
 _MOST_ROUNDS = 50
+_STARTS = 2
 
 
-def clusters_alone(problem: FeatureProblem, rng: np.random.Generator, starts: int = 2) -> Labels:
-    """Cluster a problem of one domain.
-
-    Parameters
-    ----------
-    problem : FeatureProblem
-        Of one domain.
-    rng : numpy.random.Generator
-    starts : int, default 2
-        How often to begin anew; the result with the best log joint is returned.
-
-    Returns
-    -------
-    (U,) integer array
-        Labels of the units.
-    """
+def clusters_alone(problem: FeatureProblem, rng: np.random.Generator) -> Labels:
+    """Cluster the units (U,) of a problem of one domain: the best of a few starts by log joint."""
     most = min(problem.truncation, len(problem.units.size))
     best, best_value = np.zeros(len(problem.units.size), np.int64), -np.inf
-    for _ in range(starts):
+    for _ in range(_STARTS):
         n = _FIRST
         while True:
             labels, value = _one_start(problem, rng, min(n, most))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import expit, softmax
 
+from pm_match.checks import no_such
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.points import RecordedPoints
@@ -169,7 +170,7 @@ class _Outlook:
         tables = {}
         for name, table in given.items():
             if name not in known:
-                raise KeyError(f"no view {name!r} in the model; there are {sorted(known)}")
+                raise KeyError(no_such(f"view {name!r} in the model", sorted(known), name))
             tables[name] = as_new_objects(name, table, coords(model, name, 1), "view")
         objects = same_objects(tables)
         views = []
@@ -234,7 +235,7 @@ def _find(structure: Structure, label: str | None) -> tuple[LabelledLatent, Hing
     if label is None and len(found) > 1:
         raise ValueError(f"label: expected one of {sorted(found)}; found None")
     if label is not None and label not in found:
-        raise KeyError(f"no label {label!r} in the model; there are {sorted(found)}")
+        raise KeyError(no_such(f"label {label!r} in the model", sorted(found), label))
     return found[label if label is not None else next(iter(found))]
 
 
