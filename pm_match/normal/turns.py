@@ -18,6 +18,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.numerics.assignments import Assignments, assign_nearest
 from pm_match.numerics.polar import polar_factor
 
 # A mean squared distance after the turn, and the turn: the second domain's x is like x Q'.
@@ -127,8 +128,8 @@ def _hop(rng: np.random.Generator, q: NDArray) -> NDArray[np.float64]:
 
 def _best(x: NDArray, y: NDArray, starts: Sequence[NDArray], kept: list[Turn]) -> list[Turn]:
     """Go down from starts, with few objects, and from the best of these with more."""
-    few = [_down(x[:_FEW], y[:_FEW], q, *_SHORT) for q in starts]
-    down = [_down(x, y, q, *_LONG) for _, q in _different(few)]
+    few = _down(x[:_FEW], y[:_FEW], starts, *_SHORT)
+    down = _down(x, y, [q for _, q in _different(few)], *_LONG)
     return _different([*down, *kept])
 
 
@@ -143,17 +144,27 @@ def _different(found: Sequence[Turn]) -> list[Turn]:
     return chosen
 
 
-def _down(x: NDArray, y: NDArray, q: NDArray, n_rounds: int, least_gain: float) -> Turn:
+def _down(
+    x: NDArray, y: NDArray, starts: Sequence[NDArray], n_rounds: int, least_gain: float
+) -> list[Turn]:
     """Assign objects, and turn the second domain, in turn, as long as that brings them nearer."""
-    from scipy.optimize import linear_sum_assignment
-    from scipy.spatial.distance import cdist
-
-    least = np.inf
+    if not starts:
+        return []
+    if len(x) > len(y):
+        back = _down(y, x, [q.T for q in starts], n_rounds, least_gain)
+        return [(cost, q.T) for cost, q in back]
+    q = np.array(starts)
+    least = np.full(len(q), np.inf)
+    going, found = np.arange(len(q)), Assignments.of(len(q), len(x), len(y))
     for _ in range(n_rounds):
-        costs = cdist(x, y @ q.T, "sqeuclidean")
-        rows, columns = linear_sum_assignment(costs)
-        cost = costs[rows, columns].mean()
-        if cost > least * (1.0 - least_gain):
+        before = found.columns.copy()
+        assign_nearest(x, q[going] @ y.T, found)
+        nearer = found.cost <= least[going] * (1.0 - least_gain)
+        least[going[nearer]] = found.cost[nearer]
+        # Who is assigned to the same ones again is turned by the same.
+        nearer &= (found.columns != before).any(axis=1)
+        going, found = going[nearer], found.chosen(nearer)
+        if not len(going):
             break
-        least, q = cost, polar_factor(x[rows].T @ y[columns])
-    return float(least), q
+        q[going] = polar_factor(x.T @ y[found.columns])
+    return list(zip(least.tolist(), q, strict=True))

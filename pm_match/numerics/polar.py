@@ -7,7 +7,10 @@ __all__ = ["draw_with_polar", "polar_factor"]
 
 
 def polar_factor(matrix: NDArray) -> NDArray[np.float64]:
-    """Return the semi-orthogonal matrix nearest to one of full rank (see `semi_orthogonal`)."""
+    """Return the semi-orthogonal matrix nearest to one of full rank (see `semi_orthogonal`).
+
+    Of many (..., M, K), those of all.
+    """
     u, _, v = np.linalg.svd(matrix, full_matrices=False)
     return u @ v
 

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from pm_match.clusters.climb import climb_merges, climb_pairs, climb_units
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.label_swap import climb_names
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.stick_breaking import log_prior
 from pm_match.search.chain import Chain
 from pm_match.search.groups import ObjectGroups, groups, kinds_of_objects
@@ -15,6 +16,18 @@ LEAST = 1e-6
 _MOST_ROUNDS = 20
 # Sweeps after a cluster was taken apart, for the objects around it to follow.
 _SETTLING = 8
+
+
+def kernels(state: Collapsed) -> list[Job]:
+    """List what climbs call, in that order, so that it can be compiled ahead."""
+    prior, numbers, table = np.zeros(0), np.zeros(0, np.int64), np.zeros((1, 1), np.int64)
+    given = prior, prior, state.partitions[0], table
+    return [
+        job(climb, *given, LEAST),
+        job(climb_pairs, *given, table, LEAST),
+        job(climb_merges, *given, numbers, LEAST),
+        job(climb_names, prior, prior, numbers, numbers, LEAST),
+    ]
 
 
 def groups_of(chain: Chain, number: int) -> list[ObjectGroups]:

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.step_methods.compound import BlockedStep
 
+from pm_match.numerics.ahead import compile_ahead
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import coarse_climb, shake
+from pm_match.search.coarse import coarse_climb, kernels, shake
 
 # A search of a component of a chain: it leaves the chain's point at a mode.
 Recipe = Callable[[Chain, int, np.random.Generator], object]
@@ -29,7 +30,10 @@ def searched(
     """Search every component of a model once; return the chain at the modes that were found."""
     chain = Chain(model, steps, point, rng)
     for number, component in enumerate(chain.components):
-        recipe(component)(chain, number, chain.rng)
+        search = recipe(component)
+        if search is not nothing:
+            compile_ahead(kernels(chain.collapsed(number)))
+        search(chain, number, chain.rng)
     return chain
 
 

@@ -31,3 +31,11 @@ def test_nothing_is_found_between_domains_that_are_not_turned():
     rng = np.random.default_rng(1)
     views, _ = clouds(rng)
     assert sorted(turns(rng, views, still=[0, 2])) == [(0, 1), (1, 2)]
+
+
+def test_domains_of_other_numbers_of_objects():
+    rng = np.random.default_rng(2)
+    views, true = clouds(rng)
+    found = turns(rng, [views[0], views[1][::2], views[2]])
+    for (i, j), own in found.items():
+        np.testing.assert_allclose(own[0][1], true[i] @ true[j].T, atol=0.15)

@@ -12,6 +12,7 @@ from numba.core.dispatcher import Dispatcher
 
 import pm_match as pmm
 from pm_match.numerics.ahead import compile_ahead, job
+from pm_match.search.recipe import searched
 from tests.declared.columns import declared
 from tests.declared.features import Kind, feature_model
 from tests.declared.networks import network_model
@@ -63,6 +64,25 @@ def test_a_step_needs_nothing_else(case, monkeypatch):
         point, _ = step.step(point)
     assert [own for own in more if own[0] in {kernel.__name__ for kernel, _ in listed}] == []
     assert [name for name, _ in more] == []
+
+
+@pytest.mark.parametrize("case", ["flat projections", "networks", "normal clusters", "columns"])
+def test_climbs_of_a_search_are_ahead(case, monkeypatch):
+    present = {}
+
+    def compiled(jobs):
+        for kernel, signature in jobs:
+            kernel.compile(signature)
+            present[kernel] = set(kernel.overloads)
+
+    monkeypatch.setattr("pm_match.search.recipe.compile_ahead", compiled)
+    model = MODELS[case]()
+    rng = np.random.default_rng(0)
+    searched(model, pmm.steps(model), model.initial_point(0), rng)
+    names = [kernel.__name__ for kernel in present]
+    assert names == ["climb", "climb_pairs", "climb_merges", "climb_names"]
+    for kernel, overloads in present.items():
+        assert set(kernel.overloads) == overloads
 
 
 _SCRIPT = """
