@@ -23,7 +23,7 @@ def kernels(state: Collapsed) -> list[Job]:
     prior, numbers, table = np.zeros(0), np.zeros(0, np.int64), np.zeros((1, 1), np.int64)
     given = prior, prior, state.partitions[0], table
     return [
-        job(climb, *given, LEAST),
+        job(climb_units, *given, LEAST),
         job(climb_pairs, *given, table, LEAST),
         job(climb_merges, *given, numbers, LEAST),
         job(climb_names, prior, prior, numbers, numbers, LEAST),
