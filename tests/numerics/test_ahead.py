@@ -80,7 +80,7 @@ def test_climbs_of_a_search_are_ahead(case, monkeypatch):
     rng = np.random.default_rng(0)
     searched(model, pmm.steps(model), model.initial_point(0), rng)
     names = [kernel.__name__ for kernel in present]
-    assert names == ["climb", "climb_pairs", "climb_merges", "climb_names"]
+    assert names == ["climb_units", "climb_pairs", "climb_merges", "climb_names"]
     for kernel, overloads in present.items():
         assert set(kernel.overloads) == overloads
 
