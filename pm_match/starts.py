@@ -28,7 +28,7 @@ from pm_match.reading.probe import (
 )
 from pm_match.running.runs import runs
 from pm_match.search.chain import Chain
-from pm_match.search.recipe import searched
+from pm_match.search.recipe import ahead, searched
 from pm_match.serving import steps
 
 __all__ = ["Search", "check_init", "check_initvals", "initial_points"]
@@ -236,7 +236,9 @@ class Search:
     @cached_property
     def steps(self) -> list[BlockedStep]:
         """Steps of their own: those that sample have their state to themselves."""
-        return steps(self.model)
+        found = steps(self.model)
+        ahead(self.model)
+        return found
 
     @cached_property
     def _initial(self) -> Point:

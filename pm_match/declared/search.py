@@ -18,7 +18,13 @@ from pm_match.reading.label_tables import value_gradient
 from pm_match.reading.parts import Component
 from pm_match.reading.probe import initial_point
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import LEAST, climb_objects, coarse_climb
+from pm_match.search.coarse import (
+    LEAST,
+    climb_objects,
+    climbs,
+    coarse_climb,
+    compiled_ahead,
+)
 
 # Numbers of clusters that are begun with, if only a truncation is declared.
 _NUMBERS = (2, 4, 8)
@@ -33,6 +39,7 @@ _MOST_ITERATIONS = 60
 _FAR = 3.0
 
 
+@compiled_ahead(climbs)
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Bring a chain to a good mode of a component with parameters that are not integrated out.
 

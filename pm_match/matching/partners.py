@@ -82,15 +82,16 @@ def best_of(
     partner, count : (N, n_best) integer array
         The best first.
     """
-    centres = _centres(others)
-    tiles = Tiles.of(others, centres)
     partner = np.full((len(rows), n_best), len(others), dtype=np.int64)
     count = np.full(partner.shape, -1, dtype=np.int64)
-    if len(others):
-        distance = _distances(rows, centres)
-        begin = np.searchsorted(tiles.centre, distance.argmin(axis=1))
-        part, total = np.empty(_WIDTH, np.uint8), np.empty(_WIDTH, np.int64)
-        _search(rows, distance, begin, tiles, part, total, partner, count)
+    if not n_best:
+        return partner, count
+    centres = _centres(others)
+    tiles = Tiles.of(others, centres)
+    distance = _distances(rows, centres)
+    begin = np.searchsorted(tiles.centre, distance.argmin(axis=1))
+    part, total = np.empty(_WIDTH, np.uint8), np.empty(_WIDTH, np.int64)
+    _search(rows, distance, begin, tiles, part, total, partner, count)
     return partner, count
 
 

@@ -6,7 +6,15 @@ from numpy.typing import NDArray
 from pm_match.networks.align import ABSENT, Mobile, Sums, align
 from pm_match.networks.alone import ConnectedPart, clusters_alone, objects_of, parts_of
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import LEAST, coarse_climb, groups_of, polish, shake
+from pm_match.search.coarse import (
+    LEAST,
+    climbs,
+    coarse_climb,
+    compiled_ahead,
+    groups_of,
+    polish,
+    shake,
+)
 from pm_match.search.doubt import doubt
 from pm_match.search.groups import groups, kinds_of_objects
 
@@ -20,6 +28,7 @@ _SWEEPS = 25
 _SWEEPS_A_STEP = 5
 
 
+@compiled_ahead(climbs)
 def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
     """Search for a good matching of a component that networks alone tell of.
 

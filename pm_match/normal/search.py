@@ -16,7 +16,16 @@ from pm_match.normal.normal_rows import NormalRows
 from pm_match.normal.state import NormalsState
 from pm_match.numerics.k_means import cluster_numbers, k_means
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import LEAST, ascend, coarse_climb, polish, settled, shake
+from pm_match.search.coarse import (
+    LEAST,
+    ascend,
+    climbs,
+    coarse_climb,
+    compiled_ahead,
+    polish,
+    settled,
+    shake,
+)
 
 # Starts for every number of clusters and kind of k-means, and how many of all go on.
 _STARTS = 2
@@ -31,6 +40,7 @@ _LEAST_OBJECTS = 3
 _MOST_ROUNDS = 30
 
 
+@compiled_ahead(climbs)
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Bring a chain to a good mode of a component of normal clusters.
 

@@ -12,9 +12,18 @@ from numpy.typing import NDArray
 from pm_match.normal.parts import Map, Normals
 from pm_match.normal.state import NormalsState
 from pm_match.normal.turns import turns
+from pm_match.numerics import assignments
 from pm_match.numerics.k_means import cluster_numbers, k_means
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import LEAST, ascend, coarse_climb, polish, shake
+from pm_match.search.coarse import (
+    LEAST,
+    ascend,
+    climbs,
+    coarse_climb,
+    compiled_ahead,
+    polish,
+    shake,
+)
 
 _MOST_ROUNDS = 30
 # Numbers of clusters that labels are begun with, and k-means for each.
@@ -23,6 +32,7 @@ _ITERATIONS, _LONGER = 12, 25
 _SHAKES = 10
 
 
+@compiled_ahead(lambda state: [*climbs(state), *assignments.kernels()])
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Bring a chain to a good mode of a component of aligned domains.
 

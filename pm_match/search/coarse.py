@@ -1,5 +1,7 @@
 """Moves of whole clusters, for evidence of any kind, scored exactly on the collapsed log joint."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +20,27 @@ _MOST_ROUNDS = 20
 _SETTLING = 8
 
 
-def kernels(state: Collapsed) -> list[Job]:
-    """List what climbs call, in that order, so that it can be compiled ahead."""
+# What searches call that can be compiled ahead.
+_NEEDED: dict[Callable, Callable[[Collapsed], list[Job]]] = {}
+
+
+def compiled_ahead(jobs: Callable[[Collapsed], list[Job]]) -> Callable:
+    """Note what the decorated search calls, given the collapsed state of a component."""
+
+    def note(search: Callable) -> Callable:
+        _NEEDED[search] = jobs
+        return search
+
+    return note
+
+
+def needed(search: Callable, state: Collapsed) -> list[Job]:
+    """List what a search calls that can be compiled ahead, as far as that is known."""
+    return _NEEDED[search](state) if search in _NEEDED else []
+
+
+def climbs(state: Collapsed) -> list[Job]:
+    """List what is called by climbs of objects and of whole clusters, in that order."""
     prior, numbers, table = np.zeros(0), np.zeros(0, np.int64), np.zeros((1, 1), np.int64)
     given = prior, prior, state.partitions[0], table
     return [

@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.step_methods.compound import BlockedStep
 
+from pm_match.clusters.collapsed import Collapsed
 from pm_match.numerics.ahead import compile_ahead
+from pm_match.reading import read
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import coarse_climb, kernels, shake
+from pm_match.search.coarse import climbs, coarse_climb, compiled_ahead, needed, shake
 
 # A search of a component of a chain: it leaves the chain's point at a mode.
 Recipe = Callable[[Chain, int, np.random.Generator], object]
@@ -30,11 +32,14 @@ def searched(
     """Search every component of a model once; return the chain at the modes that were found."""
     chain = Chain(model, steps, point, rng)
     for number, component in enumerate(chain.components):
-        search = recipe(component)
-        if search is not nothing:
-            compile_ahead(kernels(chain.collapsed(number)))
-        search(chain, number, chain.rng)
+        recipe(component)(chain, number, chain.rng)
     return chain
+
+
+def ahead(model: Model) -> None:
+    """Have another process compile what searches of a model call, while this one goes on."""
+    for component in read(model).components:
+        compile_ahead(needed(recipe(component), Collapsed.of(model, component)))
 
 
 def recipe(component: Component) -> Recipe:
@@ -56,6 +61,7 @@ def nothing(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Search for nothing: what is to be clustered is not observed, and its value only a start."""
 
 
+@compiled_ahead(climbs)
 def any_kinds(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Search for a matching by evidence of any kinds: sweeps, and moves of whole clusters."""
     for _ in range(_ROUNDS):

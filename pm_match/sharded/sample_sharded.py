@@ -210,7 +210,7 @@ def sample_sharded(
         try:
             store.finish(pieces, len(record))
         except OSError as error:
-            warn(f"stopped by {error!r}: labels are in {store.path!r}, but no certainties.")
+            warn(f"stopped by {error!r}: labels are in {store.path!r}, but not all certainties.")
     idata = record.tree(store)
     annotate(idata, structure, ())
     return idata

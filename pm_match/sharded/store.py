@@ -96,25 +96,31 @@ class Store:
 
     def finish(self, pieces: Sequence[Piece], n_draws: int) -> None:
         """Turn sums over `n_draws` draws into means, and forget draws that were not finished."""
-        group = self._group()
-        for assignment in {piece.assignment for piece in pieces}:
-            labels = group[assignment]
-            if labels.shape[1] > n_draws:
-                labels.resize((1, n_draws, labels.shape[2]))
+        group, assignments = self._group(), {piece.assignment for piece in pieces}
         for piece in pieces:
             rows = slice(piece.start, piece.stop)
             mean = group[_sums(piece.assignment)][(n_draws - 1) % 2, rows] / n_draws
             group[certainty_of(piece.assignment)][rows] = mean
-        for assignment in {piece.assignment for piece in pieces}:
+        for assignment in assignments:
             del group[_sums(assignment)]
+        for assignment in assignments:
+            labels = group[assignment]
+            if labels.shape[1] > n_draws:
+                labels.resize((1, n_draws, labels.shape[2]))
 
     def read(self, n_draws: int) -> xr.Dataset:
         """Open what there is of the first draws: labels, and certainties if they were finished."""
         there = set(self._group().array_keys())
-        left = [name for name in there if _sums(name) in there]
-        dropped = [own for name in left for own in (_sums(name), certainty_of(name))]
-        found = xr.open_zarr(self.path, consolidated=False, drop_variables=dropped)
-        return found.isel(draw=slice(n_draws))
+        left = {name for name in there if _sums(name) in there}
+        unfinished = {own for name in left for own in (_sums(name), certainty_of(name))}
+        # One by one: of some, draws that were not finished may not have been forgotten.
+        found = [
+            xr.open_zarr(self.path, consolidated=False, drop_variables=there - {name})
+            for name in there - unfinished
+        ]
+        return xr.merge(
+            [own.isel(draw=slice(n_draws)) if "draw" in own.dims else own for own in found]
+        )
 
 
 def certainty_of(assignment: str) -> str:

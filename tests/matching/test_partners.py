@@ -60,3 +60,10 @@ def test_tiles_hold_every_partner_once(monkeypatch):
     for labels, own in zip(tiles.labels, tiles.partner, strict=True):
         np.testing.assert_array_equal(labels[:, own >= 0].T, rows[own[own >= 0]])
     assert (tiles.near <= tiles.far).all()
+
+
+def test_nobody_has_no_partners():
+    nobody, some = np.zeros((0, 4), np.uint8), np.zeros((3, 4), np.uint8)
+    for rows, others in ((some, nobody), (nobody, some), (nobody, nobody)):
+        n_best = min(2, len(others))
+        assert all(found.shape == (len(rows), n_best) for found in best_of(rows, others, n_best))

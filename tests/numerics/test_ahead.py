@@ -12,7 +12,7 @@ from numba.core.dispatcher import Dispatcher
 
 import pm_match as pmm
 from pm_match.numerics.ahead import compile_ahead, job
-from pm_match.search.recipe import searched
+from pm_match.starts import Search
 from tests.declared.columns import declared
 from tests.declared.features import Kind, feature_model
 from tests.declared.networks import network_model
@@ -66,23 +66,39 @@ def test_a_step_needs_nothing_else(case, monkeypatch):
     assert [name for name, _ in more] == []
 
 
-@pytest.mark.parametrize("case", ["flat projections", "networks", "normal clusters", "columns"])
-def test_climbs_of_a_search_are_ahead(case, monkeypatch):
-    present = {}
+@pytest.mark.parametrize("case", ["networks", "normal clusters", "columns", "aligned"])
+def test_searches_call_what_was_compiled_ahead(case, monkeypatch):
+    listed: list = []
+    monkeypatch.setattr("pm_match.search.recipe.compile_ahead", listed.extend)
+    model = MODELS[case]() if case in MODELS else pmm.models.aligned_clusters({"a": X, "b": -X})
+    search = Search(model)
+    assert search.steps
+    names = ["climb_units", "climb_pairs", "climb_merges", "climb_names"]
+    assert [kernel.__name__ for kernel, _ in listed] == [
+        *names, *["assign_nearest"] * (case == "aligned")
+    ]  # fmt: skip
+    for kernel, signature in listed:
+        kernel.compile(signature)
+    present = {kernel: set(kernel.overloads) for kernel, _ in listed}
+    called = set()
+    for name, (kernel, _) in zip(names, listed, strict=False):
 
-    def compiled(jobs):
-        for kernel, signature in jobs:
-            kernel.compile(signature)
-            present[kernel] = set(kernel.overloads)
+        def noted(*args, name=name, kernel=kernel):
+            called.add(name)
+            return kernel(*args)
 
-    monkeypatch.setattr("pm_match.search.recipe.compile_ahead", compiled)
-    model = MODELS[case]()
-    rng = np.random.default_rng(0)
-    searched(model, pmm.steps(model), model.initial_point(0), rng)
-    names = [kernel.__name__ for kernel in present]
-    assert names == ["climb_units", "climb_pairs", "climb_merges", "climb_names"]
+        monkeypatch.setattr(f"pm_match.search.coarse.{name}", noted)
+    search.from_dispersed(np.random.default_rng(0))
+    assert called == set(names)
     for kernel, overloads in present.items():
         assert set(kernel.overloads) == overloads
+
+
+def test_searches_of_flat_projections_need_no_climbs(monkeypatch):
+    listed: list = []
+    monkeypatch.setattr("pm_match.search.recipe.compile_ahead", listed.extend)
+    assert Search(tiny_model()).steps
+    assert listed == []
 
 
 _SCRIPT = """

@@ -138,7 +138,7 @@ def test_a_disk_that_is_full_in_the_end_costs_certainties_alone(model, tmp_path,
         finish(self, pieces, n_draws)
 
     monkeypatch.setattr(Store, "finish", full)
-    with pytest.warns(UserWarning, match=r"stopped by .*No space left.*but no certainties"):
+    with pytest.warns(UserWarning, match=r"stopped by .*No space left.*but not all certainties"):
         found = sampled(model, counts(), labels=tmp_path / "labels.zarr")
     missing = {name for name in expected["posterior"] if str(name).startswith("certainty_")}
     assert missing
