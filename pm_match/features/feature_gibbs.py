@@ -149,13 +149,13 @@ class FeatureGibbs(PartitionStep):
                     log_density_function(model, n, True) for n in (p.name, *below)
                 ]
             if p.update == "wishart":
-                self._forward[p.name] = _wishart_functions(model, rv)
-        self._isometric = {name for own in features.isometries for name in own.names}
+                self._forward[p.name] = wishart_functions(model, rv)
+        self._isometric = {name for own in features.sliced for name in own.names}
         self._direction = np.empty(features.n_factors)
         self._exchanges, self._turned = None, None
         if self.permute:
             self._exchanges = Exchanges(model, features, _regressed(features))
-            self._turned = Exchanges(model, features, {i.domain for i in features.isometries})
+            self._turned = Exchanges(model, features, {i.domain for i in features.sliced})
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -283,7 +283,7 @@ class FeatureGibbs(PartitionStep):
 
     def _draw_isometries(self, point, setting: Setting) -> None:
         if self._isometric:
-            own = {isometry.domain for isometry in self.part.isometries}
+            own = {isometry.domain for isometry in self.part.sliced}
             others = [
                 None if d in own else contribution(*pair)
                 for d, pair in enumerate(zip(self._some, setting.emissions, strict=True))
@@ -301,7 +301,7 @@ class FeatureGibbs(PartitionStep):
             return 0, 0
         features = self.part
         (isometry,) = (
-            own for own in features.isometries if features.domains[own.domain].assignment == chosen
+            own for own in features.sliced if features.domains[own.domain].assignment == chosen
         )
         found = exchange_labels(
             self.rng,
@@ -556,7 +556,7 @@ def _free(
     raise ValueError("expected features of the structure; found others")
 
 
-def _wishart_functions(model, rv):
+def wishart_functions(model, rv):
     """Make functions for a Wishart variable: its prior at a point, and its value to be sampled.
 
     The prior is given by the degrees of freedom and the inverse of the scale matrix.

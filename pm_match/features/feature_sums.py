@@ -205,9 +205,9 @@ class ClusterSums:
         if not self.full:
             n = np.broadcast_to(self.counts.sum(axis=0), emission.intercept.shape)
             return np.diag(emission.precision * n)
-        return np.tensordot(self._of_pattern(self.counts[:, 0]), self.precisions(emission), 1)
+        return np.tensordot(self.of_pattern(self.counts[:, 0]), self.precisions(emission), 1)
 
-    def _of_pattern(self, rows: NDArray) -> NDArray[np.float64]:
+    def of_pattern(self, rows: NDArray) -> NDArray[np.float64]:
         """Add up what there is for every row (R, ...) by patterns (P, ...)."""
         found = np.zeros((len(self.observed), *rows.shape[1:]))
         np.add.at(found, self.pattern, rows)
@@ -217,7 +217,7 @@ class ClusterSums:
         """Sum of Lambda (x) z z' over all objects (M K, M K), z the vectors (J, K) of clusters."""
         m, k = emission.projection.shape[0], latent.shape[1]
         outer = (latent[:, :, None] * latent[:, None, :])[self.cluster]
-        grams = self._of_pattern(self.counts[:, :, None] * outer)
+        grams = self.of_pattern(self.counts[:, :, None] * outer)
         whole = np.tensordot(self.precisions(emission), grams, axes=(0, 0))
         return whole.transpose(0, 2, 1, 3).reshape(m * k, m * k)
 
@@ -232,12 +232,16 @@ class ClusterSums:
             squares = emission.precision @ (self.scatter - 2.0 * total * a + n * a * a)
             return float((n * (emission.log_root - 0.5 * _LOG_2PI)).sum()), float(squares)
         precisions, half = self._noise(emission)
-        n, total = self._of_pattern(self.counts[:, 0]), self._of_pattern(self.sums)
+        logs = half - 0.5 * _LOG_2PI * self.observed.sum(axis=1)
+        squares = np.einsum("pij,pij->", precisions, self.about(a))
+        return float(self.of_pattern(self.counts[:, 0]) @ logs), float(squares)
+
+    def about(self, a: NDArray) -> NDArray[np.float64]:
+        """Scatter of every pattern (P, M, M) about an intercept; not of what is missing."""
+        n, total = self.of_pattern(self.counts[:, 0]), self.of_pattern(self.sums)
         # Where something is missing, precisions are zero.
         cross = total[:, :, None] * a
-        about = self.scatter - cross - cross.transpose(0, 2, 1) + n[:, None, None] * np.outer(a, a)
-        logs = half - 0.5 * _LOG_2PI * self.observed.sum(axis=1)
-        return float(n @ logs), float(np.einsum("pij,pij->", precisions, about))
+        return self.scatter - cross - cross.transpose(0, 2, 1) + n[:, None, None] * np.outer(a, a)
 
 
 Contribution = tuple[NDArray[np.float64], NDArray[np.float64], float, float]

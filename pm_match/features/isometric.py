@@ -332,7 +332,7 @@ def _seen(features: Features, setting: Setting, point, keys, sums, contributions
         What every domain adds to P and m.
     """
     k, r = features.n_factors, setting.latent_precision
-    own = {i.domain: i for i in features.isometries}
+    own = {i.domain: i for i in features.sliced}
     domains, shapes, said = {}, {}, []
     for d, emission in enumerate(setting.emissions):
         if d not in own:
@@ -394,7 +394,7 @@ def draw_isometries(
         Of each domain; None of those with an isometry.
     """
     k, r = features.n_factors, setting.latent_precision
-    own = {i.domain: i for i in features.isometries}
+    own = {i.domain: i for i in features.sliced}
     domains, shapes, said = _seen(features, setting, point, keys, sums, contributions)
     for d, (q, numbers, _) in shapes.items():
         domain, before = domains[d], numbers.copy()
@@ -500,7 +500,7 @@ def exchange_labels(
         For every cluster of the domain.
     """
     d, r = isometry.domain, setting.latent_precision
-    rigid = {own.domain for own in features.isometries}
+    rigid = {own.domain for own in features.sliced}
     contributions = [
         None if e in rigid else contribution(*pair)
         for e, pair in enumerate(zip(sums, setting.emissions, strict=True))

@@ -232,6 +232,12 @@ class Features(Evidence):
     _standard: bool = field(repr=False)
 
     @property
+    def sliced(self) -> list[Isometry]:
+        """Isometries that compiled slices draw: all objects of a domain have the same noise."""
+        own = [(self.domains[i.domain], i) for i in self.isometries]
+        return [i for domain, i in own if not domain.full or domain.data.observed is None]
+
+    @property
     def flagged(self) -> bool:
         """Whether objects may be irrelevant."""
         return any(domain.flag for domain in self.domains)
@@ -272,17 +278,17 @@ class Features(Evidence):
         return [self.precision] if self.precision else []
 
     def dispersed(self, rng: np.random.Generator, start: Point) -> dict[str, NDArray]:
-        """Draw projections from their normal prior or, where that is flat, small noise."""
+        """Draw what is normal from its prior, and small noise for flat projections."""
         point = {}
-        for w in self.projections:
-            if w is None:
-                continue
-            if w.update == "flat":
-                drawn = random_projection(rng, (self.domains[w.domain].n_features, self.n_factors))
-            else:
-                centre, precision = self.prior(w, start)
+        for p in self.parameters:
+            if p.update == "flat":
+                drawn = random_projection(rng, (self.domains[p.domain].n_features, self.n_factors))
+            elif p.update in ("projection", "normal"):
+                centre, precision = self.prior(p, start)
                 drawn = centre + rng.standard_normal(centre.shape) / np.sqrt(precision)
-            point[w.name] = drawn.T if w.transposed else drawn
+            else:
+                continue
+            point[p.name] = drawn.T if p.transposed else drawn
         return point
 
     @property

@@ -603,9 +603,9 @@ def _isometries(
     """Find the domains whose projection is a scale times the polar factor of a normal variable."""
     if graphs.precision is not None:
         return
-    for d, (own, data) in enumerate(zip(graphs.observed, graphs.data, strict=True)):
+    for d, data in enumerate(graphs.data):
         shape = data.values.shape[1], graphs.n_factors
-        if shape[0] < shape[1] or (own.multivariate and data.observed is not None):
+        if shape[0] < shape[1]:
             continue
         moving = partial(_moves_only, context, check, reader, d)
         for p in parameters:

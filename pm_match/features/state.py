@@ -45,7 +45,7 @@ class FeatureState(EvidenceState):
     def kernels(self) -> list[Job]:
         """List what the term's state, its draws and those of projections are made by."""
         found = self.evidence.kernels(self.site.slot_of(self._number))
-        found += isometric.kernels() if self.features.isometries else []
+        found += isometric.kernels() if self.features.sliced else []
         return found + (projection.kernels() if self.features.flat else [])
 
     def load(self, point: Point) -> None:

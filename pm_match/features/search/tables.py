@@ -8,20 +8,17 @@ assignment fixed, and the log joint is averaged. Those that are hopeless are soo
 others are looked at longer, as they are and with their objects moved to where they fit best.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.features.emission import Emission, draw_missing
-from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.parts import Features
-from pm_match.features.projection_map import ProjectionMAP
 from pm_match.features.search.match_shapes import common_shape, match_shapes
+from pm_match.features.search.maximise import Maximiser, maximiser_of
 from pm_match.features.search.mixture_path import Mixture, cluster_means, mixture_path
 from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
@@ -37,19 +34,16 @@ _TOP = 2
 # lack one.
 _EQUAL = 8
 _LACKING = 4
-# Draws of the parameters before the first proposal is judged: the others begin where it ended.
-_BURN_IN = 15
-# Rounds of judging: draws of the parameters; how far below the best a proposal may then be to stay,
-# in standard deviations of log joints over draws; and how many stay.
-_ROUNDS = ((4, 5.0, 8), (10, 2.5, 4), (20, 0.0, 1))
-# The round before which objects are moved, how often, and draws of the parameters after it.
+# Rounds of judging: steps that the parameters climb, and how many proposals stay.
+_ROUNDS = ((20, 8), (40, 4), (200, 1))
+# The round before which objects are moved, how often, and steps of the parameters after it.
 _MOVING = 2
 # Of missing values, where clusters are looked for in one domain: how often they are filled in anew,
 # and how much their correlations with others are believed.
 _COMPLETIONS = 10
 _TRUST = 0.9
 _MOST_MOVES = 3
-_DRAWS_A_MOVE = 5
+_STEPS_A_MOVE = 20
 
 
 @dataclass(eq=False)
@@ -63,32 +57,15 @@ class Proposal:
     projections : list of (M_d, K) array
         Where to begin.
     point : dict, optional
-        The last draw of the parameters.
-    log_joints : list of float
-        After every draw.
-    best : dict, optional
-        The draw with the highest of them.
+        Where the parameters have climbed to.
+    value : float
+        The log joint there.
     """
 
     labels: list[NDArray[np.int64]]
     projections: list[NDArray[np.float64]]
     point: dict[str, NDArray] | None = None
-    log_joints: list[float] = field(default_factory=list)
-    best: dict[str, NDArray] | None = None
-
-    @property
-    def late(self) -> list[float]:
-        """The second half of the log joints."""
-        return self.log_joints[len(self.log_joints) // 2 :]
-
-    @property
-    def value(self) -> float:
-        """Average of the late log joints.
-
-        It differs from the log joint with the parameters integrated out by their entropy, which
-        hardly depends on the assignment.
-        """
-        return float(np.mean(self.late))
+    value: float = -np.inf
 
 
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
@@ -109,10 +86,10 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
 def leave_at_best(
     chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
 ) -> None:
-    """Leave the chain at the best draw of the best proposal, brought to the top in its labels."""
-    best = judged(chain, number, features, proposals).best
-    assert best is not None
-    chain.point = best
+    """Leave the chain where the best proposal is best, in its labels too."""
+    best = judged(chain, number, features, proposals)
+    assert best.point is not None
+    chain.point = best.point
     climb_objects(chain, number)
     chain.settle(number)
 
@@ -232,73 +209,43 @@ def turned(chain: Chain, features: Features, projections: Sequence[NDArray]) -> 
 def judged(
     chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
 ) -> Proposal:
-    """Return the proposal whose parameters, drawn with its assignment fixed, explain most."""
-    with _labels_fixed(chain, number):
-        return _judged(chain, number, features, proposals)
-
-
-@contextmanager
-def _labels_fixed(chain: Chain, number: int) -> Iterator[None]:
-    """Let no step exchange labels meanwhile, which would make another assignment."""
-    own = [step for step in chain.steps_of(number) if isinstance(step, FeatureGibbs)]
-    before = [step.permute for step in own]
-    for step in own:
-        step.permute = False
-    try:
-        yield
-    finally:
-        for step, permute in zip(own, before, strict=True):
-            step.permute = permute
-
-
-def _judged(
-    chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
-) -> Proposal:
-    _draw(chain, number, features, proposals[0], _BURN_IN)
-    proposals[0].log_joints.clear()
-    for i, (n, width, most) in enumerate(_ROUNDS):
+    """Return the proposal that explains most with the parameters that are best for it."""
+    maximiser = maximiser_of(chain.model, features)
+    for i, (steps, most) in enumerate(_ROUNDS):
         if i == _MOVING:
-            proposals = [*proposals, *_moved(chain, number, features, proposals)]
+            proposals = [*proposals, *_moved(chain, number, maximiser, proposals)]
         for proposal in proposals:
-            _draw(chain, number, features, proposal, n)
-        proposals = sorted(proposals, key=lambda p: -p.value)
-        spread = np.sqrt(np.mean([np.var(p.late) for p in proposals]))
-        least = proposals[0].value - width * spread
-        proposals = [p for p in proposals[:most] if p.value >= least]
+            if proposal.point is None:
+                chain.place(number, proposal.labels)
+                proposal.point = turned(chain, features, proposal.projections)
+            _climb(chain, number, maximiser, proposal, steps)
+        proposals = sorted(proposals, key=lambda p: -p.value)[:most]
     return proposals[0]
 
 
-def _draw(chain: Chain, number: int, features: Features, proposal: Proposal, n: int) -> None:
-    """Draw a proposal's parameters `n` times; at first from where the chain is."""
-    if proposal.point is None:
-        chain.place(number, proposal.labels)
-        proposal.point = turned(chain, features, proposal.projections)
+def _climb(chain: Chain, number: int, maximiser: Maximiser, proposal: Proposal, steps: int) -> None:
+    """Let a proposal's parameters climb, from where they are."""
+    assert proposal.point is not None
+    proposal.point, log_prior = maximiser(proposal.point, steps)
     chain.point = proposal.point
-    for _ in range(n):
-        for step in chain.steps_of(number):
-            if isinstance(step, FeatureGibbs | ProjectionMAP | HyperparameterGibbs):
-                chain.point, _ = step.step(chain.point)
-        proposal.log_joints.append(chain.log_joint(number))
-        if proposal.best is None or proposal.log_joints[-1] >= max(proposal.log_joints):
-            proposal.best = chain.point
-    proposal.point = chain.point
+    proposal.value = chain.loaded(number).log_joint() + log_prior
 
 
 def _moved(
-    chain: Chain, number: int, features: Features, proposals: Sequence[Proposal]
+    chain: Chain, number: int, maximiser: Maximiser, proposals: Sequence[Proposal]
 ) -> list[Proposal]:
     """Move the objects of every proposal to the clusters where they fit best, and again."""
     found = []
     for proposal in proposals:
         last = proposal
         for _ in range(_MOST_MOVES):
-            assert last.best is not None
-            chain.point = last.best
+            assert last.point is not None
+            chain.point = last.point
             if climb_objects(chain, number) <= 0.0:
                 break
             last = Proposal(chain.labels(number), proposal.projections, chain.point)
             # The parameters have to get used to it.
-            _draw(chain, number, features, last, _DRAWS_A_MOVE)
+            _climb(chain, number, maximiser, last, _STEPS_A_MOVE)
         if last is not proposal:
             found.append(last)
     return found

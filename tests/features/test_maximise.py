@@ -1,0 +1,163 @@
+"""The gradient of the evidence of features, and where climbing along it ends."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pm_match as pmm
+from pm_match.features.emission import Emission, with_deviations
+from pm_match.features.evidence_gradient import evidence
+from pm_match.features.feature_sums import ClusterSums, Contributions, log_evidence
+from pm_match.features.parts import Features, Setting
+from pm_match.features.search.maximise import Maximiser
+from pm_match.numerics.masked import MaskedTable
+from pm_match.search.chain import Chain
+
+K, WIDTHS = 2, (3, 4)
+
+
+def random_case(full, missing, spread, gamma):
+    rng = np.random.default_rng([full, missing, spread, gamma])
+    sums, emissions, spreads, n_values = [], [], [], 0
+    for m in WIDTHS:
+        x, labels = rng.normal(size=(12, m)), rng.integers(3, size=12)
+        observed = None
+        if missing:
+            observed = rng.random(x.shape) < 0.7
+            x[~observed] = 0.0
+        data = MaskedTable(x, observed)
+        n_values += data.n_values
+        sums.append(ClusterSums.of(data, labels, 3, full))
+        root = np.tril(rng.normal(size=(m, m)), -1) + np.diag(rng.uniform(0.5, 2.0, m))
+        root = root if full else np.diagonal(root).copy()
+        emissions.append(Emission(rng.normal(size=(m, K)), rng.normal(size=m), root))
+        spreads.append(rng.uniform(0.2, 1.0, m) if spread else None)
+    return (
+        sums,
+        Setting(tuple(emissions), tuple(spreads), 1.3, (2.0, 3.0) if gamma else None),
+        (n_values),
+    )
+
+
+def reference(sums, setting, n_values):
+    """By factors: deviations are further ones, whose projections are known."""
+    r, emissions = setting.latent_precision, []
+    for d, own in enumerate(setting.emissions):
+        w = with_deviations(own.projection, d, setting.spreads, r)
+        emissions.append(replace(own, projection=w))
+    return log_evidence(Contributions(sums).of(emissions), r, setting.gamma, n_values)
+
+
+@pytest.mark.parametrize("gamma", [False, True])
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+def test_gradient(full, missing, spread, gamma):
+    sums, setting, n_values = random_case(full, missing, spread, gamma)
+    value, gradients = evidence(sums, setting, K)
+    assert value == pytest.approx(reference(sums, setting, n_values))
+    h = 1e-5
+
+    def slope(d, **changed):
+        """How the evidence changes if some of an emission, or its spread, is changed by h."""
+        found = []
+        for sign in (1.0, -1.0):
+            emissions, spreads = list(setting.emissions), list(setting.spreads)
+            for name, step in changed.items():
+                if name == "spread":
+                    spreads[d] = spreads[d] * np.exp(sign * h * step)
+                elif name == "precision":
+                    precision = emissions[d].precision + sign * h * step
+                    emissions[d] = replace(emissions[d], root=np.linalg.cholesky(precision))
+                else:
+                    moved = getattr(emissions[d], name) + sign * h * step
+                    emissions[d] = replace(emissions[d], **{name: moved})
+            own = replace(setting, emissions=tuple(emissions), spreads=tuple(spreads))
+            found.append(reference(sums, own, n_values))
+        return (found[0] - found[1]) / (2.0 * h)
+
+    for d, (m, own) in enumerate(zip(WIDTHS, gradients, strict=True)):
+        units = np.eye(m)
+        expected = [slope(d, intercept=unit) for unit in units]
+        np.testing.assert_allclose(own.intercept, expected, rtol=1e-6, atol=1e-6)
+        cells = np.eye(m * K).reshape(-1, m, K)
+        expected = np.reshape([slope(d, projection=cell) for cell in cells], (m, K))
+        np.testing.assert_allclose(own.projection, expected, rtol=1e-6, atol=1e-6)
+        if spread:
+            expected = [slope(d, spread=unit) for unit in units]
+            np.testing.assert_allclose(own.log_spread, expected, rtol=1e-6, atol=1e-6)
+        if full:
+            for i in range(m):
+                for j in range(i + 1):
+                    both = np.outer(units[i], units[j])
+                    both = (both + both.T) / 2.0
+                    expected = slope(d, precision=both)
+                    np.testing.assert_allclose(
+                        np.sum(own.precision * both), expected, rtol=1e-5, atol=1e-5
+                    )
+
+
+RNG = np.random.default_rng(3)
+LABELS = {"a": np.repeat([0, 1, 2], 8), "b": np.repeat([0, 1, 2], 6)}
+LATENT = 2.0 * RNG.normal(size=(3, 2))
+TABLES = {
+    name: LATENT[own] @ RNG.normal(size=(2, m)) + 0.5 * RNG.normal(size=(len(own), m))
+    for (name, own), m in zip(LABELS.items(), (3, 4), strict=True)
+}
+HOLES = {name: np.where(RNG.random(x.shape) < 0.1, np.nan, x) for name, x in TABLES.items()}
+MODELS = {
+    "isometries": lambda: pmm.models.table_clusters(TABLES, 4),
+    "isometries, missing values": lambda: pmm.models.table_clusters(HOLES, 4),
+    "one noise": lambda: pmm.models.projected_clusters(
+        TABLES, 2, 4, projection="isometric", intercept=True
+    ),
+    "normal projections, shared precision": lambda: pmm.models.projected_clusters(
+        TABLES, 2, 4, projection="normal", intercept=True
+    ),
+    "flat projections": lambda: pmm.models.projected_clusters(TABLES, 2, 4, intercept=True),
+    "private factors": lambda: pmm.models.projected_clusters(
+        TABLES, 2, 4, projection="normal", within=1
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_climbs_to_a_maximum(case):
+    model = MODELS[case]()
+    rng = np.random.default_rng(4)
+    chain = Chain(model, pmm.steps(model), model.initial_point(0), rng)
+    (features,) = chain.components[0].of(Features)
+    labels = np.concatenate(list(LABELS.values()))
+    chain.place(0, [labels])
+    moving = [p for p in features.parameters if p.update != "prior"]
+    keys = [model.rvs_to_values[model[p.name]].name for p in moving]
+
+    def near(point, size):
+        moved = {key: point[key] + size * rng.normal(size=point[key].shape) for key in keys}
+        return point | moved
+
+    # Where projections are zero, so is the gradient.
+    start = near(chain.point, 0.3)
+    turned = {isometry.orientation.name for isometry in features.isometries}
+    names = [p.name for p in moving if p.update != "flat" and p.name not in turned]
+    log_prior = model.compile_logp([model[name] for name in names], sum=True)
+
+    def log_density(point):
+        chain.point = point
+        return chain.loaded(0).log_joint() + float(log_prior(point))
+
+    maximiser = Maximiser(model, features)
+    best, prior = maximiser(start, 2000)
+    again, other_prior = maximiser(near(best, 0.02), 2000)
+    top = log_density(best)
+    assert top > log_density(start)
+    assert log_density(again) == pytest.approx(top, abs=0.02)
+    # What it says of the parameters differs by a constant from what is declared.
+    declared = float(log_prior(best)) - float(log_prior(again))
+    assert prior - other_prior == pytest.approx(declared, abs=1e-6)
+    for size in (1e-3, 1e-2, 1e-1):
+        for _ in range(30):
+            assert log_density(near(best, size)) < top + 1e-3
+    # A few steps do not fall.
+    assert log_density(maximiser(start, 2)[0]) > log_density(start)
