@@ -19,6 +19,9 @@ Peers are told the true number of clusters (``J``), or what BIC says (``J by BIC
   .999;
 - ``seconds``: of the clock, kernels compiled.
 
+How often pairs match by the probability that they do, in bins of a tenth, goes to
+``reliability.csv``, and to a figure.
+
 ``glass`` needs a folder with the file that `pm_match.datasets.load_glass` describes. Networks are
 in `case_studies.real_networks`. Peers need scikit-learn and POT.
 
@@ -32,7 +35,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = _options(argv)
     options.out.mkdir(parents=True, exist_ok=True)
     found: list[dict[str, Any]] = []
+    bins: list[pd.DataFrame] = []
     for name in options.only or DATA:
         data = DATA[name]
         if data.needs_folder and options.folder is None:
@@ -82,14 +86,18 @@ def main(argv: Sequence[str] | None = None) -> None:
             continue
         for seed in range(options.first, options.first + options.splits):
             for row in one_split(data, options.folder, seed, options.draws, options.methods):
-                found.append({"data": name, "seed": seed} | row)
+                own = {"data": name, "seed": seed}
+                bins.append(row.pop("reliability").assign(**own, method=row["method"]))
+                found.append(own | row)
                 print(", ".join(f"{k} {_short(v)}" for k, v in found[-1].items()), flush=True)
                 # After every method, so that a run that is cut short leaves what it has.
                 pd.DataFrame(found).to_csv(options.out / "splits.csv", index=False)
+                pd.concat(bins).to_csv(options.out / "reliability.csv", index=False)
     if found:
         table = summary(pd.DataFrame(found))
         table.to_csv(options.out / "table.csv")
         print(f"\nMeans over splits\n\n{table.to_string(float_format='{:.3f}'.format)}")
+        plot_reliability(pd.concat(bins)).savefig(options.out / "reliability.png", dpi=150)
 
 
 def one_split(
@@ -110,7 +118,7 @@ def one_split(
     Yields
     ------
     dict
-        A row for each method: its name, and what is measured.
+        A row for each method: its name, what is measured, and its reliability.
     """
     domains = data.load(folder, seed)
     true = datasets.true_labels(domains)
@@ -126,8 +134,12 @@ def one_split(
         match = partial(_probability, best)
         yield {"method": name} | measured(true, labels, match) | {"seconds": seconds}
         # All chains together, whichever mode they are in.
-        together = scores(true, partial(_probability, idata))
-        yield {"method": f"{name}, all chains"} | together
+        together = partial(_probability, idata)
+        yield (
+            {"method": f"{name}, all chains"}
+            | scores(true, together)
+            | {"reliability": reliability(true, together)}
+        )
     peers = {name: peer for name, peer in PEERS.items() if name in methods}
     if not peers:
         return
@@ -179,7 +191,7 @@ def _sampled(model: Any, draws: int, seed: int) -> xr.DataTree:
 
 def measured(
     true: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray], match: Match
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Score a matching.
 
     Parameters
@@ -193,12 +205,13 @@ def measured(
 
     Returns
     -------
-    dict of str to float
+    dict
     """
     return {
         "index": metrics.adjusted_rand_index(true, labels),
         "clusters": float(len(np.unique(np.concatenate(list(labels.values()))))),
         "transfer": transfer(true, match),
+        "reliability": reliability(true, match),
     } | scores(true, match)
 
 
@@ -238,16 +251,88 @@ def scores(true: Mapping[str, np.ndarray], match: Match) -> dict[str, float]:
     dict of str to float
         "Brier" and "log score", each less that of the base rate: the lower the better.
     """
-    names = list(true)
-    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    together = np.concatenate([(true[a][:, None] == true[b]).ravel() for a, b in pairs])
-    given = np.concatenate([np.asarray(match(a, b)).ravel() for a, b in pairs])
+    together, given = _pairs(true, match)
     base = together.mean()
     inside = np.clip(given, LEAST, 1.0 - LEAST)
     log = -np.where(together, np.log(inside), np.log1p(-inside)).mean()
     log_base = -(base * np.log(base) + (1.0 - base) * np.log1p(-base))
     brier = np.square(given - together).mean()
     return {"Brier": float(brier - base * (1.0 - base)), "log score": float(log - log_base)}
+
+
+def reliability(true: Mapping[str, np.ndarray], match: Match) -> pd.DataFrame:
+    """Compare match probabilities with how often pairs match.
+
+    Parameters
+    ----------
+    true : mapping of str to array
+    match : callable
+        As of `measured`.
+
+    Returns
+    -------
+    DataFrame
+        A row for each tenth in which there are probabilities: "pairs", the sum of their
+        "probability", and how many "match".
+    """
+    together, given = _pairs(true, match)
+    tenth = np.minimum((given * 10).astype(int), 9)
+    pairs = pd.DataFrame({"tenth": tenth, "pairs": 1, "probability": given, "match": together})
+    return pairs.groupby("tenth", as_index=False).sum()
+
+
+def plot_reliability(bins: pd.DataFrame) -> Any:
+    """Draw, for each data set, how often pairs match by the probability that they do.
+
+    Parameters
+    ----------
+    bins : DataFrame
+        Rows of `reliability`, with "data", "seed" and "method".
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Points are as large as a logarithm of their numbers of pairs.
+    """
+    import matplotlib.pyplot as plt
+
+    names, methods = list(bins["data"].unique()), list(bins["method"].unique())
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    size = (3.2 * columns, 3.0 * rows + 0.5)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    totals = bins.groupby(["data", "method", "tenth"])[["pairs", "probability", "match"]].sum()
+    for axis, name in zip(axes.ravel(), names, strict=False):
+        axis.plot([0, 1], [0, 1], color="0.6", lw=0.8)
+        for number, method in enumerate(methods):
+            if method in totals.loc[name].index:
+                own = totals.loc[name, method]
+                x, y = own["probability"] / own["pairs"], own["match"] / own["pairs"]
+                axis.plot(x, y, color=f"C{number}", lw=1, label=method)
+                axis.scatter(x, y, s=4 * np.log10(own["pairs"]) ** 2, color=f"C{number}")
+        # As the base rate says of any pair.
+        share = totals.loc[name].groupby("method").sum()
+        base = (share["match"] / share["pairs"]).iloc[0]
+        axis.axhline(base, color="0.6", lw=0.8, ls=":")
+        axis.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    for axis in axes.ravel()[len(names) :]:
+        axis.remove()
+    for axis in axes[:, 0]:
+        axis.set_ylabel("share that match")
+    figure.supxlabel("match probability", fontsize="medium")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
+def _pairs(true: Mapping[str, np.ndarray], match: Match) -> tuple[np.ndarray, np.ndarray]:
+    """Return of all pairs whether they are of one class, and how likely that is said to be."""
+    pairs = list(combinations(true, 2))
+    together = np.concatenate([(true[a][:, None] == true[b]).ravel() for a, b in pairs])
+    given = np.concatenate([np.asarray(match(a, b)).ravel() for a, b in pairs])
+    return together, given
 
 
 def _probability(idata: xr.DataTree, a: str, b: str) -> np.ndarray:

@@ -57,6 +57,15 @@ def test_halves_of_images_and_patients_are_disjoint():
     assert len(np.unique(datasets.true_labels(data.cluster_missing(3))["b"])) == 4
 
 
+def test_reliability_counts_pairs_by_tenths():
+    given = np.where(TRUE["a"][:, None] == TRUE["b"], 0.95, 0.12)
+    found = real_tables.reliability(TRUE, lambda a, b: given)
+    assert found["tenth"].tolist() == [1, 9]
+    assert found["pairs"].sum() == given.size
+    assert found["match"].tolist() == [0, found["pairs"][1]]
+    np.testing.assert_allclose(found["probability"] / found["pairs"], [0.12, 0.95])
+
+
 def test_peers_are_printed_and_written(tmp_path, capsys):
     options = ["--only", "iris", "--splits", "1", "--methods", "k-means + GW"]
     real_tables.main([*options, "--out", str(tmp_path)])
@@ -64,3 +73,7 @@ def test_peers_are_printed_and_written(tmp_path, capsys):
     table = pd.read_csv(tmp_path / "table.csv", index_col=["data", "method"])
     assert list(table.index) == [("iris", "k-means + GW, J"), ("iris", "k-means + GW, J by BIC")]
     assert table["index"].between(-1, 1).all()
+    assert (tmp_path / "reliability.png").stat().st_size > 0
+    bins = pd.read_csv(tmp_path / "reliability.csv").groupby("method")["pairs"].sum()
+    # 150 flowers in each domain.
+    assert (bins == 150 * 150).all()
