@@ -208,7 +208,10 @@ def _same(
         if set(short[0]) == set(short[1]):
             one, two = short
     if set(one) != set(two):
-        raise ValueError(f"the {kind}s differ: {list(one)} in {name}, {list(two)} in {other_name}")
+        raise ValueError(
+            f"expected the same {kind}s in {name} and {other_name}; found {list(one)} and "
+            f"{list(two)}"
+        )
     for key, vector in one.items():
         if vector.shape != two[key].shape:
             raise ValueError(

@@ -264,7 +264,7 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
         )
     if clustering.named:
         raise ValueError(
-            "model_factory: expected no observed labels; compare such models otherwise"
+            "model_factory: expected no observed labels; found some; compare such models otherwise"
         )
     if features.n_factors != n_factors:
         raise ValueError(

@@ -94,12 +94,13 @@ def translate(
     home, goal = (find_place(points.structure, name) for name in (source, target))
     if (home.component, home.clustering) != (goal.component, goal.clustering):
         raise ValueError(
-            f"source {source!r} and target {target!r}: expected domains of one set of clusters"
+            f"source {source!r} and target {target!r}: expected domains of one set of clusters; "
+            "found two sets"
         )
     predictive = Predictive(model, home.component)
     predictor = feature_predictor(predictive, goal)
     if predictor is None:
-        raise ValueError(f"target {target!r}: expected a domain with feature vectors; it has none")
+        raise ValueError(f"target {target!r}: expected a domain with feature vectors; found none")
     new = None if x is None else read_new_objects(model, predictive, home, x)
     n = home.assignment.n_objects if new is None else len(new)
     domain = predictor.domain_of(goal)

@@ -214,7 +214,7 @@ def assignment_of(
     empty = [dim for dim in sample_dims if variable.sizes[dim] == 0]
     if empty:
         raise ValueError(
-            f"variable {name!r}: expected at least one draw; dim {empty[0]!r} has length 0"
+            f"variable {name!r}: expected at least one draw; found dim {empty[0]!r} of length 0"
         )
     return variable
 

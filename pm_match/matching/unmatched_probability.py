@@ -72,8 +72,8 @@ def unmatched_probability(
         others = [name for name in set_of(idata, a, group, sample_dims) if name != a]
         if not others:
             raise ValueError(
-                f"no assignment but {a!r} has clusters of its set; expected domains to look for "
-                f"counterparts in (b={a!r} looks among the objects of {a!r} themselves)"
+                f"a: expected other domains with clusters of the set that {a!r} has; found none "
+                f"(b={a!r} looks for counterparts among the objects of {a!r} themselves)"
             )
     else:
         others = full_names(idata, [b] if isinstance(b, str) else b, group)

@@ -159,7 +159,7 @@ def _by_names(rows: pd.DataFrame, what: str) -> list[dict[Any, list[str]]]:
     """Give rows of labels as mappings, one for each set of names that rows link."""
     if not rows.columns.is_unique:
         twice = rows.columns[rows.columns.duplicated()][0]
-        raise ValueError(f"{what}: {twice!r} has more than one column")
+        raise ValueError(f"{what}: expected one column for {twice!r}; found several")
     found: dict[tuple, list[pd.Series]] = {}
     for place, row in rows.iterrows():
         linked = row.dropna()

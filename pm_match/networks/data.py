@@ -16,7 +16,7 @@ import scipy.sparse
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import LARGEST, check_option, plain, type_name
+from pm_match.checks import LARGEST, check_option, no_such, plain, type_name
 
 FAMILIES = ("bernoulli", "poisson", "normal")
 ABSENT = ("zero", "unknown")
@@ -246,8 +246,8 @@ def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense
         for label, dtype in zip(observed.columns, observed.dtypes, strict=True):
             if not _is_real(dtype):
                 raise TypeError(
-                    f"{where}: column {label!r} has dtype {dtype}; expected numbers. (A DataFrame "
-                    "in long form needs `columns`.)"
+                    f"{where}: column {label!r}: expected numbers; found dtype {dtype}. (A "
+                    "DataFrame in long form needs `columns`.)"
                 )
         values = observed.to_numpy(dtype=np.float64, na_value=np.nan)
         indexes: Sequence[Any] = (observed.index, observed.columns)
@@ -348,8 +348,7 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
     absentees = [c for c in columns if c not in frame.columns]
     if absentees:
         raise ValueError(
-            f"{where}: no column {absentees[0]!r} in the DataFrame; its columns are "
-            f"{[plain(c) for c in frame.columns]}"
+            f"{where}: {no_such(f'column {absentees[0]!r}', frame.columns, absentees[0])}"
         )
     # Without a shape two columns can only be axes, and the last of more the value.
     n_axes = len(shape) if shape is not None else max(2, len(columns) - 1)
@@ -365,11 +364,13 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
     for axis in axes:
         if axis.isna().any():
             row = plain(frame.index[int(np.argmax(axis.isna()))])
-            raise ValueError(f"{where}: column {axis.name!r} has no label in row {row!r}")
+            raise ValueError(
+                f"{where}: column {axis.name!r}, row {row!r}: expected a label; found none"
+            )
         if axis.dtype.kind in "bfc":
             raise TypeError(
-                f"{where}: column {axis.name!r} has dtype {axis.dtype}; expected positions (whole "
-                "numbers) or labels"
+                f"{where}: column {axis.name!r}: expected positions (whole numbers) or labels; "
+                f"found dtype {axis.dtype}"
             )
     if one_mode and len({axis.dtype.kind in "iu" for axis in axes}) == 2:
         raise TypeError(
@@ -395,7 +396,7 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
         column = frame[columns[-1]]
         if not _is_real(column.dtype):
             raise TypeError(
-                f"{where}: column {columns[-1]!r} has dtype {column.dtype}; expected numbers"
+                f"{where}: column {columns[-1]!r}: expected numbers; found dtype {column.dtype}"
             )
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     values = _table_values(where, values, len(index))
@@ -448,8 +449,8 @@ def _check_shape(where, shape, expected, one_mode) -> None:
         )
     if one_mode and (len(shape) != 2 or shape[0] != shape[1]):
         raise ValueError(
-            f"{where}: both axes are the same objects, so a square matrix is expected; "
-            f"found shape {shape}"
+            f"{where}: expected a square matrix, as both axes are the same objects; found shape "
+            f"{shape}"
         )
 
 

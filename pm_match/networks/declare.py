@@ -139,7 +139,8 @@ class BlockNetwork(pm.Distribution):
             check_order(where, network, dims, labels)
         elif columns is not None or absent != "zero":
             raise ValueError(
-                f"{where}: `columns` and `absent` say how `observed` is read; found no `observed`"
+                f"{where}: expected `observed`, as `columns` and `absent` say how to read it; "
+                "found none"
             )
         return super().__new__(
             cls,

@@ -359,8 +359,9 @@ def _check_names(posterior: xr.Dataset, new: Sequence[NewObjects]) -> None:
     taken = [own.place.domain for own in new if f"{own.place.assignment.name}_new" in posterior]
     if twice or taken:
         raise ValueError(
-            f"new_data: domain {(sorted(twice) or taken)[0]!r} "
-            + ("is given twice" if twice else "has new objects in these draws already")
+            "new_data: expected domains once, without new objects in these draws; found "
+            f"{(sorted(twice) or taken)[0]!r} "
+            + ("twice" if twice else "with new objects in them already")
         )
 
 

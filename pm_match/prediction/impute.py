@@ -103,7 +103,9 @@ def impute(
             found.append(summary_dataset(model, points, holes.variable, blocks, objects))
         return xr.merge(found)
     if var_names is not None:
-        raise ValueError("var_names: expected none with new_data, which names its domains itself")
+        raise ValueError(
+            "var_names: expected none with new_data, which names its domains itself; found some"
+        )
     for domain, given in new_data.items():
         place = find_place(points.structure, domain)
         predictive = Predictive(model, place.component)
@@ -115,7 +117,8 @@ def impute(
         ]
         if not some:
             raise ValueError(
-                f"new_data: expected features or columns of domain {domain!r}, some of them missing"
+                f"new_data: expected features or columns of domain {domain!r}, some of them "
+                "missing; found none"
             )
         for number, holes in some:
             whole = _of_new(
@@ -152,7 +155,7 @@ def _with_missing(
             ]
             if not own:
                 domain = find_place(points.structure, name).domain
-                raise ValueError(f"var_names: domain {domain!r} has no missing values")
+                raise ValueError(f"var_names: expected missing values in {domain!r}; found none")
             chosen += own
         return chosen
     if not found:

@@ -68,7 +68,7 @@ class RecordedPoints:
         self.sample_dims = tuple(sample_dims)
         empty = [dim for dim in sample_dims if self.posterior.sizes[dim] == 0]
         if empty:
-            raise ValueError(f"expected at least one draw; dim {empty[0]!r} has length 0")
+            raise ValueError(f"expected at least one draw; found dim {empty[0]!r} of length 0")
         self.n_draws = int(np.prod([self.posterior.sizes[dim] for dim in sample_dims]))
         self._start = {name: np.asarray(v) for name, v in initial_point(model).items()}
         names = [str(rv.name) for rv in model.free_RVs]

@@ -137,7 +137,7 @@ def report(
     library = _library()
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"path: no folder {str(path.parent)!r}")
+        raise FileNotFoundError(f"path: expected the folder {str(path.parent)!r}; found none")
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
     if len(sample_dims) != 2:
         raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")

@@ -71,7 +71,9 @@ class Checkpoint:
         try:
             packed(starts, [])
         except TypeError as error:
-            raise TypeError(f"checkpoint: initvals must be numbers or arrays: {error}.") from error
+            raise TypeError(
+                f"checkpoint: expected numbers or arrays as initvals; found others: {error}."
+            ) from error
         path = Path(folder)
         found = sorted(own.name for own in path.iterdir()) if path.is_dir() else []
         if "run.json" in found:
@@ -248,8 +250,8 @@ def seed_state(random_seed: Any) -> dict[str, Any]:
     rng = get_random_generator(random_seed)
     if not isinstance(rng.bit_generator, np.random.PCG64):
         raise ValueError(
-            "checkpoint: random_seed must be a number, or a generator of numpy.random.default_rng; "
-            f"found {type(rng.bit_generator).__name__}."
+            "checkpoint: expected a number as random_seed, or a generator of "
+            f"numpy.random.default_rng; found {type(rng.bit_generator).__name__}."
         )
     state = _seed_sequence(rng).state
     plain = {name: state[name] for name in ("pool_size", "n_children_spawned")}

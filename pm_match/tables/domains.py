@@ -278,20 +278,15 @@ def _as_domain(name: str, table: Any, unseen: bool, kind: str) -> Domain:
             f"{where}: expected at least two objects (rows); found one. One row is one object"
         )
     if not unseen:
-        refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
+        refuse_lines(where, "row", objects, mask.all(axis=1), "an observed value", "none")
     # Not np.nanmin: reductions with `where` need no second copy of the table.
     low = data.min(axis=0, where=~mask, initial=np.inf)
     high = data.max(axis=0, where=~mask, initial=-np.inf)
     constant = low == high
     if constant.any():
-        first = int(np.flatnonzero(constant)[0])
-        refuse_lines(
-            where,
-            "column",
-            features,
-            constant,
-            f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
-        )
+        only = low[np.flatnonzero(constant)[0]]
+        expected = "values that differ, without which it says nothing about clusters"
+        refuse_lines(where, "column", features, constant, expected, f"{only:g} everywhere")
     return domain
 
 
@@ -299,7 +294,7 @@ def seen_domain(where: str, name: str, table: Any) -> Domain:
     """Check a table, every column of which has been observed."""
     data, objects, features, labelled, _ = read_table(where, table)
     mask = np.isnan(data)
-    refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
+    refuse_lines(where, "column", features, mask.all(axis=0), "an observed value", "none")
     values = np.ma.MaskedArray(data, mask) if mask.any() else data
     return Domain(name, values, objects, features, labelled)
 
@@ -464,14 +459,15 @@ def _refuse_cells(
         )
 
 
-def refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, what: str) -> None:
+def refuse_lines(
+    where: str, kind: str, labels: np.ndarray, bad: np.ndarray, expected: str, found: str
+) -> None:
     """Refuse a table for the lines, of this `kind`, that are `bad`; name the first."""
     if bad.any():
         first = plain(labels[np.flatnonzero(bad)[0]])
         others = int(bad.sum()) - 1
-        have = "has" if others == 1 else "have"
-        more = f" (and so {have} {_count(others, f'other {kind}')})" if others else ""
-        raise ValueError(f"{where}: {kind} {first!r} has {what}{more}")
+        more = f" (as in {_count(others, f'other {kind}')})" if others else ""
+        raise ValueError(f"{where}: {kind} {first!r}: expected {expected}; found {found}{more}")
 
 
 def _count(n: int, noun: str) -> str:

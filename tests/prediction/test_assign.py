@@ -336,7 +336,7 @@ def test_directed_networks_take_both_directions():
         ({"a": pd.DataFrame(np.zeros((1, 3)), columns=list("xyw"))}, ValueError,
          "expected the features of the domain; found no column 'z'"),
         ({"a": {"b": np.zeros((1, 2))}}, KeyError, r"expected some of \['a'\]"),
-        ({"a": np.zeros((1, 3)), "cluster_a": np.zeros((1, 3))}, ValueError, "given twice"),
+        ({"a": np.zeros((1, 3)), "cluster_a": np.zeros((1, 3))}, ValueError, "found 'a' twice"),
     ],
 )  # fmt: skip
 def test_new_data_are_checked(labelled, new, error, message):
@@ -371,7 +371,7 @@ def test_other_arguments_are_checked(labelled):
         pmm.assign(tree, labelled, x, sample_dims=["sample"])
     once = pmm.assign(tree, labelled, x, progressbar=False)
     merged = tree["posterior"].to_dataset().assign(once["posterior"].to_dataset().data_vars)
-    with pytest.raises(ValueError, match="domain 'a' has new objects in these draws already"):
+    with pytest.raises(ValueError, match="found 'a' with new objects in them already"):
         pmm.assign(merged, labelled, x)
     short = tree["posterior"].to_dataset().isel(a_object=slice(4))
     with pytest.raises(ValueError, match=r"variable 'cluster_a': expected draws of the model's"):

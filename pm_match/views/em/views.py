@@ -90,16 +90,16 @@ def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[SeenView], int]:
         if (missing.any(axis=1) & ~unseen).any():
             row = int(np.flatnonzero(missing.any(axis=1) & ~unseen)[0])
             raise ValueError(
-                f"view {name!r}: sample {row} has some values missing; expected all (a sample that "
-                "the view has not seen) or none."
+                f"view {name!r}: sample {row}: expected all values, or none (a sample that the "
+                "view has not seen); found some missing"
             )
         seen = ~unseen
         everywhere |= seen
         values = array[seen]
         if len(values) <= array.shape[1]:
             raise ValueError(
-                f"view {name!r} has {len(values)} samples of {array.shape[1]} features; expected "
-                "more samples than features, without which its covariance cannot be estimated."
+                f"view {name!r}: expected more samples than features, without which its covariance "
+                f"cannot be estimated; found {len(values)} samples of {array.shape[1]} features"
             )
         centre = values.mean(axis=0)
         values = np.ascontiguousarray(values - centre)

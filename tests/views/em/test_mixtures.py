@@ -165,7 +165,7 @@ def test_fits_are_the_same_for_the_same_seed():
 def test_bad_input():
     _, views = made_up()
     x, y = views.values()
-    with pytest.raises(ValueError, match=r"view 'x'.*sample 2 has some values missing"):
+    with pytest.raises(ValueError, match=r"view 'x'.*sample 2: expected all values, or none"):
         fit_dependency_clusters(
             {
                 "x": np.where(
