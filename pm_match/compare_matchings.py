@@ -190,14 +190,8 @@ def _observed(model: Model) -> dict[str, NDArray]:
 def log_unit(x: NDArray, y: NDArray) -> float | None:
     """Give the log of how much denser all rows of x are than those of y, an affine map of x.
 
-    Parameters
-    ----------
-    x, y : (N, M) array
-
-    Returns
-    -------
-    float or None
-        N log |det A| if y = x A + b, and None if it is no such map; 0 if they are equal.
+    `x`, `y` (N, M). Return N log |det A| if y = x A + b, and None if it is no such map; 0 if they
+    are equal.
     """
     if x.shape == y.shape and np.array_equal(x, y, equal_nan=x.dtype.kind == "f"):
         return 0.0

@@ -175,18 +175,9 @@ class Collapsed:
     ) -> None:
         """Bring the state to a point, with the given `labels` of every clustering's objects.
 
-        Parameters
-        ----------
-        point : mapping
-        labels : sequence of (N,) integer array
-        everything : bool, default True
-            False leaves out evidence whose priors have no hyperparameters of ours: the others'
-            steps do not look at it.
-
-        Raises
-        ------
-        UnservedModelError
-            If objects that are linked are in different clusters, or those that cannot be in one.
+        `labels`, sequence of (N,); `everything`: False leaves out evidence whose priors have no
+        hyperparameters of ours: the others' steps do not look at it. Raise `UnservedModelError` if
+        objects that are linked are in different clusters, or those that cannot be in one.
         """
         for own, clustering, label in zip(
             self.units, self.component.clusterings, labels, strict=True

@@ -169,10 +169,8 @@ def draw_folds(
     The entries of an object are dealt to different folds as far as there are enough, so that every
     object keeps some whichever fold is held out.
 
-    Returns
-    -------
-    list of (N_d, M_d) integer array
-        The fold of every entry, -1 for missing ones and for those that are never held out.
+    Return a list of (N_d, M_d): the fold of every entry, -1 for missing ones and for those that are
+    never held out.
     """
     folds = []
     for domain in data:

@@ -482,10 +482,7 @@ class Exchanges:
     ) -> NDArray[np.int64] | None:
         """Exchange labels of the chosen domain, of which `Regressions` takes all but the labels.
 
-        Returns
-        -------
-        (T,) integer array or None
-            The new name of every label, None if all are kept.
+        Return (T,) or None: the new name of every label, None if all are kept.
         """
         objects = self.objects()
         groups = np.flatnonzero(objects)

@@ -38,19 +38,9 @@ class Column(NamedTuple):
 def look_at_column(where: str, values: pd.Series, told: str | None = None) -> Column:
     """Judge what a column holds.
 
-    Parameters
-    ----------
-    where : str
-        What messages call its table.
-    values : Series
-    told : str, optional
-        How the user says it is to be used, which settles what is uncertain.
-
-    Raises
-    ------
-    TypeError
-        If it holds dates, free text, or what is neither numbers nor text; the message says what can
-        be done.
+    `where`: what messages call its table; `told`: how the user says it is to be used, which settles
+    what is uncertain. Raise `TypeError` if it holds dates, free text, or what is neither numbers
+    nor text; the message says what can be done.
     """
     name, seen = values.name, values.dropna()
     holes = len(values) - len(seen)

@@ -25,13 +25,8 @@ def look_at_networks(
 ) -> tuple[dict[str, Network], dict[str, Any], list[str]]:
     """Look at networks: what their values are, and whose rows and columns they have.
 
-    Returns
-    -------
-    networks : dict of str to Network
-    options : dict
-        Of `models.relational_clusters`, with what the data say: `family`, `types`, and
-        `symmetric` if the files' headers do.
-    notes : list of str
+    Return `networks`; `options`: of `models.relational_clusters`, with what the data say: `family`,
+    `types`, and `symmetric` if the files' headers do; `notes`.
     """
     notes: list[str] = []
     options = {name: option for name, option in options.items() if option is not None}

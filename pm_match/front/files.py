@@ -26,10 +26,7 @@ def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
     are, and text otherwise; empty cells (also NA, N/A and NaN) are missing. Columns that are
     `known`, from another file, have no labels.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or has no header.
+    Raise `InputError` if the file cannot be read, or has no header.
     """
     cells = read_cells(file)
     header = cells.iloc[0].tolist()
@@ -99,10 +96,7 @@ def is_matrix(file: Path) -> bool:
 def read_network_file(file: Path, n_axes: int) -> NetworkFile:
     """Read one network: a matrix, or a list of edges between objects of `n_axes` types.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
+    Raise `InputError` if the file cannot be read.
     """
     if not is_matrix(file):
         return _read_edges(file, n_axes)

@@ -27,17 +27,10 @@ MOST_TOGETHER = 0.5
 
 
 class Chance(NamedTuple):
-    """How often objects are together.
+    """How often objects are together."""
 
-    Attributes
-    ----------
-    together : float
-        The probability that two objects taken at random share a cluster.
-    again : float
-        That two which share one in a draw share one in another; NaN of one draw, or if none do.
-    """
-
-    together: float
+    together: float  # the probability that two objects taken at random share a cluster
+    # that two which share one in a draw share one in another; NaN of one draw, or if none do
     again: float
 
     @property
@@ -102,16 +95,7 @@ def beside_chance(
 ) -> list[str]:
     """Say what matches are worth beside chance, in a sentence for each set of clusters.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-        What `pm_match.sample` returns, or its posterior.
-    group : str
-    sample_dims : sequence of hashable
-
-    Returns
-    -------
-    list of str
+    `idata`: what `pm_match.sample` returns, or its posterior.
     """
     sets = read_sets(idata, None, group, sample_dims)
     return [_sentence(draws, len(sets) > 1) for draws in sets]

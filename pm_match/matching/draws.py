@@ -35,16 +35,8 @@ def assignment_names(
 
     Those of draws of `pmm.sample` and `find_matching` may have any name.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-        What `pm_match.sample` returns, or its posterior.
-    group : str
-        The group of the DataTree that holds the draws.
-
-    Returns
-    -------
-    list of str
+    `idata`: what `pm_match.sample` returns, or its posterior; `group`: the group of the DataTree
+    that holds the draws.
     """
     variables = read_draws(idata, group).data_vars
     return [
@@ -73,18 +65,9 @@ def assignment_sets(
     Only variables of one set can be compared: in a model of documents and words, those of the
     documents of all networks are one set and those of the words another.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-        What `pm_match.sample` returns, its posterior, or the labels that `partition_estimate`
-        gives.
-    group : str
-        The group of the DataTree that holds the draws.
-
-    Returns
-    -------
-    dict of str or None to list of str
-        Names of variables by their attribute ``clusters``; those without it are under None.
+    `idata`: what `pm_match.sample` returns, its posterior, or the labels that `partition_estimate`
+    gives; `group`: the group of the DataTree that holds the draws. Return names of variables by
+    their attribute ``clusters``; those without it are under None.
     """
     posterior = read_draws(idata, group)
     return by_set({name: posterior[name] for name in assignment_names(posterior)})
@@ -131,10 +114,8 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
     A domain is known by the name that the user gave it too ("shop 2"), and a network of which only
     one type of objects has assignments by the network's ("a" for "cluster_a_person").
 
-    Raises
-    ------
-    KeyError
-        If there is none, or a network has several; the message lists those that there are.
+    Raise `KeyError` if there is none, or a network has several; the message lists those that there
+    are.
     """
     there = [str(own) for own in names]
     domain = prefix + identifier(str(name))

@@ -36,17 +36,9 @@ def rotated(
     and another one, so that every W z stays as it is. If a variable has the factors' dim alone, the
     factors differ in more than direction: R is then only a permutation with signs.
 
-    Parameters
-    ----------
-    posterior : Dataset
-        Draws whose clusters are numbered alike.
-    occupied : (S, T) array
-        Which clusters have objects.
-    reference : int
-        The number of the reference draw.
-    cluster_dim : hashable
-        The clusters' dim of the latent vectors.
-    sample_dims : sequence of hashable
+    `posterior`: draws whose clusters are numbered alike; `occupied` (S, T): which clusters have
+    objects; `reference`: the number of the reference draw; `cluster_dim`: the clusters' dim of the
+    latent vectors.
     """
     latent = posterior[LATENT]
     others = [dim for dim in latent.dims if dim not in (*sample_dims, cluster_dim)]

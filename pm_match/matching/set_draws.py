@@ -31,20 +31,12 @@ from pm_match.matching.draws import (
 
 @dataclass(frozen=True, eq=False)
 class SetDraws:
-    """Assignments whose clusters are of one set.
+    """Assignments whose clusters are of one set."""
 
-    Attributes
-    ----------
-    title : str or None
-        The set's name: the attribute ``clusters`` of its assignments.
-    variables : list of DataArray
-        The assignments, sample dims first.
-    labels, relevant : list of array, shape (n_draws, n_objects)
-        Their values, and which objects are relevant (None for all), by assignment.
-    """
-
-    title: str | None
-    variables: list[xr.DataArray]
+    title: str | None  # the set's name: the attribute ``clusters`` of its assignments
+    variables: list[xr.DataArray]  # the assignments, sample dims first
+    # labels, relevant, each (n_draws, n_objects): their values, and which objects are
+    # relevant (None for all), by assignment
     labels: list[np.ndarray]
     relevant: list[np.ndarray | None]
 
@@ -173,12 +165,9 @@ def read_sets(
 
     With `relevance` None, all objects are taken as relevant.
 
-    Raises
-    ------
-    KeyError
-        If there is no such group or variable, or no assignment at all.
-    ValueError
-        If a variable is not an assignment, its relevance does not fit it, or there are no draws.
+    Raise `KeyError` if there is no such group or variable, or no assignment at all. Raise
+    `ValueError` if a variable is not an assignment, its relevance does not fit it, or there are no
+    draws.
     """
     posterior = read_draws(idata, group)
     names = names_of(posterior, var_names, group)
@@ -203,10 +192,8 @@ def read_one_set(
 ) -> SetDraws:
     """Read assignments that have to be of one set, in the order named.
 
-    Raises
-    ------
-    KeyError, ValueError
-        As `read_sets`, and a ValueError if their clusters are of different sets.
+    Raise `KeyError, ValueError` as `read_sets`, and a ValueError if their clusters are of different
+    sets.
     """
     sets = read_sets(idata, var_names, group, sample_dims, relevance)
     if len(sets) > 1:

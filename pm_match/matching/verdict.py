@@ -22,16 +22,8 @@ def verdict(
 ) -> list[str]:
     """Say what was found, how sure it is, and whether the chains agree, a line a sentence.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-        The draws that are reported.
-    objects : DataFrame
-        Of their `match_summary`.
-    diagnosis : Diagnosis
-        Of all chains; those that are reported may be the best of them.
-    group : str
-    sample_dims : sequence of two hashables
+    `idata`: the draws that are reported; `objects`: of their `match_summary`; `diagnosis`: of all
+    chains; those that are reported may be the best of them.
     """
     sets = read_sets(idata, None, group, sample_dims)
     one_draw = sets[0].n_draws == 1

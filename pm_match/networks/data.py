@@ -35,30 +35,21 @@ _SUPPORT = {
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """One network: values at listed cells of a matrix, or of an array with more axes.
-
-    Parameters
-    ----------
-    name : str
-    shape : tuple of int
-        Number of objects on each axis.
-    index : ndarray, shape (n_listed, n_axes), int64
-        The listed cells: distinct, sorted, and with i <= j if the network is symmetric.
-    values : ndarray, shape (n_listed,), float64
-    absent : {"zero", "unknown"}
-        What a cell is that is not listed. Zeros are listed only where absent cells are unknown.
-    unknown : ndarray, shape (n_unknown, n_axes), int64
-        Cells that are unknown although absent cells are zero: sorted, none of them listed.
-    labels : tuple of pandas.Index
-        Labels of the objects on each axis; a `RangeIndex` where there are none.
-    """
+    """One network: values at listed cells of a matrix, or of an array with more axes."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # number of objects on each axis
+    # (n_listed, n_axes): the listed cells: distinct, sorted, and with i <= j if the network is
+    # symmetric
     index: NDArray[np.int64]
-    values: NDArray[np.float64]
+    values: NDArray[np.float64]  # (n_listed,)
+    # What a cell is that is not listed. Zeros are listed only where absent
+    # cells are unknown.
     absent: Literal["zero", "unknown"]
+    # (n_unknown, n_axes): cells that are unknown although absent cells are zero: sorted, none of
+    # them listed
     unknown: NDArray[np.int64]
+    # labels of the objects on each axis; a `RangeIndex` where there are none
     labels: tuple[pd.Index, ...]
 
     @property
@@ -167,11 +158,7 @@ def as_network(
 def cell_numbers(shape: Sequence[int], *indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Give cells numbers in lexicographic order, so that one comparison serves all axes.
 
-    Parameters
-    ----------
-    shape : sequence of int
-    *indices : ndarray, shape (n, n_axes)
-        Sets of cells. Equal cells get equal numbers, in one set or another.
+    `*indices` (n, n_axes): sets of cells. Equal cells get equal numbers, in one set or another.
     """
     if math.prod(shape) < 2**63:
         return [_ravel(index, shape) for index in indices]

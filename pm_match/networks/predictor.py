@@ -23,18 +23,11 @@ from pm_match.prediction.predictor import Place, Predictor, coords
 
 @dataclass(frozen=True, eq=False)
 class NewEdges:
-    """Cells of new objects in the networks of a relation.
+    """Cells of new objects in the networks of a relation."""
 
-    Attributes
-    ----------
-    axis : int
-        Of the new objects.
-    forward, backward : list of NewCells
-        One for each network. In directed one-mode networks, the cells from the new objects, and
-        those towards them; otherwise all are in the first.
-    """
-
-    axis: int
+    axis: int  # of the new objects
+    # forward, backward: One for each network. In directed one-mode networks, the cells from the new
+    # objects, and those towards them; otherwise all are in the first.
     forward: list[NewCells]
     backward: list[NewCells]
 

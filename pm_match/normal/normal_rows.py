@@ -10,24 +10,12 @@ from pm_match.clusters.units import Units
 
 
 class NormalWishartPrior(NamedTuple):
-    """Prior of means and precisions: mu | Lambda ~ N(m, (k Lambda)^-1), Lambda ~ Wishart(nu, V).
+    """Prior of means and precisions: mu | Lambda ~ N(m, (k Lambda)^-1), Lambda ~ Wishart(nu, V)."""
 
-    Attributes
-    ----------
-    center : (D,) array
-        m.
-    strength : float
-        k: how many vectors the prior of a mean is worth.
-    degrees : float
-        nu, more than D - 1.
-    inverse_scale : (D, D) array
-        The inverse of V.
-    """
-
-    center: NDArray[np.float64]
-    strength: float
-    degrees: float
-    inverse_scale: NDArray[np.float64]
+    center: NDArray[np.float64]  # (D,): m
+    strength: float  # k: how many vectors the prior of a mean is worth
+    degrees: float  # nu, more than D - 1
+    inverse_scale: NDArray[np.float64]  # (D, D): the inverse of V
 
 
 class NormalRows:

@@ -61,11 +61,8 @@ def panels(
 ) -> tuple[Any, np.ndarray]:
     """Make a figure of `n` panels in rows of `n_columns` (default: one row).
 
-    Returns
-    -------
-    figure : Figure
-    axes : (n_rows, n_columns) array of Axes
-        Those beyond `n` are removed from the figure.
+    Return `figure`; `axes` (n_rows, n_columns) of Axes: those beyond `n` are removed from the
+    figure.
     """
     n_columns = n_columns or n
     figure, axes = pyplot().subplots(

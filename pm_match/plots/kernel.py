@@ -117,15 +117,9 @@ def plot_kernel(
 def projected(omega: NDArray) -> NDArray[np.float64]:
     """Give the frequencies of every draw along the axes of their most and least spread.
 
-    Parameters
-    ----------
-    omega : ndarray, shape (n_draws, n_frequencies, n_factors)
-
-    Returns
-    -------
-    ndarray, shape (n_draws, 2, n_frequencies)
-        Or (n_draws, 1, n_frequencies) of one factor. The spread is about 0: a frequency and its
-        negative have the same kernel.
+    `omega` (n_draws, n_frequencies, n_factors). Return (n_draws, 2, n_frequencies), or
+    (n_draws, 1, n_frequencies) of one factor. The spread is about 0: a frequency and its negative
+    have the same kernel.
     """
     _, vectors = np.linalg.eigh(np.einsum("sfa,sfb->sab", omega, omega))
     ends = [-1, 0] if omega.shape[2] > 1 else [-1]
@@ -135,9 +129,7 @@ def projected(omega: NDArray) -> NDArray[np.float64]:
 def kernel_values(along: NDArray, distance: NDArray) -> NDArray[np.float64]:
     """Compute the kernel of frequencies (n_draws, n_frequencies) at distances (n_points,).
 
-    Returns
-    -------
-    ndarray, shape (n_draws, n_points)
+    Return (n_draws, n_points).
     """
     return np.stack([np.cos(np.outer(distance, own)).mean(axis=1) for own in along])
 
@@ -145,10 +137,8 @@ def kernel_values(along: NDArray, distance: NDArray) -> NDArray[np.float64]:
 def spectral_density(along: NDArray, grid: NDArray) -> NDArray[np.float64]:
     """Smooth the distribution of frequencies (n_draws, n_frequencies) and their negatives.
 
-    Returns
-    -------
-    ndarray, shape (n_draws, n_points)
-        Densities at the grid's points, by Gaussian kernels of Silverman's width.
+    Return (n_draws, n_points): densities at the grid's points, by Gaussian kernels of Silverman's
+    width.
     """
     curves = []
     for own in along:

@@ -133,16 +133,8 @@ def plot_margin(
 def active_plane(latent: NDArray, omega: NDArray, beta: NDArray) -> NDArray[np.float64]:
     """Find the plane in which the score of latent vectors changes most.
 
-    Parameters
-    ----------
-    latent : ndarray, shape (n_objects, n_factors)
-    omega : ndarray, shape (n_frequencies, n_factors)
-    beta : ndarray, shape (2 * n_frequencies + 1,)
-
-    Returns
-    -------
-    ndarray, shape (n_factors, 2)
-        Orthonormal.
+    `latent` (n_objects, n_factors); `omega` (n_frequencies, n_factors); `beta`
+    (2 * n_frequencies + 1,). Return (n_factors, 2): orthonormal.
     """
     m = len(omega)
     angle = latent @ omega.T

@@ -57,10 +57,7 @@ class Predictive:
 
         .. math:: \log p(s^*, r^* \mid s, r) + \log p(x^* \mid s^*, r^*, X, s, r, \ldots)
 
-        Returns
-        -------
-        (N, T + 1) array
-            The last column is for irrelevant objects.
+        Return (N, T + 1): the last column is for irrelevant objects.
         """
         place = new.place
         clustering = self.component.clusterings[place.clustering]

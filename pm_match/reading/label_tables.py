@@ -126,13 +126,7 @@ class LabelDensities:
         As many as keep every intermediate result below a million numbers or so; one if PyTensor
         cannot make one graph of all rows, or one whose intermediate results outgrow the rows.
 
-        Parameters
-        ----------
-        conditions : bool
-            As of `compiled`.
-        point : mapping
-        labels : sequence of (2, N) integer array
-            Two rows for every assignment.
+        `conditions`: as of `compiled`; `labels`, sequence of (2, N): two rows for every assignment.
         """
         try:
             graphs = self._all_rows(conditions)
@@ -160,15 +154,10 @@ class LabelDensities:
     def compiled(self, batch: int, conditions: bool, fast: bool = False) -> Entries:
         """Compile the entries.
 
-        Parameters
-        ----------
-        batch : int
-            How many rows of labels PyTensor makes one graph of: 1 for one row after the other.
-        conditions : bool
-            Whether what parameters have to satisfy is asked of each entry by itself; it is not
-            asked at all otherwise, where what they give may be no number.
-        fast : bool, default False
-            Whether to optimise, which takes seconds.
+        `batch`: how many rows of labels PyTensor makes one graph of: 1 for one row after the other;
+        `conditions`: whether what parameters have to satisfy is asked of each entry by itself; it
+        is not asked at all otherwise, where what they give may be no number; `fast`: whether to
+        optimise, which takes seconds.
         """
         given = batch, conditions, fast
         if given not in self._compiled:
@@ -265,18 +254,8 @@ def prior_draws(
 ) -> Callable[[np.random.Generator, Mapping[str, NDArray]], dict[str, NDArray]]:
     """Make joint draws of variables from their prior at a point, on the scale that is sampled.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    variables : sequence of variables
-        Free ones.
-    given : sequence of variables
-        What their priors depend on besides each other.
-
-    Returns
-    -------
-    callable
-        Takes a generator and a point; returns values by the names of the value variables.
+    `variables`: free ones; `given`: what their priors depend on besides each other. Return a
+    function of a generator and a point, which returns values by the names of the value variables.
     """
     outputs = []
     for rv in variables:

@@ -11,16 +11,10 @@ from pm_match.reading.parts import Clustering
 
 @dataclass(frozen=True, eq=False)
 class Landmarks:
-    """Some objects of a set of clusters.
-
-    Attributes
-    ----------
-    clustering : Clustering
-    chosen : dict of (L,) integer array
-        Which objects of every assignment, in ascending order.
-    """
+    """Some objects of a set of clusters."""
 
     clustering: Clustering
+    # dict of (L,): which objects of every assignment, in ascending order
     chosen: Mapping[str, NDArray[np.int64]]
 
     @property

@@ -20,10 +20,8 @@ def packed(value: Any, arrays: list[NDArray]) -> Any:
 
     Fields that a step never changes ("frozen" to PyMC) are left out.
 
-    Raises
-    ------
-    TypeError
-        If it holds anything but numbers, strings, lists, dicts with names, arrays and states.
+    Raise `TypeError` if it holds anything but numbers, strings, lists, dicts with names, arrays and
+    states.
     """
     if isinstance(value, np.ndarray | np.generic):
         own = np.asarray(value)
@@ -47,10 +45,7 @@ def packed(value: Any, arrays: list[NDArray]) -> Any:
 def unpacked(value: Any, arrays: Sequence[NDArray], like: Any = None) -> Any:
     """Return what was `packed`; states have the classes, and frozen fields, of `like`.
 
-    Raises
-    ------
-    ValueError
-        If a state has other fields than `like`.
+    Raise `ValueError` if a state has other fields than `like`.
     """
     if isinstance(value, list):
         likes = like if isinstance(like, list) and len(like) == len(value) else [None] * len(value)

@@ -105,10 +105,7 @@ class Record:
     def check(self) -> int:
         """Count the draws on disk; a file that is damaged is set aside, with a warning.
 
-        Raises
-        ------
-        ValueError
-            If a file holds what no checkpoint holds, such as pickled objects.
+        Raise `ValueError` if a file holds what no checkpoint holds, such as pickled objects.
         """
         for unfinished in self._folder.glob("*.part"):
             unfinished.unlink(missing_ok=True)

@@ -55,15 +55,9 @@ class Chain:
     def run(self, n: int, number: int | None = None, *, n_sweeps: int = 1, fit: bool = False):
         """Take `n` iterations of the steps in turn.
 
-        Parameters
-        ----------
-        n : int
-        number : int, optional
-            The component to run. Default: all of them.
-        n_sweeps : int, default 1
-            Sweeps over the clusters in an iteration.
-        fit : bool, default False
-            Whether projections that are maximised are so to the end, rather than gradually.
+        `number`: the component to run. Default: all of them. `n_sweeps`: sweeps over the clusters
+        in an iteration; `fit`: whether projections that are maximised are so to the end, rather
+        than gradually.
         """
         steps = self.steps_of(number)
         for step in steps:
@@ -113,10 +107,7 @@ class Chain:
         Labels that are known stay as they are; so does what is integrated out given the labels,
         until the next step draws it.
 
-        Raises
-        ------
-        ValueError
-            If a label is not a cluster's, or an object is irrelevant that cannot be.
+        Raise `ValueError` if a label is not a cluster's, or an object is irrelevant that cannot be.
         """
         new = dict(self.point)
         state = self.collapsed(number)

@@ -43,20 +43,13 @@ _START_TOLERANCE = 0.1
 
 
 class DependencyMixture(NamedTuple):
-    """Parameters of the model.
+    """Parameters of the model."""
 
-    Attributes
-    ----------
-    weights : (T,) array
-    means : tuple of (T_v, D_v) array
-    covariances : tuple of (D_v, D_v) array
-    links : tuple of (T, T_v) array, or None
-        Of every view, the probabilities of its clusters given z. None if they are those of z.
-    """
-
-    weights: Array
-    means: tuple[Array, ...]
-    covariances: tuple[Array, ...]
+    weights: Array  # (T,)
+    means: tuple[Array, ...]  # tuple of (T_v, D_v)
+    covariances: tuple[Array, ...]  # tuple of (D_v, D_v)
+    # tuple of (T, T_v), or None: Of every view, the probabilities of its clusters given z. None if
+    # they are those of z.
     links: tuple[Array, ...] | None = None
 
 
@@ -152,17 +145,8 @@ def start_labels(
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]], list[Array]]:
     """Draw assignments from what EM of views (N, D_v) ends with from one start, of either kind.
 
-    Returns
-    -------
-    z : (N,) integer array
-    w : list of (N_v,) integer array
-        Of the samples that every view has seen, in their order.
-    precisions : list of (D_v, D_v) array
-
-    Raises
-    ------
-    ValueError
-        As of `fit_dependency_clusters`.
+    Return `z` (N,); `w` list of (N_v,): of the samples that every view has seen, in their order;
+    `precisions` list of (D_v, D_v). Raise `ValueError` as of `fit_dependency_clusters`.
     """
     seen, n = see(views)
     joint = side_by_side(seen, n)

@@ -30,19 +30,11 @@ _TURNS = 3
 
 
 class ProjectedClusters(NamedTuple):
-    """Parameters of the model.
+    """Parameters of the model."""
 
-    Attributes
-    ----------
-    weights : (T,) array
-    latent : (T, K) array
-    projections : tuple of (M_d, K) array
-    precision : float
-    """
-
-    weights: Array
-    latent: Array
-    projections: tuple[Array, ...]
+    weights: Array  # (T,)
+    latent: Array  # (T, K)
+    projections: tuple[Array, ...]  # tuple of (M_d, K)
     precision: float
 
 

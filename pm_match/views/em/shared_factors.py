@@ -39,23 +39,12 @@ _NO_NOISE = 1e-12
 
 
 class SharedFactors(NamedTuple):
-    """Parameters of the model.
+    """Parameters of the model."""
 
-    Attributes
-    ----------
-    intercepts : tuple of (D_v,) array
-    projections : tuple of (D_v, m) array
-        W.
-    privates : tuple of (D_v, K_v) array
-        B.
-    variances : (V,) array
-        Of the noise.
-    """
-
-    intercepts: tuple[Array, ...]
-    projections: tuple[Array, ...]
-    privates: tuple[Array, ...]
-    variances: Array
+    intercepts: tuple[Array, ...]  # tuple of (D_v,)
+    projections: tuple[Array, ...]  # tuple of (D_v, m): W
+    privates: tuple[Array, ...]  # tuple of (D_v, K_v): B
+    variances: Array  # (V,): of the noise
 
 
 class _Data(NamedTuple):

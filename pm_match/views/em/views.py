@@ -13,26 +13,15 @@ Array = NDArray[np.float64]
 
 
 class SeenView(NamedTuple):
-    """The samples that one view has seen.
-
-    Attributes
-    ----------
-    name : str
-    values : (N_v, D) array
-        About their mean: variances within clusters are differences, which would lose precision far
-        from zero.
-    rows : (N_v,) integer array or slice
-        Which samples they are: all of them if a slice.
-    centre : (D,) array
-    scatter : (D, D) array
-        Sum of squares and products of `values`.
-    """
+    """The samples that one view has seen."""
 
     name: str
+    # (N_v, D): about their mean: variances within clusters are differences, which would lose
+    # precision far from zero
     values: Array
-    rows: Any
-    centre: Array
-    scatter: Array
+    rows: Any  # (N_v,) or slice: which samples they are: all of them if a slice
+    centre: Array  # (D,)
+    scatter: Array  # (D, D): sum of squares and products of `values`
 
 
 def named(views: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:

@@ -55,16 +55,8 @@ class HingeTerm:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Evaluate the term for some objects.
 
-        Parameters
-        ----------
-        rows : (n,) integer array
-        latent : (n, m) array
-
-        Returns
-        -------
-        log_density : (n,) array
-        gradient : (n, m) array
-            In the latent vectors; zero where the margin is just met.
+        `rows` (n,); `latent` (n, m). Return `log_density` (n,); `gradient` (n, m): in the latent
+        vectors; zero where the margin is just met.
         """
         cosine, sine = waves(latent @ self._frequencies.T)
         labels = self.labels[rows]

@@ -140,10 +140,7 @@ def predict(
 def label_probability(scores: NDArray, C: float) -> NDArray[np.float64]:
     """Normalise the pseudo-likelihood of scores (N, S) over the labels.
 
-    Returns
-    -------
-    (N, S) array
-        Probabilities of the class +1 of one score, of every class of several.
+    Return (N, S): probabilities of the class +1 of one score, of every class of several.
     """
     log_odds = 2.0 * C * (np.maximum(0.0, 1.0 + scores) - np.maximum(0.0, 1.0 - scores))
     return expit(log_odds) if scores.shape[1] == 1 else softmax(log_odds, axis=1)
