@@ -232,8 +232,11 @@ def _codes(name: str, labels: Mapping[Hashable, np.ndarray], relevance: Any) -> 
         argument = f"{name}_relevance"
         _, flags = _same("network", name, labels, argument, relevance)
         for key, flag in flags.items():
-            if not np.isin(flag, (0, 1)).all():
-                raise ValueError(f"{argument}, network {key!r}: expected only 0 and 1")
+            strange = flag[~np.isin(flag, (0, 1))]
+            if len(strange):
+                raise ValueError(
+                    f"{argument}, network {key!r}: expected only 0 and 1; found {strange[0]}"
+                )
         irrelevant |= np.concatenate(list(flags.values())) == 0
     codes[irrelevant] = codes.max() + 1
     return codes

@@ -246,7 +246,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
     projected = options.factors or options.projection or options.standardise
     if projected and options.model not in (None, "projected_clusters"):
         raise InputError(
-            "--factors, --projection and --standardise are for --model projected_clusters; "
+            "expected --model projected_clusters with --factors, --projection and --standardise; "
             f"found {options.model}"
         )
     said = {

@@ -91,7 +91,8 @@ def new_partition(
         relevance = new_relevance(np.full(len(size), -1))
     slots = capacity(truncation)
     if slots > np.iinfo(np.int16).max:
-        raise ValueError(f"a truncation of {truncation} is more than the steps are made for")
+        most = np.iinfo(np.int16).max
+        raise ValueError(f"expected a truncation that takes at most {most} slots; found {slots}")
     return Partition(
         label=np.zeros(len(size), np.int64),
         slot=np.zeros(len(size), np.int16) if slot is None else slot,

@@ -186,7 +186,7 @@ class BlockNetwork(pm.Distribution):
         kwargs.pop("shape", None)
         where = f"BlockNetwork {variable!r}"
         if kwargs:
-            raise TypeError(f"{where}: unexpected {list(kwargs)}")
+            raise TypeError(f"{where}: expected no other arguments; found {list(kwargs)}")
         check_option(f"{where}: family", family, FAMILIES)
         axes, one_mode = check_axes(where, axes, symmetric, self_loops)
         shape = check_shape(where, axes, network)

@@ -217,7 +217,7 @@ def _exposure(where: str, relation: Relation, cells: NetworkCells, axis: int, ne
     factor = own.sum() / degree.sum() if degree.any() else 0.0
     if not np.allclose(own, factor * degree):
         raise ValueError(
-            f"{where!r}: the network's exposures are not its objects' degrees, so that those of "
-            "new objects are not known; expected exposure='degree', or none"
+            f"{where!r}: expected exposure='degree', or none, as others are not known of new "
+            "objects; found exposures that are not the objects' degrees"
         )
     return factor * np.bincount(network.index[:, 0], network.values, n)

@@ -285,7 +285,7 @@ class Structure:
         for component in self.components:
             if any(own is evidence for own in component.evidence):
                 return component.clusterings[evidence.clusterings[0]]
-        raise ValueError("the evidence is not of the structure")
+        raise ValueError("expected evidence of the structure; found other evidence")
 
     def of(self, record: type[E]) -> list[E]:
         """Return the evidence of one kind, of all components."""

@@ -51,9 +51,7 @@ class Checkpoint:
         try:
             packed(starts, [])
         except TypeError as error:
-            raise TypeError(
-                f"checkpoint: expected numbers or arrays as initvals; found others: {error}."
-            ) from error
+            raise TypeError(f"checkpoint: initvals: {error}.") from error
         path = Path(folder)
         found = sorted(own.name for own in path.iterdir()) if path.is_dir() else []
         if "run.json" in found:

@@ -26,7 +26,7 @@ def packed(value: Any, arrays: list[NDArray]) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         own = np.asarray(value)
         if own.dtype.hasobject:
-            raise TypeError("arrays of objects cannot be stored")
+            raise TypeError("expected arrays of numbers; found one of objects")
         arrays.append(own)
         return {"array": [len(arrays) - 1, isinstance(value, np.generic)]}
     if value is None or isinstance(value, bool | int | float | str):
@@ -39,7 +39,7 @@ def packed(value: Any, arrays: list[NDArray]) -> Any:
         return [packed(own, arrays) for own in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: packed(own, arrays) for key, own in value.items()}}
-    raise TypeError(f"{type(value).__name__} cannot be stored")
+    raise TypeError(f"expected plain values; found {type(value).__name__}")
 
 
 def unpacked(value: Any, arrays: Sequence[NDArray], like: Any = None) -> Any:

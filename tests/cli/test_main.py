@@ -99,7 +99,9 @@ def test_a_model_can_be_chosen(files):
     assert found.model == "projected_clusters"
     assert found.options == {"n_factors": 1, "projection": "normal", "n_clusters": 4}
     assert prepared(*files, "--model", "projected_clusters").model == "projected_clusters"
-    with pytest.raises(ValueError, match="for --model projected_clusters; found mixture"):
+    with pytest.raises(
+        ValueError, match=r"expected --model projected_clusters with .*; found mixture"
+    ):
         prepared(*files, "--model", "mixture", "--standardize")
 
 

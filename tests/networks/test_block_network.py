@@ -764,7 +764,7 @@ MATRIX = np.zeros((3, 2))
         (FREE | {"dims": ("film", "user"),
                  "observed": pd.DataFrame(MATRIX, ["p", "r", "q"], ["u", "v"])},
          ValueError, "order of dim 'film'; found them in another"),
-        (FREE | {"size": 3}, TypeError, r"unexpected \['size'\]"),
+        (FREE | {"size": 3}, TypeError, r"expected no other arguments; found \['size'\]"),
     ],
 )  # fmt: skip
 def test_bad_declarations(options, error, message):

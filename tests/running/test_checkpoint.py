@@ -111,9 +111,7 @@ def test_initvals_of_ones_own(model, tmp_path):
     sampled(model, **own, checkpoint=tmp_path / "a", every=1e-9)
     cut(tmp_path / "a", 0, 0)
     assert same(expected, resumed(tmp_path / "a", model))
-    with pytest.raises(
-        TypeError, match=r"expected numbers or arrays as initvals.*RandomVariable|Ten"
-    ):
+    with pytest.raises(TypeError, match=r"initvals: expected plain values; found (Random|Tensor)V"):
         sampled(model, initvals={"precision": pm.Gamma.dist(1, 1)}, checkpoint=tmp_path / "b")
     assert not (tmp_path / "b").exists()
 
@@ -325,7 +323,7 @@ def test_values_come_back_as_they_were(tmp_path):
     assert repr(found) == repr(value)
     assert np.isnan(unpacked(packed(float("nan"), []), []))
     for other in (object(), np.array([None]), {1: 2}):
-        with pytest.raises(TypeError, match="cannot be stored"):
+        with pytest.raises(TypeError, match="expected"):
             packed(other, [])
 
 
