@@ -35,24 +35,10 @@ ANCHORED_SWAPS = 0.2
 
 
 class Collapsed:
-    """The collapsed state of a component: partitions and their evidence.
+    """The collapsed state of a component: partitions of clusterings, and the states of evidence.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    component : Component
-    grouped : list of Units, optional
-        What moves together in every clustering. Default: the objects that are linked.
-    like : Collapsed, optional
-        A state of the same component, whose access to points is shared.
-
-    Attributes
-    ----------
-    units : list of Units
-    partitions : list of Partition
-        One for every clustering.
-    evidence : list of EvidenceState
-        One for every evidence of the component.
+    `grouped`: what moves together in every clustering (default: the objects that are linked);
+    `like`: a state of the same component, whose access to points is shared.
     """
 
     def __init__(

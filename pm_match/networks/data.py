@@ -590,9 +590,7 @@ def _fold(kind, index, values, shape, labels):
         lower, there, value = lower[order], numbers[1][order], values[below][order]
         here = numbers[0]
         if len(here) != len(there) or (here != there).any() or (values[above] != value).any():
-            raise _first_asymmetry(
-                kind.where, labels, (here, upper, values[above]), (there, lower, value)
-            )
+            raise _first_asymmetry(kind.where, labels, index, values)
         keep = ~below
         return index[keep], values[keep]
     if len(upper):
@@ -602,17 +600,12 @@ def _fold(kind, index, values, shape, labels):
     return index[order], values[order]
 
 
-def _first_asymmetry(where, labels, upper, lower) -> ValueError:
-    here, there = set(upper[0].tolist()), set(lower[0].tolist())
-    for (number, index, values), others in ((upper, there), (lower, here)):
-        alone = [k for k, n in enumerate(number.tolist()) if n not in others]
-        if alone:
-            cell, value = index[alone[0]], values[alone[0]]
-            if number is upper[0]:
-                return _asymmetric(where, labels, cell, value, None)
-            return _asymmetric(where, labels, cell, None, value)
-    first = int(np.argmax(upper[2] != lower[2]))
-    return _asymmetric(where, labels, upper[1][first], upper[2][first], lower[2][first])
+def _first_asymmetry(where, labels, index, values) -> ValueError:
+    """Name the first cell (i, j) that is not as (j, i) is."""
+    cells = dict(zip(map(tuple, index.tolist()), values.tolist(), strict=True))
+    first = next(cell for cell, value in cells.items() if cells.get(cell[::-1]) != value)
+    i, j = sorted(first)
+    return _asymmetric(where, labels, (i, j), cells.get((i, j)), cells.get((j, i)))
 
 
 def _asymmetric(where, labels, cell, here, there) -> ValueError:

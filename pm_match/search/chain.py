@@ -17,24 +17,11 @@ from pm_match.reading.parts import Component
 
 
 class Chain:
-    """The steps of a model, driven by hand from a point.
+    """The steps of a model, driven by hand from a `point` of value variables.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    steps : sequence of BlockedStep
-        From `pm_match.steps()`. What none of them draws stays as it is in the point.
-    point : mapping of str to array
-        Value variables, as `model.initial_point()` gives them.
-    rng : numpy.random.Generator
-
-    Attributes
-    ----------
-    point : dict of str to array
-        The present point: always a new one, never written to.
-    components : tuple of Component
-    rng : numpy.random.Generator
-        For whatever a search draws besides the steps.
+    What none of the `steps`, which are from `pm_match.steps()`, draws stays as it is. The attribute
+    `point` is the present one: always a new one, never written to. Whatever a search draws besides
+    the steps is drawn by `rng`.
     """
 
     def __init__(

@@ -21,20 +21,9 @@ from pm_match.views.hinge.fourier import waves
 class HingeTerm:
     """The log pseudo-likelihood of objects' labels as a function of their latent vectors.
 
-    Parameters
-    ----------
-    frequencies : (M, m) array
-    coefficients : (2M + 1, S) array
-        Of cosines, sines and the constant.
-    labels : (N, S) array
-        -1 or 1; 0 for what is not labelled.
-    penalty : float
-        C.
-
-    Attributes
-    ----------
-    labelled : (N,) array of bool
-        The objects that it says anything about.
+    `frequencies` (M, m); `coefficients` (2M + 1, S): of cosines, sines and the constant; `labels`
+    (N, S): -1 or 1; 0 for what is not labelled; `penalty`, C. `labelled` (N,) are the objects that
+    it says anything about.
     """
 
     def __init__(
