@@ -21,26 +21,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "LARGEST",
-    "check_count",
-    "check_counts",
-    "check_flag",
-    "check_given_by_name",
-    "check_identifier",
-    "check_option",
-    "check_pair",
-    "check_positive",
-    "counts_by_name",
-    "did_you_mean",
-    "identifier",
-    "is_count",
-    "no_such",
-    "plain",
-    "type_name",
-    "warn",
-]
-
 # Of larger numbers, squares and their sums overflow.
 LARGEST = 1e100
 # Files of ours, and those of what wraps our functions or runs them in threads.

@@ -15,8 +15,6 @@ from pm_match.matching import best_chain
 from pm_match.prediction.log_predictive import log_predictive
 from pm_match.sampling import sample
 
-__all__ = ["compare_matchings"]
-
 # Above this shape of the tail of its weights, an object's estimate is not reliable.
 _LONG_TAIL = 0.7
 # Relative residuals below this are rounding.

@@ -34,8 +34,6 @@ from pm_match.views.em.shared_factors import latent_means
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hierarchy.recognise import Hierarchy, placed
 
-__all__ = ["fit_em"]
-
 # Weights are kept above this: PyMC's density of weights is only finite while they are not zero.
 _LEAST = 1e-290
 

@@ -32,8 +32,6 @@ from pm_match.running.runs import check_executor, runs
 from pm_match.serving import steps
 from pm_match.starts import check_init, check_initvals, initial_points
 
-__all__ = ["resume", "sample"]
-
 # PyMC's: what it says of its steps is said there.
 _log = logging.getLogger("pymc")
 

@@ -31,8 +31,6 @@ from pm_match.search.chain import Chain
 from pm_match.search.recipe import ahead, searched
 from pm_match.serving import steps
 
-__all__ = ["Search", "check_init", "check_initvals", "initial_points"]
-
 _INITS = ("search", "dispersed")
 
 

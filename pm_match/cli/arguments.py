@@ -9,8 +9,6 @@ from typing import Any
 
 from pm_match.front.cells import InputError
 
-__all__ = ["arguments_of", "as_options", "make_parser"]
-
 # What messages say, and how it is said here.
 _SPELLED = (
     (r"columns=\{('[^']*'): 'ignore'\}", r"--ignore \1"),

@@ -11,8 +11,6 @@ from pm_match import models
 from pm_match.front.cells import InputError
 from pm_match.sampling import sample
 
-__all__ = ["MODELS", "warm"]
-
 
 def _tables() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)

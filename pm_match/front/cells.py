@@ -6,16 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = [
-    "MISSING",
-    "InputError",
-    "is_market",
-    "numbers",
-    "read_cells",
-    "read_links",
-    "stem",
-]
-
 MISSING = ["", "NA", "N/A", "NaN", "nan"]
 
 

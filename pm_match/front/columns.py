@@ -10,8 +10,6 @@ import pandas as pd
 
 from pm_match.checks import plain
 
-__all__ = ["LEFT_OUT", "USES", "Column", "look_at_column"]
-
 # How a column can be used: the kinds that `models.mixture` knows.
 USES = ("number", "positive", "count", "boolean", "category")
 LEFT_OUT = "left out"

@@ -17,8 +17,6 @@ from pm_match.front.cells import InputError, is_market
 from pm_match.front.files import NetworkFile, read_network_file
 from pm_match.networks.data import Network, as_network
 
-__all__ = ["is_graph", "look_at_networks"]
-
 
 def look_at_networks(
     given: Mapping[str, Any], columns: Sequence[str] | None, options: Mapping[str, Any]

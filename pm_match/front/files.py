@@ -15,8 +15,6 @@ import scipy.sparse
 
 from pm_match.front.cells import MISSING, InputError, is_market, numbers, read_cells
 
-__all__ = ["NetworkFile", "is_matrix", "read_network_file", "read_table_file"]
-
 
 def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
     """Read one table: a header line, then a row for each object.

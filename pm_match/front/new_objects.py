@@ -17,8 +17,6 @@ from pm_match.front.prepare import PreparedData, look_at_table
 from pm_match.models.mixture import observed_columns
 from pm_match.tables.standardise import principal_components, standardise
 
-__all__ = ["as_the_model_takes_them", "placed"]
-
 
 def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> Any:
     """Bring new objects of a domain to what `pm_match.assign` expects of them.

@@ -34,8 +34,6 @@ from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
 from pm_match.tables.standardise import standardise as scaled
 
-__all__ = ["PreparedData", "choose_model", "prepare"]
-
 # Columns that are named in one line.
 _LISTED = 12
 # Models of tables of numbers, and all that there are.

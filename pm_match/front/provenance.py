@@ -11,8 +11,6 @@ import pandas as pd
 
 from pm_match.front.prepare import PreparedData
 
-__all__ = ["fingerprint", "provenance"]
-
 
 def fingerprint(data: Any) -> str:
     """Give 16 digits that other data, other labels or another order do not have.

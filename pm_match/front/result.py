@@ -34,8 +34,6 @@ from pm_match.matching.verdict import verdict
 from pm_match.prediction.assign import assign
 from pm_match.report.html_report import report
 
-__all__ = ["MatchResult"]
-
 # Pairs of objects above which all of them are not drawn.
 _MOST_PAIRS = 4_000_000
 

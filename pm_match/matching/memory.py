@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["check_size", "gibibytes", "limit"]
-
 _GIB = 2**30
 
 

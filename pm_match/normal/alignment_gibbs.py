@@ -16,8 +16,6 @@ from pm_match.normal.points import NormalsPoints, VectorLabels
 from pm_match.numerics.polar import draw_with_polar
 from pm_match.reading.parts import Structure
 
-__all__ = ["AlignmentGibbs"]
-
 
 class AlignmentGibbs(PartitionStep):
     """Draw the maps through which domains see their common normal clusters.

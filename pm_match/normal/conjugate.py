@@ -14,17 +14,6 @@ from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
 from pm_match.numerics.ahead import Job
 from pm_match.numerics.wishart import draw_wishart
 
-__all__ = [
-    "NormalEvidence",
-    "draw_parameters",
-    "draw_posterior",
-    "log_marginal",
-    "means_out",
-    "posterior",
-    "precisions_out",
-    "update",
-]
-
 
 def posterior(
     values: NDArray,

@@ -17,8 +17,6 @@ from pm_match.matching.draws import PREFIX, read_draws
 from pm_match.plots.labels import by_cluster
 from pm_match.report.profiles import ObjectRows
 
-__all__ = ["packed", "page_data"]
-
 # Partners listed of an object in a domain, if there is room for so many; all together at most.
 _PARTNERS, _MOST_PARTNERS = 10, 400_000
 # Cells of tables that rows are shown of, and of matrices: beyond, the first columns, and means.

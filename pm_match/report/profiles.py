@@ -12,8 +12,6 @@ from scipy import sparse
 
 from pm_match.matching.draws import PREFIX
 
-__all__ = ["Feature", "ObjectRows", "profile", "rows_of"]
-
 # What an object of a network is told by: its largest values.
 _STRONGEST = 12
 

@@ -34,8 +34,6 @@ from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from pm_match.views.hinge.recognise import HingeModel
 
-__all__ = ["predict"]
-
 
 def predict(
     idata: xr.DataTree | xr.Dataset,
