@@ -64,8 +64,13 @@ def draw_slices(
 ) -> NDArray[np.float64]:
     """Draw independent numbers (n,) by one slice each, stepping out and shrinking side by side.
 
-    `start`, `width` (n,): where they are, and their first intervals; `log_density`: from all
-    numbers to the log density of each.
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    start, width : (n,) array
+        Where they are, and their first intervals.
+    log_density : callable
+        From all numbers to the log density of each.
     """
     n = len(start)
     level = log_density(start) - rng.standard_exponential(n)

@@ -126,7 +126,13 @@ class LabelDensities:
         As many as keep every intermediate result below a million numbers or so; one if PyTensor
         cannot make one graph of all rows, or one whose intermediate results outgrow the rows.
 
-        `conditions`: as of `compiled`; `labels`, sequence of (2, N): two rows for every assignment.
+        Parameters
+        ----------
+        conditions : bool
+            As of `compiled`.
+        point : mapping
+        labels : sequence of (2, N) integer array
+            Two rows for every assignment.
         """
         try:
             graphs = self._all_rows(conditions)
