@@ -160,14 +160,14 @@ def spread(probabilities: Array, views: Sequence[Array], n_shared: int = 3) -> f
 
 
 def _clusters(views: Sequence[Array], n_clusters: int, seed: int) -> Fitted:
-    found = em.fit_dependency_clusters(
+    found = em.fit_dependency(
         views, n_clusters, starts=STARTS, tolerance=_TOLERANCE, random_seed=seed
     ).parameters
     return lambda new: dependency.responsibilities(new, found)[0]
 
 
 def _hierarchy(views: Sequence[Array], n_clusters: int, seed: int) -> Fitted:
-    found = em.fit_dependency_hierarchy(
+    found = em.fit_dependency(
         views, n_clusters, MARGINAL, starts=STARTS, tolerance=_TOLERANCE, random_seed=seed
     ).parameters
     return lambda new: dependency.responsibilities(new, found)[0]
@@ -495,7 +495,7 @@ def plot_toys(seed: int = 0):
     for kind, row in zip(("structured", "multimodal"), axes, strict=True):
         data = datasets.dependent_clusters(kind, random_seed=seed)
         views = _arrays(data.views)
-        fit = em.fit_dependency_hierarchy(
+        fit = em.fit_dependency(
             views, 3, 8, starts=4 * STARTS, tolerance=_TOLERANCE, random_seed=seed
         )
         labels = dependency.responsibilities(views, fit.parameters)[0].argmax(axis=1)

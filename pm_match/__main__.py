@@ -21,16 +21,9 @@ from pm_match.sampling import sample
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments. Default: those of the process.
-
-    Returns
-    -------
-    int
-        Exit status: 0, also if sampling is interrupted: what there is of draws is reported. Without
-        any, it exits with status 130, and for bad input with status 2, each with a message.
+    `argv`: arguments. Default: those of the process. Return the exit status: 0, also if sampling is
+    interrupted: what there is of draws is reported. Without any, it exits with status 130, and for
+    bad input with status 2, each with a message.
     """
     given = sys.argv[1:] if argv is None else list(argv)
     parser = make_parser()

@@ -16,29 +16,10 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from os import sep
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
-
-__all__ = [
-    "LARGEST",
-    "check_count",
-    "check_counts",
-    "check_flag",
-    "check_given_by_name",
-    "check_identifier",
-    "check_option",
-    "check_pair",
-    "check_positive",
-    "counts_by_name",
-    "did_you_mean",
-    "identifier",
-    "is_count",
-    "no_such",
-    "plain",
-    "type_name",
-    "warn",
-]
 
 # Of larger numbers, squares and their sums overflow.
 LARGEST = 1e100
@@ -53,13 +34,15 @@ _OURS = (
 
 def warn(said: str) -> None:
     """Warn of something, at the nearest line that is not of this package, if there is one."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_OURS):
-        if frame.f_back is None:  # a thread's
-            warnings.warn_explicit(said, UserWarning, "pm_match", 0)
-            return
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
-    warnings.warn(said, UserWarning, skip_file_prefixes=_OURS)
+    if frame is None:  # a thread's
+        warnings.warn_explicit(said, UserWarning, "pm_match", 0)
+        return
+    file, line, own = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
+    seen = own.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(said, UserWarning, file, line, own.get("__name__"), seen)
 
 
 def is_count(value: Any, least: int = 1) -> bool:

@@ -8,8 +8,6 @@ import pymc as pm
 
 from pm_match.find_matching import find_matching
 
-__all__ = ["choose_power"]
-
 # The power of the search that objects are counted by.
 _FIRST = 0.85
 

@@ -15,8 +15,6 @@ from pm_match.matching import best_chain
 from pm_match.prediction.log_predictive import log_predictive
 from pm_match.sampling import sample
 
-__all__ = ["compare_matchings"]
-
 # Above this shape of the tail of its weights, an object's estimate is not reliable.
 _LONG_TAIL = 0.7
 # Relative residuals below this are rounding.
@@ -121,7 +119,7 @@ def compare_matchings(
     objects = {name: own.coords["all_objects"].to_index() for name, own in found.items()}
     for name in others:
         if not objects[name].equals(objects[first]):
-            raise ValueError(f"models: {name!r} has other objects than {first!r}")
+            raise ValueError(f"models: expected the objects of {first!r} in {name!r}; found others")
     told = {name: own["elpd"].to_numpy() for name, own in found.items()}
     total = {name: float(own.sum()) + units[name] for name, own in told.items()}
     best = max(total, key=lambda name: total[name])
@@ -165,14 +163,18 @@ def _log_units(first: str, reference: Model, name: str, model: Model) -> float:
     expected, found = _observed(reference), _observed(model)
     if expected.keys() != found.keys():
         differ = sorted(expected.keys() ^ found.keys())
-        raise ValueError(f"models: expected the same observed variables; {differ[0]!r} is in one")
+        raise ValueError(
+            f"models: expected the same observed variables in {first!r} and {name!r}; found "
+            f"{differ[0]!r} in one of them"
+        )
     total = 0.0
     for variable, x in expected.items():
         unit = log_unit(x, found[variable])
         if unit is None:
             raise ValueError(
-                f"models: the data of {variable!r} in {name!r} are not those in {first!r}, nor an "
-                "affine map of them; expected tables of the same columns, or as many components"
+                f"models: expected the data of {variable!r} in {name!r} to be those in {first!r}, "
+                "or an affine map of them; found others (tables need the same columns, or as many "
+                "components)"
             )
         total += unit
     return total
@@ -186,14 +188,8 @@ def _observed(model: Model) -> dict[str, NDArray]:
 def log_unit(x: NDArray, y: NDArray) -> float | None:
     """Give the log of how much denser all rows of x are than those of y, an affine map of x.
 
-    Parameters
-    ----------
-    x, y : (N, M) array
-
-    Returns
-    -------
-    float or None
-        N log |det A| if y = x A + b, and None if it is no such map; 0 if they are equal.
+    `x`, `y` (N, M). Return N log |det A| if y = x A + b, and None if it is no such map; 0 if they
+    are equal.
     """
     if x.shape == y.shape and np.array_equal(x, y, equal_nan=x.dtype.kind == "f"):
         return 0.0

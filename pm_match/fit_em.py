@@ -24,8 +24,7 @@ from pm_match.views.em import (
     Ascent,
     Fit,
     dependency,
-    fit_dependency_clusters,
-    fit_dependency_hierarchy,
+    fit_dependency,
     fit_projected_clusters,
     fit_shared_factors,
     projected_clusters,
@@ -34,8 +33,6 @@ from pm_match.views.em.ascent import check_ascent
 from pm_match.views.em.shared_factors import latent_means
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hierarchy.recognise import Hierarchy, placed
-
-__all__ = ["fit_em"]
 
 # Weights are kept above this: PyMC's density of weights is only finite while they are not zero.
 _LEAST = 1e-290
@@ -316,7 +313,7 @@ def _dependency_clusters(
         if len(np.unique(values.objects)) < len(values.objects):
             raise Refusal(f"{values.name!r} has several rows for one object")
         tables[values.name] = placed(assignment.n_objects, values.objects, values.data)
-    fit = fit_dependency_clusters(tables, clustering.truncation, **options)
+    fit = fit_dependency(tables, clustering.truncation, **options)
     return _dependency(clustering, fit, tables, normals)[0]
 
 
@@ -351,7 +348,7 @@ def _dependency_hierarchy(part: Hierarchy, options: Ascent) -> _Fitted:
     normals = [view.normals for view in part.views]
     tables = {own.values[0].name: table for own, table in zip(normals, part.tables, strict=True)}
     n_marginal = [own.truncation for own in normals]
-    fit = fit_dependency_hierarchy(tables, part.clustering.truncation, n_marginal, **options)
+    fit = fit_dependency(tables, part.clustering.truncation, n_marginal, **options)
     fitted, p, w = _dependency(part.clustering, fit, tables, normals)
     more: dict[str, Any] = {}
     for view, link, own in zip(part.views, p.links, w, strict=True):

@@ -24,12 +24,8 @@ def choose_landmarks(
 ) -> dict[str, list[int]] | None:
     """Choose the landmarks of every assignment; None if all labels are to be recorded.
 
-    Raises
-    ------
-    ValueError
-        If `record` is not as `sample` says, or the model has no clusters.
-    KeyError
-        If there is no such domain.
+    Raise `ValueError` if `record` is not as `sample` says, or the model has no clusters. Raise
+    `KeyError` if there is no such domain.
     """
     sizes = {a.name: a.n_objects for c in structure.all_clusterings for a in c.assignments}
     if isinstance(record, Mapping):

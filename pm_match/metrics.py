@@ -208,7 +208,10 @@ def _same(
         if set(short[0]) == set(short[1]):
             one, two = short
     if set(one) != set(two):
-        raise ValueError(f"the {kind}s differ: {list(one)} in {name}, {list(two)} in {other_name}")
+        raise ValueError(
+            f"expected the same {kind}s in {name} and {other_name}; found {list(one)} and "
+            f"{list(two)}"
+        )
     for key, vector in one.items():
         if vector.shape != two[key].shape:
             raise ValueError(
@@ -229,8 +232,11 @@ def _codes(name: str, labels: Mapping[Hashable, np.ndarray], relevance: Any) -> 
         argument = f"{name}_relevance"
         _, flags = _same("network", name, labels, argument, relevance)
         for key, flag in flags.items():
-            if not np.isin(flag, (0, 1)).all():
-                raise ValueError(f"{argument}, network {key!r}: expected only 0 and 1")
+            strange = flag[~np.isin(flag, (0, 1))]
+            if len(strange):
+                raise ValueError(
+                    f"{argument}, network {key!r}: expected only 0 and 1; found {strange[0]}"
+                )
         irrelevant |= np.concatenate(list(flags.values())) == 0
     codes[irrelevant] = codes.max() + 1
     return codes

@@ -163,15 +163,8 @@ class SearchProgress:
 
     Where nothing can be drawn over, as in a file, one line says that it is being done.
 
-    Parameters
-    ----------
-    total : int or None
-        How much there is to do, if that is known.
-    shown : bool
-        Whether anything is to be shown.
-    after : float, default 0.0
-        Seconds before it is.
-    title : str, default "Searching"
+    `total`: how much there is to do, if that is known; `shown`: whether anything is to be shown;
+    `after`: seconds before it is.
     """
 
     def __init__(

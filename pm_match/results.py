@@ -21,8 +21,6 @@ from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
 from pm_match.reading.parts import Assignment, Structure
 
-__all__ = ["annotate", "convergence_warnings", "invariants", "warn_if_full"]
-
 # Sampler statistics that say how a chain does.
 _TOLD = ("log_joint", "n_occupied", "log_likelihood", "spread")
 

@@ -32,8 +32,6 @@ from pm_match.running.runs import check_executor, runs
 from pm_match.serving import steps
 from pm_match.starts import check_init, check_initvals, initial_points
 
-__all__ = ["resume", "sample"]
-
 # PyMC's: what it says of its steps is said there.
 _log = logging.getLogger("pymc")
 
@@ -292,7 +290,9 @@ def resume(
     model = modelcontext(model)
     others = sorted(kwargs.keys() - _NOT_OF_DRAWS)
     if others:
-        raise TypeError(f"resume: {', '.join(others)} cannot be given: the run has its own.")
+        raise TypeError(
+            f"resume: expected no arguments that the run has already; found {', '.join(others)}."
+        )
     folder = Checkpoint.open(checkpoint)
     kwargs = folder.run["kwargs"] | kwargs
     given, ours = _steps(model, step, kwargs)
@@ -356,11 +356,15 @@ def _told(first: Any, model: Model | None, draws: int) -> tuple[Model, int]:
         raise TypeError(f"sample: expected a model, or a number of draws; found {type_name(first)}")
     if isinstance(first, Model):
         if model is not None:
-            raise TypeError("sample: model is given twice")
+            raise TypeError(
+                "sample: expected one model; found two (the first argument, and model=)"
+            )
         model = first
     elif first is not None:
         if draws != _DRAWS:
-            raise TypeError("sample: draws is given twice")
+            raise TypeError(
+                f"sample: expected one number of draws; found {first} and draws={draws}"
+            )
         draws = int(first)
     return modelcontext(model), draws
 
@@ -390,7 +394,8 @@ def _kept(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that a checkpoint keeps; refuse others that draws depend on."""
     if kwargs.get("keep_warning_stat"):
         raise TypeError(
-            "checkpoint: warnings are no plain values: keep_warning_stat must be False."
+            "checkpoint: expected keep_warning_stat=False, as warnings are no plain values; found "
+            "True."
         )
     kept = {}
     for name, value in kwargs.items():
@@ -488,8 +493,8 @@ def _check_trace(kwargs: Mapping[str, Any], landmarks: Any) -> None:
         trace is not None or not kwargs.get("return_inferencedata", True)
     ):
         raise TypeError(
-            "record: with landmarks, trace and return_inferencedata=False cannot be given: counts "
-            "are kept by a trace of our own, and returned in a DataTree."
+            "record: expected neither trace nor return_inferencedata=False, as counts are kept by "
+            "a trace of our own and returned in a DataTree; found landmarks with one of them."
         )
 
 
@@ -507,9 +512,9 @@ def _check_elsewhere(executor: Any, checkpoint: Any, kwargs: Mapping[str, Any]) 
         unserved.append("return_inferencedata=False")
     if unserved:
         raise TypeError(
-            f"sample: {unserved[0]} cannot be given with an executor, on which chains run in other "
-            "processes and come back whole. Without one, chains run in processes of this machine "
-            "(`cores`)."
+            f"sample: {unserved[0]}: expected none with an executor, on which chains run in other "
+            "processes and come back whole; found one. Without one, chains run in processes of "
+            "this machine (`cores`)."
         )
 
 

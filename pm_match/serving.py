@@ -16,8 +16,6 @@ from pm_match.reading.kinds import on_registration, registered
 from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import without_c
 
-__all__ = ["register", "step_classes", "steps"]
-
 
 def step_classes() -> list[Any]:
     """Return the classes of our steps, those of all kinds, in the order of an iteration."""

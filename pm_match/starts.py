@@ -31,8 +31,6 @@ from pm_match.search.chain import Chain
 from pm_match.search.recipe import ahead, searched
 from pm_match.serving import steps
 
-__all__ = ["Search", "check_init", "check_initvals", "initial_points"]
-
 _INITS = ("search", "dispersed")
 
 
@@ -141,18 +139,9 @@ def check_init(init: str) -> None:
 def check_initvals(model: Model, initvals: Any, chains: int) -> None:
     """Refuse starts of one's own that are no values of the variables that they name.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    initvals : dict, or sequence of dict or None
-        By variable or its name; what PyMC makes numbers of itself ("prior", a graph) is left to it.
-    chains : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there are not as many as chains, a name is none of a free variable's, or a value has
-        another shape, or numbers that the variable cannot have.
+    `initvals`: by variable or its name; what PyMC makes numbers of itself ("prior", a graph) is
+    left to it. Raise `TypeError, ValueError` if there are not as many as chains, a name is none of
+    a free variable's, or a value has another shape, or numbers that the variable cannot have.
     """
     if isinstance(initvals, Mapping):
         initvals = [initvals]
@@ -221,10 +210,6 @@ class Search:
     """Searches of a model, each from a dispersed start of labels, flags and projections.
 
     What they need besides the model is made where they run: the model alone is pickled.
-
-    Parameters
-    ----------
-    model : pymc.Model
     """
 
     def __init__(self, model: Model):

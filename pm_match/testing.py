@@ -61,10 +61,7 @@ def check_kind(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
 def collapsed_of(model: Model) -> Collapsed:
     """Return a collapsed state of the model's only component, at no point yet.
 
-    Raises
-    ------
-    UnservedModelError
-        If the model is not one component.
+    Raise `UnservedModelError` if the model is not one component.
     """
     structure = read(model)
     if len(structure.components) != 1:

@@ -66,10 +66,14 @@ def test_different_data_are_refused():
     tables = two_clusters()
     one = pmm.models.table_clusters(tables, 2)
     other = pmm.models.table_clusters({k: v**2 for k, v in tables.items()}, 2)
-    with pytest.raises(ValueError, match="the data of 'a' in 'other' are not those in 'one'"):
+    with pytest.raises(
+        ValueError, match="expected the data of 'a' in 'other' to be those in 'one'"
+    ):
         pmm.compare_matchings({"one": one, "other": other})
     alone = pmm.models.table_clusters({"a": tables["a"], "c": tables["b"]}, 2)
-    with pytest.raises(ValueError, match="expected the same observed variables; 'b' is in one"):
+    with pytest.raises(
+        ValueError, match=r"expected the same observed variables in .*; found 'b' in one"
+    ):
         pmm.compare_matchings({"one": one, "alone": alone})
     with pytest.raises(ValueError, match="expected at least two to compare; found 1"):
         pmm.compare_matchings({"one": one})

@@ -9,8 +9,6 @@ from typing import Any
 
 from pm_match.front.cells import InputError
 
-__all__ = ["arguments_of", "as_options", "make_parser"]
-
 # What messages say, and how it is said here.
 _SPELLED = (
     (r"columns=\{('[^']*'): 'ignore'\}", r"--ignore \1"),
@@ -246,7 +244,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
     projected = options.factors or options.projection or options.standardise
     if projected and options.model not in (None, "projected_clusters"):
         raise InputError(
-            "--factors, --projection and --standardise are for --model projected_clusters; "
+            "expected --model projected_clusters with --factors, --projection and --standardise; "
             f"found {options.model}"
         )
     said = {

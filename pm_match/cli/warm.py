@@ -11,8 +11,6 @@ from pm_match import models
 from pm_match.front.cells import InputError
 from pm_match.sampling import sample
 
-__all__ = ["MODELS", "warm"]
-
 
 def _tables() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
@@ -64,15 +62,7 @@ def warm(names: Sequence[str] = ()) -> None:
     Kernels are kept where numba keeps its cache (`NUMBA_CACHE_DIR`), until pm_match or numba
     changes: make an image with them, or keep the folder from one run of tests to the next.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of `MODELS`. Default: all.
-
-    Raises
-    ------
-    InputError
-        If there is no such model.
+    `names`: of `MODELS`. Default: all. Raise `InputError` if there is no such model.
     """
     for name in names:
         if name not in MODELS:

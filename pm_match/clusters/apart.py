@@ -23,20 +23,11 @@ from pm_match.clusters.units import Units
 
 
 class Apart(NamedTuple):
-    """Which units exclude which.
+    """Which units exclude which."""
 
-    Attributes
-    ----------
-    start : (U + 1,) integer array
-        Where those that a unit excludes begin and end in `other`.
-    other : (2 P,) integer array
-    slot : (U,) integer array
-        Slot of each unit, which the partition keeps.
-    """
-
-    start: NDArray[np.int64]
-    other: NDArray[np.int64]
-    slot: NDArray[np.int16]
+    start: NDArray[np.int64]  # (U + 1,): where those that a unit excludes begin and end in `other`
+    other: NDArray[np.int64]  # (2 P,)
+    slot: NDArray[np.int16]  # (U,): slot of each unit, which the partition keeps
 
 
 def new_apart(own: Units, pairs: NDArray[np.int64], slot: NDArray[np.int16]) -> Apart:

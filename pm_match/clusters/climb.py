@@ -105,15 +105,9 @@ def best_label(a, b, partition, terms, unit):
 def climb_units(a, b, partition, terms, least):
     """Bring every unit in turn to its best label; return what the log joint rose by.
 
-    Parameters
-    ----------
-    a, b : (T - 1,) array
-        Beta parameters of the sticks.
-    partition : Partition
-    terms : (n_terms, 8) integer array
-        The terms of evidence (see `protocol.collect`), in the partition's present state.
-    least : float
-        Moves that are worth no more than this are not made: nothing but rounding, say.
+    `a`, `b` (T - 1,): Beta parameters of the sticks; `terms` (n_terms, 8): the terms of evidence
+    (see `protocol.collect`), in the partition's present state; `least`: moves that are worth no
+    more than this are not made: nothing but rounding, say.
     """
     total = 0.0
     for unit in range(partition.label.shape[0]):

@@ -35,24 +35,10 @@ ANCHORED_SWAPS = 0.2
 
 
 class Collapsed:
-    """The collapsed state of a component: partitions and their evidence.
+    """The collapsed state of a component: partitions of clusterings, and the states of evidence.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    component : Component
-    grouped : list of Units, optional
-        What moves together in every clustering. Default: the objects that are linked.
-    like : Collapsed, optional
-        A state of the same component, whose access to points is shared.
-
-    Attributes
-    ----------
-    units : list of Units
-    partitions : list of Partition
-        One for every clustering.
-    evidence : list of EvidenceState
-        One for every evidence of the component.
+    `grouped`: what moves together in every clustering (default: the objects that are linked);
+    `like`: a state of the same component, whose access to points is shared.
     """
 
     def __init__(
@@ -175,18 +161,9 @@ class Collapsed:
     ) -> None:
         """Bring the state to a point, with the given `labels` of every clustering's objects.
 
-        Parameters
-        ----------
-        point : mapping
-        labels : sequence of (N,) integer array
-        everything : bool, default True
-            False leaves out evidence whose priors have no hyperparameters of ours: the others'
-            steps do not look at it.
-
-        Raises
-        ------
-        UnservedModelError
-            If objects that are linked are in different clusters, or those that cannot be in one.
+        `labels`, sequence of (N,); `everything`: False leaves out evidence whose priors have no
+        hyperparameters of ours: the others' steps do not look at it. Raise `UnservedModelError` if
+        objects that are linked are in different clusters, or those that cannot be in one.
         """
         for own, clustering, label in zip(
             self.units, self.component.clusterings, labels, strict=True

@@ -44,20 +44,9 @@ _BY_TABLE = 4
 def draw_exchange(rng, groups, renamed, objects):
     """Draw two labels to exchange, the first of which the assignment has objects of.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    groups : (J,) integer array
-        The labels of the assignment's clusters, as it came.
-    renamed : (T,) integer array
-        The present label of each.
-    objects : (T,) integer array
-        Objects that the assignment has in each cluster at present.
-
-    Returns
-    -------
-    first, second : int
-        -1 and -1 if there is nothing to exchange.
+    `groups` (J,): the labels of the assignment's clusters, as it came; `renamed` (T,): the present
+    label of each; `objects` (T,): objects that the assignment has in each cluster at present.
+    Return `first`, `second`: -1 and -1 if there is nothing to exchange.
     """
     n_labels, n_groups = renamed.shape[0], groups.shape[0]
     own = int(rng.random() * n_groups)

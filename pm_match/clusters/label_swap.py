@@ -52,10 +52,7 @@ def swap_labels(rng, a, b, counts, named, renamed, n_proposals):
 
     Labels that are `named` (T,), by objects whose label is known, are not swapped.
 
-    Returns
-    -------
-    accepted, proposed : int
-        Swaps of two empty clusters change nothing and are not counted.
+    Return `accepted`, `proposed`: swaps of two empty clusters change nothing and are not counted.
     """
     n_labels = counts.shape[0]
     accepted = 0

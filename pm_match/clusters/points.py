@@ -125,11 +125,8 @@ class ClusteringPoints(Writer):
     def write_labels(self, point: dict[str, NDArray], labels: NDArray[np.int64]) -> None:
         """Write the labels (N,) of all objects, -1 for irrelevant ones, into a new `point`.
 
-        Raises
-        ------
-        ValueError
-            If there are not as many as objects, one is not a cluster's or not the one that is
-            observed, or an object is irrelevant that cannot be.
+        Raise `ValueError` if there are not as many as objects, one is not a cluster's or not the
+        one that is observed, or an object is irrelevant that cannot be.
         """
         clustering = self.clustering
         if labels.shape != (clustering.n_objects,):
@@ -171,17 +168,10 @@ class ClusteringPoints(Writer):
     ) -> None:
         """Draw what was integrated out from its exact conditional, and write the clustering.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        point, new : dict
-            The point with the hyperparameters, and the one to write to.
-        labels : (N,) integer array
-            -1 for irrelevant objects, whose labels only the weights say anything about.
-        counts : (T,) integer array
-            Relevant objects in each cluster.
-        flag_counts : (G, 2) array
-            Irrelevant and relevant objects of each group of flags.
+        `point`, `new`: the point with the hyperparameters, and the one to write to; `labels` (N,):
+        -1 for irrelevant objects, whose labels only the weights say anything about; `counts` (T,):
+        relevant objects in each cluster; `flag_counts` (G, 2): irrelevant and relevant objects of
+        each group of flags.
         """
         clustering = self.clustering
         a, b = clustering.prior(point)

@@ -144,15 +144,8 @@ def implements(function: Callable, kind: type) -> Callable:
 def collect(terms: Sequence[Any]) -> Terms:
     """Make the table by which kernels reach the terms of a partition.
 
-    Parameters
-    ----------
-    terms : sequence of named tuples
-
-    Returns
-    -------
-    (n_terms, 8) array
-        Addresses of each term and of its functions, 0 where one is not implemented. What they are
-        the addresses of is kept for as long as the table is.
+    Return (n_terms, 8): addresses of each term and of its functions, 0 where one is not
+    implemented. What they are the addresses of is kept for as long as the table is.
     """
     return np.asarray(_Collection(terms))
 

@@ -20,21 +20,12 @@ from pm_match.numerics.numba_internals import record
 
 @record
 class Relevance(NamedTuple):
-    """The relevance flags of U units, in G groups that share a probability of being relevant.
+    """The relevance flags of U units, in G groups that share a probability of being relevant."""
 
-    Attributes
-    ----------
-    group : (U,) integer array
-        The group of each unit, -1 if it is relevant for certain.
-    counts : (G, 2) array
-        Irrelevant and relevant objects of each group.
-    prior : (G, 3) array
-        Beta parameters e and f of the probability, and 1; or a known probability of being relevant,
-        its complement, and 0.
-    """
-
-    group: NDArray[np.int64]
-    counts: NDArray[np.float64]
+    group: NDArray[np.int64]  # (U,): the group of each unit, -1 if it is relevant for certain
+    counts: NDArray[np.float64]  # (G, 2): irrelevant and relevant objects of each group
+    # (G, 3): Beta parameters e and f of the probability, and 1; or a known probability of being
+    # relevant, its complement, and 0
     prior: NDArray[np.float64]
 
 

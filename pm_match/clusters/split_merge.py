@@ -94,10 +94,7 @@ def weigh_others(partition, terms, unit):
 
     Half by the unit's evidence, half uniform, over the clusters that may be given up.
 
-    Returns
-    -------
-    int
-        How many there are.
+    Return how many there are.
     """
     scores, weights, own = partition.scores, partition.weights, partition.slot[unit]
     score_unit(partition, terms, unit, scores)
@@ -165,17 +162,9 @@ def shuffle(rng, members):
 def allocate(rng, a, b, partition, terms, members, u, v, wanted):
     """Let the members, all in the cluster of `u`, choose between that and the cluster of `v`.
 
-    Parameters
-    ----------
-    members : (M,) integer array
-        Is put into a random order, in which they choose.
-    wanted : (U,) integer array
-        The labels that they are made to choose, by unit, or empty.
-
-    Returns
-    -------
-    change, log_q : float
-        Of the log joint; log probability of what was chosen.
+    `members` (M,): is put into a random order, in which they choose; `wanted` (U,): the labels that
+    they are made to choose, by unit, or empty. Return `change`, `log_q`: of the log joint; log
+    probability of what was chosen.
     """
     j, k = partition.label[u], partition.label[v]
     n_j, n_k = partition.size[u], partition.size[v]
@@ -279,21 +268,10 @@ def merge(rng, a, b, partition, terms, members, before, u, v):
 def split_or_merge(rng, a, b, partition, terms, scratch, n_proposals):
     """Propose `n_proposals` splits or merges.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    a, b : (T - 1,) array
-        Beta parameters of the sticks (see `stick_breaking`).
-    partition : Partition
-    terms : (n_terms, 8) integer array
-        The terms of evidence (see `protocol.collect`), in the partition's present state.
-    scratch : (2, U) integer array
-    n_proposals : int
-
-    Returns
-    -------
-    accepted, proposed : int
-        Nothing is proposed where no unit is relevant and may move.
+    `a`, `b` (T - 1,): Beta parameters of the sticks (see `stick_breaking`); `terms` (n_terms, 8):
+    the terms of evidence (see `protocol.collect`), in the partition's present state; `scratch`
+    (2, U). Return `accepted`, `proposed`: nothing is proposed where no unit is relevant and may
+    move.
     """
     accepted = 0
     proposed = 0

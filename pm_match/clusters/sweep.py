@@ -35,67 +35,33 @@ _NEGLIGIBLE = 45.0
 
 @record
 class Partition(NamedTuple):
-    """The state of a partition with truncation T, capacity S = T + 2 slots (rounded up to 8).
+    """The state of a partition with truncation T, capacity S = T + 2 slots (rounded up to 8)."""
 
-    Attributes
-    ----------
-    label : (U,) integer array
-        Cluster of each unit, 0 ... T - 1, or -1 for an irrelevant one.
-    slot : (U,) integer array
-        Slot of each unit, 0 for an irrelevant one.
-    size : (U,) integer array
-        Objects in each unit.
-    counts : (T,) integer array
-        Objects in each cluster.
-    held : (S,) integer array
-        Units in each slot.
-    slot_of : (T,) integer array
-        Slot of each label, 0 if it is empty.
-    label_of : (S,) integer array
-        Label of each slot.
-    n_slots : (1,) integer array
-        Slots in use, the empty slot 0 included.
-    anchored : (1,) integer array
-        1 if empty labels keep their slots, 0 otherwise.
-    prior_by_label : (T,) array
-        Scratch: prior weights of the labels for one unit.
-    prior : (S, S) array
-        Row `own`: prior weights of the slots for a single object of slot `own`.
-    prior_stamp : (S,) integer array
-        The state of the counts that each row of `prior` was computed from.
-    version : (1,) integer array
-        Number of the present state of the counts.
-    scores, weights : (S,) array
-        Scratch: log predictives and unnormalised probabilities.
-    candidates : (S,) integer array
-        Scratch: the slots that are not negligible.
-    fixed : (U,) integer array
-        1 for units whose label is known, which stay where they are, 0 for all others.
-    named : (T,) integer array
-        Units in each cluster whose label is known: their clusters keep their labels.
-    relevance : Relevance
-        Which units may be irrelevant, and how many are.
-    """
-
+    # (U,): Cluster of each unit, 0 ... T - 1, or -1 for an irrelevant one.
     label: NDArray[np.int64]
-    slot: NDArray[np.int16]
-    size: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    held: NDArray[np.int64]
-    slot_of: NDArray[np.int64]
-    label_of: NDArray[np.int64]
-    n_slots: NDArray[np.int64]
-    anchored: NDArray[np.int64]
-    prior_by_label: NDArray[np.float64]
+    slot: NDArray[np.int16]  # (U,): slot of each unit, 0 for an irrelevant one
+    size: NDArray[np.int64]  # (U,): objects in each unit
+    counts: NDArray[np.int64]  # (T,): objects in each cluster
+    held: NDArray[np.int64]  # (S,): units in each slot
+    slot_of: NDArray[np.int64]  # (T,): slot of each label, 0 if it is empty
+    label_of: NDArray[np.int64]  # (S,): label of each slot
+    n_slots: NDArray[np.int64]  # (1,): slots in use, the empty slot 0 included
+    anchored: NDArray[np.int64]  # (1,): 1 if empty labels keep their slots, 0 otherwise
+    prior_by_label: NDArray[np.float64]  # (T,): scratch: prior weights of the labels for one unit
+    # (S, S): row `own`: prior weights of the slots for a single object of slot `own`
     prior: NDArray[np.float64]
+    # (S,): the state of the counts that each row of `prior` was computed from
     prior_stamp: NDArray[np.int64]
-    version: NDArray[np.int64]
+    version: NDArray[np.int64]  # (1,): number of the present state of the counts
+    # scores, weights (S,): scratch: log predictives and unnormalised probabilities
     scores: NDArray[np.float64]
     weights: NDArray[np.float64]
-    candidates: NDArray[np.int64]
+    candidates: NDArray[np.int64]  # (S,): scratch: the slots that are not negligible
+    # (U,): 1 for units whose label is known, which stay where they are, 0 for all others
     fixed: NDArray[np.int64]
+    # (T,): units in each cluster whose label is known: their clusters keep their labels
     named: NDArray[np.int64]
-    relevance: Relevance
+    relevance: Relevance  # which units may be irrelevant, and how many are
 
 
 def capacity(truncation: int) -> int:
@@ -125,7 +91,8 @@ def new_partition(
         relevance = new_relevance(np.full(len(size), -1))
     slots = capacity(truncation)
     if slots > np.iinfo(np.int16).max:
-        raise ValueError(f"a truncation of {truncation} is more than the steps are made for")
+        most = np.iinfo(np.int16).max
+        raise ValueError(f"expected a truncation that takes at most {most} slots; found {slots}")
     return Partition(
         label=np.zeros(len(size), np.int64),
         slot=np.zeros(len(size), np.int16) if slot is None else slot,
@@ -342,19 +309,9 @@ def log_evidence_of(terms, n_slots):
 def sweep(rng, a, b, partition, terms):
     """One Gibbs sweep over all units.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    a, b : (T - 1,) array
-        Beta parameters of the sticks (see `stick_breaking`).
-    partition : Partition
-    terms : (n_terms, 8) integer array
-        The terms of evidence (see `protocol.collect`), in the partition's present state.
-
-    Returns
-    -------
-    int
-        Objects that changed their cluster.
+    `a`, `b` (T - 1,): Beta parameters of the sticks (see `stick_breaking`); `terms` (n_terms, 8):
+    the terms of evidence (see `protocol.collect`), in the partition's present state. Return objects
+    that changed their cluster.
     """
     moved = 0
     scores = partition.scores

@@ -14,21 +14,11 @@ from scipy.sparse import coo_array, csr_array
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a partition of N objects, numbered by their first object.
+    """The units of a partition of N objects, numbered by their first object."""
 
-    Attributes
-    ----------
-    of_object : (N,) integer array
-        The unit of every object.
-    size : (U,) integer array
-        Objects in each unit.
-    first : (U,) integer array
-        The first object of each unit.
-    """
-
-    of_object: NDArray[np.int64]
-    size: NDArray[np.int64]
-    first: NDArray[np.int64]
+    of_object: NDArray[np.int64]  # (N,): the unit of every object
+    size: NDArray[np.int64]  # (U,): objects in each unit
+    first: NDArray[np.int64]  # (U,): the first object of each unit
 
     @property
     def linked(self) -> bool:

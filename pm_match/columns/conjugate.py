@@ -27,18 +27,10 @@ def _mean(total: NDArray, weight: NDArray) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Conjugate:
-    """A conjugate prior: the base of the four, and of what they say.
+    """A conjugate prior: the base of the four, and of what they say."""
 
-    Attributes
-    ----------
-    code : int
-        What the term calls it.
-    vector : bool
-        Whether the last axis of the parameter is that of categories.
-    """
-
-    code: int
-    vector: bool = False
+    code: int  # what the term calls it
+    vector: bool = False  # whether the last axis of the parameter is that of categories
 
     # -- plain formulas ---------------------------------------------------------------------------
 

@@ -19,19 +19,11 @@ _MOST_TABLED = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Statistics of U units.
+    """Statistics of U units."""
 
-    Attributes
-    ----------
-    start : (U + 1,) integer array
-        Where the entries of each begin.
-    position : (E,) integer array
-    statistic : (E, 3) array
-    """
-
-    start: NDArray[np.int64]
-    position: NDArray[np.int64]
-    statistic: NDArray[np.float64]
+    start: NDArray[np.int64]  # (U + 1,): where the entries of each begin
+    position: NDArray[np.int64]  # (E,)
+    statistic: NDArray[np.float64]  # (E, 3)
 
 
 def joined(statistics: Sequence[Statistics]) -> Statistics:
@@ -51,14 +43,7 @@ def entries(
 ) -> Entries:
     """Add up the statistics of cells by units.
 
-    Parameters
-    ----------
-    code : int
-        The kind of prior.
-    n_columns, n_categories, n_units : int
-    unit, column : (C,) integer array
-        Of every cell.
-    statistics : Statistics
+    `code`: the kind of prior; `unit`, `column` (C,): of every cell.
     """
     cell, category, values = statistics
     own, position = unit[cell], column[cell]
@@ -103,13 +88,7 @@ def new_term(
 ) -> ColumnsTerm:
     """Make a term for some entries, whose prior is still to be set.
 
-    Parameters
-    ----------
-    code : int
-    n_positions, n_slots : int
-    own : Entries
-    continuous : bool
-        Whether values are never the same.
+    `continuous`: whether values are never the same.
     """
     levels = len(own.position)
     level, position, statistic = np.arange(levels), own.position, own.statistic

@@ -31,44 +31,27 @@ _LOG_2PI = np.log(2.0 * np.pi)
 
 @dataclass(frozen=True)
 class Family:
-    """A distribution of cells whose parameters have a conjugate prior.
+    """A distribution of cells whose parameters have a conjugate prior."""
 
-    Attributes
-    ----------
-    name : str
-        Of PyMC's distribution.
-    prior : Conjugate
-    read : callable
-        From the distribution's parameters, as PyTensor has them, to those that have the prior, one
-        array each, and what is known besides: 1 if nothing is.
-    expects : str
-        In words, which values there are.
-    supports : callable
-        From values and what is known to whether there are such values.
-    statistics : callable
-        From values and what is known to `Statistics`; categories that a cell has nothing of may be
-        left out.
-    log_law : callable
-        From values, parameters and what is known to log densities, by the plain formula. SciPy has
-        them too, but takes long to import.
-    log_base : callable
-        Log density without what the statistics and the parameters say.
-    law : callable
-        From parameters and what is known to the distribution of a cell: SciPy's, and its arguments.
-    scaled : bool
-        Whether what is known multiplies the parameter.
-    """
-
-    name: str
+    name: str  # of PyMC's distribution
     prior: Conjugate
+    # from the distribution's parameters, as PyTensor has them, to those that have the prior, one
+    # array each, and what is known besides: 1 if nothing is
     read: Callable[..., tuple[list[Array], Array]]
-    expects: str
+    expects: str  # in words, which values there are
+    # from values and what is known to whether there are such values
     supports: Callable[[Array, Array], NDArray[np.bool_]]
+    # from values and what is known to `Statistics`; categories that a cell has nothing of may be
+    # left out
     statistics: Callable[[Array, Array], Statistics]
+    # From values, parameters and what is known to log densities, by the plain formula. SciPy has
+    # them too, but takes long to import.
     log_law: Callable[[Array, list[Array], Array], Array]
+    # log density without what the statistics and the parameters say
     log_base: Callable[[Array, Array], Array]
+    # from parameters and what is known to the distribution of a cell: SciPy's, and its arguments
     law: Callable[[list[Array], Array], tuple[Any, ...]]
-    scaled: bool = False
+    scaled: bool = False  # whether what is known multiplies the parameter
 
     @property
     def rows(self) -> bool:

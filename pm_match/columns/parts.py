@@ -14,84 +14,46 @@ from pm_match.reading.evidence import Evidence, Point
 
 @dataclass(frozen=True, eq=False)
 class RowLayout:
-    """A table whose rows are of one object each, in order, and have the same columns.
+    """A table whose rows are of one object each, in order, and have the same columns."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the whole variable.
-    column : (R,) integer array
-        The column of each cell of a row.
-    known : (R,) array
-        What is known of each; NaN where it differs between rows.
-    """
-
-    shape: tuple[int, ...]
-    column: NDArray[np.int64]
-    known: NDArray[np.float64]
+    shape: tuple[int, ...]  # of the whole variable
+    column: NDArray[np.int64]  # (R,): the column of each cell of a row
+    known: NDArray[np.float64]  # (R,): what is known of each; NaN where it differs between rows
 
 
 @dataclass(frozen=True, eq=False)
 class Missing:
-    """The cells of a variable that are missing, which a free variable holds.
-
-    Attributes
-    ----------
-    name : str
-    shape : tuple of int
-    object, column : (C,) integer array
-    known : (C,) array
-    whole : array
-        All values of the variable, NaN where they are missing.
-    number : (C,) integer array
-        The number of each of the missing cells, in the order of the whole.
-    """
+    """The cells of a variable that are missing, which a free variable holds."""
 
     name: str
     shape: tuple[int, ...]
+    # object, column (C,)
     object: NDArray[np.int64]
     column: NDArray[np.int64]
-    known: NDArray[np.float64]
-    whole: NDArray[np.float64]
+    known: NDArray[np.float64]  # (C,)
+    whole: NDArray[np.float64]  # all values of the variable, NaN where they are missing
+    # (C,): the number of each of the missing cells, in the order of the whole
     number: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of one observed variable.
+    """The cells of one observed variable."""
 
-    Attributes
-    ----------
-    name : str
-        As the user named it.
-    assignment : str
-    family : Family
-    object, column : (C,) integer array
-        The object of every cell that is observed, and the entry of the parameters' rows.
-    known : (C,) array
-        What is known besides.
-    statistics : (E,), (E,) integer array, (E, 2) array
-        Sufficient statistics (see `families.Statistics`).
-    log_base : float
-        What only the data enter.
-    layout : RowLayout or None
-        None if the variable is no table with a row for each object.
-    missing : Missing or None
-    varying : callable or None
-        From a point to what is known of cells, and of missing ones, if that depends on free
-        variables; and the values.
-    """
-
-    name: str
+    name: str  # as the user named it
     assignment: str
     family: Family
+    # object, column (C,): the object of every cell that is observed, and the entry of the
+    # parameters' rows
     object: NDArray[np.int64]
     column: NDArray[np.int64]
-    known: NDArray[np.float64]
-    statistics: Statistics
-    log_base: float
-    layout: RowLayout | None
+    known: NDArray[np.float64]  # (C,): what is known besides
+    statistics: Statistics  # (E,), (E,), (E, 2): sufficient statistics (see `families.Statistics`)
+    log_base: float  # what only the data enter
+    layout: RowLayout | None  # None if the variable is no table with a row for each object
     missing: Missing | None
+    # from a point to what is known of cells, and of missing ones, if that depends on free
+    # variables; and the values
     varying: Callable[[Point], list[NDArray[np.float64]]] | None = None
     values: NDArray[np.float64] | None = None
 
@@ -111,28 +73,15 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Columns(Evidence):
-    """Columns whose parameters have one conjugate prior, and all that is seen of them.
-
-    Attributes
-    ----------
-    clustering : int
-        The number of the clustering whose objects they are of.
-    prior : Conjugate
-    parameters : tuple of str
-        The variables with the parameters, a row for each cluster.
-    shapes : tuple of tuple of int
-        Their shapes.
-    cells : tuple of Cells
-        Of every observed variable.
-    """
+    """Columns whose parameters have one conjugate prior, and all that is seen of them."""
 
     kind = "columns"
 
-    clustering: int
+    clustering: int  # the number of the clustering whose objects they are of
     prior: Conjugate
-    parameters: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    cells: tuple[Cells, ...]
+    parameters: tuple[str, ...]  # the variables with the parameters, a row for each cluster
+    shapes: tuple[tuple[int, ...], ...]  # their shapes
+    cells: tuple[Cells, ...]  # of every observed variable
     _hyper: Callable[[Point], NDArray] = field(repr=False)
 
     @property

@@ -23,14 +23,9 @@ from pm_match.tables.domains import as_new_columns
 
 @dataclass(frozen=True, eq=False)
 class NewColumns:
-    """Cells of new objects, by variable.
+    """Cells of new objects, by variable."""
 
-    Attributes
-    ----------
-    cells : dict of str to (array, array)
-        Values (N, R) or (N, R, K), NaN if missing; and what is known of them (N, R).
-    """
-
+    # by variable: values (N, R) or (N, R, K), NaN if missing; and what is known of them (N, R)
     cells: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 
     def rows(self, wanted: slice) -> NewColumns:

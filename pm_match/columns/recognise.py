@@ -60,28 +60,17 @@ class _Other(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What was found out of one variable, or of the observed or the missing part of one.
-
-    Attributes
-    ----------
-    rv, assignment : variable
-    family : Family
-    theta : tuple of variables
-        The parameters of clusters.
-    object, column, known : array
-        Of every cell, in the variable's shape.
-    noise : variable or None
-        What is known, where that depends on free variables.
-    """
+    """What was found out of one variable, or of the observed or the missing part of one."""
 
     rv: RV
     assignment: RV
     family: Family
-    theta: tuple[RV, ...]
+    theta: tuple[RV, ...]  # the parameters of clusters
+    # object, column, known: of every cell, in the variable's shape
     object: NDArray[np.int64]
     column: NDArray[np.int64]
     known: NDArray[np.float64]
-    noise: RV | None
+    noise: RV | None  # what is known, where that depends on free variables
 
 
 _LOOKED: WeakKeyDictionary[Context, dict[RV, Reading | Refusal | str]] = WeakKeyDictionary()
@@ -90,10 +79,7 @@ _LOOKED: WeakKeyDictionary[Context, dict[RV, Reading | Refusal | str]] = WeakKey
 def look(context: Context, rv: RV) -> Reading | str:
     """Read a variable, or say in words why it is none of independent columns.
 
-    Raises
-    ------
-    Refusal
-        If it looks like one that cannot be.
+    Raise `Refusal` if it looks like one that cannot be.
     """
     known = _LOOKED.setdefault(context, {})
     if rv not in known:
@@ -114,10 +100,7 @@ def why_not(context: Context, rv: RV) -> str | None:
 
     All that depends on its parameters has to be one too.
 
-    Raises
-    ------
-    Refusal
-        As `look`.
+    Raise `Refusal` as `look`.
     """
     found = look(context, rv)
     if isinstance(found, str):
@@ -338,17 +321,10 @@ def _check_every_label(context: Context, found: Reading, read: CellReader) -> No
 
 @dataclass(frozen=True, eq=False)
 class ColumnsCandidate:
-    """Variables whose parameters are the same variables.
-
-    Attributes
-    ----------
-    clustering : int
-    readings : list of Reading
-        Of observed variables, and of what holds their missing values.
-    """
+    """Variables whose parameters are the same variables."""
 
     clustering: int
-    readings: list[Reading]
+    readings: list[Reading]  # of observed variables, and of what holds their missing values
 
     @property
     def covered(self) -> list[RV]:

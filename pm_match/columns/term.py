@@ -49,81 +49,44 @@ _ROUNDING = 1e-9
 
 
 class ColumnsTerm(NamedTuple):
-    """State of the term, for U units, S slots, P positions, E entries, L levels, R of them kept.
+    """State of the term, for U units, S slots, P positions, E entries, L levels, R of them kept."""
 
-    Attributes
-    ----------
-    code : (1,) integer array
-        The kind of prior, DIRICHLET ... NORMAL_GAMMA.
-    prior : (P, 4) array
-        Of a Gamma prior a, b, and log b.
-    start : (U + 1,) integer array
-        Where the entries of each unit begin.
-    level : (E,) integer array
-        The level of every entry.
-    position : (L,) integer array
-    statistic : (L, 3) array
-        The position of every level, and t.
-    row : (L,) integer array
-        The row of its gains, -1 if they are not kept.
-    row_level : (R,) integer array
-        The level of every row.
-    sums : (P, S, 3) array
-        s, of which a Dirichlet prior needs the first.
-    version : (P,) integer array
-        Changes so far at a position, in any slot; of these
-    slot_version : (P, S) integer array
-        in each.
-    gains, left : (R, S) array
-        Gains of the levels in every slot; and if the unit is in the slot, and leaves it.
-    row_version, gains_version, left_version : (R,), (R, S), (R, S) integer array
-        The versions that they were computed from.
-    weight : (P,) array
-        t_0 of single values, NaN if they differ.
-    ready : (P, 4, S) array
-        What gains of single values are made of (see `_prepare`).
-    ready_version, slot_ready : (P,), (P, S) integer array
-        The versions that it was computed from.
-    stale : (1,) integer array
-        1 if all sums have changed, 2 if the prior has, and with it all that is kept; otherwise 0.
-    constant : (1,) array
-        What only the data enter.
-    table : (X,) array
-        For n = 0, 1, ... log gamma(a + n) - log gamma(a), or with alpha, of each position, and
-        log(1 + n / b); NaN if yet to be computed.
-    first : (P, 2) integer array
-        Where these begin; -1 if there are none.
-    total : (S,) array
-    apart : (P, S, 3) array
-        Scratch.
-    """
-
-    code: NDArray[np.int64]
-    prior: NDArray[np.float64]
-    start: NDArray[np.int64]
-    level: NDArray[np.int32]
-    position: NDArray[np.int32]
-    statistic: NDArray[np.float64]
-    row: NDArray[np.int32]
-    row_level: NDArray[np.int32]
-    sums: NDArray[np.float64]
-    version: NDArray[np.int64]
-    slot_version: NDArray[np.int32]
+    code: NDArray[np.int64]  # (1,): The kind of prior, DIRICHLET ... NORMAL_GAMMA.
+    prior: NDArray[np.float64]  # (P, 4): of a Gamma prior a, b, and log b
+    start: NDArray[np.int64]  # (U + 1,): where the entries of each unit begin
+    level: NDArray[np.int32]  # (E,): the level of every entry
+    position: NDArray[np.int32]  # (L,)
+    statistic: NDArray[np.float64]  # (L, 3): the position of every level, and t
+    row: NDArray[np.int32]  # (L,): the row of its gains, -1 if they are not kept
+    row_level: NDArray[np.int32]  # (R,): the level of every row
+    sums: NDArray[np.float64]  # (P, S, 3): s, of which a Dirichlet prior needs the first
+    version: NDArray[np.int64]  # (P,): changes so far at a position, in any slot; of these
+    slot_version: NDArray[np.int32]  # (P, S): in each
+    # gains, left (R, S): gains of the levels in every slot; and if the unit is in the slot, and
+    # leaves it
     gains: NDArray[np.float64]
     left: NDArray[np.float64]
+    # row_version, gains_version, left_version (R,), (R, S), (R, S): the versions that they were
+    # computed from
     row_version: NDArray[np.int64]
     gains_version: NDArray[np.int32]
     left_version: NDArray[np.int32]
-    weight: NDArray[np.float64]
+    weight: NDArray[np.float64]  # (P,): t_0 of single values, NaN if they differ
+    # (P, 4, S): what gains of single values are made of (see `_prepare`)
     ready: NDArray[np.float64]
+    # ready_version, slot_ready (P,), (P, S): the versions that it was computed from
     ready_version: NDArray[np.int64]
     slot_ready: NDArray[np.int32]
+    # (1,): 1 if all sums have changed, 2 if the prior has, and with it all that is kept; otherwise
+    # 0
     stale: NDArray[np.int8]
-    constant: NDArray[np.float64]
+    constant: NDArray[np.float64]  # (1,): what only the data enter
+    # (X,): for n = 0, 1, ... log gamma(a + n) - log gamma(a), or with alpha, of each position, and
+    # log(1 + n / b); NaN if yet to be computed
     table: NDArray[np.float64]
-    first: NDArray[np.int64]
-    total: NDArray[np.float64]
-    apart: NDArray[np.float64]
+    first: NDArray[np.int64]  # (P, 2): where these begin; -1 if there are none
+    total: NDArray[np.float64]  # (S,)
+    apart: NDArray[np.float64]  # (P, S, 3): scratch
 
 
 # -- statistics -----------------------------------------------------------------------------------

@@ -75,9 +75,9 @@ def rotated_digits(
     turns = {"upright": 0, "quarter": 1, "half": 2}
     if n_objects * len(turns) > len(pool):
         raise ValueError(
-            f"n_objects: {len(turns)} domains of {n_objects} different images need "
-            f"{len(turns) * n_objects}, but there are only {len(pool)} images of the digits "
-            f"{sorted(set(digits))}; at most {len(pool) // len(turns)} a domain"
+            f"n_objects: expected at most {len(pool) // len(turns)} images a domain, as there are "
+            f"{len(pool)} of the digits {sorted(set(digits))}, for {len(turns)} domains; found "
+            f"{n_objects}"
         )
 
     chosen = np.random.default_rng(random_seed).permutation(pool)[: n_objects * len(turns)]

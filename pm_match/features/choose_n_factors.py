@@ -169,10 +169,8 @@ def draw_folds(
     The entries of an object are dealt to different folds as far as there are enough, so that every
     object keeps some whichever fold is held out.
 
-    Returns
-    -------
-    list of (N_d, M_d) integer array
-        The fold of every entry, -1 for missing ones and for those that are never held out.
+    Return a list of (N_d, M_d): the fold of every entry, -1 for missing ones and for those that are
+    never held out.
     """
     folds = []
     for domain in data:
@@ -264,7 +262,7 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
         )
     if clustering.named:
         raise ValueError(
-            "model_factory: expected no observed labels; compare such models otherwise"
+            "model_factory: expected no observed labels; found some; compare such models otherwise"
         )
     if features.n_factors != n_factors:
         raise ValueError(

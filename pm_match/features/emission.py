@@ -31,39 +31,22 @@ _LOG_2PI = log(2.0 * pi)
 
 
 class ObjectStatistics(NamedTuple):
-    """What objects say of their factors z: log N(x_n; ...) = c - (z' G z - 2 h' z + x' x) / 2.
+    """What objects say of their factors z: log N(x_n; ...) = c - (z' G z - 2 h' z + x' x) / 2."""
 
-    Attributes
-    ----------
-    gram : (P, K, K) array
-        G of every pattern of what is observed.
-    projected : (N, K) array
-        h of every object.
-    squares, constants : (N,) array
-        x' x in units of the noise, and c.
-    """
-
-    gram: NDArray
-    projected: NDArray
+    gram: NDArray  # (P, K, K): G of every pattern of what is observed
+    projected: NDArray  # (N, K): h of every object
+    # squares, constants (N,): x' x in units of the noise, and c
     squares: NDArray
     constants: NDArray
 
 
 @dataclass(frozen=True, eq=False)
 class Emission:
-    """The parameters of a domain's features at a point.
+    """The parameters of a domain's features at a point."""
 
-    Attributes
-    ----------
-    projection : (M, K) array
-        Of all factors, those of deviations included.
-    intercept : (M,) array
-    root : (M,) or (M, M) array
-        L, with the noise precision L L'; or its diagonal if features are independent.
-    """
-
-    projection: NDArray[np.float64]
-    intercept: NDArray[np.float64]
+    projection: NDArray[np.float64]  # (M, K): of all factors, those of deviations included
+    intercept: NDArray[np.float64]  # (M,)
+    # (M,) or (M, M): L, with the noise precision L L'; or its diagonal if features are independent
     root: NDArray[np.float64]
 
     @classmethod
@@ -186,16 +169,8 @@ class Emission:
 def block_roots(root: NDArray, observed: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return L_o of every pattern: roots of the precisions of what is observed.
 
-    Parameters
-    ----------
-    root : (M, M) array
-        L, with the noise precision L L'.
-    observed : (P, M) boolean array
-
-    Returns
-    -------
-    (P, M, M) array
-        Zero in rows and columns of what is missing.
+    `root` (M, M): L, with the noise precision L L'; `observed` (P, M). Return (P, M, M): zero in
+    rows and columns of what is missing.
     """
     if observed.all():
         return np.broadcast_to(root, (len(observed), *root.shape))
@@ -216,19 +191,8 @@ def draw_missing(
     .. math:: x_u \mid x_o \sim N(\mu_u - \Lambda_{uu}^{-1} \Lambda_{uo} (x_o - \mu_o),\;
               \Lambda_{uu}^{-1})
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator or None
-        None for the means.
-    emission : Emission
-    data : MaskedTable
-    factors : (N, K) array
-        Of the cluster of every object.
-
-    Returns
-    -------
-    (H,) array
-        The missing values, in the order of the table.
+    `rng`: None for the means; `factors` (N, K): of the cluster of every object. Return (H,): the
+    missing values, in the order of the table.
     """
     row, column = data.holes
     if not emission.full:
@@ -262,19 +226,9 @@ def with_deviations(
 ) -> NDArray[np.float64]:
     """Append to a domain's projection (M_d, K) the factors of all domains' deviations.
 
-    Parameters
-    ----------
-    projection : (M_d, K) array
-    number : int
-        Of the domain.
-    scales : sequence of (M_d,) array or None
-        Standard deviations of each domain's deviations; None if it has none.
-    latent_precision : float
-        r: prior precision that all factors have.
-
-    Returns
-    -------
-    (M_d, K + sum of M_e over domains e with deviations) array
+    `projection` (M_d, K); `number`: of the domain; `scales`, sequence of (M_d,) or None: standard
+    deviations of each domain's deviations; None if it has none; `latent_precision`, r: prior
+    precision that all factors have. Return (M_d, K + sum of M_e over domains e with deviations).
     """
     widths = [0 if s is None else len(s) for s in scales]
     n_factors = projection.shape[1]

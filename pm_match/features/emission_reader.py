@@ -28,28 +28,18 @@ from pm_match.reading.probe import compiled, rejoined, stand_in
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """An observed variable and what it is of: where something is missing, PyMC splits it in two.
-
-    Attributes
-    ----------
-    name : str
-    assignment : variable
-    rvs : list of variables
-        The one that is observed, and the free one that holds the missing values if there are any.
-    mean, scale : variable
-        Of the features of all objects, missing ones included: a standard deviation or a covariance.
-    multivariate : bool
-        Whether the features of an object are one multivariate normal vector.
-    deviation, flag : variable or None
-        The deviations of its clusters, and the relevance of its objects.
-    """
+    """An observed variable and what it is of: where something is missing, PyMC splits it in two."""
 
     name: str
     assignment: RV
+    # the one that is observed, and the free one that holds the missing values if there are any
     rvs: list[RV]
+    # mean, scale: of the features of all objects, missing ones included: a standard deviation or a
+    # covariance
     mean: RV
     scale: RV
-    multivariate: bool
+    multivariate: bool  # whether the features of an object are one multivariate normal vector
+    # deviation, flag: the deviations of its clusters, and the relevance of its objects
     deviation: RV | None = None
     flag: RV | None = None
 
@@ -73,11 +63,7 @@ class Observed:
     def by_object(self, declared: Sequence[NDArray], observed: NDArray[np.bool_]) -> NDArray:
         """Add up the declared log densities of its variables by objects (N,).
 
-        Parameters
-        ----------
-        declared : sequence of array
-            Of each of `rvs`.
-        observed : (N, M) boolean array
+        `declared`, arrays: of each of `rvs`; `observed` (N, M).
         """
         total = np.zeros(len(observed))
         for rv, found, where in zip(self.rvs, declared, (observed, ~observed), strict=False):
@@ -97,25 +83,13 @@ def undivided(rv: RV) -> RV:
 
 @dataclass(frozen=True, eq=False)
 class Graphs:
-    """The graphs of the features of a clustering, from which `Setting`s are read.
-
-    Attributes
-    ----------
-    observed : list of Observed
-    data : list of MaskedTable
-        Of each.
-    latent : variable
-    transposed : bool
-        Whether the latent vectors are declared as (K, T).
-    precision : variable or None
-        The precision that all noise shares; None if the noise of the domains is given.
-    n_factors : int
-    """
+    """The graphs of the features of a clustering, from which `Setting`s are read."""
 
     observed: list[Observed]
-    data: list[MaskedTable]
+    data: list[MaskedTable]  # of each
     latent: RV
-    transposed: bool
+    transposed: bool  # whether the latent vectors are declared as (K, T)
+    # the precision that all noise shares; None if the noise of the domains is given
     precision: RV | None
     n_factors: int
 
@@ -160,16 +134,9 @@ class _Watched:
 class _Part(_Watched):
     """A graph as a function of a point.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    graph : variable
-    stands : sequence of (variable, variable)
-        Random variables, and the inputs that replace them.
-    probes : sequence of list of array
-        Values of these inputs; one evaluation for each.
-    finish : callable
-        What is made of the list of values found.
+    `stands`, sequence of (variable, variable): random variables, and the inputs that replace them;
+    `probes`: values of these inputs; one evaluation for each; `finish`: what is made of the list of
+    values found.
     """
 
     def __init__(
@@ -213,13 +180,7 @@ class _Part(_Watched):
 class _Direct(_Watched):
     """The intercept and projection of a domain where variables are just these: nothing is probed.
 
-    Parameters
-    ----------
-    projection : str
-        Name of the value variable.
-    transposed : bool
-    intercept : str or array
-        Likewise, or its constant value.
+    `projection`: name of the value variable; `intercept`: likewise, or its constant value.
     """
 
     def __init__(self, projection: str, transposed: bool, intercept: str | NDArray):
@@ -235,15 +196,7 @@ class _Direct(_Watched):
 class EmissionReader:
     """Evaluates how features vary, at any point.
 
-    Parameters
-    ----------
-    context : Context
-    graphs : Graphs
-
-    Raises
-    ------
-    Refusal
-        If the mean of a domain is not a function of the label alone.
+    Raise `Refusal` if the mean of a domain is not a function of the label alone.
     """
 
     def __init__(self, context: Context, graphs: Graphs):
@@ -382,13 +335,7 @@ class EmissionReader:
     ) -> None:
         """Read projections and intercepts as what they are, where nothing else enters the means.
 
-        Parameters
-        ----------
-        keys : dict of str to str
-            The value variable of every parameter.
-        parameters : sequence of Parameter
-        points : sequence of dict
-            Random points of value variables.
+        `keys`: the value variable of every parameter; `points`: random points of value variables.
         """
         for d, part in enumerate(self._means):
             own = {p.update: p for p in parameters if p.domain == d}
@@ -403,12 +350,8 @@ class EmissionReader:
     def forget(self, points: Sequence[Point], keys: set[str]) -> None:
         """Let backgrounds be evaluated no more often than they change.
 
-        Parameters
-        ----------
-        points : sequence of dict
-            Random points of value variables.
-        keys : set of str
-            Value variables that backgrounds do not depend on.
+        `points`: random points of value variables; `keys`: value variables that backgrounds do not
+        depend on.
         """
         for parts in self._backgrounds:
             for part in parts or ():

@@ -433,24 +433,10 @@ class FeatureGibbs(PartitionStep):
 class Exchanges:
     """Exchanges of labels within the domains of a clustering, for one step at a time.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    features : Features
-    domains : set of int
-        Those whose clusters may exchange their labels, unless something forbids it.
-
-    Attributes
-    ----------
-    free : list of str
-        The assignments whose clusters may exchange their labels.
-    prior : ((T - 1,) array, (T - 1,) array)
-        Beta parameters of the weights' sticks.
-    held : (T,) integer array
-        Objects in each cluster.
-    accepted, proposed : int
-    changed : bool
-        Whether any label has, so that labels and weights are to be written.
+    `domains`: those whose clusters may exchange their labels, unless something forbids it; `free`
+    are the assignments of those that may. For the step, `prior` has the Beta parameters (T - 1,) of
+    the weights' sticks, `held` the objects in each cluster (T,), and `changed` says whether any
+    label has, so that labels and weights are to be written.
     """
 
     def __init__(self, model: Model, features: Features, domains: set[int]):
@@ -482,10 +468,7 @@ class Exchanges:
     ) -> NDArray[np.int64] | None:
         """Exchange labels of the chosen domain, of which `Regressions` takes all but the labels.
 
-        Returns
-        -------
-        (T,) integer array or None
-            The new name of every label, None if all are kept.
+        Return (T,) or None: the new name of every label, None if all are kept.
         """
         objects = self.objects()
         groups = np.flatnonzero(objects)

@@ -35,29 +35,20 @@ class ClusterSums:
     """Sums of one domain's features over its relevant objects, by cluster.
 
     Where values are missing and the noise is dependent, by cluster and by what is observed.
-
-    Attributes
-    ----------
-    n_clusters : int
-        J.
-    sums : (R, M) array
-    counts : (R, M) or (R, 1) array
-        Observed values behind them, the same for all features if nothing is missing; objects if
-        there are patterns.
-    scatter : (P, M, M) or (M,) array
-        Sum of x x' over the objects of each pattern; of x^2 if the noise is independent.
-    cluster, pattern : (R,) integer array
-        Of every row. Without patterns, row j is cluster j.
-    observed : (P, M) boolean array
-        The patterns: one, unless values are missing and the noise is dependent.
     """
 
-    n_clusters: int
-    sums: NDArray[np.float64]
+    n_clusters: int  # J
+    sums: NDArray[np.float64]  # (R, M)
+    # (R, M) or (R, 1): observed values behind them, the same for all features if nothing is
+    # missing; objects if there are patterns
     counts: NDArray[np.float64]
+    # (P, M, M) or (M,): sum of x x' over the objects of each pattern; of x^2 if the noise is
+    # independent
     scatter: NDArray[np.float64]
+    # cluster, pattern (R,): Of every row. Without patterns, row j is cluster j.
     cluster: NDArray[np.int64]
     pattern: NDArray[np.int64]
+    # (P, M): the patterns: one, unless values are missing and the noise is dependent
     observed: NDArray[np.bool_]
     _kept: Kept = field(default_factory=Kept, repr=False)
 
@@ -67,13 +58,7 @@ class ClusterSums:
     ) -> "ClusterSums":
         """Sum a domain by `labels` (N,) in 0 ... n_clusters - 1, -1 for irrelevant objects.
 
-        Parameters
-        ----------
-        data : MaskedTable
-        labels : (N,) integer array
-        n_clusters : int
-        full : bool
-            Whether the noise of features is dependent.
+        `labels` (N,); `full`: whether the noise of features is dependent.
         """
         x, m = data.values, data.values.shape[1]
         kept = labels >= 0
@@ -257,12 +242,7 @@ def contribution(own: ClusterSums, emission: Emission) -> Contribution:
 
 
 class Contributions:
-    """What domains add to the evidence, kept for as long as their emissions are the same objects.
-
-    Parameters
-    ----------
-    sums : sequence of ClusterSums
-    """
+    """What domains add to the evidence, kept as long as their emissions are the same objects."""
 
     def __init__(self, sums: Sequence[ClusterSums]):
         self.sums = sums
@@ -356,17 +336,8 @@ def draw_intercepts(
     :math:`\sum_{n \in j} W_d^\top \Lambda_{dn}` side by side, their precision is the prior's plus
     :math:`\sum_n \Lambda_{dn}` on the diagonal blocks, less :math:`\sum_j B_j^\top C_j B_j`.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    sums, emissions : sequences, one item for each domain
-    latent_precision : float
-    priors : sequence of (mean (M_d,), precision (M_d,)) or None
-        None for intercepts that stay as they are.
-
-    Returns
-    -------
-    list of (M_d,) array
+    `priors`, sequence of (mean (M_d,), precision (M_d,)) or None: None for intercepts that stay as
+    they are. Return a list of (M_d,).
     """
     moving = [number for number, prior in enumerate(priors) if prior is not None]
     # With the moving intercepts at zero, what is left is linear and quadratic in them.
@@ -428,21 +399,9 @@ def draw_projection(
     precision of W, row after row, is :math:`\sum_n \Lambda_n \otimes z_{s_n} z_{s_n}^\top` plus the
     prior's.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    own : ClusterSums
-    emission : Emission
-        Of which the projection is not used.
-    latent : (J, K) array
-    explained : (J, M) array
-        What deviations add to the mean of each cluster.
-    mean, precision : (M, K) array
-        Of the prior.
-
-    Returns
-    -------
-    (M, K) array
+    `emission`: of which the projection is not used; `latent` (J, K); `explained` (J, M): what
+    deviations add to the mean of each cluster; `mean`, `precision` (M, K): of the prior. Return
+    (M, K).
     """
     m, k = mean.shape
     weighed = own.shifted(emission.intercept).shifted(explained).weigh(emission)

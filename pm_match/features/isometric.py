@@ -69,39 +69,25 @@ _FEW = 1e-4
 
 
 class Shape(NamedTuple):
-    """What a domain's projection and deviations are drawn from, for J clusters.
+    """What a domain's projection and deviations are drawn from, for J clusters."""
 
-    Attributes
-    ----------
-    q : (M, K) array
-        U' Q.
-    numbers : (2,) array
-        Logs of c and kappa; kappa is 0 if there are no deviations.
-    prior : (2, 2) array
-        Mean and precision of each; a precision of 0 if it is not to be drawn.
-    weight, pull : (J, M) array
-        s and b.
-    rest, rest_linear : (J, K, K), (J, K) array
-        P and m without the domain.
-    seen, damped : (J, M) array
-        s and b over 1 + kappa^2 s.
-    base, base_linear : (J, K, K), (J, K) array
-        Scratch: P and m without two rows of q.
-    rows, matrix, lower, vectors : (2, K), (K, K), (K, K), (2, K) array
-        Scratch.
-    """
-
-    q: NDArray[np.float64]
-    numbers: NDArray[np.float64]
+    q: NDArray[np.float64]  # (M, K): U' Q
+    numbers: NDArray[np.float64]  # (2,): logs of c and kappa; kappa is 0 if there are no deviations
+    # (2, 2): mean and precision of each; a precision of 0 if it is not to be drawn
     prior: NDArray[np.float64]
+    # weight, pull (J, M): s and b
     weight: NDArray[np.float64]
     pull: NDArray[np.float64]
+    # rest, rest_linear (J, K, K), (J, K): P and m without the domain
     rest: NDArray[np.float64]
     rest_linear: NDArray[np.float64]
+    # seen, damped (J, M): s and b over 1 + kappa^2 s
     seen: NDArray[np.float64]
     damped: NDArray[np.float64]
+    # base, base_linear (J, K, K), (J, K): scratch: P and m without two rows of q
     base: NDArray[np.float64]
     base_linear: NDArray[np.float64]
+    # rows, matrix, lower, vectors (2, K), (K, K), (K, K), (2, K): scratch
     rows: NDArray[np.float64]
     matrix: NDArray[np.float64]
     lower: NDArray[np.float64]
@@ -249,17 +235,10 @@ def kernels() -> list[Job]:
 
 @dataclass(frozen=True, eq=False)
 class _Domain:
-    """What a domain says of its projection, in the coordinates in which its noise is independent.
+    """What a domain says of its projection, in coordinates in which its noise is independent."""
 
-    Attributes
-    ----------
-    basis : (M, M) array or None
-        U; None for the identity.
-    weight, pull : (J, M) array
-        s and b.
-    """
-
-    basis: NDArray[np.float64] | None
+    basis: NDArray[np.float64] | None  # (M, M): U; None for the identity
+    # weight, pull (J, M): s and b
     weight: NDArray[np.float64]
     pull: NDArray[np.float64]
 
@@ -285,12 +264,7 @@ class _Domain:
     def says(self, w: NDArray, variance: float) -> tuple[NDArray, NDArray]:
         """Return what it adds to P (J, K, K) and m (J, K), deviations integrated out.
 
-        Parameters
-        ----------
-        w : (M, K) array
-            U' W.
-        variance : float
-            Of deviations.
+        `w` (M, K): U' W; `variance`: of deviations.
         """
         ratio = 1.0 / (1.0 + variance * self.weight)
         (m, k), j = w.shape, len(ratio)
@@ -301,14 +275,8 @@ class _Domain:
 def without_deviations(found: Contribution, k: int, r: float) -> tuple[NDArray, NDArray]:
     """Return what a domain adds to P (J, K, K) and m (J, K), its deviations integrated out.
 
-    Parameters
-    ----------
-    found : Contribution
-        Of all factors.
-    k : int
-        K: how many of them are no deviations.
-    r : float
-        Prior precision of all factors.
+    `found`: of all factors; `k`, K: how many of them are no deviations; `r`: prior precision of all
+    factors.
     """
     gram, linear = found[0], found[1]
     if gram.shape[1] == k:
@@ -323,13 +291,8 @@ def without_deviations(found: Contribution, k: int, r: float) -> tuple[NDArray, 
 def _seen(features: Features, setting: Setting, point, keys, sums, contributions):
     """Give, as `draw_isometries` takes them, what all domains say.
 
-    Returns
-    -------
-    domains : dict of int to _Domain
-    shapes : dict of int to (q, numbers, prior)
-        As `Shape` has them.
-    said : list of (array, array)
-        What every domain adds to P and m.
+    Return `domains`; `shapes` with (q, numbers, prior), as `Shape` has them, of every isometric
+    domain; `said`, what every domain adds to P and m.
     """
     k, r = features.n_factors, setting.latent_precision
     own = {i.domain: i for i in features.sliced}
@@ -379,19 +342,8 @@ def draw_isometries(
 ) -> None:
     """Draw the projections of all domains with an isometry, and write them to a new `point`.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    features : Features
-    setting : Setting
-        At the point.
-    point : dict
-    keys : dict of str to str
-        The value variable of every parameter.
-    sums : sequence of ClusterSums
-        Of each domain, of the clusters with objects.
-    contributions : sequence of Contribution or None
-        Of each domain; None of those with an isometry.
+    `setting`: at the point; `keys`: the value variable of every parameter; `sums`: of each domain,
+    of the clusters with objects; `contributions`: of each domain; None of those with an isometry.
     """
     k, r = features.n_factors, setting.latent_precision
     own = {i.domain: i for i in features.sliced}
@@ -449,22 +401,11 @@ def _draw_common_scale(
 
 
 class Exchanged(NamedTuple):
-    """What exchanges of a domain's labels have led to.
+    """What exchanges of a domain's labels have led to."""
 
-    Attributes
-    ----------
-    renamed : (T,) integer array
-        The new name of every label.
-    raw : (M, K) array
-        The matrix whose polar factor is the projection's.
-    held : (T,) integer array
-        Objects in each cluster, of all domains.
-    accepted, proposed : int
-    """
-
-    renamed: NDArray[np.int64]
-    raw: NDArray[np.float64]
-    held: NDArray[np.int64]
+    renamed: NDArray[np.int64]  # (T,): the new name of every label
+    raw: NDArray[np.float64]  # (M, K): the matrix whose polar factor is the projection's
+    held: NDArray[np.int64]  # (T,): objects in each cluster, of all domains
     accepted: int
     proposed: int
 
@@ -548,12 +489,8 @@ def exchange_labels(
 class _Frames:
     """The directions in which a domain's clusters are, by those of the factors at their labels.
 
-    Parameters
-    ----------
-    damped : (J, M) array
-        Of the domain's clusters.
-    expected : (T, K) array
-        Factors of all labels, as the other domains have them.
+    `damped` (J, M): of the domain's clusters; `expected` (T, K): factors of all labels, as the
+    other domains have them.
     """
 
     def __init__(self, damped: NDArray, expected: NDArray):

@@ -23,27 +23,15 @@ def random_projection(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArr
 
 @dataclass(frozen=True, eq=False)
 class FeatureDomain:
-    """One domain: an observed variable that is normal around projected latent vectors.
+    """One domain: an observed variable that is normal around projected latent vectors."""
 
-    Attributes
-    ----------
-    name : str
-        The observed variable, as the user named it.
-    assignment : str
-    data : MaskedTable
-    full : bool
-        Whether the noise of its features is dependent.
-    missing : str or None
-        The free variable that holds the missing values, in the order of the array.
-    deviation, flag : str or None
-        The deviations of its clusters, and the relevance of its objects.
-    """
-
-    name: str
+    name: str  # the observed variable, as the user named it
     assignment: str
     data: MaskedTable
-    full: bool
+    full: bool  # whether the noise of its features is dependent
+    # the free variable that holds the missing values, in the order of the array
     missing: str | None = None
+    # deviation, flag: the deviations of its clusters, and the relevance of its objects
     deviation: str | None = None
     flag: str | None = None
 
@@ -55,23 +43,14 @@ class FeatureDomain:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """How the features of all domains vary, at a point.
+    """How the features of all domains vary, at a point."""
 
-    Attributes
-    ----------
-    emissions : tuple of Emission
-        For every domain. If one precision is shared by all noise, of features scaled by its root.
-    spreads : tuple of (M_d,) array or None
-        Standard deviations of each domain's deviations; None if it has none.
-    latent_precision : float
-        Of the latent vectors; over the shared precision, if there is one.
-    gamma : (float, float) or None
-        Shape and rate of the shared precision's prior, if there is one.
-    """
-
+    # For every domain. If one precision is shared by all noise, of features scaled by its root.
     emissions: tuple[Emission, ...]
+    # tuple of (M_d,) or None: standard deviations of each domain's deviations; None if it has none
     spreads: tuple[NDArray[np.float64] | None, ...]
-    latent_precision: float
+    latent_precision: float  # of the latent vectors; over the shared precision, if there is one
+    # (float, float) or None: shape and rate of the shared precision's prior, if there is one
     gamma: tuple[float, float] | None = None
 
     def given(self, precision: float) -> "Setting":
@@ -85,20 +64,11 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """How the irrelevant objects of a domain vary, at a point.
+    """How the irrelevant objects of a domain vary, at a point."""
 
-    Attributes
-    ----------
-    name : str
-        The observed variable.
-    mean : (N, M) array
-    root : (M,) or (M, M) array
-        Of the noise precision, as in `Emission`.
-    """
-
-    name: str
-    mean: NDArray[np.float64]
-    root: NDArray[np.float64]
+    name: str  # the observed variable
+    mean: NDArray[np.float64]  # (N, M)
+    root: NDArray[np.float64]  # (M,) or (M, M): of the noise precision, as in `Emission`
 
     def log_density(self, data: MaskedTable) -> NDArray[np.float64]:
         """Log density (N,) of what is observed of each object, as an irrelevant one."""
@@ -114,10 +84,8 @@ class Background:
     def emission(self) -> Emission:
         """Return the emission that a new irrelevant object has.
 
-        Raises
-        ------
-        UnservedModelError
-            If the irrelevant objects do not all vary alike: of a new one nothing is known.
+        Raise `UnservedModelError` if the irrelevant objects do not all vary alike: of a new one
+        nothing is known.
         """
         if not (self.mean == self.mean[0]).all():
             raise UnservedModelError(
@@ -129,61 +97,38 @@ class Background:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A free variable that emissions depend on.
-
-    Attributes
-    ----------
-    name : str
-    update : {"intercept", "projection", "flat", "wishart", "normal", "slice", "prior"}
-        How it is drawn. From its exact conditional: an intercept or a projection with a normal
-        prior, a noise precision with a Wishart prior. By MAP sub-steps: a flat projection.
-        Otherwise, with all latent vectors integrated out: by elliptical slices, under any normal
-        prior; by slices, one number after the other; and so too if only priors of such parameters
-        depend on it.
-    domain : int
-        The number of the domain that it is of; -1 if `update` does not say.
-    transposed : bool
-        Whether a projection is declared as (K, M_d) rather than (M_d, K).
-    """
+    """A free variable that emissions depend on."""
 
     name: str
+    # {"intercept", "projection", "flat", "wishart", "normal", "slice", "prior"}: How it is drawn.
+    # From its exact conditional: an intercept or a projection with a normal prior, a noise
+    # precision with a Wishart prior. By MAP sub-steps: a flat projection. Otherwise, with all
+    # latent vectors integrated out: by elliptical slices, under any normal prior; by slices, one
+    # number after the other; and so too if only priors of such parameters depend on it.
     update: str
-    domain: int
-    transposed: bool = False
+    domain: int  # the number of the domain that it is of; -1 if `update` does not say
+    transposed: bool = False  # whether a projection is declared as (K, M_d) rather than (M_d, K)
 
 
 class LogNormalNumber(NamedTuple):
-    """A number that multiplies something, and is normal on the log scale, which is sampled.
-
-    Attributes
-    ----------
-    name : str
-    mean, precision : float
-        Of its value variable.
-    """
+    """A number that multiplies something, and is normal on the log scale, which is sampled."""
 
     name: str
+    # mean, precision: of its value variable
     mean: float
     precision: float
 
 
 @dataclass(frozen=True)
 class Isometry:
-    """Parameters of a domain whose projection is a scale times a polar factor.
-
-    Attributes
-    ----------
-    domain : int
-    orientation : Parameter
-        A normal variable, with independent entries of mean 0 and one precision, of which nothing
-        but its polar factor matters.
-    scale, spread : LogNormalNumber or None
-        What multiplies the polar factor, and the standard deviation of deviations; None for what is
-        drawn otherwise, or constant.
-    """
+    """Parameters of a domain whose projection is a scale times a polar factor."""
 
     domain: int
+    # a normal variable, with independent entries of mean 0 and one precision, of which nothing but
+    # its polar factor matters
     orientation: Parameter
+    # scale, spread: what multiplies the polar factor, and the standard deviation of deviations;
+    # None for what is drawn otherwise, or constant
     scale: LogNormalNumber | None
     spread: LogNormalNumber | None
 
@@ -196,37 +141,21 @@ class Isometry:
 
 @dataclass(frozen=True, eq=False)
 class Features(Evidence):
-    """Feature vectors of some of a clustering's objects, around shared latent vectors.
-
-    Attributes
-    ----------
-    clustering : int
-        The number of the clustering whose objects they are of.
-    precision : str or None
-        A precision that all noise and the latent vectors share, and that is integrated out.
-    latent : str
-    latent_transposed : bool
-        Whether the latent vectors are declared as (K, T) rather than (T, K).
-    truncation, n_factors : int
-    domains : tuple of FeatureDomain
-        In the order of the clustering's assignments, some of which may have none.
-    parameters : tuple of Parameter
-        What else is ours to draw.
-    isometries : tuple of Isometry
-        Of the domains that have one.
-    """
+    """Feature vectors of some of a clustering's objects, around shared latent vectors."""
 
     kind = "features"
 
-    clustering: int
+    clustering: int  # the number of the clustering whose objects they are of
+    # a precision that all noise and the latent vectors share, and that is integrated out
     precision: str | None
     latent: str
-    latent_transposed: bool
+    latent_transposed: bool  # whether the latent vectors are declared as (K, T) rather than (T, K)
     truncation: int
     n_factors: int
+    # in the order of the clustering's assignments, some of which may have none
     domains: tuple[FeatureDomain, ...]
-    parameters: tuple[Parameter, ...]
-    isometries: tuple[Isometry, ...]
+    parameters: tuple[Parameter, ...]  # what else is ours to draw
+    isometries: tuple[Isometry, ...]  # of the domains that have one
     _reader: Any = field(repr=False)
     _priors: Mapping[str, Callable] = field(repr=False)
     _standard: bool = field(repr=False)

@@ -31,29 +31,19 @@ from pm_match.numerics.kernels import entry, part
 
 
 class Regressions(NamedTuple):
-    """A domain's features as linear regressions on the latent vectors, for T labels.
+    """A domain's features as linear regressions on the latent vectors, for T labels."""
 
-    Attributes
-    ----------
-    sums, counts : (T, M') array
-    repeats : (M',) integer array
-        How many features have the A of this one: 0 for those that have that of the one before.
-    pull, precision : (M', K) array
-        Precision times mean of the prior, and precision.
-    latent : (T, K) array
-    groups : (J,) integer array
-        The labels of the domain's clusters, as it comes.
-    work, vectors : (2, K, K), (2, K) array
-        Scratch.
-    """
-
+    # sums, counts (T, M')
     sums: NDArray[np.float64]
     counts: NDArray[np.float64]
+    # (M',): how many features have the A of this one: 0 for those that have that of the one before
     repeats: NDArray[np.int64]
+    # pull, precision (M', K): precision times mean of the prior, and precision
     pull: NDArray[np.float64]
     precision: NDArray[np.float64]
-    latent: NDArray[np.float64]
-    groups: NDArray[np.int64]
+    latent: NDArray[np.float64]  # (T, K)
+    groups: NDArray[np.int64]  # (J,): the labels of the domain's clusters, as it comes
+    # work, vectors (2, K, K), (2, K): scratch
     work: NDArray[np.float64]
     vectors: NDArray[np.float64]
 
@@ -74,14 +64,8 @@ class Regressions(NamedTuple):
         \mu`, are turned to other axes in the space of features. With J clusters there are axes in
         which all but the first J coordinates (J + K, if :math:`\mu \neq 0`) are zero.
 
-        Parameters
-        ----------
-        sums, counts : (T, M) array
-            Of whitened features.
-        mean, precision : (M, K) array
-            Of the prior of their projection, entry by entry.
-        latent : (T, K) array
-        groups : (J,) integer array
+        `sums`, `counts` (T, M): of whitened features; `mean`, `precision` (M, K): of the prior of
+        their projection, entry by entry; `latent` (T, K); `groups` (J,).
         """
         pull, (n_features, k) = precision * mean, mean.shape
         occupied = np.flatnonzero(counts.any(axis=1))
@@ -141,22 +125,9 @@ def permute_labels(rng, a, b, held, objects, own, renamed, n_proposals):
 
     Proposals are those of `partition.exchange`: symmetric ones.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    a, b : (T - 1,) array
-        Beta parameters of the sticks (see `stick_breaking`).
-    held, objects : (T,) integer array
-        Objects in each cluster, of all domains and of this one; updated in place.
-    own : Regressions
-        Of the domain.
-    renamed : (T,) integer array
-        Filled with the new label of each.
-    n_proposals : int
-
-    Returns
-    -------
-    accepted, proposed : int
+    `a`, `b` (T - 1,): Beta parameters of the sticks (see `stick_breaking`); `held`, `objects` (T,):
+    objects in each cluster, of all domains and of this one; updated in place; `own`: of the domain;
+    `renamed` (T,): filled with the new label of each. Return `accepted`, `proposed`.
     """
     for label in range(renamed.shape[0]):
         renamed[label] = label

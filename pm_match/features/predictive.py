@@ -28,22 +28,14 @@ from pm_match.numerics.masked import MaskedTable
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The factors of all clusters in a draw, and how the features of each domain show them.
+    """The factors of all clusters in a draw, and how the features of each domain show them."""
 
-    Attributes
-    ----------
-    emissions : sequence of Emission
-        Of every domain with features.
-    precision, linear : (J, K, K), (J, K) array
-        The inverse of C_j, and m_j. All empty clusters are alike, and have one row.
-    row : (T,) integer array
-        The row of every cluster.
-    """
-
-    emissions: Sequence[Emission]
+    emissions: Sequence[Emission]  # of every domain with features
+    # precision, linear (J, K, K), (J, K): The inverse of C_j, and m_j. All empty clusters are
+    # alike, and have one row.
     precision: NDArray[np.float64]
     linear: NDArray[np.float64]
-    row: NDArray[np.int64]
+    row: NDArray[np.int64]  # (T,): the row of every cluster
 
     @classmethod
     def of(
@@ -87,12 +79,7 @@ class Clusters:
 class Joined:
     """Clusters as they are with each of some objects in them.
 
-    Parameters
-    ----------
-    clusters : Clusters
-    emission : Emission
-        Of the M features that are observed.
-    x : (N, M) array
+    `emission`: of the M features that are observed; `x` (N, M).
     """
 
     def __init__(self, clusters: Clusters, emission: Emission, x: NDArray):

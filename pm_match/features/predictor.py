@@ -36,15 +36,10 @@ class FeaturePredictor(Predictor):
     ----------
     model : pymc.Model
     features : Features
-
-    Attributes
-    ----------
-    clusters : Clusters
-    backgrounds : list of Background or None
-        Of the irrelevant objects of each domain that may have any.
     """
 
     clusters: Clusters
+    # of the irrelevant objects of each domain that may have any
     backgrounds: list[Background | None]
 
     def __init__(self, model: Model, features: Features, clustering: Clustering):
@@ -118,10 +113,7 @@ class FeaturePredictor(Predictor):
     ) -> list[tuple[NDArray, NDArray[np.bool_], Joined]]:
         """Let new objects join every cluster.
 
-        Returns
-        -------
-        list of (rows, features, Joined)
-            Objects of which the same features are observed.
+        Return a list of (rows, features, Joined): objects of which the same features are observed.
         """
         emission = self.emission_of(place)
         known = ~np.isnan(seen.values)

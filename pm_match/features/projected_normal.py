@@ -80,75 +80,52 @@ class ProjectedNormal(NamedTuple):
 
     With A factors in the largest part, and L = A (A + 1) / 2 + A + 1 coefficients of a quadratic in
     as many.
-
-    Attributes
-    ----------
-    hyper : (4,) array
-        Posterior shape a', prior rate b, latent precision r, and log normaliser (what of the log
-        evidence does not depend on the partition); see `SHAPE` and the following.
-    given : (1,) boolean array
-        Whether all noise is given: a' and b are then not used, and b is 0.
-    rate : (1,) array
-        Posterior rate b' of the precision; with given noise half of what no cluster explains.
-    background : (U,) array
-        Log density of each unit as an irrelevant one, over the part of its density as a relevant
-        one that is common to all clusters. Empty if all units are relevant.
-    background_total : (1,) array
-        Sum of `background` over the irrelevant units.
-    first : (K,) integer array
-        The first factor with which each has a precision in common.
-    part, n_part : (P, A), (P,) integer array
-        The factors of each pattern, in their order, and how many there are.
-    projected, pattern : (U, A) array, (U,) integer array
-        h and the pattern of each unit.
-    gram : (P, A, A) array
-        G of each pattern.
-    kept : (P,) integer array
-        Where the coefficients of a pattern are kept, -1 if they are not.
-    precision, linear, quadratic, log_det : (S, K, K), (S, K), (S,), (S,) array
-        The inverse of C_j, m_j, q_j and log |C_j| of each slot.
-    held, version : (S,) integer array
-        Units in each slot; number of the slot's present state.
-    epoch : (1,) integer array
-        Number of the present state of all slots.
-    gain, gain_log_det, gain_stamp : (Q, L, S), (Q, S), (Q, S) array
-        Coefficients of Delta_j, half the log determinant ratio, and the version they belong to.
-    gain_epoch : (Q,) integer array
-        The epoch at which all of a pattern's coefficients were last known to be good.
-    loss, loss_log_det, loss_stamp : (Q, S, L), (Q, S), (Q, S) array
-        The same for taking a unit out of its own slot.
-    group_held, group_precision, group_linear : (S,), (S, K, K), (S, K) array
-        Scratch: what the units of one assignment add to every slot.
-    products, delta, matrix, lower, own, vector, solution : arrays
-        Scratch; `own` is (3, A, A).
     """
 
+    # (4,): posterior shape a', prior rate b, latent precision r, and log normaliser (what of the
+    # log evidence does not depend on the partition); see `SHAPE` and the following
     hyper: NDArray[np.float64]
+    # (1,): whether all noise is given: a' and b are then not used, and b is 0
     given: NDArray[np.bool_]
+    # (1,): posterior rate b' of the precision; with given noise half of what no cluster explains
     rate: NDArray[np.float64]
+    # (U,): Log density of each unit as an irrelevant one, over the part of its density as a
+    # relevant one that is common to all clusters. Empty if all units are relevant.
     background: NDArray[np.float64]
-    background_total: NDArray[np.float64]
-    first: NDArray[np.int64]
+    background_total: NDArray[np.float64]  # (1,): sum of `background` over the irrelevant units
+    first: NDArray[np.int64]  # (K,): the first factor with which each has a precision in common
+    # part, n_part (P, A), (P,): the factors of each pattern, in their order, and how many there are
     part: NDArray[np.int64]
     n_part: NDArray[np.int64]
+    # projected, pattern (U, A), (U,): h and the pattern of each unit
     projected: NDArray[np.float64]
     pattern: NDArray[np.int64]
-    gram: NDArray[np.float64]
+    gram: NDArray[np.float64]  # (P, A, A): G of each pattern
+    # (P,): where the coefficients of a pattern are kept, -1 if they are not
     kept: NDArray[np.int64]
+    # precision, linear, quadratic, log_det (S, K, K), (S, K), (S,), (S,): the inverse of C_j, m_j,
+    # q_j and log |C_j| of each slot
     precision: NDArray[np.float64]
     linear: NDArray[np.float64]
     quadratic: NDArray[np.float64]
     log_det: NDArray[np.float64]
+    # held, version (S,): units in each slot; number of the slot's present state
     held: NDArray[np.int64]
     version: NDArray[np.int64]
-    epoch: NDArray[np.int64]
+    epoch: NDArray[np.int64]  # (1,): number of the present state of all slots
+    # gain, gain_log_det, gain_stamp (Q, L, S), (Q, S), (Q, S): coefficients of Delta_j, half the
+    # log determinant ratio, and the version they belong to
     gain: NDArray[np.float64]
     gain_log_det: NDArray[np.float64]
     gain_stamp: NDArray[np.int64]
+    # (Q,): the epoch at which all of a pattern's coefficients were last known to be good
     gain_epoch: NDArray[np.int64]
+    # loss, loss_log_det, loss_stamp (Q, S, L), (Q, S), (Q, S): the same for taking a unit out of
+    # its own slot
     loss: NDArray[np.float64]
     loss_log_det: NDArray[np.float64]
     loss_stamp: NDArray[np.int64]
+    # products, delta, matrix, lower, own, vector, solution: scratch; `own` is (3, A, A)
     products: NDArray[np.float64]
     delta: NDArray[np.float64]
     matrix: NDArray[np.float64]
@@ -156,6 +133,8 @@ class ProjectedNormal(NamedTuple):
     own: NDArray[np.float64]
     vector: NDArray[np.float64]
     solution: NDArray[np.float64]
+    # group_held, group_precision, group_linear (S,), (S, K, K), (S, K): scratch: what the units of
+    # one assignment add to every slot
     group_held: NDArray[np.int64]
     group_precision: NDArray[np.float64]
     group_linear: NDArray[np.float64]
@@ -276,10 +255,7 @@ def rebuild(term, slots, sum_of_squares):
 def _joined(term, slot, pattern, sign):
     """Factorise the slot's precision with a Gram matrix added (or taken away) into `lower`.
 
-    Returns
-    -------
-    float
-        Half the log determinant of C with the Gram matrix in, less that without.
+    Return half the log determinant of C with the Gram matrix in, less that without.
     """
     gram, own = term.gram[pattern], term.part[pattern]
     precision = term.precision[slot]
@@ -530,10 +506,7 @@ def _group(term, slots, start, stop, n_slots):
 def _joined_groups(term, group, slot):
     """Join what a slot holds of other assignments and a `group` (0: nothing) of this one.
 
-    Returns
-    -------
-    log_det, quadratic : float
-        Of the precision (not of its inverse), and q.
+    Return `log_det`, `quadratic`: of the precision (not of its inverse), and q.
     """
     n_factors = term.linear.shape[1]
     alone = term.held[slot] == term.group_held[slot]
@@ -620,19 +593,10 @@ def aligned_zeros(*shape: int) -> NDArray[np.float64]:
 class ProjectedNormalEvidence:
     """The data behind one `ProjectedNormal` term: all domains that share a latent and a precision.
 
-    Parameters
-    ----------
-    domains : sequence of MaskedTable
-        Their objects, one domain after the other, are the objects of the partition.
-    units : Units
-        What moves together.
-    truncation, n_factors : int
-    flagged : bool, default False
-        Whether objects may be irrelevant; those with features only if no precision is integrated
-        out.
-    deviations : sequence of int, optional
-        How many of the last factors are deviations of each domain, one domain after the other.
-        Default: none.
+    `domains`: their objects, one domain after the other, are the objects of the partition; `units`:
+    what moves together; `flagged`: whether objects may be irrelevant; those with features only if
+    no precision is integrated out. `deviations`: how many of the last factors are deviations of
+    each domain, one domain after the other. Default: none.
     """
 
     def __init__(
@@ -834,14 +798,8 @@ def log_marginal(
 
     With one shared precision eq. (4), and (23)-(26) with missing values.
 
-    Parameters
-    ----------
-    domains : sequence of MaskedTable
-    emissions : sequence of Emission
-    labels : (N,) integer array
-        Cluster of every object, domain after domain; -1 for irrelevant ones.
-    latent_precision, gamma, background
-        As in `ProjectedNormalEvidence.load`.
+    `labels` (N,): cluster of every object, domain after domain; -1 for irrelevant ones;
+    `latent_precision`, `gamma`, `background`: as in `ProjectedNormalEvidence.load`.
     """
     r, k = latent_precision, emissions[0].projection.shape[1]
     by_domain = np.split(np.asarray(labels), np.cumsum([len(d.values) for d in domains])[:-1])

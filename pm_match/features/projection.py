@@ -129,13 +129,8 @@ def maximise(table, n, free, most, past, share, work):
 
     Every step meets Wolfe's conditions.
 
-    Parameters
-    ----------
-    table : ClusterTable
-    n, free, most : int
-        The most steps.
-    past, share, work : (H, 2, R, K), (H,), (4, R, K) array
-        Scratch, to remember H steps.
+    `most`: the most steps; `past`, `share`, `work` (H, 2, R, K), (H,), (4, R, K): scratch, to
+    remember H steps.
     """
     start, gradient, before, way = work[0], work[1], work[2], work[3]
     value = fill_gradient(table, n, free, gradient)
@@ -184,21 +179,8 @@ def maximise(table, n, free, most, past, share, work):
 def draw_factors(rng, table, n, least, out):
     """Draw the shared precision and the factors (T, K) of all clusters at `w`.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    table : ClusterTable
-    n : int
-        Clusters that `sorted` lists.
-    least : float
-        b: what b' cannot be below, but for rounding.
-    out : (T, K) array
-        Filled with the factors.
-
-    Returns
-    -------
-    float
-        The precision, 1 if none is integrated out.
+    `n`: clusters that `sorted` lists; `least`, b: what b' cannot be below, but for rounding; `out`
+    (T, K): filled with the factors. Return the precision, 1 if none is integrated out.
     """
     _, ratio = expect(table, n)
     shape, alpha = table.hyper[0], 1.0

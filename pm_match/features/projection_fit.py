@@ -40,54 +40,35 @@ _MOST_ROTATIONS = 30
 
 
 class GroupTable(NamedTuple):
-    """Sums of G groups over R rows in B blocks of equal counts, and room for a fit of T labels.
+    """Sums of G groups over R rows in B blocks of equal counts, and room for a fit of T labels."""
 
-    Attributes
-    ----------
-    sums : (G, R) array
-    counts : (G, B) array
-        Observed values of a group in each row of a block.
-    held : (G,) integer array
-        Objects in each group.
-    first : (B + 1,) integer array
-        Where the rows of each block begin, and where the last ends.
-    hyper : (4,) array
-        Posterior shape a', b plus half the sum of squares, r, and the log normaliser. A shape of 0
-        says that no precision is integrated out, but 1.
-    a, b : (T - 1,) array
-        Beta parameters of the sticks.
-    order : (T,) integer array
-        Labels, the one with the largest prior weight first.
-    total, number, size, sorted : (T, R), (T, B), (T,), (T,) arrays
-        Sums, counts and objects of every label; the objects by label, largest first.
-    w : (R, K) array
-        The fitted projections.
-    previous : (2, R, K) array
-        Scratch: the projections of two iterations ago, and of one.
-    moment, mean, gram, eigen : (T, K, K), (T, K), (B, K, K), (2, T, T) arrays
-        Scratch.
-    work, vectors : (3, K, K), (2, K) array
-        Scratch.
-    """
-
-    sums: NDArray[np.float64]
-    counts: NDArray[np.float64]
-    held: NDArray[np.int64]
+    sums: NDArray[np.float64]  # (G, R)
+    counts: NDArray[np.float64]  # (G, B): observed values of a group in each row of a block
+    held: NDArray[np.int64]  # (G,): objects in each group
+    # (B + 1,): where the rows of each block begin, and where the last ends
     first: NDArray[np.int64]
+    # (4,): Posterior shape a', b plus half the sum of squares, r, and the log normaliser. A shape
+    # of 0 says that no precision is integrated out, but 1.
     hyper: NDArray[np.float64]
+    # a, b (T - 1,): Beta parameters of the sticks
     a: NDArray[np.float64]
     b: NDArray[np.float64]
-    order: NDArray[np.int64]
+    order: NDArray[np.int64]  # (T,): labels, the one with the largest prior weight first
+    # total, number, size, sorted (T, R), (T, B), (T,), (T,): sums, counts and objects of every
+    # label; the objects by label, largest first
     total: NDArray[np.float64]
     number: NDArray[np.float64]
     size: NDArray[np.int64]
     sorted: NDArray[np.int64]
-    w: NDArray[np.float64]
+    w: NDArray[np.float64]  # (R, K): the fitted projections
+    # (2, R, K): scratch: the projections of two iterations ago, and of one
     previous: NDArray[np.float64]
+    # moment, mean, gram, eigen (T, K, K), (T, K), (B, K, K), (2, T, T): scratch
     moment: NDArray[np.float64]
     mean: NDArray[np.float64]
     gram: NDArray[np.float64]
     eigen: NDArray[np.float64]
+    # work, vectors (3, K, K), (2, K): scratch
     work: NDArray[np.float64]
     vectors: NDArray[np.float64]
 
@@ -453,20 +434,13 @@ def score(table, labels, margin, out):
 
 @dataclass(frozen=True)
 class ProjectionFit:
-    """Groups of objects, ready to be scored under any assignment to labels.
-
-    Attributes
-    ----------
-    table : GroupTable
-    bases : list of (M_d, R_d) array or None
-        For every domain the orthonormal basis of its rows, None where these are its features.
-    ends : (D - 1,) integer array
-        Where the rows of the second and of later domains begin.
-    """
+    """Groups of objects, ready to be scored under any assignment to labels."""
 
     table: GroupTable
+    # list of (M_d, R_d) or None: for every domain the orthonormal basis of its rows, None where
+    # these are its features
     bases: list[NDArray[np.float64] | None]
-    ends: NDArray[np.int64]
+    ends: NDArray[np.int64]  # (D - 1,): where the rows of the second and of later domains begin
 
     def score(self, labels: NDArray[np.int64], margin: float = np.inf) -> NDArray[np.float64]:
         """Log joint (P,) of assignments (P, G) of groups to labels, with projections fitted.

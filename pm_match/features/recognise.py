@@ -39,21 +39,13 @@ _MOST_SLICED = 100
 
 @dataclass(frozen=True, eq=False)
 class FeaturesCandidate:
-    """What looks like feature vectors, by ancestry.
+    """What looks like feature vectors, by ancestry."""
 
-    Attributes
-    ----------
-    clustering : int
-        The number of the clustering whose objects they are of.
-    observed : list of Observed
-        The observed variable of each assignment that has features.
-    latents : list of (variable, variable or None)
-        What the latent vectors may be, the likeliest first, each with the precision that it and all
-        noise share, if there is one that can be integrated out.
-    """
-
-    clustering: int
-    observed: list[Observed]
+    clustering: int  # the number of the clustering whose objects they are of
+    observed: list[Observed]  # the observed variable of each assignment that has features
+    # list of (variable, variable or None): what the latent vectors may be, the likeliest first,
+    # each with the precision that it and all noise share, if there is one that can be integrated
+    # out
     latents: list[tuple[RV, RV | None]]
 
     @property

@@ -1,6 +1,5 @@
 """Objects' features in another domain, with intervals."""
 
-from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ def translate(
     num_draws: int | None = None,
     progressbar: bool = True,
     group: str = "posterior",
-    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.Dataset:
     r"""Predict the features that a match of an object would have in another domain.
 
@@ -62,7 +60,7 @@ def translate(
     ci_prob : float, optional
         The probability of the equal-tailed interval of each feature. Default: ArviZ's
         ``rcParams["stats.ci_prob"]``.
-    reweight, num_draws, progressbar, group, sample_dims
+    reweight, num_draws, progressbar, group
         As in `assign`.
 
     Returns
@@ -90,16 +88,17 @@ def translate(
     (['b', 'b_lower', 'b_upper'], (60, 20))
     """
     levels = interval_levels(ci_prob)
-    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
+    points = RecordedPoints(idata, model, group, SAMPLE_DIMS, num_draws)
     home, goal = (find_place(points.structure, name) for name in (source, target))
     if (home.component, home.clustering) != (goal.component, goal.clustering):
         raise ValueError(
-            f"source {source!r} and target {target!r}: expected domains of one set of clusters"
+            f"source {source!r} and target {target!r}: expected domains of one set of clusters; "
+            "found two sets"
         )
     predictive = Predictive(model, home.component)
     predictor = feature_predictor(predictive, goal)
     if predictor is None:
-        raise ValueError(f"target {target!r}: expected a domain with feature vectors; it has none")
+        raise ValueError(f"target {target!r}: expected a domain with feature vectors; found none")
     new = None if x is None else read_new_objects(model, predictive, home, x)
     n = home.assignment.n_objects if new is None else len(new)
     domain = predictor.domain_of(goal)

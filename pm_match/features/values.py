@@ -21,21 +21,11 @@ from pm_match.prediction.mixture import NormalLaw
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """Values as a function of the factors of their cluster.
+    """Values as a function of the factors of their cluster."""
 
-    Attributes
-    ----------
-    base : (M,) or (N, 1, M) array
-        a_y + B (x_o - a_o).
-    loading : (M, K) array
-        D.
-    variance : (M,) array
-        Of the noise that is left.
-    """
-
-    base: NDArray[np.float64]
-    loading: NDArray[np.float64]
-    variance: NDArray[np.float64]
+    base: NDArray[np.float64]  # (M,) or (N, 1, M): a_y + B (x_o - a_o)
+    loading: NDArray[np.float64]  # (M, K): D
+    variance: NDArray[np.float64]  # (M,): of the noise that is left
 
     @classmethod
     def fresh(cls, emission: Emission) -> "Outlook":
@@ -72,19 +62,9 @@ def entries(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Look at missing entries of a domain's own table.
 
-    Parameters
-    ----------
-    emission : Emission
-    data : MaskedTable
-    factors, root : (J, K), (J, K, K) array
-        Means of the clusters' factors, and roots of their covariances.
-    cluster : (N,) integer array
-        Of every object.
-    row, column : (E,) integer array
-
-    Returns
-    -------
-    mean, standard deviation : (E,) array
+    `factors`, `root` (J, K), (J, K, K): means of the clusters' factors, and roots of their
+    covariances; `cluster` (N,): of every object; `row`, `column` (E,). Return `mean`,
+    `standard deviation` (E,).
     """
     if not emission.full:
         outlook = Outlook.fresh(emission)

@@ -6,16 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = [
-    "MISSING",
-    "InputError",
-    "is_market",
-    "numbers",
-    "read_cells",
-    "read_links",
-    "stem",
-]
-
 MISSING = ["", "NA", "N/A", "NaN", "nan"]
 
 
@@ -36,14 +26,15 @@ def read_cells(file: Path) -> pd.DataFrame:
             skipinitialspace=True,
         )
     except pd.errors.EmptyDataError as error:
-        raise InputError(f"{file}: the file is empty") from error
+        raise InputError(f"{file}: expected a header line; found an empty file") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not a text file in UTF-8 ({error.reason})") from error
+        raise InputError(
+            f"{file}: expected text in UTF-8; found other bytes ({error.reason})"
+        ) from error
     except pd.errors.ParserError as error:
         detail = str(error).removeprefix("Error tokenizing data. C error: ").strip()
         raise InputError(
-            f"{file}: rows differ in their number of cells, or the header is shorter than they "
-            f"({detail})"
+            f"{file}: expected as many cells in every row as in the header; found more ({detail})"
         ) from error
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error

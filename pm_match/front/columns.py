@@ -10,8 +10,6 @@ import pandas as pd
 
 from pm_match.checks import plain
 
-__all__ = ["LEFT_OUT", "USES", "Column", "look_at_column"]
-
 # How a column can be used: the kinds that `models.mixture` knows.
 USES = ("number", "positive", "count", "boolean", "category")
 LEFT_OUT = "left out"
@@ -38,19 +36,9 @@ class Column(NamedTuple):
 def look_at_column(where: str, values: pd.Series, told: str | None = None) -> Column:
     """Judge what a column holds.
 
-    Parameters
-    ----------
-    where : str
-        What messages call its table.
-    values : Series
-    told : str, optional
-        How the user says it is to be used, which settles what is uncertain.
-
-    Raises
-    ------
-    TypeError
-        If it holds dates, free text, or what is neither numbers nor text; the message says what can
-        be done.
+    `where`: what messages call its table; `told`: how the user says it is to be used, which settles
+    what is uncertain. Raise `TypeError` if it holds dates, free text, or what is neither numbers
+    nor text; the message says what can be done.
     """
     name, seen = values.name, values.dropna()
     holes = len(values) - len(seen)
@@ -73,7 +61,7 @@ def look_at_column(where: str, values: pd.Series, told: str | None = None) -> Co
         return _numbers(name, seen.to_numpy(np.float64), distinct, missing)
     if not all(isinstance(value, str) for value in seen):
         what = "dates or times" if dtype.kind in "Mm" or "period" in str(dtype) else None
-        _refuse(where, name, what or f"values of dtype {dtype}", _dates(name) if what else _other())
+        _refuse(where, name, what or f"values of dtype {dtype}", _dates(name) if what else "")
     return _texts(where, name, seen, distinct, missing)
 
 
@@ -107,7 +95,7 @@ def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) 
     if numeric.mean() >= 0.5:
         at = int(np.argmin(numeric))
         row = plain(seen.index[at])
-        text = f"text, for example {seen.iloc[at]!r} in row {row!r}; expected numbers"
+        text = f"numbers and text, for example {seen.iloc[at]!r} in row {row!r}"
         _refuse(where, name, text, f"say columns={{{name!r}: 'category'}} if these are categories")
     if seen.str.match(_DATE).all():
         _refuse(where, name, f"dates as text ({seen.iloc[0]!r})", _dates(name))
@@ -140,12 +128,12 @@ def _leave(name: Any) -> str:
     return f"leave it out: columns={{{name!r}: 'ignore'}}"
 
 
-def _other() -> str:
-    return "expected numbers, booleans, categories or text"
-
-
 def _refuse(where: str, name: Any, what: str, remedy: str) -> None:
-    raise TypeError(f"{where}: column {name!r} holds {what}. {remedy[0].upper()}{remedy[1:]}.")
+    remedy = f". {remedy[0].upper()}{remedy[1:]}." if remedy else ""
+    raise TypeError(
+        f"{where}: column {name!r}: expected numbers, booleans, categories or names of categories; "
+        f"found {what}{remedy}"
+    )
 
 
 def _hashable(seen: pd.Series) -> bool:

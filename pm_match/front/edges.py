@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pm_match.checks import did_you_mean
+from pm_match.checks import no_such
 from pm_match.front.cells import InputError, is_market
 from pm_match.front.files import NetworkFile, read_network_file
 from pm_match.networks.data import Network, as_network
-
-__all__ = ["is_graph", "look_at_networks"]
 
 
 def look_at_networks(
@@ -25,13 +23,8 @@ def look_at_networks(
 ) -> tuple[dict[str, Network], dict[str, Any], list[str]]:
     """Look at networks: what their values are, and whose rows and columns they have.
 
-    Returns
-    -------
-    networks : dict of str to Network
-    options : dict
-        Of `models.relational_clusters`, with what the data say: `family`, `types`, and
-        `symmetric` if the files' headers do.
-    notes : list of str
+    Return `networks`; `options`: of `models.relational_clusters`, with what the data say: `family`,
+    `types`, and `symmetric` if the files' headers do; `notes`.
     """
     notes: list[str] = []
     options = {name: option for name, option in options.items() if option is not None}
@@ -49,7 +42,8 @@ def look_at_networks(
     if headers and len(headers) < len(read):
         other = next(name for name in read if name not in headers)
         raise ValueError(
-            f"network {other!r}: expected a list of edges, as {next(iter(headers))!r} is one"
+            f"network {other!r}: expected a list of edges, as network {next(iter(headers))!r} is "
+            "one; found a matrix"
         )
     if _headers_say_symmetric(list(read.values()), one_mode, options):
         options["symmetric"] = True
@@ -121,7 +115,10 @@ def _of_graph(name: str, graph: Any) -> NetworkFile:
         first = set(sides[0])
         wrong = [(u, v) for u, v, _ in edges if (u in first) == (v in first)]
         if wrong:
-            raise ValueError(f"network {name!r}: the edge {wrong[0]!r} has both ends on one side")
+            raise ValueError(
+                f"network {name!r}: expected edges between the two sides of the graph; found "
+                f"{wrong[0]!r}, with both ends on one side"
+            )
         edges = [(u, v, w) if u in first else (v, u, w) for u, v, w in edges]
     cells = pd.DataFrame(edges, columns=["row", "column", "the value"])
     cells = cells.astype({"row": object, "column": object})
@@ -149,8 +146,7 @@ def _edges(name, table, columns, n_axes) -> NetworkFile:
     chosen = list(table.columns if columns is None else columns)
     for column in chosen:
         if column not in table.columns:
-            near = did_you_mean(column, table.columns)
-            raise ValueError(f"{where}: no column {column!r}{near}")
+            raise ValueError(f"{where}: {no_such(f'column {column!r}', table.columns, column)}")
     if not n_axes <= len(chosen) <= n_axes + 1:
         raise ValueError(
             f"{where}: expected {n_axes} columns of names, then perhaps one of values; found "
@@ -166,14 +162,15 @@ def _headers_say_symmetric(read, one_mode, options) -> bool:
         return False
     if not one_mode:
         raise InputError(
-            f"{folded[0].file}: its header says 'symmetric', so rows and columns are the same "
-            "objects; say symmetric=True (undirected edges between objects of one type)"
+            f"{folded[0].file}: expected rows and columns that are different objects; found "
+            "'symmetric' in the header; say symmetric=True if edges are undirected, between "
+            "objects of one type"
         )
     if len(folded) < len(read):
         other = next(own for own in read if not own.symmetric)
         raise InputError(
-            f"{folded[0].file}: its header says 'symmetric', that of {other.file} does not; say "
-            "symmetric=True if edges are undirected in all files"
+            f"{other.file}: expected 'symmetric' in the header, as in that of {folded[0].file}; "
+            "found none; say symmetric=True if edges are undirected in all files"
         )
     return True
 
@@ -201,9 +198,9 @@ def _types(read, networks, one_mode) -> tuple[str, ...]:
         both = ends[0] & ends[1]
         if both and n_axes == 2:
             raise ValueError(
-                f"network {name!r}: {len(both)} of the names in {own[0]!r} are in {own[1]!r} too, "
-                f"such as {min(both)!r}. If these are the same objects, say types=['object'] "
-                "(and symmetric=True if edges have no direction); if not, "
+                f"network {name!r}: expected different names in {own[0]!r} and {own[1]!r}; found "
+                f"{len(both)} in both, such as {min(both)!r}. If these are the same objects, say "
+                "types=['object'] (and symmetric=True if edges have no direction); if not, "
                 f"types={[str(end) for end in own]!r}"
             )
     found = set(headers.values())
@@ -222,6 +219,6 @@ def _family(networks: Mapping[str, Network], notes: list[str]) -> str:
         notes.append("Values are counts: family='poisson'.")
         return "poisson"
     raise ValueError(
-        f"networks: values are neither edges (0 and 1) nor counts; found {odd[0]:g}. Bring weights "
-        "to mean 0 and variance about 1 and say family='normal', or make edges of them (x > 0)"
+        f"networks: expected edges (0 and 1) or counts; found {odd[0]:g}. Bring weights to mean 0 "
+        "and variance about 1 and say family='normal', or make edges of them (x > 0)"
     )

@@ -15,8 +15,6 @@ import scipy.sparse
 
 from pm_match.front.cells import MISSING, InputError, is_market, numbers, read_cells
 
-__all__ = ["NetworkFile", "is_matrix", "read_network_file", "read_table_file"]
-
 
 def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
     """Read one table: a header line, then a row for each object.
@@ -26,10 +24,7 @@ def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
     are, and text otherwise; empty cells (also NA, N/A and NaN) are missing. Columns that are
     `known`, from another file, have no labels.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or has no header.
+    Raise `InputError` if the file cannot be read, or has no header.
     """
     cells = read_cells(file)
     header = cells.iloc[0].tolist()
@@ -43,7 +38,7 @@ def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
         index = pd.Index(first, name=header[0] or None)
         if not present.all():
             row = int(np.argmin(present)) + 1
-            raise InputError(f"{file}: row {row}: the object has no label")
+            raise InputError(f"{file}: row {row}: expected the object's label; found an empty cell")
     else:
         index = pd.RangeIndex(1, len(body) + 1)
     own = range(int(labelled), len(header))
@@ -66,7 +61,9 @@ def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
     columns = {}
     for i in own:
         if header[i] == "":
-            raise InputError(f"{file}: column number {i + 1} has no header")
+            raise InputError(
+                f"{file}: column number {i + 1}: expected its name in the first line; found none"
+            )
         columns[i] = body[i].mask(missing[i]).astype(object) if i in text else values[i]
     table = pd.DataFrame(columns)
     table.index = index
@@ -97,16 +94,14 @@ def is_matrix(file: Path) -> bool:
 def read_network_file(file: Path, n_axes: int) -> NetworkFile:
     """Read one network: a matrix, or a list of edges between objects of `n_axes` types.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
+    Raise `InputError` if the file cannot be read.
     """
     if not is_matrix(file):
         return _read_edges(file, n_axes)
     if n_axes != 2:
         raise InputError(
-            f"{file}: a matrix has two types of objects; found {n_axes} (edge lists may have more)"
+            f"{file}: expected two types of objects, as a matrix has; found {n_axes} (edge lists "
+            "may have more)"
         )
     return _read_market(file) if is_market(file) else _read_npz(file)
 
@@ -137,7 +132,7 @@ def _reading(file: Path, what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise InputError(f"{file}: No such file or directory") from error
     except Exception as error:  # of many kinds, as the file may be anything
-        raise InputError(f"{file}: not {what} ({error})") from error
+        raise InputError(f"{file}: expected {what}; found another ({error})") from error
 
 
 def _read_edges(file: Path, n_axes: int) -> NetworkFile:
@@ -146,11 +141,11 @@ def _read_edges(file: Path, n_axes: int) -> NetworkFile:
     if len(header) not in (n_axes, n_axes + 1):
         more = " (name all types of objects: types=[…])" if len(header) > n_axes + 1 else ""
         raise InputError(
-            f"{file}: an edge list has {n_axes} columns of labels, then perhaps one of values; "
-            f"found {len(header)} columns{more}"
+            f"{file}: expected {n_axes} columns of labels, then perhaps one of values; found "
+            f"{len(header)} columns{more}"
         )
     if not len(body):
-        raise InputError(f"{file}: the edge list has no edges")
+        raise InputError(f"{file}: expected at least one edge; found none")
     for i in range(n_axes):
         if header[i] in set(body[i]) or not numbers(cells.loc[[0], i]).isna().all():
             raise InputError(
@@ -159,7 +154,10 @@ def _read_edges(file: Path, n_axes: int) -> NetworkFile:
             )
         empty = body[i] == ""
         if empty.any():
-            raise InputError(f"{file}: row {empty.idxmax()}: column {i + 1} has no label")
+            raise InputError(
+                f"{file}: row {empty.idxmax()}, column {i + 1}: expected a label; found an empty "
+                "cell"
+            )
     table = body.set_axis([f"column {i + 1}" for i in range(len(header))], axis=1)
     if len(header) > n_axes:
         table = table.assign(**{table.columns[-1]: _values(file, header[n_axes], body[n_axes])})
@@ -174,8 +172,8 @@ def _values(file: Path, header: str, column: pd.Series) -> pd.Series:
     empty = column.isin(MISSING)
     if empty.any():
         raise InputError(
-            f"{file}: row {empty.idxmax()}: the edge has no value; leave out what is unknown, and "
-            "say absent='unknown'"
+            f"{file}: row {empty.idxmax()}: expected the edge's value; found none; leave out what "
+            "is unknown, and say absent='unknown'"
         )
     values = numbers(column)
     text = values.isna()

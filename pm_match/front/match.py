@@ -11,8 +11,6 @@ from pm_match.front.prepare import check_spelling, prepare
 from pm_match.front.result import MatchResult
 from pm_match.sampling import sample
 
-__all__ = ["match"]
-
 
 def match(
     data: Any,

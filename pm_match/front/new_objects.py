@@ -17,30 +17,13 @@ from pm_match.front.prepare import PreparedData, look_at_table
 from pm_match.models.mixture import observed_columns
 from pm_match.tables.standardise import principal_components, standardise
 
-__all__ = ["as_the_model_takes_them", "placed"]
-
 
 def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> Any:
     """Bring new objects of a domain to what `pm_match.assign` expects of them.
 
-    Parameters
-    ----------
-    prepared : PreparedData
-        Of tables.
-    name : str
-        The domain, as variables call it.
-    table : table or path
-        With columns of those that the domain has.
-
-    Returns
-    -------
-    table, or dict of str to table
-        By observed variable, where there are several.
-
-    Raises
-    ------
-    ValueError
-        If the table has no column that is used.
+    `prepared`: of tables; `name`: the domain, as variables call it; `table`: with columns of those
+    that the domain has. Return it by observed variable, where there are several. Raise `ValueError`
+    if the table has no column that is used.
 
     Warns
     -----
@@ -100,17 +83,8 @@ def _text(category: Any) -> str:
 def placed(found: xr.Dataset, titles: Mapping[str, str]) -> pd.DataFrame:
     """Say of every new object where it belongs: its cluster, and its likeliest partners.
 
-    Parameters
-    ----------
-    found : Dataset
-        What `pm_match.assign` says of a domain, with ``top=1``.
-    titles : mapping of str to str
-        What to call the domains.
-
-    Returns
-    -------
-    DataFrame
-        See `MatchResult.assign`.
+    `found`: what `pm_match.assign` says of a domain, with ``top=1``; `titles`: what to call the
+    domains. Return what `MatchResult.assign` does.
     """
     probability = found["probability"]
     best = probability.argmax("cluster").to_numpy()

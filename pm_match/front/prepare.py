@@ -20,6 +20,7 @@ from pm_match.checks import (
     check_option,
     did_you_mean,
     identifier,
+    no_such,
     type_name,
     warn,
 )
@@ -32,8 +33,6 @@ from pm_match.networks.data import Network
 from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
 from pm_match.tables.standardise import standardise as scaled
-
-__all__ = ["PreparedData", "choose_model", "prepare"]
 
 # Columns that are named in one line.
 _LISTED = 12
@@ -375,8 +374,8 @@ def prepare(
     for title in data:
         if identifier(str(title)) in titles:
             raise ValueError(
-                f"domain {title!r}: variables would have the names of those of "
-                f"{titles[identifier(str(title))]!r}; rename one"
+                f"domain {title!r}: expected a name that makes variables of its own; found "
+                f"{titles[identifier(str(title))]!r}, which makes the same: rename one"
             )
         titles[identifier(str(title))] = str(title)
     given = dict(zip(titles, data.values(), strict=True))
@@ -407,7 +406,7 @@ def prepare(
     _set_classes(found, classes)
     chosen = model or choose_model(found)
     if (chosen == "relational_clusters") != (found.kind == "networks"):
-        raise ValueError(f"model: {chosen!r} is not for {found.kind}")
+        raise ValueError(f"model: expected one for {found.kind}; found {chosen!r}")
     _check_options(chosen, found.options)
     if standardise:
         if chosen not in _NUMERIC:
@@ -441,8 +440,8 @@ def _look_at_tables(given, titles, ids, told):
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:
         if column not in everywhere:
-            near = did_you_mean(column, everywhere)
-            raise ValueError(f"columns: no table has a column {column!r}{near}")
+            what = f"column {column!r} in any table"
+            raise ValueError(f"columns: {no_such(what, sorted(everywhere), column)}")
     _agree(looked)
     for name, found in looked.items():
         warned = [
@@ -475,11 +474,9 @@ def _known(
             name = f"{name}_{found.options['types'][0]}"
         if name not in objects_of:
             networks = found.kind == "networks"
-            there = list(objects_of if networks else found.titles.values())
-            expected = "objects of a network" if networks else "a table"
-            raise ValueError(
-                f"{where}: expected {expected} among {there}{did_you_mean(title, there)}"
-            )
+            there = objects_of if networks else found.titles.values()
+            what = "objects of a network" if networks else "table"
+            raise ValueError(f"{where}: {no_such(what, there, title)}")
         objects = objects_of[name]
         if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
             labelled = given.set_axis(given.index.astype(str))
@@ -526,8 +523,7 @@ def _check_options(model: str, options: Iterable[str]) -> None:
     known = _options_of(model)
     for option in options:
         if option not in known:
-            near = did_you_mean(option, known) or "."
-            raise TypeError(f"{model} has no option {option!r}{near} It has {', '.join(known)}.")
+            raise TypeError(f"{model}: {no_such(f'option {option!r}', known, option)}")
 
 
 def _agree(looked: Mapping[str, dict[str, Column]]) -> None:
@@ -555,7 +551,9 @@ def _named_files(files: Iterable[Any]) -> dict[str, Path]:
             )
         title = stem(Path(file))
         if title in found:
-            raise ValueError(f"{file}: {found[title]} has the same name; rename one")
+            raise ValueError(
+                f"{file}: expected files of different names; found {found[title]} too: rename one"
+            )
         found[title] = Path(file)
     return found
 
@@ -586,9 +584,9 @@ def _of_anndata(where: str, table: Any) -> pd.DataFrame:
     if len(names) > _MOST_VARIABLES:
         if components is None:
             raise ValueError(
-                f"{where}: AnnData with {len(names):,} variables: expected at most "
-                f"{_MOST_VARIABLES}, or obsm['X_pca'] (scanpy.pp.pca computes it), whose first "
-                f"{_COMPONENTS} components are used then"
+                f"{where}: expected AnnData of at most {_MOST_VARIABLES} variables, or with "
+                f"obsm['X_pca'] (scanpy.pp.pca computes it), whose first {_COMPONENTS} components "
+                f"are used then; found {len(names):,} variables"
             )
         values = np.asarray(components)[:, :_COMPONENTS]
         # Components of different tables have nothing in common: their names say so.
@@ -618,8 +616,8 @@ def look_at_table(
     frame = frame.set_axis(as_labels(where, "column", frame.columns).astype(str), axis=1)
     if id is not None and id not in frame and frame.index.name != id and not new:
         raise ValueError(
-            f"{where}: no column {id!r}{did_you_mean(id, frame)} (where ids have names of their "
-            "own, say which by domain: id={'a': …, 'b': …})"
+            f"{where}: {no_such(f'column {id!r}', frame, id)} (where ids have names of their own, "
+            "say which by domain: id={'a': …, 'b': …})"
         )
     if id in frame:
         frame = frame.set_index(id)
@@ -630,7 +628,10 @@ def look_at_table(
     for column, values in frame.items():
         name = _variable(column)
         if name in looked:
-            raise ValueError(f"{where}: two columns would have the name {name!r}; rename one")
+            raise ValueError(
+                f"{where}: expected columns of different names; found two of {name!r} ('/' counts "
+                "as '_'): rename one"
+            )
         if new:
             found = Column(told.get(name, LEFT_OUT), "")
         elif told.get(name) == "ignore":
@@ -644,7 +645,7 @@ def look_at_table(
             kept[name] = _floats(where, values, found.use)
     if not kept:
         why = "; ".join(f"{column!r}: {own.note}" for column, own in looked.items())
-        raise ValueError(f"{where}: no column can be used ({why})")
+        raise ValueError(f"{where}: expected a column that can be used; found none ({why})")
     used = pd.DataFrame(kept, index=frame.index)
     if any(own.use not in ("category", LEFT_OUT) for own in looked.values()):
         read_table(where, used.select_dtypes("number"))  # refuses infinite numbers, by name
@@ -706,9 +707,9 @@ def choose_model(prepared: PreparedData) -> str:
     bare = [prepared.titles[name] for name, own in prepared.numeric().items() if not own.shape[1]]
     if bare:
         raise ValueError(
-            f"domain {bare[0]!r}: it has no column of numbers, and none in common with other "
-            "tables: nothing to match it by. Give columns of the same things the same names, or "
-            "say which objects match (links=)"
+            f"domain {bare[0]!r}: expected a column of numbers, or one in common with other "
+            "tables, to match it by; found neither. Give columns of the same things the same "
+            "names, or say which objects match (links=)"
         )
     return "table_clusters"
 

@@ -11,16 +11,11 @@ import pandas as pd
 
 from pm_match.front.prepare import PreparedData
 
-__all__ = ["fingerprint", "provenance"]
-
 
 def fingerprint(data: Any) -> str:
     """Give 16 digits that other data, other labels or another order do not have.
 
-    Parameters
-    ----------
-    data : DataFrame or Network
-        As `PreparedData.data` has them.
+    `data`: as `PreparedData.data` has them.
     """
     digest = hashlib.sha256()
     if isinstance(data, pd.DataFrame):
@@ -36,11 +31,7 @@ def fingerprint(data: Any) -> str:
 def provenance(prepared: PreparedData, settings: Mapping[str, Any]) -> dict[str, str]:
     """Say what was matched, and with what, line by line.
 
-    Parameters
-    ----------
-    prepared : PreparedData
-    settings : mapping
-        What else draws depend on: seed, numbers of draws and chains.
+    `settings`: what else draws depend on: seed, numbers of draws and chains.
     """
     said = {}
     for name, own in prepared.data.items():

@@ -34,8 +34,6 @@ from pm_match.matching.verdict import verdict
 from pm_match.prediction.assign import assign
 from pm_match.report.html_report import report
 
-__all__ = ["MatchResult"]
-
 # Pairs of objects above which all of them are not drawn.
 _MOST_PAIRS = 4_000_000
 
@@ -208,7 +206,10 @@ class MatchResult:
             `pm_match.assign`.
         """
         if self.prepared.kind != "tables":
-            raise ValueError("assign: expected a matching of tables; pm_match.assign takes edges")
+            raise ValueError(
+                "assign: expected a matching of tables; found one of networks (pm_match.assign "
+                "takes edges)"
+            )
         titles = self.prepared.titles
         domain = next((own for own, title in titles.items() if name in (own, title)), None)
         if domain is None:
@@ -241,7 +242,7 @@ class MatchResult:
         """
         names = self.prepared.class_names
         if not names:
-            raise ValueError("classes: none were given to match, or prepare")
+            raise ValueError("classes: expected some, given to match or prepare; found none")
         posterior = self.kept["posterior"].to_dataset()
         tables = []
         axes = self.prepared.axes()

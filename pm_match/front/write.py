@@ -17,8 +17,6 @@ from pm_match.matching import assignment_sets, match_probability
 from pm_match.matching.draws import PREFIX, titled
 from pm_match.report.csv import write_csv
 
-__all__ = ["check_folder", "write"]
-
 _TOP = 10
 _WRITTEN = ("clusters.csv", "cluster_sizes.csv", "draws.nc", "report.html")
 

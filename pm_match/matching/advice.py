@@ -23,14 +23,8 @@ def convergence_advice(
 ) -> list[str]:
     """Say whether the chains agree.
 
-    Parameters
-    ----------
-    table, chains : DataFrame
-        As in `Diagnosis`.
-    pairs : collection of str
-        The rows of the table that are the worst of many.
-    n_draws : int
-        Of a chain.
+    `table`, `chains`: as in `Diagnosis`; `pairs`: the rows of the table that are the worst of many;
+    `n_draws`: of a chain.
     """
     n_chains = len(chains)
     found = []

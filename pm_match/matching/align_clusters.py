@@ -15,17 +15,8 @@ def numbers_like(
     none, get the free numbers by decreasing size: first those that the target does not have. Empty
     clusters come last, in their order.
 
-    Parameters
-    ----------
-    labels, target : (N,) array
-        Clusters of a draw, in 0, …, T - 1; of the target, from 0. Negative for irrelevant objects.
-    n_labels : int
-        T.
-
-    Returns
-    -------
-    (T,) array
-        A permutation.
+    `labels`, `target` (N,): clusters of a draw, in 0, …, T - 1; of the target, from 0. Negative for
+    irrelevant objects. `n_labels`: T. Return (T,): a permutation.
     """
     mine, first, size = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
     mine, size = mine[np.argsort(first)], size[np.argsort(first)]

@@ -47,15 +47,8 @@ def best_chain(idata: xr.DataTree) -> xr.DataTree:
 def log_joint_rhat(idata: xr.DataTree) -> float:
     """Compute R-hat of the collapsed log joint: near 1 when the chains agree.
 
-    Parameters
-    ----------
-    idata : DataTree
-        What `pm_match.sample` returns.
-
-    Returns
-    -------
-    float
-        NaN with fewer than two chains or four draws, which cannot disagree.
+    `idata`: what `pm_match.sample` returns. Return NaN with fewer than two chains or four draws,
+    which cannot disagree.
     """
     log_joint = log_joint_of(idata)
     if log_joint.sizes["chain"] < 2 or log_joint.sizes["draw"] < 4:
@@ -75,17 +68,10 @@ def chain_distances(together: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     difference of co-clustering matrices, relative to their size (Bray and Curtis). 0 if chains
     say the same, 1 if no pair shares a cluster in both.
 
-    Parameters
-    ----------
-    together : array of bool, shape (n_chains, n_draws, n_pairs)
-
-    Returns
-    -------
-    array, shape (n_chains, n_chains)
-        Distances of chains.
-    array, shape (n_chains,)
-        The distance that a chain of the same law would have from each, by its own halves: theirs
-        divided by the square root of 2, as halves have half the draws. 0 with one draw.
+    `together` (n_chains, n_draws, n_pairs), booleans. Return the distances of chains
+    (n_chains, n_chains), and the distance (n_chains,) that a chain of the same law would have from
+    each, by its own halves: theirs divided by the square root of 2, as halves have half the draws.
+    0 with one draw.
     """
     probability = together.mean(axis=1)
     half = together.shape[1] // 2

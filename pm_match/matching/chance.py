@@ -8,13 +8,12 @@ sure of the clusters, :math:`r = 1`. What there is between them is Cohen's kappa
 .. math:: \kappa = \frac{r - c}{1 - c}.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.set_draws import SetDraws, read_sets
 
 # Pairs of draws that are compared.
@@ -27,17 +26,10 @@ MOST_TOGETHER = 0.5
 
 
 class Chance(NamedTuple):
-    """How often objects are together.
+    """How often objects are together."""
 
-    Attributes
-    ----------
-    together : float
-        The probability that two objects taken at random share a cluster.
-    again : float
-        That two which share one in a draw share one in another; NaN of one draw, or if none do.
-    """
-
-    together: float
+    together: float  # the probability that two objects taken at random share a cluster
+    # that two which share one in a draw share one in another; NaN of one draw, or if none do
     again: float
 
     @property
@@ -98,22 +90,12 @@ def beside_chance(
     idata: xr.DataTree | xr.Dataset,
     *,
     group: str = "posterior",
-    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> list[str]:
     """Say what matches are worth beside chance, in a sentence for each set of clusters.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-        What `pm_match.sample` returns, or its posterior.
-    group : str
-    sample_dims : sequence of hashable
-
-    Returns
-    -------
-    list of str
+    `idata`: what `pm_match.sample` returns, or its posterior.
     """
-    sets = read_sets(idata, None, group, sample_dims)
+    sets = read_sets(idata, None, group)
     return [_sentence(draws, len(sets) > 1) for draws in sets]
 
 

@@ -6,20 +6,14 @@ import numpy as np
 
 
 class Cells(NamedTuple):
-    """The cells of a contingency table that are not empty.
+    """The cells of a contingency table that are not empty."""
 
-    Attributes
-    ----------
-    row, column, number : array, shape (n_cells,)
-        Where a cell is, by rows and then columns, and how many objects it holds.
-    cell : array, shape (n_objects,)
-        Each object's cell.
-    """
-
+    # row, column, number (n_cells,): where a cell is, by rows and then columns, and how many
+    # objects it holds
     row: np.ndarray
     column: np.ndarray
     number: np.ndarray
-    cell: np.ndarray
+    cell: np.ndarray  # (n_objects,): each object's cell
 
 
 def contingency(rows: np.ndarray, columns: np.ndarray) -> Cells:

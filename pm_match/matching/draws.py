@@ -1,6 +1,6 @@
 """What a DataTree of draws holds: assignments, their relevance, and the sets of their clusters."""
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,16 +35,8 @@ def assignment_names(
 
     Those of draws of `pmm.sample` and `find_matching` may have any name.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-        What `pm_match.sample` returns, or its posterior.
-    group : str
-        The group of the DataTree that holds the draws.
-
-    Returns
-    -------
-    list of str
+    `idata`: what `pm_match.sample` returns, or its posterior; `group`: the group of the DataTree
+    that holds the draws.
     """
     variables = read_draws(idata, group).data_vars
     return [
@@ -73,18 +65,9 @@ def assignment_sets(
     Only variables of one set can be compared: in a model of documents and words, those of the
     documents of all networks are one set and those of the words another.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-        What `pm_match.sample` returns, its posterior, or the labels that `partition_estimate`
-        gives.
-    group : str
-        The group of the DataTree that holds the draws.
-
-    Returns
-    -------
-    dict of str or None to list of str
-        Names of variables by their attribute ``clusters``; those without it are under None.
+    `idata`: what `pm_match.sample` returns, its posterior, or the labels that `partition_estimate`
+    gives; `group`: the group of the DataTree that holds the draws. Return names of variables by
+    their attribute ``clusters``; those without it are under None.
     """
     posterior = read_draws(idata, group)
     return by_set({name: posterior[name] for name in assignment_names(posterior)})
@@ -131,10 +114,8 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
     A domain is known by the name that the user gave it too ("shop 2"), and a network of which only
     one type of objects has assignments by the network's ("a" for "cluster_a_person").
 
-    Raises
-    ------
-    KeyError
-        If there is none, or a network has several; the message lists those that there are.
+    Raise `KeyError` if there is none, or a network has several; the message lists those that there
+    are.
     """
     there = [str(own) for own in names]
     domain = prefix + identifier(str(name))
@@ -189,32 +170,30 @@ def variable_of(posterior: xr.Dataset, name: str, prefix: str) -> xr.DataArray:
     return posterior[full_name(posterior.data_vars, name, prefix)]
 
 
-def sampled(variable: xr.DataArray, sample_dims: Sequence[Hashable], n_dims: int) -> xr.DataArray:
+def sampled(variable: xr.DataArray, n_dims: int) -> xr.DataArray:
     """Put the sample dims first and check how many others there are."""
-    others = [dim for dim in variable.dims if dim not in sample_dims]
-    if len(others) != n_dims or len(others) + len(sample_dims) != variable.ndim:
+    others = [dim for dim in variable.dims if dim not in SAMPLE_DIMS]
+    if len(others) != n_dims or len(others) + len(SAMPLE_DIMS) != variable.ndim:
         expected = "one dim" if n_dims == 1 else f"{n_dims} dims"
         raise ValueError(
-            f"variable {variable.name!r}: expected dims {tuple(sample_dims)} and {expected} "
+            f"variable {variable.name!r}: expected dims {SAMPLE_DIMS} and {expected} "
             f"beside; found {variable.dims}"
         )
-    return variable.transpose(*sample_dims, *others)
+    return variable.transpose(*SAMPLE_DIMS, *others)
 
 
-def assignment_of(
-    posterior: xr.Dataset, name: str, sample_dims: Sequence[Hashable]
-) -> xr.DataArray:
+def assignment_of(posterior: xr.Dataset, name: str) -> xr.DataArray:
     """Return the labels of an assignment, sample dims first, and check them."""
-    variable = sampled(variable_of(posterior, name, PREFIX), sample_dims, 1)
+    variable = sampled(variable_of(posterior, name, PREFIX), 1)
     if variable.dtype.kind not in "iu":
         raise ValueError(
             f"variable {name!r}: expected whole numbers, the clusters of objects; "
             f"found dtype {variable.dtype}"
         )
-    empty = [dim for dim in sample_dims if variable.sizes[dim] == 0]
+    empty = [dim for dim in SAMPLE_DIMS if variable.sizes[dim] == 0]
     if empty:
         raise ValueError(
-            f"variable {name!r}: expected at least one draw; dim {empty[0]!r} has length 0"
+            f"variable {name!r}: expected at least one draw; found dim {empty[0]!r} of length 0"
         )
     return variable
 
@@ -225,14 +204,12 @@ def stacked(assignment: xr.DataArray) -> np.ndarray:
     return assignment.to_numpy().reshape(int(np.prod(n_draws)), n_objects)
 
 
-def weights_dim(
-    posterior: xr.Dataset, title: str | None, sample_dims: Sequence[Hashable]
-) -> str | None:
+def weights_dim(posterior: xr.Dataset, title: str | None) -> str | None:
     """Name the dim of a set's weights, if they are among the draws: `title` may be their sticks."""
     if title not in posterior.data_vars:
         return None
     weights = posterior[title]
-    others = [str(dim) for dim in weights.dims if dim not in sample_dims]
+    others = [str(dim) for dim in weights.dims if dim not in SAMPLE_DIMS]
     if len(others) != 1 or not np.allclose(weights.sum(others), 1.0):
         return None
     return others[0]
@@ -255,7 +232,6 @@ def relevance_of(
     posterior: xr.Dataset,
     assignment: xr.DataArray,
     name: str | None,
-    sample_dims: Sequence[Hashable],
 ) -> np.ndarray | None:
     """Which objects are relevant, shape (draws, objects); None for all."""
     if name == "auto":
@@ -267,7 +243,7 @@ def relevance_of(
         )
     if name is None:
         return None
-    variable = sampled(variable_of(posterior, name, RELEVANCE), sample_dims, 1)
+    variable = sampled(variable_of(posterior, name, RELEVANCE), 1)
     dims = variable.dims[-1], assignment.dims[-1]
     # Without dims in the model, the two have the same objects under names of their own.
     unnamed = any(f"{v.name}_dim_0" in map(bare, dims) for v in (variable, assignment))
@@ -277,8 +253,12 @@ def relevance_of(
             f"found {variable.dims}"
         )
     flags = stacked(variable)
-    if not ((flags == 0) | (flags == 1)).all():
-        raise ValueError(f"variable {name!r}: expected 0 (irrelevant) or 1 (relevant) everywhere")
+    strange = flags[(flags != 0) & (flags != 1)]
+    if len(strange):
+        raise ValueError(
+            f"variable {name!r}: expected 0 (irrelevant) or 1 (relevant) everywhere; found "
+            f"{strange[0]}"
+        )
     return flags != 0
 
 

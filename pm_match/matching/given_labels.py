@@ -15,12 +15,8 @@ from pm_match.matching.set_draws import SetDraws
 def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64]:
     """Check the labels of a set's objects; give them (N,), with those of irrelevant objects -1.
 
-    Raises
-    ------
-    KeyError
-        If there are no labels of an assignment.
-    ValueError
-        If labels are not whole numbers, not one for every object, or of other objects.
+    Raise `KeyError` if there are no labels of an assignment. Raise `ValueError` if labels are not
+    whole numbers, not one for every object, or of other objects.
     """
     parts = []
     for name, variable in zip(draws.names, draws.variables, strict=True):

@@ -7,10 +7,7 @@ from numpy.typing import NDArray
 def interval_levels(ci_prob: float | None) -> NDArray[np.float64]:
     """Levels of an equal-tailed interval; by default of the probability that ArviZ is set to.
 
-    Raises
-    ------
-    ValueError
-        If the probability is not between 0 and 1.
+    Raise `ValueError` if the probability is not between 0 and 1.
     """
     # ArviZ is slow to import.
     from arviz import rcParams

@@ -40,21 +40,11 @@ _SPARE = 4
 
 
 class LeastLoss(NamedTuple):
-    """What the search found.
+    """What the search found."""
 
-    Attributes
-    ----------
-    labels : (N,) array
-        Numbers of clusters from 0; -1 for irrelevant objects.
-    loss : float
-        Its expected loss.
-    n_at_best : int
-        Starts that ended with this loss.
-    """
-
-    labels: NDArray[np.int64]
-    loss: float
-    n_at_best: int
+    labels: NDArray[np.int64]  # (N,): numbers of clusters from 0; -1 for irrelevant objects
+    loss: float  # its expected loss
+    n_at_best: int  # starts that ended with this loss
 
 
 class _Problem(NamedTuple):
@@ -98,17 +88,9 @@ def least_loss(
 ) -> LeastLoss:
     """Search for the partition of N objects with the least expected loss over S draws.
 
-    Parameters
-    ----------
-    pooled : (N, S) array
-        From `pooled.pool`.
-    loss : {"vi", "binder"}
-    n_starts : int
-        Half of them, or one more, are at the best draws; the others begin with nothing.
-    max_clusters : int or None
-        The most clusters, irrelevant objects not counted.
-    rng : Generator
-    progressbar : bool
+    `pooled` (N, S): from `pooled.pool`; `loss`, {"vi", "binder"}; `n_starts`: half of them, or one
+    more, are at the best draws; the others begin with nothing; `max_clusters`: the most clusters,
+    irrelevant objects not counted.
     """
     n_objects, n_draws = pooled.shape
     # Twice the relevant draws: half of them is enough.

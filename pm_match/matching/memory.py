@@ -10,18 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["check_size", "gibibytes", "limit"]
-
 _GIB = 2**30
 
 
 def limit() -> float:
     """Return how many GiB an array may take.
 
-    Raises
-    ------
-    ValueError
-        If the environment variable is no positive number.
+    Raise `ValueError` if the environment variable is no positive number.
     """
     given = os.environ.get("PM_MATCH_MEMORY", "4")
     try:
@@ -44,18 +39,8 @@ def gibibytes(shape: Sequence[int], dtype: type = np.float64) -> float:
 def check_size(what: str, shape: Sequence[int], instead: str) -> None:
     """Refuse to make an array of floats that is too large.
 
-    Parameters
-    ----------
-    what : str
-        Whose it is, and what it holds.
-    shape : sequence of int
-    instead : str
-        What takes less memory, as an order to the user.
-
-    Raises
-    ------
-    MemoryError
-        If it would take more than the limit.
+    `what`: whose it is, and what it holds; `instead`: what takes less memory, as an order to the
+    user. Raise `MemoryError` if it would take more than the limit.
     """
     size, most = gibibytes(shape), limit()
     if size > most:

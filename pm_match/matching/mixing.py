@@ -13,23 +13,16 @@ _TAILS = (0.05, 0.95)
 
 
 class Mixing(NamedTuple):
-    """How well chains of a quantity mix.
+    """How well chains of a quantity mix."""
 
-    Attributes
-    ----------
-    r_hat : float
-        Rank-normalised split R-hat (Vehtari et al. 2021); 1 if the quantity is constant, infinity
-        if it is so within halves of chains but not overall, NaN with one chain or under 4 draws.
-    ess_bulk, ess_tail : float
-        Effective draws of all chains; NaN with under 4 draws or where R-hat is infinite.
-    note : str
-        "constant", "stuck at different values", or nothing.
-    """
-
+    # Rank-normalised split R-hat (Vehtari et al. 2021); 1 if the quantity is constant, infinity if
+    # it is so within halves of chains but not overall, NaN with one chain or under 4 draws
     r_hat: float
+    # ess_bulk, ess_tail: effective draws of all chains; NaN with under 4 draws or where R-hat is
+    # infinite
     ess_bulk: float
     ess_tail: float
-    note: str
+    note: str  # "constant", "stuck at different values", or nothing
 
 
 def worst_of(together: np.ndarray) -> int:
@@ -39,14 +32,8 @@ def worst_of(together: np.ndarray) -> int:
     are an affine function of them, and so is their distance from the median: all of them can be
     done at once.
 
-    Parameters
-    ----------
-    together : array of bool, shape (n_chains, n_draws, n_quantities)
-
-    Returns
-    -------
-    int
-        With one chain or one draw the first that is not constant. Constant ones come last.
+    `together` (n_chains, n_draws, n_quantities), booleans. Return, with one chain or one draw,
+    the first that is not constant. Constant ones come last.
     """
     n_chains, n_draws, _ = together.shape
     moves = (together != together[:1, :1]).any(axis=(0, 1))

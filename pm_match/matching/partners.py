@@ -20,22 +20,12 @@ _WIDTH, _DRAWS, _MOST_CENTRES = 256, 64, 64
 
 
 class Tiles(NamedTuple):
-    """Possible partners (C,), side by side where they are compared.
+    """Possible partners (C,), side by side where they are compared."""
 
-    Attributes
-    ----------
-    labels : (n, S, W) array
-    partner : (n, W) integer array
-        Their numbers; -1 where there is none.
-    centre : (n,) integer array
-        The centre that those of a tile are measured from.
-    near, far : (n,) integer array
-        The least and the largest distance from it.
-    """
-
-    labels: NDArray[np.unsignedinteger]
-    partner: NDArray[np.int64]
-    centre: NDArray[np.int64]
+    labels: NDArray[np.unsignedinteger]  # (n, S, W)
+    partner: NDArray[np.int64]  # (n, W): their numbers; -1 where there is none
+    centre: NDArray[np.int64]  # (n,): the centre that those of a tile are measured from
+    # near, far (n,): the least and the largest distance from it
     near: NDArray[np.int64]
     far: NDArray[np.int64]
 
@@ -68,19 +58,8 @@ def best_of(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find who shares a label most often, of equals the first.
 
-    Parameters
-    ----------
-    rows : (N, S) array
-        Labels of objects in all draws.
-    others : (C, S) array
-        Those of their possible partners.
-    n_best : int
-        At most C.
-
-    Returns
-    -------
-    partner, count : (N, n_best) integer array
-        The best first.
+    `rows` (N, S): labels of objects in all draws; `others` (C, S): those of their possible
+    partners; `n_best`: at most C. Return `partner`, `count` (N, n_best): the best first.
     """
     partner = np.full((len(rows), n_best), len(others), dtype=np.int64)
     count = np.full(partner.shape, -1, dtype=np.int64)

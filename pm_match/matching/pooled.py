@@ -21,17 +21,9 @@ def pool(
     The numbers do not depend on how the draws' clusters were numbered. They are of the smallest
     type that holds them, and are filled some draws at a time.
 
-    Parameters
-    ----------
-    labels : sequence of (S, N_d) array
-        Labels of every domain's objects.
-    relevant : sequence of (S, N_d) array or None
-        Which objects are relevant; None for all.
-
-    Returns
-    -------
-    (N, S) array
-        An object's numbers in all draws are side by side.
+    `labels`, sequence of (S, N_d): labels of every domain's objects; `relevant`, sequence of
+    (S, N_d) or None: which objects are relevant; None for all. Return (N, S): an object's numbers
+    in all draws are side by side.
     """
     n_draws = len(labels[0])
     n_objects = sum(part.shape[1] for part in labels)

@@ -20,48 +20,30 @@ OUT = -1
 
 
 class CandidatePartition(NamedTuple):
-    """A partition of U units, and how it meets S draws.
+    """A partition of U units, and how it meets S draws."""
 
-    Attributes
-    ----------
-    labels : (U, S) array
-        The units' clusters in every draw, from 1; 0 where they are irrelevant.
-    weight, relevant : (U,) array
-        Every unit's objects, and the draws in which they are relevant.
-    row : (S,) array
-        Draw t's cluster l is column ``row[t] + l`` of the counts. That of l = 0 stays empty.
-    f : (N + 1,) array
-        f(0), …, f(N), in whole numbers (see `losses.whole_terms`).
-    gain_one, gain : (N + 1,) array
-        f(n + w) - f(n) for a weight of 1; and for others, filled as far as needed.
-    counts : (J, R) array
-        Objects in every slot of the candidate and cluster of every draw.
-    size : (J,) array
-        Objects in every slot; 0 if it is free.
-    version : (J,) array
-        Changes with every change of the slot; never comes again for another content.
-    slot : (U,) array
-        The units' slots.
-    score, seen : (U, J) array
-        Σ_t f(n_jl + w) - f(n_jl) over the draws in which the unit is relevant, as if it were out;
-        and for which version that is.
-    totals : (3,) array
-        S Σ_j f(n_j) - 2 Σ_t Σ_jl f(n_jl); the number of clusters; the last version.
-    """
-
+    # (U, S): the units' clusters in every draw, from 1; 0 where they are irrelevant
     labels: NDArray
+    # weight, relevant (U,): every unit's objects, and the draws in which they are relevant
     weight: NDArray[np.int64]
     relevant: NDArray[np.int64]
+    # (S,): Draw t's cluster l is column ``row[t] + l`` of the counts. That of l = 0 stays empty.
     row: NDArray[np.uint64]
-    f: NDArray[np.int64]
+    f: NDArray[np.int64]  # (N + 1,): f(0), …, f(N), in whole numbers (see `losses.whole_terms`)
+    # gain_one, gain (N + 1,): f(n + w) - f(n) for a weight of 1; and for others, filled as far as
+    # needed
     gain_one: NDArray[np.int64]
     gain: NDArray[np.int64]
-    counts: NDArray
-    size: NDArray[np.int64]
+    counts: NDArray  # (J, R): objects in every slot of the candidate and cluster of every draw
+    size: NDArray[np.int64]  # (J,): objects in every slot; 0 if it is free
+    # (J,): changes with every change of the slot; never comes again for another content
     version: NDArray[np.int64]
-    slot: NDArray[np.int64]
+    slot: NDArray[np.int64]  # (U,): the units' slots
+    # score, seen (U, J): Σ_t f(n_jl + w) - f(n_jl) over the draws in which the unit is relevant, as
+    # if it were out; and for which version that is
     score: NDArray[np.int64]
     seen: NDArray[np.int64]
+    # (3,): S Σ_j f(n_j) - 2 Σ_t Σ_jl f(n_jl); the number of clusters; the last version
     totals: NDArray[np.int64]
 
 

@@ -1,11 +1,13 @@
 """Latent spaces of all draws turned to agree with that of one draw."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 import numpy as np
 import scipy
 import xarray as xr
 from numpy.typing import NDArray
+
+from pm_match.matching.draws import SAMPLE_DIMS
 
 LATENT = "latent"
 PROJECTION = "projection_"
@@ -22,7 +24,6 @@ def rotated(
     occupied: NDArray[np.bool_],
     reference: int,
     cluster_dim: Hashable,
-    sample_dims: Sequence[Hashable],
 ) -> xr.Dataset:
     r"""Turn every draw's latent space to that of a reference draw (orthogonal Procrustes).
 
@@ -36,20 +37,12 @@ def rotated(
     and another one, so that every W z stays as it is. If a variable has the factors' dim alone, the
     factors differ in more than direction: R is then only a permutation with signs.
 
-    Parameters
-    ----------
-    posterior : Dataset
-        Draws whose clusters are numbered alike.
-    occupied : (S, T) array
-        Which clusters have objects.
-    reference : int
-        The number of the reference draw.
-    cluster_dim : hashable
-        The clusters' dim of the latent vectors.
-    sample_dims : sequence of hashable
+    `posterior`: draws whose clusters are numbered alike; `occupied` (S, T): which clusters have
+    objects; `reference`: the number of the reference draw; `cluster_dim`: the clusters' dim of the
+    latent vectors.
     """
     latent = posterior[LATENT]
-    others = [dim for dim in latent.dims if dim not in (*sample_dims, cluster_dim)]
+    others = [dim for dim in latent.dims if dim not in (*SAMPLE_DIMS, cluster_dim)]
     projections = [str(name) for name in posterior.data_vars if str(name).startswith(PROJECTION)]
     strangers = [p for p in projections if len(others) == 1 and others[0] not in posterior[p].dims]
     if len(others) != 1 or strangers:
@@ -65,11 +58,11 @@ def rotated(
     with_factors: dict[str, NDArray] = {}
     alone = []
     for name, variable in posterior.data_vars.items():
-        if factor not in variable.dims or not set(sample_dims) <= set(variable.dims):
+        if factor not in variable.dims or not set(SAMPLE_DIMS) <= set(variable.dims):
             continue
-        if set(variable.dims) == {*sample_dims, factor}:
+        if set(variable.dims) == {*SAMPLE_DIMS, factor}:
             alone.append(str(name))
-        ordered = variable.transpose(*sample_dims, ..., factor)
+        ordered = variable.transpose(*SAMPLE_DIMS, ..., factor)
         with_factors[str(name)] = ordered.to_numpy().reshape(n_draws, -1, n_factors)
 
     both = occupied & occupied[reference]
@@ -90,7 +83,7 @@ def rotated(
     changed = {}
     for name, values in with_factors.items():
         variable = posterior[name]
-        ordered = variable.transpose(*sample_dims, ..., factor)
+        ordered = variable.transpose(*SAMPLE_DIMS, ..., factor)
         # What belongs to a factor alone, such as its precision, has no sign to change.
         new = values @ (np.abs(turn) if name in alone else turn)
         changed[name] = ordered.copy(data=new.reshape(ordered.shape)).transpose(*variable.dims)

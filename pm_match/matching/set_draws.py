@@ -31,20 +31,12 @@ from pm_match.matching.draws import (
 
 @dataclass(frozen=True, eq=False)
 class SetDraws:
-    """Assignments whose clusters are of one set.
+    """Assignments whose clusters are of one set."""
 
-    Attributes
-    ----------
-    title : str or None
-        The set's name: the attribute ``clusters`` of its assignments.
-    variables : list of DataArray
-        The assignments, sample dims first.
-    labels, relevant : list of array, shape (n_draws, n_objects)
-        Their values, and which objects are relevant (None for all), by assignment.
-    """
-
-    title: str | None
-    variables: list[xr.DataArray]
+    title: str | None  # the set's name: the attribute ``clusters`` of its assignments
+    variables: list[xr.DataArray]  # the assignments, sample dims first
+    # labels, relevant, each (n_draws, n_objects): their values, and which objects are
+    # relevant (None for all), by assignment
     labels: list[np.ndarray]
     relevant: list[np.ndarray | None]
 
@@ -166,29 +158,25 @@ def read_sets(
     idata: Any,
     var_names: Sequence[str] | None,
     group: str,
-    sample_dims: Sequence[Hashable],
     relevance: str | None = "auto",
 ) -> list[SetDraws]:
     """Read assignments (all, if None are named), by the set that their clusters are of.
 
     With `relevance` None, all objects are taken as relevant.
 
-    Raises
-    ------
-    KeyError
-        If there is no such group or variable, or no assignment at all.
-    ValueError
-        If a variable is not an assignment, its relevance does not fit it, or there are no draws.
+    Raise `KeyError` if there is no such group or variable, or no assignment at all. Raise
+    `ValueError` if a variable is not an assignment, its relevance does not fit it, or there are no
+    draws.
     """
     posterior = read_draws(idata, group)
     names = names_of(posterior, var_names, group)
-    variables = {name: assignment_of(posterior, name, sample_dims) for name in names}
+    variables = {name: assignment_of(posterior, name) for name in names}
     return [
         SetDraws(
             title,
             [variables[name] for name in members],
             [stacked(variables[name]) for name in members],
-            [relevance_of(posterior, variables[name], relevance, sample_dims) for name in members],
+            [relevance_of(posterior, variables[name], relevance) for name in members],
         )
         for title, members in by_set(variables).items()
     ]
@@ -198,17 +186,14 @@ def read_one_set(
     idata: Any,
     var_names: Sequence[str],
     group: str,
-    sample_dims: Sequence[Hashable],
     relevance: str | None = "auto",
 ) -> SetDraws:
     """Read assignments that have to be of one set, in the order named.
 
-    Raises
-    ------
-    KeyError, ValueError
-        As `read_sets`, and a ValueError if their clusters are of different sets.
+    Raise `KeyError, ValueError` as `read_sets`, and a ValueError if their clusters are of different
+    sets.
     """
-    sets = read_sets(idata, var_names, group, sample_dims, relevance)
+    sets = read_sets(idata, var_names, group, relevance)
     if len(sets) > 1:
         first, second = sets[0], sets[1]
         raise ValueError(
@@ -222,12 +207,11 @@ def set_of(
     idata: Any,
     name: str,
     group: str,
-    sample_dims: Sequence[Hashable],
 ) -> list[str]:
     """Name all assignments whose clusters are of the set that those of `name` are."""
     posterior = read_draws(idata, group)
     (name,) = full_names(posterior, [name], group)
-    variable = assignment_of(posterior, name, sample_dims)
+    variable = assignment_of(posterior, name)
     names = dict.fromkeys([*assignment_names(posterior), name])
     same = variable.attrs.get(SET)
     return [other for other in names if posterior[other].attrs.get(SET) == same]

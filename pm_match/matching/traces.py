@@ -9,17 +9,9 @@ from pm_match.matching.set_draws import SetDraws
 def partition_traces(draws: SetDraws, reference: np.ndarray) -> dict[str, np.ndarray]:
     """Trace occupied clusters, entropy of their sizes, and distance from a partition.
 
-    Parameters
-    ----------
-    draws : SetDraws
-    reference : array, shape (objects of all,)
-        Labels 0, 1, … of the partition that distances are from, -1 for irrelevant objects.
-
-    Returns
-    -------
-    dict of str to array, shape (n_draws,)
-        The entropy is that of a relevant object's cluster, in nats; the distance is the variation
-        of information, in bits.
+    `reference` (objects of all,): labels 0, 1, … of the partition that distances are from,
+    -1 for irrelevant objects. Return values (n_draws,) by name: the entropy is that of a
+    relevant object's cluster, in nats; the distance is the variation of information, in bits.
     """
     occupied, entropy, distance = (np.empty(draws.n_draws) for _ in range(3))
     for draw, (labels, sizes) in enumerate(draws):
@@ -62,15 +54,8 @@ def choose_pairs(draws: SetDraws, n_pairs: int, rng: np.random.Generator) -> np.
 def pair_traces(draws: SetDraws, pairs: np.ndarray) -> np.ndarray:
     """Tell in which draws both objects of a pair are relevant and share a cluster.
 
-    Parameters
-    ----------
-    draws : SetDraws
-    pairs : array, shape (n_pairs, 2)
-        Positions among the objects of all assignments.
-
-    Returns
-    -------
-    array of bool, shape (n_draws, n_pairs)
+    `pairs` (n_pairs, 2): positions among the objects of all assignments. Return booleans
+    (n_draws, n_pairs).
     """
     (one, first), (other, second) = (draws.columns(pairs[:, side]) for side in (0, 1))
     return (one == other) & first & second

@@ -1,11 +1,10 @@
 """The probability that an object has no counterpart."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 
-from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.landmarks import landmark_counts, unmatched_by_landmarks
 from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 
@@ -16,7 +15,6 @@ def unmatched_probability(
     b: str | Sequence[str] | None = None,
     *,
     group: str = "posterior",
-    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.DataArray:
     r"""Compute the probability that an object's cluster holds no object of other domains.
 
@@ -39,8 +37,6 @@ def unmatched_probability(
         others whose clusters are of the same set.
     group : str
         The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions to average over.
 
     Returns
     -------
@@ -69,17 +65,17 @@ def unmatched_probability(
         return unmatched_by_landmarks(idata, counts, a, b)
     (a,) = full_names(idata, [a], group)
     if b is None:
-        others = [name for name in set_of(idata, a, group, sample_dims) if name != a]
+        others = [name for name in set_of(idata, a, group) if name != a]
         if not others:
             raise ValueError(
-                f"no assignment but {a!r} has clusters of its set; expected domains to look for "
-                f"counterparts in (b={a!r} looks among the objects of {a!r} themselves)"
+                f"a: expected other domains with clusters of the set that {a!r} has; found none "
+                f"(b={a!r} looks for counterparts among the objects of {a!r} themselves)"
             )
     else:
         others = full_names(idata, [b] if isinstance(b, str) else b, group)
         if not others:
             raise ValueError("b: expected at least one assignment variable; found none")
-    draws = read_one_set(idata, [a, *others], group, sample_dims)
+    draws = read_one_set(idata, [a, *others], group)
     return draws.along(
         0, probability_alone(draws, 0, [draws.names.index(name) for name in others])
     ).rename("unmatched_probability")

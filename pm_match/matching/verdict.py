@@ -18,22 +18,13 @@ def verdict(
     diagnosis: Diagnosis,
     *,
     group: str = "posterior",
-    sample_dims: tuple = SAMPLE_DIMS,
 ) -> list[str]:
     """Say what was found, how sure it is, and whether the chains agree, a line a sentence.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-        The draws that are reported.
-    objects : DataFrame
-        Of their `match_summary`.
-    diagnosis : Diagnosis
-        Of all chains; those that are reported may be the best of them.
-    group : str
-    sample_dims : sequence of two hashables
+    `idata`: the draws that are reported; `objects`: of their `match_summary`; `diagnosis`: of all
+    chains; those that are reported may be the best of them.
     """
-    sets = read_sets(idata, None, group, sample_dims)
+    sets = read_sets(idata, None, group)
     one_draw = sets[0].n_draws == 1
     lines = []
     for draws in sets:
@@ -47,7 +38,7 @@ def verdict(
             lines.append(
                 f"{of}The clusters hardly tell objects apart, so a match says little about a pair."
             )
-    told = read_draws(idata, group)[sample_dims[0]].to_numpy()
+    told = read_draws(idata, group)[SAMPLE_DIMS[0]].to_numpy()
     return [*lines, *_chains(diagnosis, told, one_draw)]
 
 

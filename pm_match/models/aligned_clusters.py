@@ -23,8 +23,6 @@ from pm_match.reading.coarsen import coarsen
 from pm_match.tables.domains import as_domains, check_names
 from pm_match.tables.standardise import principal_components
 
-__all__ = ["aligned_clusters"]
-
 # What a domain brings into the model.
 _DERIVED = ("{}", "orientation_{}", "scale_{}", "intercept_{}", "{}_object", "{}_feature")
 _RESERVED = {"weights", "scale_matrix", "precision", "mean", "cluster", "axis", "other_axis"}

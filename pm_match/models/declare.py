@@ -29,20 +29,9 @@ def cluster_weights(
 ) -> Any:
     """Declare the probabilities of clusters.
 
-    Parameters
-    ----------
-    kind : {"stick-breaking", "dirichlet", "uniform"}
-        Truncated stick-breaking; a symmetric Dirichlet(concentration / size); or known, and equal.
-    size : int
-        How many clusters there are at most.
-    concentration : float or variable
-        Uniform weights have none.
-    name : str, default "weights"
-    dim : str, default "cluster"
-
-    Returns
-    -------
-    variable, or (size,) array
+    `kind`, {"stick-breaking", "dirichlet", "uniform"}: truncated stick-breaking; a symmetric
+    Dirichlet(concentration / size); or known, and equal; `size`: how many clusters there are at
+    most; `concentration`: uniform weights have none. Return a variable, or (size,).
     """
     each = np.full(size, 1.0 / size)
     if kind == "uniform":
@@ -56,14 +45,8 @@ def cluster_weights(
 def assignment(name: str, weights: Any, dim: str, known: Mapping[str, Any] | None) -> Any:
     """Declare the clusters of a domain's objects, observed where they are known.
 
-    Parameters
-    ----------
-    name : str
-        The variable is `cluster_<name>`.
-    weights : variable or array
-    dim : str
-    known : mapping, optional
-        From domains to the labels of their objects (whole numbers), -1 where they are not known.
+    `name`: the variable is `cluster_<name>`; `known`: from domains to the labels of their objects
+    (whole numbers), -1 where they are not known.
     """
     labels = None if known is None else known.get(name)
     if labels is not None:
@@ -159,7 +142,7 @@ def _by_names(rows: pd.DataFrame, what: str) -> list[dict[Any, list[str]]]:
     """Give rows of labels as mappings, one for each set of names that rows link."""
     if not rows.columns.is_unique:
         twice = rows.columns[rows.columns.duplicated()][0]
-        raise ValueError(f"{what}: {twice!r} has more than one column")
+        raise ValueError(f"{what}: expected one column for {twice!r}; found several")
     found: dict[tuple, list[pd.Series]] = {}
     for place, row in rows.iterrows():
         linked = row.dropna()
@@ -186,13 +169,8 @@ def declare_links(
 ) -> None:
     """Declare every set of links, between `cluster_<name>` of the names that it has positions of.
 
-    Parameters
-    ----------
-    linked : sequence of mappings from str to positions
-    names : sequence of str
-        Those that there are.
-    what : {"links", "cannot_link"}
-        Whether objects are linked, or cannot be.
+    `names`: those that there are; `what`, {"links", "cannot_link"}: whether objects are linked, or
+    cannot be.
     """
     declare = must_link if what == "links" else cannot_link
     for number, own in enumerate(linked):

@@ -152,6 +152,6 @@ def _same_objects(tables: Mapping[str, Any]) -> np.ndarray:
     try:
         objects = same_objects(tables)
     except ValueError as error:
-        raise ValueError(f"{error}; or paired=False, if views have objects of their own") from None
+        raise ValueError(f"{error}; say paired=False if views have objects of their own") from None
     refuse_unseen(tables, objects)
     return objects

@@ -150,15 +150,9 @@ def observed_columns(
 ) -> dict[str, dict[str, tuple[list[str], list[Any] | None]]]:
     """Say which columns of a table every observed variable of a `mixture` has.
 
-    Parameters
-    ----------
-    tables, columns, shared
-        As `mixture` takes them.
-
-    Returns
-    -------
-    dict of str to dict of str to (list of str, list or None)
-        By table and variable: the columns, and the categories of a column that has some.
+    `tables`, `columns`, `shared`: as `mixture` takes them. Return a dict of str to dict of str to
+    (list of str, list or None): by table and variable: the columns, and the categories of a column
+    that has some.
     """
     found: dict[str, dict[str, tuple[list[str], list[Any] | None]]] = {name: {} for name in tables}
     for group in _groups(tables, _kinds(tables, columns), _owners(tables, shared)):
@@ -170,27 +164,15 @@ def observed_columns(
 
 @dataclass(frozen=True)
 class _Group:
-    """Columns of one kind that the same tables share; one column if it is of categories.
-
-    Attributes
-    ----------
-    kind : str
-    columns : list of str
-    values : dict of str to MaskedArray, shape (N, M) or (N,)
-        By table; (N,) are codes of categories.
-    categories : list
-    alone : bool
-        Whether one of several tables has them for itself.
-    suffix : str
-        What tells their parameters from those of others.
-    """
+    """Columns of one kind that the same tables share; one column if it is of categories."""
 
     kind: str
     columns: list[str]
+    # by table, (N, M) or (N,): the latter are codes of categories
     values: dict[str, np.ma.MaskedArray]
     categories: list[Any]
-    alone: bool
-    suffix: str
+    alone: bool  # whether one of several tables has them for itself
+    suffix: str  # what tells their parameters from those of others
 
     def declare(self, model: pm.Model, cluster: Mapping[str, Any]) -> None:
         """Declare the parameters, and the data of every table."""

@@ -19,8 +19,6 @@ from pm_match.models.declare import (
 from pm_match.tables.domains import as_domains, check_names
 from pm_match.tables.standardise import standardise
 
-__all__ = ["normal_clusters"]
-
 # What a domain brings into the model.
 _DERIVED = (
     "{}", "cluster_{}", "mean_{}", "precision_{}", "{}_object", "{}_feature", "{}_other_feature"

@@ -208,8 +208,8 @@ def relational_clusters(
     linked_sets = link_sets(links)
     if linked_sets and relevance:
         raise ValueError(
-            "links: linked objects must be relevant, and with relevance=True any object may be "
-            "irrelevant; found links with relevance=True. Say relevance=False, or leave the links."
+            "links: expected relevance=False, as linked objects must be relevant; found links with "
+            "relevance=True. Say relevance=False, or leave the links."
         )
 
     type_of = {f"{name}_{t}": t for name in tables for t in types}
@@ -219,9 +219,8 @@ def relational_clusters(
             raise ValueError(f"known: expected names among {list(type_of)}; found {name!r}{near}")
     if known and relevance:
         raise ValueError(
-            "known: objects of known clusters must be relevant, and with relevance=True any may be "
-            "irrelevant; found known with relevance=True. Say relevance=False, or leave what is "
-            "known."
+            "known: expected relevance=False, as objects of known clusters must be relevant; found "
+            "known with relevance=True. Say relevance=False, or leave what is known."
         )
 
     coords: dict[str, Any] = {_cluster_dim(t): range(sizes[t]) for t in types}

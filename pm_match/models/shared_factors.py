@@ -117,14 +117,8 @@ def declare_views(
 ) -> None:
     """Declare views of `latent`, in the model of the context, with coords of their own.
 
-    Parameters
-    ----------
-    latent : variable
-        Of dims "object" and "factor".
-    tables : mapping of str to Domain
-    n_private : mapping of str to int
-    noise_prior, projection_prior, private_precision, intercept
-        As in `shared_factors`.
+    `latent`: of dims "object" and "factor"; `noise_prior`, `projection_prior`, `private_precision`,
+    `intercept`: as in `shared_factors`.
     """
     model = pm.modelcontext(None)
     a_tau, b_tau = map(real, noise_prior)

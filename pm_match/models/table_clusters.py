@@ -9,8 +9,6 @@ from pm_match.checks import check_count, check_positive
 from pm_match.models.projected_clusters import projected_clusters
 from pm_match.tables.standardise import standardise
 
-__all__ = ["table_clusters"]
-
 # Beyond so many dimensions a shape of a few clusters has no more to say.
 _MOST_FACTORS = 6
 

@@ -44,13 +44,7 @@ class Mobile(NamedTuple):
 class Sums:
     """The sums of a component's networks, by groups.
 
-    Parameters
-    ----------
-    component : Component
-    grouped : sequence of ObjectGroups
-        One for every clustering.
-    point : mapping
-        Where the priors are taken from.
+    `grouped`: one for every clustering; `point`: where the priors are taken from.
     """
 
     def __init__(self, component: Component, grouped: list[ObjectGroups], point: Point):
@@ -130,11 +124,8 @@ class Sums:
     def values(self, mobile: Mobile, labels: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         """Compute what the log joint rises by if groups take labels, shape (G, T).
 
-        Parameters
-        ----------
-        mobile : Mobile
-        labels : list of (G_c,) array
-            Of the groups of every clustering; what those of the kind are, is not looked at.
+        `labels`, list of (G_c,): of the groups of every clustering; what those of the kind are, is
+        not looked at.
 
         Notes
         -----
@@ -220,22 +211,10 @@ def align(
 ) -> tuple[list[NDArray[np.int64]], float]:
     """Look for the best labels of some kinds of groups, those of the others fixed.
 
-    Parameters
-    ----------
-    sums : Sums
-    labels : list of (G_c,) array
-        Labels of the groups of every clustering: -1 if irrelevant, `ABSENT` if without a place.
-    mobile : list of Mobile
-        The kinds that move: those of one data set.
-    rng : numpy.random.Generator
-    n_starts : int, default 100
-        Random starts, besides the present labels if these are complete.
-
-    Returns
-    -------
-    labels : list of (G_c,) array
-    log_joint : float
-        See `Sums.log_joint`: not below what it was.
+    `labels`, list of (G_c,): labels of the groups of every clustering: -1 if irrelevant, `ABSENT`
+    if without a place; `mobile`: the kinds that move: those of one data set; `n_starts`: random
+    starts, besides the present labels if these are complete. Return `labels` list of (G_c,);
+    `log_joint`: see `Sums.log_joint`: not below what it was.
     """
     best, highest = None, -np.inf
     mobile = [m for m in mobile if len(sums.members(m, labels))]

@@ -21,18 +21,12 @@ _SWEEPS = 50
 
 
 class ConnectedPart(NamedTuple):
-    """Assignments that networks connect, and nothing but clusters' names connects to others.
+    """Assignments that networks connect, and nothing but clusters' names connects to others."""
 
-    Attributes
-    ----------
-    assignments : list of (A_c,) integer array
-        For every clustering of the component, the numbers of its assignments in the part.
-    networks : list of list of str
-        For every relation, the names of its networks in the part.
-    """
-
+    # list of (A_c,): for every clustering of the component, the numbers of its assignments in the
+    # part
     assignments: list[NDArray[np.int64]]
-    networks: list[list[str]]
+    networks: list[list[str]]  # for every relation, the names of its networks in the part
 
 
 def parts_of(component: Component) -> list[ConnectedPart]:
@@ -139,10 +133,8 @@ def clusters_alone(
     more. Searches that start unlike each other end in the best mode more often
     than those that all start well.
 
-    Returns
-    -------
-    list of (N_c,) array
-        For every clustering, the labels of the part's objects (see `objects_of`).
+    Return a list of (N_c,): for every clustering, the labels of the part's objects
+    (see `objects_of`).
     """
     objects = objects_of(component, part)
     used = [c for c, chosen in enumerate(part.assignments) if len(chosen)]

@@ -32,31 +32,17 @@ Prior = tuple[float, float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class NetworkCells:
-    """One network: which of its cells are known, and their values.
+    """One network: which of its cells are known, and their values."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Objects on each of the A axes.
-    index, values : (E, A), (E,) array
-        The stored cells.
-    full : bool
-        Whether absent cells are known zeros, rather than unknown.
-    unknown : (H, A) array
-        Cells that are unknown though absent cells are not.
-    exposure : tuple of (N_a,) array or None
-        Exposures of the objects on each axis (Poisson); None for ones.
-    first : tuple of int
-        The number of each axis' first object in its partition.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # objects on each of the A axes
+    # index, values (E, A), (E,): the stored cells
     index: NDArray[np.int64]
     values: NDArray[np.float64]
-    full: bool
-    unknown: NDArray[np.int64]
+    full: bool  # whether absent cells are known zeros, rather than unknown
+    unknown: NDArray[np.int64]  # (H, A): cells that are unknown though absent cells are not
+    # tuple of (N_a,) or None: exposures of the objects on each axis (Poisson); None for ones
     exposure: tuple[NDArray[np.float64] | None, ...]
-    first: tuple[int, ...]
+    first: tuple[int, ...]  # the number of each axis' first object in its partition
 
     def exposures(self, axis: int) -> NDArray[np.float64]:
         """Exposures of the objects on an axis."""
@@ -431,12 +417,8 @@ class BlockEvidence:
     ) -> float:
         """Log p(X | assignments, relevance), eq. (6), by the plain formula: slow and obvious.
 
-        Parameters
-        ----------
-        labels : sequence of (N,) integer array
-            For each partition of the board, the cluster of every object, or -1 if it is irrelevant.
-        density, noise : tuple
-            Priors.
+        `labels`, sequence of (N,): for each partition of the board, the cluster of every object, or
+        -1 if it is irrelevant; `density`, `noise`: priors.
         """
         sums: dict[tuple[int, ...] | None, NDArray[np.float64]] = {}
         constant = 0.0

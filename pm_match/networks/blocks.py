@@ -33,141 +33,88 @@ from pm_match.numerics.numba_internals import record
 
 @record
 class BlockSums(NamedTuple):
-    """What all sides of a relation share: D networks of A axes, B blocks.
+    """What all sides of a relation share: D networks of A axes, B blocks."""
 
-    Attributes
-    ----------
-    family : (1,) integer array
-    prior : (2, 4) array
-        The parameters' prior, for blocks and for the noise (see `families`).
-    tables : (3, TABLE) array
-        Log gammas for the blocks' prior.
-    sums : (3, B) array
-        S, C and Q of every block, in the slots' order, the last axis' fastest.
-    counted : (B,) boolean array
-        Which blocks the likelihood is of: one of the two places where an undirected network has
-        each.
-    noise : (3,) array
-        S, C and Q of the cells that have an irrelevant end.
-    everything : (4,) array
-        S, C and Q of all cells, and what of the log evidence only the data enter.
-    mass : (D, A, S) array
-        Sum of the exposures of the relevant objects of each network, axis and slot.
-    full : (D,) array
-        1 if absent cells are known zeros, 0 if they are unknown.
-    version : (1,) integer array
-        Number of the present state.
-    slot : (U',) integer array
-        Slot of every unit of every partition, 0 for irrelevant ones.
-    n_slots : (P,) integer array
-        Slots in use in every partition.
-    """
-
-    family: NDArray[np.int64]
+    family: NDArray[np.int64]  # (1,)
+    # (2, 4): the parameters' prior, for blocks and for the noise (see `families`)
     prior: NDArray[np.float64]
-    tables: NDArray[np.float64]
+    tables: NDArray[np.float64]  # (3, TABLE): log gammas for the blocks' prior
+    # (3, B): S, C and Q of every block, in the slots' order, the last axis' fastest
     sums: NDArray[np.float64]
+    # (B,): which blocks the likelihood is of: one of the two places where an undirected network has
+    # each
     counted: NDArray[np.bool_]
-    noise: NDArray[np.float64]
+    noise: NDArray[np.float64]  # (3,): S, C and Q of the cells that have an irrelevant end
+    # (4,): S, C and Q of all cells, and what of the log evidence only the data enter
     everything: NDArray[np.float64]
+    # (D, A, S): sum of the exposures of the relevant objects of each network, axis and slot
     mass: NDArray[np.float64]
-    full: NDArray[np.float64]
-    version: NDArray[np.int64]
-    slot: NDArray[np.int16]
-    n_slots: NDArray[np.int64]
+    full: NDArray[np.float64]  # (D,): 1 if absent cells are known zeros, 0 if they are unknown
+    version: NDArray[np.int64]  # (1,): number of the present state
+    slot: NDArray[np.int16]  # (U',): slot of every unit of every partition, 0 for irrelevant ones
+    n_slots: NDArray[np.int64]  # (P,): slots in use in every partition
 
 
 @record
 class Contacts(NamedTuple):
-    """The stored cells of every unit of one partition, on one side of a relation.
+    """The stored cells of every unit of one partition, on one side of a relation."""
 
-    Attributes
-    ----------
-    first : (U + 1,) integer array
-        Where the stored cells of each unit begin.
-    others : (E * O,) integer array
-        The units at the O other ends of each stored cell.
-    values, weights : (E,) array, or empty
-        Values (all 1 if empty), and exposures beyond those of `BlockSums.full` (all 0 if empty).
-    part, part_network, part_exposure : (U + 1,), (M,), (M,) array
-        The networks that each unit's objects are in, and the sum of their exposures.
-    kind : (U,) integer array
-        Units of a kind are in the same networks; -1 for those that are in none.
-    flagged : (U,) boolean array
-        Which units may be irrelevant.
-    """
-
-    first: NDArray[np.int64]
-    others: NDArray[np.int32]
+    first: NDArray[np.int64]  # (U + 1,): where the stored cells of each unit begin
+    others: NDArray[np.int32]  # (E * O,): the units at the O other ends of each stored cell
+    # values, weights (E,), or empty: values (all 1 if empty), and exposures beyond those of
+    # `BlockSums.full` (all 0 if empty)
     values: NDArray[np.float64]
     weights: NDArray[np.float64]
+    # part, part_network, part_exposure (U + 1,), (M,), (M,): the networks that each unit's objects
+    # are in, and the sum of their exposures
     part: NDArray[np.int64]
     part_network: NDArray[np.int64]
     part_exposure: NDArray[np.float64]
+    # (U,): units of a kind are in the same networks; -1 for those that are in none
     kind: NDArray[np.int64]
-    flagged: NDArray[np.bool_]
+    flagged: NDArray[np.bool_]  # (U,): which units may be irrelevant
 
 
 class Side(NamedTuple):
-    """A relation seen from one axis, with S slots and C combinations of the O other axes' slots.
-
-    Attributes
-    ----------
-    relation : BlockSums
-    contacts : Contacts
-    axis, stride : (1,) integer array
-        The axis, and how far apart its slots are in the blocks.
-    first_axis, plain : (1,) boolean array
-        Whether this side speaks for the relation; whether all cells are known 0/1.
-    other_axis, other_partition, other_stride : (O,) integer array
-        The other axes, their partitions, and how far apart their slots are in the combinations.
-    digit : (C, O) integer array
-        The slots of each combination.
-    place : (C,) integer array
-        Where in the blocks each combination is.
-    active, n_active, seen : (C,), (1,), (O,) integer array
-        Combinations of occupied slots, their number, and the `n_slots` that they were listed for.
-    amounts : (3, C) array
-        Scratch: what a unit adds to S, C and Q of the blocks of each combination.
-    grouped : (3, C, S) array
-        Scratch: what the units of one assignment add to the blocks of each combination and slot.
-    hits : (C,) integer array
-        Scratch: edges of a unit in each combination.
-    stamp : (2,) integer array
-        The kind and the version that what follows belongs to.
-    expected : (C,) array
-        Cells of a unit in each combination.
-    total, rest, log_total, log_rest : (C, S) array
-        Edges, and non-edges with a unit in that has no edge, of each block, and the logs of these
-        with the prior, where they are beyond the tables.
-    edgeless, leaving : (S,) array
-        Log predictive of a unit without edges in each slot; what the number of cells takes part in
-        the log predictive of a unit in its own slot.
-    """
+    """A relation seen from one axis, with S slots and C combinations of the O other axes' slots."""
 
     relation: BlockSums
     contacts: Contacts
+    # axis, stride (1,): the axis, and how far apart its slots are in the blocks
     axis: NDArray[np.int64]
     stride: NDArray[np.int64]
+    # first_axis, plain (1,): whether this side speaks for the relation; whether all cells are known
+    # 0/1
     first_axis: NDArray[np.bool_]
     plain: NDArray[np.bool_]
+    # other_axis, other_partition, other_stride (O,): the other axes, their partitions, and how far
+    # apart their slots are in the combinations
     other_axis: NDArray[np.int64]
     other_partition: NDArray[np.int64]
     other_stride: NDArray[np.int64]
-    digit: NDArray[np.int64]
-    place: NDArray[np.int64]
+    digit: NDArray[np.int64]  # (C, O): the slots of each combination
+    place: NDArray[np.int64]  # (C,): where in the blocks each combination is
+    # active, n_active, seen (C,), (1,), (O,): combinations of occupied slots, their number, and the
+    # `n_slots` that they were listed for
     active: NDArray[np.int64]
     n_active: NDArray[np.int64]
     seen: NDArray[np.int64]
+    # (3, C): scratch: what a unit adds to S, C and Q of the blocks of each combination
     amounts: NDArray[np.float64]
+    # (3, C, S): scratch: what the units of one assignment add to the blocks of each combination and
+    # slot
     grouped: NDArray[np.float64]
-    hits: NDArray[np.int64]
-    stamp: NDArray[np.int64]
-    expected: NDArray[np.float64]
+    hits: NDArray[np.int64]  # (C,): scratch: edges of a unit in each combination
+    stamp: NDArray[np.int64]  # (2,): the kind and the version that what follows belongs to
+    expected: NDArray[np.float64]  # (C,): cells of a unit in each combination
+    # total, rest, log_total, log_rest (C, S): edges, and non-edges with a unit in that has no edge,
+    # of each block, and the logs of these with the prior, where they are beyond the tables
     total: NDArray[np.float64]
     rest: NDArray[np.float64]
     log_total: NDArray[np.float64]
     log_rest: NDArray[np.float64]
+    # edgeless, leaving (S,): log predictive of a unit without edges in each slot; what the number
+    # of cells takes part in the log predictive of a unit in its own slot
     edgeless: NDArray[np.float64]
     leaving: NDArray[np.float64]
 

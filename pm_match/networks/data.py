@@ -16,7 +16,7 @@ import scipy.sparse
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import LARGEST, check_option, plain, type_name
+from pm_match.checks import LARGEST, check_option, no_such, plain, type_name
 
 FAMILIES = ("bernoulli", "poisson", "normal")
 ABSENT = ("zero", "unknown")
@@ -35,30 +35,21 @@ _SUPPORT = {
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """One network: values at listed cells of a matrix, or of an array with more axes.
-
-    Parameters
-    ----------
-    name : str
-    shape : tuple of int
-        Number of objects on each axis.
-    index : ndarray, shape (n_listed, n_axes), int64
-        The listed cells: distinct, sorted, and with i <= j if the network is symmetric.
-    values : ndarray, shape (n_listed,), float64
-    absent : {"zero", "unknown"}
-        What a cell is that is not listed. Zeros are listed only where absent cells are unknown.
-    unknown : ndarray, shape (n_unknown, n_axes), int64
-        Cells that are unknown although absent cells are zero: sorted, none of them listed.
-    labels : tuple of pandas.Index
-        Labels of the objects on each axis; a `RangeIndex` where there are none.
-    """
+    """One network: values at listed cells of a matrix, or of an array with more axes."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # number of objects on each axis
+    # (n_listed, n_axes): the listed cells: distinct, sorted, and with i <= j if the network is
+    # symmetric
     index: NDArray[np.int64]
-    values: NDArray[np.float64]
+    values: NDArray[np.float64]  # (n_listed,)
+    # What a cell is that is not listed. Zeros are listed only where absent
+    # cells are unknown.
     absent: Literal["zero", "unknown"]
+    # (n_unknown, n_axes): cells that are unknown although absent cells are zero: sorted, none of
+    # them listed
     unknown: NDArray[np.int64]
+    # labels of the objects on each axis; a `RangeIndex` where there are none
     labels: tuple[pd.Index, ...]
 
     @property
@@ -167,11 +158,7 @@ def as_network(
 def cell_numbers(shape: Sequence[int], *indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Give cells numbers in lexicographic order, so that one comparison serves all axes.
 
-    Parameters
-    ----------
-    shape : sequence of int
-    *indices : ndarray, shape (n, n_axes)
-        Sets of cells. Equal cells get equal numbers, in one set or another.
+    `*indices` (n, n_axes): sets of cells. Equal cells get equal numbers, in one set or another.
     """
     if math.prod(shape) < 2**63:
         return [_ravel(index, shape) for index in indices]
@@ -246,8 +233,8 @@ def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense
         for label, dtype in zip(observed.columns, observed.dtypes, strict=True):
             if not _is_real(dtype):
                 raise TypeError(
-                    f"{where}: column {label!r} has dtype {dtype}; expected numbers. (A DataFrame "
-                    "in long form needs `columns`.)"
+                    f"{where}: column {label!r}: expected numbers; found dtype {dtype}. (A "
+                    "DataFrame in long form needs `columns`.)"
                 )
         values = observed.to_numpy(dtype=np.float64, na_value=np.nan)
         indexes: Sequence[Any] = (observed.index, observed.columns)
@@ -348,8 +335,7 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
     absentees = [c for c in columns if c not in frame.columns]
     if absentees:
         raise ValueError(
-            f"{where}: no column {absentees[0]!r} in the DataFrame; its columns are "
-            f"{[plain(c) for c in frame.columns]}"
+            f"{where}: {no_such(f'column {absentees[0]!r}', frame.columns, absentees[0])}"
         )
     # Without a shape two columns can only be axes, and the last of more the value.
     n_axes = len(shape) if shape is not None else max(2, len(columns) - 1)
@@ -365,11 +351,13 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
     for axis in axes:
         if axis.isna().any():
             row = plain(frame.index[int(np.argmax(axis.isna()))])
-            raise ValueError(f"{where}: column {axis.name!r} has no label in row {row!r}")
+            raise ValueError(
+                f"{where}: column {axis.name!r}, row {row!r}: expected a label; found none"
+            )
         if axis.dtype.kind in "bfc":
             raise TypeError(
-                f"{where}: column {axis.name!r} has dtype {axis.dtype}; expected positions (whole "
-                "numbers) or labels"
+                f"{where}: column {axis.name!r}: expected positions (whole numbers) or labels; "
+                f"found dtype {axis.dtype}"
             )
     if one_mode and len({axis.dtype.kind in "iu" for axis in axes}) == 2:
         raise TypeError(
@@ -395,7 +383,7 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
         column = frame[columns[-1]]
         if not _is_real(column.dtype):
             raise TypeError(
-                f"{where}: column {columns[-1]!r} has dtype {column.dtype}; expected numbers"
+                f"{where}: column {columns[-1]!r}: expected numbers; found dtype {column.dtype}"
             )
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     values = _table_values(where, values, len(index))
@@ -448,8 +436,8 @@ def _check_shape(where, shape, expected, one_mode) -> None:
         )
     if one_mode and (len(shape) != 2 or shape[0] != shape[1]):
         raise ValueError(
-            f"{where}: both axes are the same objects, so a square matrix is expected; "
-            f"found shape {shape}"
+            f"{where}: expected a square matrix, as both axes are the same objects; found shape "
+            f"{shape}"
         )
 
 
@@ -602,9 +590,7 @@ def _fold(kind, index, values, shape, labels):
         lower, there, value = lower[order], numbers[1][order], values[below][order]
         here = numbers[0]
         if len(here) != len(there) or (here != there).any() or (values[above] != value).any():
-            raise _first_asymmetry(
-                kind.where, labels, (here, upper, values[above]), (there, lower, value)
-            )
+            raise _first_asymmetry(kind.where, labels, index, values)
         keep = ~below
         return index[keep], values[keep]
     if len(upper):
@@ -614,17 +600,12 @@ def _fold(kind, index, values, shape, labels):
     return index[order], values[order]
 
 
-def _first_asymmetry(where, labels, upper, lower) -> ValueError:
-    here, there = set(upper[0].tolist()), set(lower[0].tolist())
-    for (number, index, values), others in ((upper, there), (lower, here)):
-        alone = [k for k, n in enumerate(number.tolist()) if n not in others]
-        if alone:
-            cell, value = index[alone[0]], values[alone[0]]
-            if number is upper[0]:
-                return _asymmetric(where, labels, cell, value, None)
-            return _asymmetric(where, labels, cell, None, value)
-    first = int(np.argmax(upper[2] != lower[2]))
-    return _asymmetric(where, labels, upper[1][first], upper[2][first], lower[2][first])
+def _first_asymmetry(where, labels, index, values) -> ValueError:
+    """Name the first cell (i, j) that is not as (j, i) is."""
+    cells = dict(zip(map(tuple, index.tolist()), values.tolist(), strict=True))
+    first = next(cell for cell, value in cells.items() if cells.get(cell[::-1]) != value)
+    i, j = sorted(first)
+    return _asymmetric(where, labels, (i, j), cells.get((i, j)), cells.get((j, i)))
 
 
 def _asymmetric(where, labels, cell, here, there) -> ValueError:

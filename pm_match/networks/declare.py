@@ -139,7 +139,8 @@ class BlockNetwork(pm.Distribution):
             check_order(where, network, dims, labels)
         elif columns is not None or absent != "zero":
             raise ValueError(
-                f"{where}: `columns` and `absent` say how `observed` is read; found no `observed`"
+                f"{where}: expected `observed`, as `columns` and `absent` say how to read it; "
+                "found none"
             )
         return super().__new__(
             cls,
@@ -185,7 +186,7 @@ class BlockNetwork(pm.Distribution):
         kwargs.pop("shape", None)
         where = f"BlockNetwork {variable!r}"
         if kwargs:
-            raise TypeError(f"{where}: unexpected {list(kwargs)}")
+            raise TypeError(f"{where}: expected no other arguments; found {list(kwargs)}")
         check_option(f"{where}: family", family, FAMILIES)
         axes, one_mode = check_axes(where, axes, symmetric, self_loops)
         shape = check_shape(where, axes, network)

@@ -26,27 +26,16 @@ Sums = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NewCells:
-    """Cells of new objects on one axis of a network, with the network's objects on the others.
+    """Cells of new objects on one axis of a network, with the network's objects on the others."""
 
-    Attributes
-    ----------
-    cells : NetworkCells
-        The network itself.
-    axis : int
-    index, values : (E, A), (E,) array
-        The cells that are listed: first the new object, then those on the other axes in order.
-    unknown : (H, A) array
-        Cells that are unknown though absent cells are not.
-    exposure : (N,) array
-        Of the new objects.
-    """
-
-    cells: NetworkCells
+    cells: NetworkCells  # the network itself
     axis: int
+    # index, values (E, A), (E,): the cells that are listed: first the new object, then those on the
+    # other axes in order
     index: NDArray[np.int64]
     values: NDArray[np.float64]
-    unknown: NDArray[np.int64]
-    exposure: NDArray[np.float64]
+    unknown: NDArray[np.int64]  # (H, A): cells that are unknown though absent cells are not
+    exposure: NDArray[np.float64]  # (N,): of the new objects
 
     @property
     def others(self) -> list[int]:
@@ -88,19 +77,9 @@ class NewCells:
     def sums(self, labels: list[NDArray[np.int64]], widths: list[int], origin: float) -> Sums:
         """Sum the cells by the groups of the objects on the other axes.
 
-        Parameters
-        ----------
-        labels : list of (N_a,) array
-            Clusters of the objects on the other axes, -1 for irrelevant ones.
-        widths : list of int
-            Clusters on these axes.
-        origin : float
-            Where values are counted from.
-
-        Returns
-        -------
-        (3, N, L + 1) array
-            S, C and Q for each of the L products of clusters, and of noise.
+        `labels`, list of (N_a,): clusters of the objects on the other axes, -1 for irrelevant ones;
+        `widths`: clusters on these axes; `origin`: where values are counted from. Return
+        (3, N, L + 1): S, C and Q for each of the L products of clusters, and of noise.
         """
         n, size = len(self.exposure), int(np.prod(widths))
 

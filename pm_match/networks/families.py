@@ -78,16 +78,8 @@ def known_gain(family, prior, dt, dc, dq):
 def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
     """Log marginal of a block with (dt, dc, dq) added to its sums, less that without.
 
-    Parameters
-    ----------
-    family : int
-    prior : (4,) array
-    tables : (3, TABLE) array
-        From `fill_tables`, for this prior.
-    total, cells, squares : float
-        S, C and Q of the block.
-    dt, dc, dq : float
-        What is added to them.
+    `prior` (4,); `tables` (3, TABLE): from `fill_tables`, for this prior; `total`, `cells`,
+    `squares`: S, C and Q of the block; `dt`, `dc`, `dq`: what is added to them.
     """
     if prior[1] == np.inf:
         return known_gain(family, prior, dt, dc, dq)
@@ -139,15 +131,8 @@ def log_blocks(family, prior, tables, sums, counted):
 def add_gains(family, prior, tables, fixed, moved, out):
     """Add to `out` (G, J) what each group of objects adds to the blocks of each label.
 
-    Parameters
-    ----------
-    family : int
-    prior, tables : array
-        See `gain`.
-    fixed : (3, J, L) array
-        S, C and Q of the blocks without the groups.
-    moved : (3, G, L) array
-        S, C and Q of the groups.
+    `prior`, `tables`: see `gain`; `fixed` (3, J, L): S, C and Q of the blocks without the groups;
+    `moved` (3, G, L): S, C and Q of the groups.
     """
     for g in range(moved.shape[1]):
         empty = np.nan
@@ -214,19 +199,10 @@ def draw_parameters(
 ) -> tuple[NDArray[np.float64], ...]:
     """Draw the parameters of blocks from their exact conditional (Iwata & Ishiguro, eq. 16-17).
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    family : int
-    prior : (4,) array
-    totals, cells, squares : arrays of any one shape
-        S, C and Q; zero for blocks without cells, which draw from the prior.
-
-    Returns
-    -------
-    tuple of arrays
-        Bernoulli: the log odds of the density. Poisson: the log rate. Normal: the mean and the log
-        precision. Logs, because the parameters themselves may be too near 0 or 1 for a float.
+    `prior` (4,); `totals`, `cells`, `squares`: S, C and Q; zero for blocks without cells, which
+    draw from the prior. Return Bernoulli: the log odds of the density. Poisson: the log rate.
+    Normal: the mean and the log precision. Logs, because the parameters themselves may be too near
+    0 or 1 for a float.
     """
     if family == BERNOULLI:
         return (

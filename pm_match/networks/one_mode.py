@@ -34,24 +34,15 @@ from pm_match.numerics.kernels import entry, part
 
 
 class OneMode(NamedTuple):
-    """A relation between the objects of one assignment, with S slots and U units.
+    """A relation between the objects of one assignment, with S slots and U units."""
 
-    Attributes
-    ----------
-    out, into : Side
-        The relation seen from its rows and from its columns. Undirected cells are all in both, at
-        both of their ends, and only `out` is looked at.
-    directed : (1,) boolean array
-    inner : (3, U) array
-        What the cells within each unit add to S, C and Q.
-    kept : (2, 3, S) array
-        Scratch: rows and columns of the slot that a unit is taken out of in thought.
-    """
-
+    # out, into: The relation seen from its rows and from its columns. Undirected cells are all in
+    # both, at both of their ends, and only `out` is looked at.
     out: Side
     into: Side
-    directed: NDArray[np.bool_]
-    inner: NDArray[np.float64]
+    directed: NDArray[np.bool_]  # (1,)
+    inner: NDArray[np.float64]  # (3, U): what the cells within each unit add to S, C and Q
+    # (2, 3, S): scratch: rows and columns of the slot that a unit is taken out of in thought
     kept: NDArray[np.float64]
 
 

@@ -179,30 +179,17 @@ def _empty_table(op, rv, rng, size, *inputs):
 
 
 class BlockNetworkParts(NamedTuple):
-    """What `read_block_network` finds: a declared network's variables and options.
+    """What `read_block_network` finds: a declared network's variables and options."""
 
-    Attributes
-    ----------
-    density, noise : tuple of Variable
-        One variable, or mean and precision if the family is normal. `noise` may be empty.
-    axes : tuple of Variable
-        The assignment on each axis: twice the same in a one-mode network.
-    relevance : tuple of Variable or None
-        One entry for each axis; twice the same in a one-mode network.
-    exposure : tuple of ndarray or None
-        One entry for each axis; None for ones.
-    unknown : ndarray, shape (n_unknown, n_axes)
-        Unknown cells where absent cells are zero; empty otherwise.
-    family : str
-    one_mode, symmetric, self_loops : bool
-    absent : {"zero", "unknown"}
-    """
-
+    # density, noise: One variable, or mean and precision if the family is normal. `noise` may be
+    # empty.
     density: tuple[Variable, ...]
     noise: tuple[Variable, ...]
-    axes: tuple[Variable, ...]
+    axes: tuple[Variable, ...]  # the assignment on each axis: twice the same in a one-mode network
+    # one entry for each axis; twice the same in a one-mode network
     relevance: tuple[Variable | None, ...]
-    exposure: tuple[NDArray[np.float64] | None, ...]
+    exposure: tuple[NDArray[np.float64] | None, ...]  # one entry for each axis; None for ones
+    # (n_unknown, n_axes): unknown cells where absent cells are zero; empty otherwise
     unknown: NDArray[np.int64]
     family: Literal["bernoulli", "poisson", "normal"]
     one_mode: bool
@@ -214,10 +201,7 @@ class BlockNetworkParts(NamedTuple):
 def read_block_network(rv: Variable) -> BlockNetworkParts | None:
     """Read a declared network back from its variable, in any copy of the model.
 
-    Returns
-    -------
-    BlockNetworkParts or None
-        None if `rv` is anything but a `BlockNetwork`.
+    Return None if `rv` is anything but a `BlockNetwork`.
     """
     node = rv.owner
     if node is None or not isinstance(node.op, BlockNetworkRV):

@@ -15,32 +15,21 @@ from pm_match.reading.parts import Point
 
 @dataclass(frozen=True, eq=False)
 class Relation(Evidence):
-    """Networks that share their densities.
-
-    Attributes
-    ----------
-    family : {"bernoulli", "poisson", "normal"}
-    density, noise : tuple of str
-        The variables with the parameters of blocks and of noise: one, or for the normal family mean
-        and precision. No noise if all objects are relevant.
-    axes : tuple of int
-        The number of each axis' clustering in the component.
-    networks : mapping of str to NetworkCells
-    one_mode, symmetric, self_loops : bool
-    prior : callable
-        The parameters of the densities' prior, and of the noise's, at a point (see `families`).
-    """
+    """Networks that share their densities."""
 
     kind = "networks"
 
-    family: str
+    family: str  # {"bernoulli", "poisson", "normal"}
+    # density, noise: The variables with the parameters of blocks and of noise: one, or for the
+    # normal family mean and precision. No noise if all objects are relevant.
     density: tuple[str, ...]
     noise: tuple[str, ...]
-    axes: tuple[int, ...]
+    axes: tuple[int, ...]  # the number of each axis' clustering in the component
     networks: Mapping[str, NetworkCells]
     one_mode: bool
     symmetric: bool
     self_loops: bool
+    # the parameters of the densities' prior, and of the noise's, at a point (see `families`)
     prior: Callable[[Point], tuple[Prior, Prior | None]] = field(repr=False)
 
     @property

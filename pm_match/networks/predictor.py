@@ -23,18 +23,11 @@ from pm_match.prediction.predictor import Place, Predictor, coords
 
 @dataclass(frozen=True, eq=False)
 class NewEdges:
-    """Cells of new objects in the networks of a relation.
+    """Cells of new objects in the networks of a relation."""
 
-    Attributes
-    ----------
-    axis : int
-        Of the new objects.
-    forward, backward : list of NewCells
-        One for each network. In directed one-mode networks, the cells from the new objects, and
-        those towards them; otherwise all are in the first.
-    """
-
-    axis: int
+    axis: int  # of the new objects
+    # forward, backward: One for each network. In directed one-mode networks, the cells from the new
+    # objects, and those towards them; otherwise all are in the first.
     forward: list[NewCells]
     backward: list[NewCells]
 
@@ -224,7 +217,7 @@ def _exposure(where: str, relation: Relation, cells: NetworkCells, axis: int, ne
     factor = own.sum() / degree.sum() if degree.any() else 0.0
     if not np.allclose(own, factor * degree):
         raise ValueError(
-            f"{where!r}: the network's exposures are not its objects' degrees, so that those of "
-            "new objects are not known; expected exposure='degree', or none"
+            f"{where!r}: expected exposure='degree', or none, as others are not known of new "
+            "objects; found exposures that are not the objects' degrees"
         )
     return factor * np.bincount(network.index[:, 0], network.values, n)

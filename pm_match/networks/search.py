@@ -42,17 +42,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
     The chain's point is left at the mode that was found; it differs between generators. It is a
     search, not a sample: what follows it has to be.
 
-    Parameters
-    ----------
-    chain : Chain
-    number : int
-        The component.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    float
-        The log joint that modes are compared by.
+    `number`: the component. Return the log joint that modes are compared by.
     """
     parts = parts_of(chain.components[number])
     chain.place(number, first_matching(chain, number, parts, rng))

@@ -16,8 +16,6 @@ from pm_match.normal.points import NormalsPoints, VectorLabels
 from pm_match.numerics.polar import draw_with_polar
 from pm_match.reading.parts import Structure
 
-__all__ = ["AlignmentGibbs"]
-
 
 class AlignmentGibbs(PartitionStep):
     """Draw the maps through which domains see their common normal clusters.
@@ -101,14 +99,7 @@ def domain_maps(
 ) -> Maps:
     """Read the maps at a point, and sum up what the clusters see of the domains.
 
-    Parameters
-    ----------
-    normals : Normals
-    point : mapping
-    labels : sequence of (R,) integer array
-        Of the vectors of every variable.
-    prior : NormalWishartPrior
-        At the point.
+    `labels`, sequence of (R,): of the vectors of every variable; `prior`: at the point.
     """
     d, power, n_domains = normals.n_features, normals.power, len(labels)
     occupied = np.unique(np.concatenate(labels))

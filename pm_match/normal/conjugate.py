@@ -14,17 +14,6 @@ from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
 from pm_match.numerics.ahead import Job
 from pm_match.numerics.wishart import draw_wishart
 
-__all__ = [
-    "NormalEvidence",
-    "draw_parameters",
-    "draw_posterior",
-    "log_marginal",
-    "means_out",
-    "posterior",
-    "precisions_out",
-    "update",
-]
-
 
 def posterior(
     values: NDArray,
@@ -78,15 +67,8 @@ def update(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Update the prior as `posterior` does, by what the clusters' vectors add up to.
 
-    Parameters
-    ----------
-    counts : (T,) array
-    averages : (T, D) array
-        Of the vectors of every cluster; of those without any, anything.
-    scatters : (T, D, D) array
-        About these.
-    prior : NormalWishartPrior
-    shared : bool
+    `counts` (T,); `averages` (T, D): of the vectors of every cluster; of those without any,
+    anything; `scatters` (T, D, D): about these.
     """
     share = counts / (prior.strength + counts)
     shifts = averages - prior.center
@@ -108,19 +90,7 @@ def log_marginal(
 ) -> float:
     """Log p(values | labels), means and precisions integrated out.
 
-    Parameters
-    ----------
-    values : (N, D) array
-    labels : (N,) integer array
-        Whole numbers from 0.
-    prior : NormalWishartPrior
-    shared : bool
-    power : float, default 1.0
-        Of the vectors' densities.
-
-    Returns
-    -------
-    float
+    `values` (N, D); `labels` (N,): whole numbers from 0; `power`: of the vectors' densities.
     """
     values, labels = np.asarray(values, float), np.asarray(labels)
     n_clusters = int(labels.max(initial=-1)) + 1
@@ -157,23 +127,8 @@ def draw_parameters(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw all clusters' means, and precisions, given the labels; empty clusters' from the prior.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    values : (N, D) array
-    labels : (N,) integer array
-        In 0 ... T - 1.
-    n_clusters : int
-        T.
-    prior : NormalWishartPrior
-    shared : bool
-    power : float, default 1.0
-        Of the vectors' densities.
-
-    Returns
-    -------
-    means : (T, D) array
-    precisions : (T, D, D) array, or (D, D) if it is shared
+    `values` (N, D). `labels` (N,): in 0 ... T - 1. `n_clusters`: T; `power`: of the vectors'
+    densities. Return `means` (T, D); `precisions` (T, D, D), or (D, D) if it is shared.
     """
     found = posterior(values, labels, n_clusters, prior, shared, power)
     return draw_posterior(rng, *found, prior, shared)
@@ -220,15 +175,8 @@ class NormalEvidence:
     ) -> None:
         """Bring the term to a point.
 
-        Parameters
-        ----------
-        values : (R, D) array
-            The vectors, in the order of `rows`.
-        slots : (U,) integer array
-            The slot of every unit.
-        prior : NormalWishartPrior
-        constant : float, default 0.0
-            Is added to the log evidence.
+        `values` (R, D): the vectors, in the order of `rows`; `slots` (U,): the slot of every unit;
+        `constant`: is added to the log evidence.
         """
         self.values, self.prior = values, prior
         self.term.value[:] = self.rows.means(values - prior.center)

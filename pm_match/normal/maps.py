@@ -41,49 +41,34 @@ _TURNS_AN_AXIS = 8
 
 
 class Maps(NamedTuple):
-    """Maps of E domains, and what J clusters in D dimensions see of them.
+    """Maps of E domains, and what J clusters in D dimensions see of them."""
 
-    Attributes
-    ----------
-    held, total, square : (E, J), (E, J, D), (E, J, D, D) array
-        How many vectors each domain's are worth in each cluster; sums of them and of their outer
-        products, in the clusters' space.
-    prior : (2,) array
-        Strength and degrees of the clusters' prior.
-    prior_total, prior_square : (D,), (D, D) array
-        What the prior adds to `total` and `square`.
-    q, scale, intercept : (E, D, D), (E,), (E, D) array
-    drawn : (E, 3) integer array
-        Whether the three are.
-    size : (E,) array
-        How many vectors each domain's are worth.
-    scale_prior, intercept_prior : (E, 2), (E, 2, D) array
-        Means and precisions, of the log of the scale.
-    rest_count, rest_total, rest_square : (J,), (J, D), (J, D, D) array
-        Scratch: of all but the domain that moves.
-    form : (J, 11) array
-        Scratch: half the degrees of every cluster, and the Schur complement's coefficients.
-    matrix, lower, column, solved : (D, D), (D, D), (4, D), (4, D) array
-        Scratch.
-    """
-
+    # held, total, square (E, J), (E, J, D), (E, J, D, D): how many vectors each domain's are worth
+    # in each cluster; sums of them and of their outer products, in the clusters' space
     held: NDArray[np.float64]
     total: NDArray[np.float64]
     square: NDArray[np.float64]
-    prior: NDArray[np.float64]
+    prior: NDArray[np.float64]  # (2,): strength and degrees of the clusters' prior
+    # prior_total, prior_square (D,), (D, D): what the prior adds to `total` and `square`
     prior_total: NDArray[np.float64]
     prior_square: NDArray[np.float64]
+    # q, scale, intercept (E, D, D), (E,), (E, D)
     q: NDArray[np.float64]
     scale: NDArray[np.float64]
     intercept: NDArray[np.float64]
-    drawn: NDArray[np.int64]
-    size: NDArray[np.float64]
+    drawn: NDArray[np.int64]  # (E, 3): whether the three are
+    size: NDArray[np.float64]  # (E,): how many vectors each domain's are worth
+    # scale_prior, intercept_prior (E, 2), (E, 2, D): means and precisions, of the log of the scale
     scale_prior: NDArray[np.float64]
     intercept_prior: NDArray[np.float64]
+    # rest_count, rest_total, rest_square (J,), (J, D), (J, D, D): scratch: of all but the domain
+    # that moves
     rest_count: NDArray[np.float64]
     rest_total: NDArray[np.float64]
     rest_square: NDArray[np.float64]
+    # (J, 11): scratch: half the degrees of every cluster, and the Schur complement's coefficients
     form: NDArray[np.float64]
+    # matrix, lower, column, solved (D, D), (D, D), (4, D), (4, D): scratch
     matrix: NDArray[np.float64]
     lower: NDArray[np.float64]
     column: NDArray[np.float64]
@@ -122,12 +107,8 @@ def _set_rest(m, e):
 def _without(m, e, j, one, two):
     """Factorise the rows and columns of a cluster's matrix but axes `one` and `two`.
 
-    Returns
-    -------
-    size : int
-        How many they are.
-    n : float
-        How many vectors the cluster's are worth, with the prior's.
+    Return `size`: how many they are; `n`: how many vectors the cluster's are worth, with the
+    prior's.
     """
     n, row = m.rest_count[j] + m.held[e, j], 0
     for i in range(m.total.shape[2]):

@@ -10,49 +10,25 @@ from pm_match.clusters.units import Units
 
 
 class NormalWishartPrior(NamedTuple):
-    """Prior of means and precisions: mu | Lambda ~ N(m, (k Lambda)^-1), Lambda ~ Wishart(nu, V).
+    """Prior of means and precisions: mu | Lambda ~ N(m, (k Lambda)^-1), Lambda ~ Wishart(nu, V)."""
 
-    Attributes
-    ----------
-    center : (D,) array
-        m.
-    strength : float
-        k: how many vectors the prior of a mean is worth.
-    degrees : float
-        nu, more than D - 1.
-    inverse_scale : (D, D) array
-        The inverse of V.
-    """
-
-    center: NDArray[np.float64]
-    strength: float
-    degrees: float
-    inverse_scale: NDArray[np.float64]
+    center: NDArray[np.float64]  # (D,): m
+    strength: float  # k: how many vectors the prior of a mean is worth
+    degrees: float  # nu, more than D - 1
+    inverse_scale: NDArray[np.float64]  # (D, D): the inverse of V
 
 
 class NormalRows:
     """The vectors of one set of normal clusters: which objects they are of, and which units.
 
-    Parameters
-    ----------
-    objects : (R,) integer array
-        The object of every vector. An object may have none, or several.
-    units : Units
-        What moves together.
-    n_features : int
-        D.
-
-    Attributes
-    ----------
-    object, unit : (R,) integer array
-    size : (U,) array
-        Vectors of every unit.
+    An object may have none, or several: `objects` (R,) has that of every vector.
     """
 
     def __init__(self, objects: NDArray[np.int64], units: Units, n_features: int):
         self.object = objects
-        self.unit = units.of_object[objects]
+        self.unit = units.of_object[objects]  # (R,)
         self.n_features = n_features
+        # (U,): vectors of every unit.
         self.size = np.bincount(self.unit, minlength=len(units.size)).astype(float)
         # The vectors by unit, for sums of those of the units that have any.
         self._order = np.argsort(self.unit, kind="stable")

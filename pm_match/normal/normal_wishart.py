@@ -50,64 +50,41 @@ POWER = 5
 
 
 class NormalWishart(NamedTuple):
-    """State of the term, for U units, S slots, D features, Q units of several vectors.
+    """State of the term, for U units, S slots, D features, Q units of several vectors."""
 
-    Attributes
-    ----------
-    hyper : (6,) array
-        Strength and degrees of the prior; log determinant of its inverse scale; log Gamma_D of half
-        its degrees; a constant of the log evidence; the power of the vectors' densities.
-    log_gamma : (N + 1,) array
-        Log Gamma_D of half the degrees of a cluster, by the number of its vectors.
-    prior_scatter, prior_inverse : (D, D) array
-    size : (U,) array
-        Vectors in each unit; objects may have none.
-    value : (U, D) array
-        Their means, less the prior's centre.
-    several : (U,) integer array
-        The row of `within` for units of more than one vector, otherwise -1.
-    within : (Q, D, D) array
-        Scatter of these vectors around their means, times the power.
-    held, log_det : (S,) array
-        Vectors in each slot; log determinant of its scatter.
-    mean : (S, D) array
-        m_j, less the prior's centre.
-    scatter, inverse : (S, D, D) array
-        Psi_j, and its inverse.
-    updates : (S,) integer array
-        Of the inverse, since it was computed afresh.
-    away, product : (D,) array
-        Scratch.
-    matrix, lower, scratch : (D, D) array
-        Scratch.
-    part_held : (2, S) array
-    part_mean : (2, S, D) array
-    part_scatter : (2, S, D, D) array
-        Scratch: vectors of one assignment in each slot, and of the others; their means, less the
-        prior's centre, and scatter about these.
-    """
-
+    # (6,): strength and degrees of the prior; log determinant of its inverse scale; log Gamma_D of
+    # half its degrees; a constant of the log evidence; the power of the vectors' densities
     hyper: NDArray[np.float64]
+    # (N + 1,): log Gamma_D of half the degrees of a cluster, by the number of its vectors
     log_gamma: NDArray[np.float64]
+    # prior_scatter, prior_inverse (D, D)
     prior_scatter: NDArray[np.float64]
     prior_inverse: NDArray[np.float64]
-    size: NDArray[np.float64]
-    value: NDArray[np.float64]
+    size: NDArray[np.float64]  # (U,): vectors in each unit; objects may have none
+    value: NDArray[np.float64]  # (U, D): their means, less the prior's centre
+    # (U,): the row of `within` for units of more than one vector, otherwise -1
     several: NDArray[np.int64]
+    # (Q, D, D): scatter of these vectors around their means, times the power
     within: NDArray[np.float64]
+    # held, log_det (S,): vectors in each slot; log determinant of its scatter
     held: NDArray[np.float64]
     log_det: NDArray[np.float64]
-    mean: NDArray[np.float64]
+    mean: NDArray[np.float64]  # (S, D): m_j, less the prior's centre
+    # scatter, inverse (S, D, D): Psi_j, and its inverse
     scatter: NDArray[np.float64]
     inverse: NDArray[np.float64]
-    updates: NDArray[np.int64]
+    updates: NDArray[np.int64]  # (S,): of the inverse, since it was computed afresh
+    # away, product (D,): scratch
     away: NDArray[np.float64]
     product: NDArray[np.float64]
+    # matrix, lower, scratch (D, D): scratch
     matrix: NDArray[np.float64]
     lower: NDArray[np.float64]
     scratch: NDArray[np.float64]
-    part_held: NDArray[np.float64]
-    part_mean: NDArray[np.float64]
+    part_held: NDArray[np.float64]  # (2, S)
+    part_mean: NDArray[np.float64]  # (2, S, D)
+    # (2, S, D, D): scratch: vectors of one assignment in each slot, and of the others; their means,
+    # less the prior's centre, and scatter about these
     part_scatter: NDArray[np.float64]
 
 
@@ -237,10 +214,8 @@ def shift(term, unit, slot, sign, scatter, power):
 
     One unit after the other, by updates of rank one: no large numbers are subtracted.
 
-    Returns
-    -------
-    float
-        What the outer product of `away`, the unit's distance from the mean before, is weighted by.
+    Return what the outer product of `away`, the unit's distance from the mean before, is weighted
+    by.
     """
     n = power * term.size[unit]
     strength = term.hyper[0] + power * term.held[slot]

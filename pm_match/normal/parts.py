@@ -14,18 +14,11 @@ from pm_match.reading.parts import Point
 
 
 class Map(NamedTuple):
-    """What brings a domain's vectors to the space of its clusters: y = Q' (x - a) / c.
+    """What brings a domain's vectors to the space of its clusters: y = Q' (x - a) / c."""
 
-    Attributes
-    ----------
-    q : (D, D) array
-    scale : float
-    intercept : (D,) array
-    """
-
-    q: NDArray[np.float64]
+    q: NDArray[np.float64]  # (D, D)
     scale: float
-    intercept: NDArray[np.float64]
+    intercept: NDArray[np.float64]  # (D,)
 
     def __call__(self, x: NDArray) -> NDArray[np.float64]:
         """Bring vectors (R, D) there."""
@@ -34,26 +27,17 @@ class Map(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """The free variables of a domain's map, each with its value variable and its prior.
+    """The free variables of a domain's map, each with its value variable and its prior."""
 
-    Attributes
-    ----------
-    orientation, scale, intercept : str or None
-        A normal matrix, of which nothing but its polar factor Q matters; a lognormal number; a
-        normal vector. None for what is not there: Q is the identity then, c is 1, a is 0.
-    keys : dict of str to str
-        The value variable of each.
-    logs : bool
-        Whether the scale is sampled as its log.
-    priors : dict of str to callable
-        Mean and precision of every entry (of the log of the scale), at a point.
-    """
-
+    # orientation, scale, intercept: A normal matrix, of which nothing but its polar factor Q
+    # matters; a lognormal number; a normal vector. None for what is not there: Q is the identity
+    # then, c is 1, a is 0.
     orientation: str | None
     scale: str | None
     intercept: str | None
-    keys: dict[str, str]
-    logs: bool
+    keys: dict[str, str]  # the value variable of each
+    logs: bool  # whether the scale is sampled as its log
+    # mean and precision of every entry (of the log of the scale), at a point
     priors: dict[str, Callable] = field(repr=False)
 
     @property
@@ -76,42 +60,25 @@ class Alignment:
 
 @dataclass(frozen=True, eq=False)
 class ScaleMatrix:
-    """A free Wishart matrix that the precisions' prior has, times a number, for inverse scale.
-
-    Attributes
-    ----------
-    name : str
-    factor : float
-    prior : callable
-        Its degrees of freedom, and its own inverse scale (D, D), at a point.
-    """
+    """A free Wishart matrix that the precisions' prior has, times a number, for inverse scale."""
 
     name: str
     factor: float
+    # its degrees of freedom, and its own inverse scale (D, D), at a point
     prior: Callable[[Point], tuple[float, NDArray[np.float64]]] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
 class NormalValues:
-    """Vectors that are normal around the means of their objects' clusters.
+    """Vectors that are normal around the means of their objects' clusters."""
 
-    Attributes
-    ----------
-    name : str
-        The variable, observed or free.
-    assignment : str
-    objects : (R,) integer array
-        The object of every vector, as its assignment numbers them.
-    data : (R, D) array or None
-        What is observed; None if the variable is free, and its value is read from points.
-    alignment : Alignment or None
-        What they are mapped by before they are compared with other domains'; None if by nothing.
-    """
-
-    name: str
+    name: str  # the variable, observed or free
     assignment: str
-    objects: NDArray[np.int64]
+    objects: NDArray[np.int64]  # (R,): the object of every vector, as its assignment numbers them
+    # (R, D) or None: what is observed; None if the variable is free, and its value is read from
+    # points
     data: NDArray[np.float64] | None
+    # what they are mapped by before they are compared with other domains'; None if by nothing
     alignment: Alignment | None = None
 
     def vectors(self, point: Point) -> NDArray[np.float64]:
@@ -122,37 +89,23 @@ class NormalValues:
 
 @dataclass(frozen=True, eq=False)
 class Normals(Evidence):
-    """Normal clusters: means and precisions with conjugate priors, and what is seen of them.
-
-    Attributes
-    ----------
-    clustering : int
-        The number of the clustering whose objects they are of.
-    mean, precision : str
-        The variables with the means (T, D), and the precisions (T, D, D) or one (D, D).
-    shared : bool
-        Whether the clusters share one precision.
-    truncation, n_features : int
-    values : tuple of NormalValues
-    prior : callable
-        The prior of means and precisions at a point of value variables.
-    power : float
-        To which the densities of all vectors count.
-    scale_matrix : ScaleMatrix or None
-        What the prior of the precisions depends on, if that is free.
-    """
+    """Normal clusters: means and precisions with conjugate priors, and what is seen of them."""
 
     kind = "normal"
 
-    clustering: int
+    clustering: int  # the number of the clustering whose objects they are of
+    # mean, precision: the variables with the means (T, D), and the precisions (T, D, D) or one
+    # (D, D)
     mean: str
     precision: str
-    shared: bool
+    shared: bool  # whether the clusters share one precision
     truncation: int
     n_features: int
     values: tuple[NormalValues, ...]
+    # the prior of means and precisions at a point of value variables
     prior: Callable[[Point], NormalWishartPrior] = field(repr=False)
-    power: float = 1.0
+    power: float = 1.0  # to which the densities of all vectors count
+    # what the prior of the precisions depends on, if that is free
     scale_matrix: ScaleMatrix | None = None
 
     @property

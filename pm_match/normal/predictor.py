@@ -30,11 +30,7 @@ from pm_match.tables.domains import as_new_columns
 class NormalsPredictor(Predictor):
     """Normal clusters at a draw.
 
-    Parameters
-    ----------
-    normals : Normals
-        Whose vectors are observed.
-    clustering : Clustering
+    `normals`: whose vectors are observed.
     """
 
     def __init__(self, normals: Normals, clustering: Clustering):

@@ -37,25 +37,16 @@ _FAR = 1e6
 
 @dataclass(frozen=True, eq=False)
 class NormalsCandidate:
-    """What looks like normal clusters, by ancestry.
-
-    Attributes
-    ----------
-    clustering : int
-    mean, precision : variables
-    truncation : int
-    values, assignments : list of variables
-        What varies around the means, and the assignment of each.
-    powers : dict
-        By the coarsened ones of these, the potential that says so, and the power.
-    """
+    """What looks like normal clusters, by ancestry."""
 
     clustering: int
     mean: RV
     precision: RV
     truncation: int
+    # values, assignments: what varies around the means, and the assignment of each
     values: list[RV]
     assignments: list[RV]
+    # by the coarsened ones of these, the potential that says so, and the power
     powers: dict[RV, tuple[RV, float]]
 
     @property

@@ -11,8 +11,6 @@ from pm_match.numerics.wishart import draw_wishart
 from pm_match.reading.parts import Structure
 from pm_match.reading.probe import natural_function
 
-__all__ = ["ScaleMatrixGibbs"]
-
 
 class ScaleMatrixGibbs(PartitionStep):
     r"""Draw the scale matrix that clusters' precisions have in common, from its conditional.

@@ -44,12 +44,7 @@ _MOST_ROUNDS = 30
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Bring a chain to a good mode of a component of normal clusters.
 
-    Parameters
-    ----------
-    chain : Chain
-    number : int
-        Of the component.
-    rng : numpy.random.Generator
+    `number`: of the component.
     """
     component = chain.components[number]
     state = chain.loaded(number)

@@ -36,12 +36,7 @@ _SHAKES = 10
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Bring a chain to a good mode of a component of aligned domains.
 
-    Parameters
-    ----------
-    chain : Chain
-    number : int
-        Of the component.
-    rng : numpy.random.Generator
+    `number`: of the component.
     """
     state = chain.loaded(number)
     (own,) = state.of_kind(NormalsState)

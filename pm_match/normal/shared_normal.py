@@ -45,47 +45,26 @@ _REFRESH = 512
 
 
 class SharedNormal(NamedTuple):
-    """State of the term, for U units, S slots, D features.
+    """State of the term, for U units, S slots, D features."""
 
-    Attributes
-    ----------
-    hyper : (3,) array
-        Strength of the prior; degrees of the conditional, nu_0 + N; a constant of the log evidence.
-    size : (U,) array
-        Vectors in each unit; objects may have none.
-    value : (U, D) array
-        Their means, less the prior's centre.
-    held : (S,) array
-        Vectors in each slot.
-    mean : (S, D) array
-        m_j, less the prior's centre.
-    scatter, inverse : (D, D) array
-        Psi, and its inverse.
-    log_det : (1,) array
-        Log determinant of Psi.
-    length : (S,) array
-        m_j' Psi^-1 m_j.
-    updates : (1,) integer array
-        Of the inverse, since it was computed afresh.
-    away, product, solved : (D,) array
-        Scratch.
-    lower, scratch : (D, D) array
-        Scratch.
-    """
-
+    # (3,): strength of the prior; degrees of the conditional, nu_0 + N; a constant of the log
+    # evidence
     hyper: NDArray[np.float64]
-    size: NDArray[np.float64]
-    value: NDArray[np.float64]
-    held: NDArray[np.float64]
-    mean: NDArray[np.float64]
+    size: NDArray[np.float64]  # (U,): vectors in each unit; objects may have none
+    value: NDArray[np.float64]  # (U, D): their means, less the prior's centre
+    held: NDArray[np.float64]  # (S,): vectors in each slot
+    mean: NDArray[np.float64]  # (S, D): m_j, less the prior's centre
+    # scatter, inverse (D, D): psi, and its inverse
     scatter: NDArray[np.float64]
     inverse: NDArray[np.float64]
-    log_det: NDArray[np.float64]
-    length: NDArray[np.float64]
-    updates: NDArray[np.int64]
+    log_det: NDArray[np.float64]  # (1,): log determinant of Psi
+    length: NDArray[np.float64]  # (S,): m_j' Psi^-1 m_j
+    updates: NDArray[np.int64]  # (1,): of the inverse, since it was computed afresh
+    # away, product, solved (D,): scratch
     away: NDArray[np.float64]
     product: NDArray[np.float64]
     solved: NDArray[np.float64]
+    # lower, scratch (D, D): scratch
     lower: NDArray[np.float64]
     scratch: NDArray[np.float64]
 

@@ -45,19 +45,10 @@ def turns(
 ) -> dict[tuple[int, int], list[Turn]]:
     """Find how domains are turned against each other.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    clouds : sequence of (R, D) array
-        Objects of every domain, centred and of one scale.
-    still : sequence of int
-        Domains that are not turned: there is nothing to find between two of these.
-
-    Returns
-    -------
-    dict
-        For every pair of domains (i, j), i < j, costs and orthogonal matrices Q for which
-        ``clouds[j] @ Q.T`` is like ``clouds[i]``, the best first.
+    `clouds`, sequence of (R, D): objects of every domain, centred and of one scale; `still`:
+    domains that are not turned: there is nothing to find between two of these. Return for every
+    pair of domains (i, j), i < j, costs and orthogonal matrices Q for which ``clouds[j] @ Q.T`` is
+    like ``clouds[i]``, the best first.
     """
     clouds = [own[rng.permutation(len(own))[:_MANY]] for own in clouds]
     numbers = range(len(clouds))

@@ -28,15 +28,8 @@ def compile_ahead(jobs: Iterable[Job]) -> bool:
     It ends by itself, and nobody waits for it. There is none where a process cannot be forked, or
     has one processor.
 
-    Parameters
-    ----------
-    jobs : iterable of (kernel, signature)
-        In the order in which this process needs them.
-
-    Returns
-    -------
-    bool
-        Whether there were any that are not on disk, and had not been asked for.
+    `jobs`, iterable of (kernel, signature): in the order in which this process needs them. Return
+    whether there were any that are not on disk, and had not been asked for.
     """
     new = {one: kept(*one) for one in jobs if one not in _asked}
     _asked.update(new)

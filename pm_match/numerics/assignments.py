@@ -17,31 +17,19 @@ from pm_match.numerics.kernels import entry, part, reducing
 
 
 class Assignments(NamedTuple):
-    """Assignments of N points to other ones out of R >= N, for S arrangements of the latter.
+    """Assignments of N points to other ones out of R >= N, for S arrangements of the latter."""
 
-    Attributes
-    ----------
-    prices : (S, R) array
-    columns : (S, N) integer array
-        The point that every point is assigned to.
-    cost : (S,) array
-        Mean squared distances of assigned points.
-    costs : (N, R) array
-        Scratch: of the present arrangement.
-    row, came, free : (R,) integer array
-        Scratch: the row that has a column, or -1; the row that a path reaches it from; rows without
-        a column.
-    length, closed, open : (R,) array
-        Scratch: lengths of paths; infinite for columns that are reached, else 0; the sum of both.
-    """
-
-    prices: NDArray[np.float64]
-    columns: NDArray[np.int64]
-    cost: NDArray[np.float64]
-    costs: NDArray[np.float64]
+    prices: NDArray[np.float64]  # (S, R)
+    columns: NDArray[np.int64]  # (S, N): the point that every point is assigned to
+    cost: NDArray[np.float64]  # (S,): mean squared distances of assigned points
+    costs: NDArray[np.float64]  # (N, R): scratch: of the present arrangement
+    # row, came, free (R,): scratch: the row that has a column, or -1; the row that a path reaches
+    # it from; rows without a column
     row: NDArray[np.int64]
     came: NDArray[np.int64]
     free: NDArray[np.int64]
+    # length, closed, open (R,): scratch: lengths of paths; infinite for columns that are reached,
+    # else 0; the sum of both
     length: NDArray[np.float64]
     closed: NDArray[np.float64]
     open: NDArray[np.float64]
@@ -165,14 +153,7 @@ def _assign(costs, prices, columns, found):
 def assign_nearest(x, arrangements, found):
     """Assign points so that the sum of squared distances is least.
 
-    Parameters
-    ----------
-    x : (N, K) array
-        Finite.
-    arrangements : (S, K, R) array
-        Finite, R >= N.
-    found : Assignments
-        All of it is updated.
+    `x` (N, K): finite; `arrangements` (S, K, R): finite, R >= N; `found`: all of it is updated.
     """
     for s in range(arrangements.shape[0]):
         _square(x, arrangements[s], found.costs)

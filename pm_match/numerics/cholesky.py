@@ -18,10 +18,7 @@ def dot(a, b):
 def factorise(matrix, lower):
     """Cholesky-factorise `matrix` (K, K) into `lower`; only lower triangles are read and written.
 
-    Returns
-    -------
-    float
-        The log determinant of `matrix`.
+    Return the log determinant of `matrix`.
     """
     n = matrix.shape[0]
     product = 1.0

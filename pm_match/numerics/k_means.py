@@ -46,20 +46,9 @@ def cluster_numbers(
 ) -> list[int]:
     """Return the numbers of clusters to begin with.
 
-    Parameters
-    ----------
-    most : int
-        The most clusters that there may be.
-    n_points : int
-    least : int
-        How many points there are to be for each cluster.
-    numbers : iterable of int, optional
-        What to try. Default: as many clusters as there may be.
-
-    Returns
-    -------
-    list of int
-        Increasing, at least 1.
+    `most`: the most clusters that there may be; `least`: how many points there are to be for each
+    cluster. `numbers`: what to try. Default: as many clusters as there may be. Return them in
+    increasing order, at least 1.
     """
     most = max(min(most, n_points // least), 1)
     return [most] if numbers is None else sorted({min(n, most) for n in numbers})
@@ -77,14 +66,7 @@ def spread(
     Those are drawn as k-means++ does (Arthur & Vassilvitskii 2007), from the points that have most
     coordinates, several times as many as clusters; what they still lack is at the mean.
 
-    Parameters
-    ----------
-    rng, points, n_clusters, weight, tries
-        As of `k_means`.
-
-    Returns
-    -------
-    (N,) integer array
+    `rng`, `points`, `n_clusters`, `weight`, `tries`: as of `k_means`. Return (N,).
     """
     points, weight = _centred(points, weight)
     n_seen = (weight > 0.0).sum(axis=1)
@@ -109,18 +91,8 @@ def settle(
 ) -> NDArray[np.int64]:
     """Move every point to the nearest of the clusters' means, again and again.
 
-    Parameters
-    ----------
-    points : (N, K) array
-    labels : (N,) integer array
-        To begin with.
-    weight, n_rounds
-        As of `k_means`.
-
-    Returns
-    -------
-    (N,) integer array
-        Labels below the number of clusters that `labels` holds.
+    `points` (N, K); `labels` (N,): to begin with; `weight`, `n_rounds`: as of `k_means`. Return
+    (N,): labels below the number of clusters that `labels` holds.
     """
     points, weight = _centred(points, weight)
     for _ in range(n_rounds):

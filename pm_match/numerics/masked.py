@@ -14,17 +14,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class MaskedTable:
-    """Values of objects by features.
+    """Values of objects by features."""
 
-    Attributes
-    ----------
-    values : (N, M) array
-        0 where they are missing.
-    observed : (N, M) boolean array or None
-        What is observed; None if everything is.
-    """
-
-    values: Array
+    values: Array  # (N, M): 0 where they are missing
+    # (N, M) or None: what is observed; None if everything is
     observed: NDArray[np.bool_] | None = None
 
     @classmethod

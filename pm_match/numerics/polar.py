@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["draw_with_polar", "polar_factor"]
-
 
 def polar_factor(matrix: NDArray) -> NDArray[np.float64]:
     """Return the semi-orthogonal matrix nearest to one of full rank (see `semi_orthogonal`).

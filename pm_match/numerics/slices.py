@@ -17,16 +17,9 @@ _LEAST_ANGLE = 1e-12
 def slice_of(rng, log_density, given, start, width, most_steps):
     """Draw a number by one slice, stepping out by at most so many steps in all, and shrinking.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    log_density : part
-        Of a number, and of what is `given`, up to a constant. It is called at the number returned
-        last, so that what it leaves behind is of that.
-    given : tuple
-    start, width : float
-        Where the number is, and the first interval.
-    most_steps : int
+    `log_density`: of a number, and of what is `given`, up to a constant. It is called at the number
+    returned last, so that what it leaves behind is of that. `start`, `width`: where the number is,
+    and the first interval.
     """
     level = log_density(start, *given) + np.log(rng.random())
     left = start - width * rng.random()

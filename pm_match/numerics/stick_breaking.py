@@ -108,10 +108,8 @@ def log_prior(a, b, counts):
 def draw_log_sticks(rng, a, b, counts):
     """Draw the sticks from their exact conditional, v_l ~ Beta(a_l + N_l, b_l + N_{>l}).
 
-    Returns
-    -------
-    log_sticks, log_rests : (T - 1,) arrays
-        log v and log(1 - v), each to full precision however near 0 or 1 a stick is.
+    Return `log_sticks`, `log_rests` (T - 1,): log v and log(1 - v), each to full precision however
+    near 0 or 1 a stick is.
     """
     after = counts[::-1].cumsum()[::-1][1:]
     broken = draw_log_gamma(rng, a + counts[:-1])

@@ -9,17 +9,8 @@ def draw_wishart(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw Wishart matrices by Bartlett's decomposition.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    degrees : (T,) array
-    inverse_scale : (T, D, D) array
-        Inverses of their scale matrices.
-
-    Returns
-    -------
-    drawn, root : (T, D, D) array
-        The matrices, and R with R R' equal to them.
+    `degrees` (T,); `inverse_scale` (T, D, D): inverses of their scale matrices. Return `drawn`,
+    `root` (T, D, D): the matrices, and R with R R' equal to them.
     """
     n, d = inverse_scale.shape[:2]
     lower = np.linalg.cholesky(inverse_scale)

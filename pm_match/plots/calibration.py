@@ -127,6 +127,7 @@ def _checked(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[np.ndarray,
         raise ValueError(
             f"probabilities: expected numbers from 0 to 1; found {bad[0] if bad.size else 'none'}"
         )
-    if y.dtype.kind not in "biuf" or not ((y == 0) | (y == 1)).all():
-        raise ValueError("outcomes: expected True and False, or 1 and 0, only; found others")
+    if y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
+        found = f"dtype {y.dtype}" if y.dtype.kind not in "biuf" else y[(y != 0) & (y != 1)][0]
+        raise ValueError(f"outcomes: expected True or False, or 1 or 0; found {found}")
     return p, y

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +29,6 @@ def plot_kernel(
     num_draws: int = 200,
     figsize: tuple[float, float] = (7.6, 3.4),
     group: str = "posterior",
-    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> Figure:
     r"""Draw the spectral density of a learned kernel, and the kernel itself.
 
@@ -60,8 +58,6 @@ def plot_kernel(
         Width and height in inches.
     group : str
         The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions that number the draws.
 
     Returns
     -------
@@ -86,7 +82,7 @@ def plot_kernel(
     if num_draws < 1 or (longest is not None and not longest > 0):
         raise ValueError(f"expected num_draws and longest above 0; found {num_draws} and {longest}")
     levels = interval_levels(ci_prob)
-    omega = _frequencies(read_draws(idata, group), frequencies, sample_dims, num_draws)
+    omega = _frequencies(read_draws(idata, group), frequencies, num_draws)
     along = projected(omega)
     reach = longest or 4.0 / max(float(np.sqrt(np.mean(along[:, 0] ** 2))), 1e-12)
     distance = np.linspace(0.0, reach, 120)
@@ -117,15 +113,9 @@ def plot_kernel(
 def projected(omega: NDArray) -> NDArray[np.float64]:
     """Give the frequencies of every draw along the axes of their most and least spread.
 
-    Parameters
-    ----------
-    omega : ndarray, shape (n_draws, n_frequencies, n_factors)
-
-    Returns
-    -------
-    ndarray, shape (n_draws, 2, n_frequencies)
-        Or (n_draws, 1, n_frequencies) of one factor. The spread is about 0: a frequency and its
-        negative have the same kernel.
+    `omega` (n_draws, n_frequencies, n_factors). Return (n_draws, 2, n_frequencies), or
+    (n_draws, 1, n_frequencies) of one factor. The spread is about 0: a frequency and its negative
+    have the same kernel.
     """
     _, vectors = np.linalg.eigh(np.einsum("sfa,sfb->sab", omega, omega))
     ends = [-1, 0] if omega.shape[2] > 1 else [-1]
@@ -135,9 +125,7 @@ def projected(omega: NDArray) -> NDArray[np.float64]:
 def kernel_values(along: NDArray, distance: NDArray) -> NDArray[np.float64]:
     """Compute the kernel of frequencies (n_draws, n_frequencies) at distances (n_points,).
 
-    Returns
-    -------
-    ndarray, shape (n_draws, n_points)
+    Return (n_draws, n_points).
     """
     return np.stack([np.cos(np.outer(distance, own)).mean(axis=1) for own in along])
 
@@ -145,10 +133,8 @@ def kernel_values(along: NDArray, distance: NDArray) -> NDArray[np.float64]:
 def spectral_density(along: NDArray, grid: NDArray) -> NDArray[np.float64]:
     """Smooth the distribution of frequencies (n_draws, n_frequencies) and their negatives.
 
-    Returns
-    -------
-    ndarray, shape (n_draws, n_points)
-        Densities at the grid's points, by Gaussian kernels of Silverman's width.
+    Return (n_draws, n_points): densities at the grid's points, by Gaussian kernels of Silverman's
+    width.
     """
     curves = []
     for own in along:
@@ -159,17 +145,15 @@ def spectral_density(along: NDArray, grid: NDArray) -> NDArray[np.float64]:
     return np.stack(curves)
 
 
-def _frequencies(
-    posterior: xr.Dataset, name: str, sample_dims: Sequence[Hashable], num_draws: int
-) -> NDArray[np.float64]:
+def _frequencies(posterior: xr.Dataset, name: str, num_draws: int) -> NDArray[np.float64]:
     """Read frequencies, shape (n_draws, n_frequencies, n_factors)."""
     if name not in posterior:
         raise KeyError(no_such(f"variable {name!r}", sorted(map(str, posterior.data_vars)), name))
-    own = posterior[name].transpose(*sample_dims, ...)
-    if own.ndim != len(sample_dims) + 2:
+    own = posterior[name].transpose(*SAMPLE_DIMS, ...)
+    if own.ndim != 4:
         raise ValueError(
             f"variable {name!r}: expected a row of factors for each frequency; "
-            f"found dims {own.dims[len(sample_dims) :]} in each draw"
+            f"found dims {own.dims[2:]} in each draw"
         )
     flat = own.to_numpy().reshape(-1, *own.shape[-2:])
     return flat[np.unique(np.linspace(0, len(flat) - 1, num_draws).round().astype(int))]

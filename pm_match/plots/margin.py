@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.checks import no_such
-from pm_match.matching.draws import SAMPLE_DIMS, read_draws
+from pm_match.matching.draws import read_draws
 from pm_match.plots.canvas import SMALL, needs_tree, one_draw, panel
 from pm_match.views.hinge import fourier_values
 
@@ -31,7 +31,6 @@ def plot_margin(
     ax: Axes | None = None,
     figsize: tuple[float, float] = (5.4, 4.4),
     group: str = "posterior",
-    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> Figure:
     r"""Draw one draw's latent vectors and the score of the classifier around them.
 
@@ -46,7 +45,7 @@ def plot_margin(
     idata : DataTree
         What `pm_match.sample` returns for `pm_match.models.max_margin_views`.
     sel : mapping, optional
-        Which draw, by coordinates of `sample_dims`. Default: the last.
+        Which draw, by coordinates of chain and draw. Default: the last.
     label : str
         The observed variable of labels.
     one_class : optional
@@ -57,8 +56,6 @@ def plot_margin(
         Width and height in inches of a new figure.
     group : str
         The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions that number the draws.
 
     Returns
     -------
@@ -81,7 +78,7 @@ def plot_margin(
     """
     needs_tree(idata)
     needed = ("latent", "frequencies", "coefficients")
-    point = one_draw(read_draws(idata, group), sel, sample_dims, needed)
+    point = one_draw(read_draws(idata, group), sel, needed)
     if "observed_data" not in idata.children or label not in idata["observed_data"]:
         there = idata.children.get("observed_data", xr.DataTree())
         raise KeyError(no_such(f"observed labels {label!r}", sorted(map(str, there.data_vars))))
@@ -133,16 +130,8 @@ def plot_margin(
 def active_plane(latent: NDArray, omega: NDArray, beta: NDArray) -> NDArray[np.float64]:
     """Find the plane in which the score of latent vectors changes most.
 
-    Parameters
-    ----------
-    latent : ndarray, shape (n_objects, n_factors)
-    omega : ndarray, shape (n_frequencies, n_factors)
-    beta : ndarray, shape (2 * n_frequencies + 1,)
-
-    Returns
-    -------
-    ndarray, shape (n_factors, 2)
-        Orthonormal.
+    `latent` (n_objects, n_factors); `omega` (n_frequencies, n_factors); `beta`
+    (2 * n_frequencies + 1,). Return (n_factors, 2): orthonormal.
     """
     m = len(omega)
     angle = latent @ omega.T

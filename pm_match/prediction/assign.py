@@ -54,7 +54,6 @@ def assign(
     random_seed: Any = None,
     progressbar: bool = True,
     group: str = "posterior",
-    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.DataTree:
     r"""Find the clusters and the matches of new objects of any domain, without sampling again.
 
@@ -106,8 +105,6 @@ def assign(
         Whether to show one if it takes more than two seconds.
     group : str
         The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions that number the draws.
 
     Returns
     -------
@@ -167,7 +164,7 @@ def assign(
         )
     if top is not None:
         check_count("top", top)
-    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
+    points = RecordedPoints(idata, model, group, SAMPLE_DIMS, num_draws)
     places = {domain: find_place(points.structure, domain) for domain in new_data}
     components = {id(place.component): place.component for place in places.values()}
     parts = {key: Predictive(model, component) for key, component in components.items()}
@@ -183,7 +180,6 @@ def assign(
         labels = partition_estimate(
             points.posterior,
             progressbar=progressbar,
-            sample_dims=sample_dims,
             var_names=names,
         )
     rng = np.random.default_rng(random_seed)
@@ -223,7 +219,7 @@ class _Tally:
         place = new.place
         self.clustering = place.component.clusterings[place.clustering]
         self.names = [a.name for a in self.clustering.assignments]
-        own = read_sets(points.posterior, self.names, "", points.sample_dims)
+        own = read_sets(points.posterior, self.names, "")
         self.known, self.numbers = _known_labels(labels, own[0])
         n, n_all = len(new), self.clustering.n_objects
         check_size(
@@ -285,7 +281,7 @@ class _Tally:
             found["irrelevant"] = (dim, mean["irrelevant"][:, 0])
         found["log_predictive"] = (dim, self.mean.log_mean_weight())
         weight = softmax(self.log_weight, axis=0)
-        found["weight"] = ((*self.points.sample_dims, dim), weight.reshape(*self._sizes(), -1))
+        found["weight"] = ((*SAMPLE_DIMS, dim), weight.reshape(*self._sizes(), -1))
         found["effective_draws"] = (dim, 1.0 / np.square(weight).sum(axis=0))
         coords |= {"cluster": self.numbers}
         parts = np.split(mean["match"], self.clustering.ends, axis=1)
@@ -304,13 +300,13 @@ class _Tally:
         return xr.Dataset(found, coords)
 
     def _sizes(self) -> list[int]:
-        return [self.points.posterior.sizes[d] for d in self.points.sample_dims]
+        return [self.points.posterior.sizes[d] for d in SAMPLE_DIMS]
 
     def draws(self) -> xr.Dataset:
         """Give the draws of the new objects' clusters."""
         dim, coords = object_axis(self.points, self.new)
         sizes = self._sizes()
-        dims = (*self.points.sample_dims, dim)
+        dims = (*SAMPLE_DIMS, dim)
         name = self.new.place.assignment.name
         recorded = self.points.posterior[name].attrs  # plain pm.sample names no set
         attrs = {SET: recorded[SET]} if SET in recorded else {}
@@ -359,8 +355,9 @@ def _check_names(posterior: xr.Dataset, new: Sequence[NewObjects]) -> None:
     taken = [own.place.domain for own in new if f"{own.place.assignment.name}_new" in posterior]
     if twice or taken:
         raise ValueError(
-            f"new_data: domain {(sorted(twice) or taken)[0]!r} "
-            + ("is given twice" if twice else "has new objects in these draws already")
+            "new_data: expected domains once, without new objects in these draws; found "
+            f"{(sorted(twice) or taken)[0]!r} "
+            + ("twice" if twice else "with new objects in them already")
         )
 
 

@@ -16,11 +16,7 @@ from numpy.typing import NDArray
 class WeightedMean:
     """Running means for N objects, each with weights of its own.
 
-    Parameters
-    ----------
-    n : int
-    widths : mapping of str to int
-        What is averaged: arrays (N, width).
+    `widths`: what is averaged: arrays (N, width).
     """
 
     def __init__(self, n: int, widths: Mapping[str, int]):

@@ -22,13 +22,7 @@ _LOG_NEGLIGIBLE = log(1e-9)
 class Components:
     """The components of N objects' mixtures, collected over draws.
 
-    Parameters
-    ----------
-    n : int
-    n_values : int
-        M.
-    law : callable
-        From parameters (C, M, h) to the distributions of C components.
+    `n_values`: M; `law`: from parameters (C, M, h) to the distributions of C components.
     """
 
     def __init__(
@@ -40,12 +34,8 @@ class Components:
     def add(self, rows: NDArray, log_weight: NDArray, parameters: NDArray) -> None:
         """Add the components of a draw, but for those that have next to none of its weight.
 
-        Parameters
-        ----------
-        rows : (N',) integer array
-            Whose they are.
-        log_weight : (N', J) array
-        parameters : (N', J, M, h) or (1, J, M, h) array
+        `rows` (N',): whose they are; `log_weight` (N', J); `parameters` (N', J, M, h) or
+        (1, J, M, h).
         """
         if not log_weight.size:
             return
@@ -78,10 +68,7 @@ def predicted(
 ) -> Iterator[tuple[slice, Iterator[int]]]:
     """Split objects so that the components of a block's mixtures fit into memory.
 
-    Yields
-    ------
-    slice, iterator of int
-        A block, and the numbers of the draws, to each of which `predictive` is brought in turn.
+    Yield a block, and the numbers of the draws, to each of which `predictive` is brought in turn.
     """
     size = max(1, _MOST_HELD // max(points.n_draws * n_values, 1))
     blocks = [slice(first, min(first + size, n)) for first in range(0, n, size)]

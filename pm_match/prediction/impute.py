@@ -1,6 +1,6 @@
 """Missing values, predicted."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ def impute(
     random_seed: Any = None,
     progressbar: bool = True,
     group: str = "posterior",
-    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
     r"""Predict missing values, in the shape of their tables, with intervals.
@@ -60,7 +59,7 @@ def impute(
     ci_prob : float, optional
         The probability of the equal-tailed intervals. Default: ArviZ's
         ``rcParams["stats.ci_prob"]``.
-    reweight, num_draws, progressbar, group, sample_dims
+    reweight, num_draws, progressbar, group
         As in `assign`.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
         Of the draws of parameters.
@@ -93,7 +92,7 @@ def impute(
     ((60, 20), 0)
     """
     levels = interval_levels(ci_prob)
-    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
+    points = RecordedPoints(idata, model, group, SAMPLE_DIMS, num_draws)
     rng = np.random.default_rng(random_seed)
     found = []
     if new_data is None:
@@ -103,7 +102,9 @@ def impute(
             found.append(summary_dataset(model, points, holes.variable, blocks, objects))
         return xr.merge(found)
     if var_names is not None:
-        raise ValueError("var_names: expected none with new_data, which names its domains itself")
+        raise ValueError(
+            "var_names: expected none with new_data, which names its domains itself; found some"
+        )
     for domain, given in new_data.items():
         place = find_place(points.structure, domain)
         predictive = Predictive(model, place.component)
@@ -115,7 +116,8 @@ def impute(
         ]
         if not some:
             raise ValueError(
-                f"new_data: expected features or columns of domain {domain!r}, some of them missing"
+                f"new_data: expected features or columns of domain {domain!r}, some of them "
+                "missing; found none"
             )
         for number, holes in some:
             whole = _of_new(
@@ -152,7 +154,7 @@ def _with_missing(
             ]
             if not own:
                 domain = find_place(points.structure, name).domain
-                raise ValueError(f"var_names: domain {domain!r} has no missing values")
+                raise ValueError(f"var_names: expected missing values in {domain!r}; found none")
             chosen += own
         return chosen
     if not found:

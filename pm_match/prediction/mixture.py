@@ -99,16 +99,7 @@ def mixture_mean(weight: NDArray, mean: NDArray) -> NDArray[np.float64]:
 def mixture_quantiles(weight: NDArray, law: Law, levels: NDArray) -> NDArray[np.float64]:
     """Quantiles of M mixtures, by safeguarded Newton steps on their distribution function.
 
-    Parameters
-    ----------
-    weight : (C,) array
-    law : Law
-        The components.
-    levels : (Q,) array
-
-    Returns
-    -------
-    (Q, M) array
+    `weight` (C,); `law`: the components; `levels` (Q,). Return (Q, M).
     """
     weight = weight / weight.sum()
     found = []

@@ -17,10 +17,7 @@ from pm_match.reading.parts import Structure, UnservedModelError
 def find_place(structure: Structure, domain: str) -> Place:
     """Find the assignment of a domain.
 
-    Raises
-    ------
-    KeyError
-        If there is none; the message lists the domains.
+    Raise `KeyError` if there is none; the message lists the domains.
     """
     found = {place.assignment.name: place for place in places(structure)}
     try:

@@ -18,36 +18,13 @@ class RecordedPoints:
     """The draws of a DataTree, one after the other, as points of value variables.
 
     What every draw's other variables leave to be integrated out (weights, latent vectors,
-    densities, missing values) need not have been recorded, and is left at its initial value.
+    densities, missing values) need not have been recorded, and is left at its initial value; if
+    `everything` is asked for, it is read all the same. The attribute `posterior` has the draws that
+    are taken: `num_draws` along the last of `sample_dims`, evenly spaced, or all.
 
-    Parameters
-    ----------
-    idata : DataTree or Dataset
-    model : pymc.Model
-        The model that was sampled.
-    group : str
-    sample_dims : sequence of hashable
-    num_draws : int or None
-        How many draws along the last of `sample_dims` to take, evenly spaced; None for all.
-    everything : bool, default False
-        Whether what can be integrated out is read all the same.
-
-    Attributes
-    ----------
-    structure : Structure
-    posterior : Dataset
-        The draws that are taken.
-    n_draws : int
-
-    Raises
-    ------
-    UnservedModelError
-        If no part of the model is one that the steps can serve.
-    KeyError
-        If the draws lack a variable.
-    ValueError
-        If a variable has another shape than the model's, there is no draw, or `num_draws` is less
-        than 1.
+    Raise `UnservedModelError` if no part of the model is one that the steps can serve; `KeyError`
+    if the draws lack a variable; `ValueError` if a variable has another shape than the model's,
+    there is no draw, or `num_draws` is less than 1.
     """
 
     def __init__(
@@ -68,7 +45,7 @@ class RecordedPoints:
         self.sample_dims = tuple(sample_dims)
         empty = [dim for dim in sample_dims if self.posterior.sizes[dim] == 0]
         if empty:
-            raise ValueError(f"expected at least one draw; dim {empty[0]!r} has length 0")
+            raise ValueError(f"expected at least one draw; found dim {empty[0]!r} of length 0")
         self.n_draws = int(np.prod([self.posterior.sizes[dim] for dim in sample_dims]))
         self._start = {name: np.asarray(v) for name, v in initial_point(model).items()}
         names = [str(rv.name) for rv in model.free_RVs]
@@ -123,7 +100,7 @@ def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: 
     absent = [dim for dim in sample_dims if dim not in posterior.sizes]
     if absent:
         what = f"dim {absent[0]!r} among the draws"
-        raise ValueError(f"sample_dims: {no_such(what, posterior.sizes, absent[0])}")
+        raise ValueError(f"idata: {no_such(what, posterior.sizes, absent[0])}")
     if num_draws is None:
         return posterior
     check_count("num_draws", num_draws)

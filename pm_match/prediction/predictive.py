@@ -14,26 +14,15 @@ from pm_match.reading.parts import Component
 
 
 class Predictive:
-    """What the draws of a component say of new objects.
+    """What the draws of a component say of new objects."""
 
-    Parameters
-    ----------
-    model : pymc.Model
-    component : Component
-
-    Attributes
-    ----------
-    predictors : list of Predictor or None
-        One for every evidence of the component; None where its kind predicts nothing.
-    labels : list of (N,) array
-        Of every clustering's objects in the present draw, -1 for irrelevant ones.
-    """
-
+    # (N,) of every clustering: labels of objects in the present draw, -1 for irrelevant ones
     labels: list[NDArray[np.int64]]
 
     def __init__(self, model: Model, component: Component):
         self.component = component
         self._collapsed = Collapsed.of(model, component)
+        # One for every evidence of the component; None where its kind predicts nothing.
         self.predictors: list[Predictor | None] = [
             kind_of(evidence).predictor(model, evidence, state)
             for evidence, state in zip(component.evidence, self._collapsed.evidence, strict=True)
@@ -57,10 +46,7 @@ class Predictive:
 
         .. math:: \log p(s^*, r^* \mid s, r) + \log p(x^* \mid s^*, r^*, X, s, r, \ldots)
 
-        Returns
-        -------
-        (N, T + 1) array
-            The last column is for irrelevant objects.
+        Return (N, T + 1): the last column is for irrelevant objects.
         """
         place = new.place
         clustering = self.component.clusterings[place.clustering]

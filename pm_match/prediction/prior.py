@@ -24,12 +24,8 @@ def log_prior(a: NDArray, b: NDArray, labels: NDArray, n_clusters: int) -> NDArr
 def log_relevance(prior: NDArray, flags: NDArray[np.bool_]) -> tuple[float, float]:
     """Log probability of being relevant, and of being not.
 
-    Parameters
-    ----------
-    prior : (3,) array
-        e, f, and whether the probability is free (see `clusters.relevance`).
-    flags : (N,) boolean array
-        Those of the objects that share it.
+    `prior` (3,): e, f, and whether the probability is free (see `clusters.relevance`); `flags`
+    (N,): those of the objects that share it.
     """
     e, f, free = prior
     yes, no = e + free * flags.sum(), f + free * (~flags).sum()

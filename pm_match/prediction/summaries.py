@@ -34,16 +34,9 @@ def summary_dataset(
 ) -> xr.Dataset:
     """Put what is said of a variable's values into a Dataset.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    points : RecordedPoints
-    variable : str
-        An observed variable.
-    values : mapping of str to array
-        By the name that each gets; all of one shape, the variable's but for the number of objects.
-    objects : Place, NewObjects or None
-        The objects of a domain, or new ones, that the first axis is of; None if it is of none.
+    `variable`: an observed variable; `values`: by the name that each gets; all of one shape, the
+    variable's but for the number of objects; `objects`: the objects of a domain, or new ones, that
+    the first axis is of; None if it is of none.
     """
     (shape,) = {own.shape for own in values.values()}
     given = model.named_vars_to_dims.get(variable) or (None,) * len(shape)

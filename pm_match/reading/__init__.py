@@ -33,18 +33,7 @@ on_registration(_READ.clear)
 def read(model: Model) -> Structure:
     """Read a model. The result is kept until the model gets another variable or other data.
 
-    Parameters
-    ----------
-    model : pymc.Model
-
-    Returns
-    -------
-    Structure
-
-    Raises
-    ------
-    TypeError
-        If `model` is none.
+    Raise `TypeError` if `model` is none.
     """
     # PyMC's `modelcontext` lets everything through.
     if not isinstance(model, Model):

@@ -18,12 +18,7 @@ class Refusal(Exception):
 
 
 class Ancestry:
-    """Direct dependence between the random variables and potentials of a model.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    """
+    """Direct dependence between the random variables and potentials of a model."""
 
     def __init__(self, model: Model):
         self._random = set(model.basic_RVs)
@@ -142,11 +137,7 @@ def read_each[T](
 ) -> tuple[list[Any], dict[str, str]]:
     """Read candidates one by one.
 
-    Returns
-    -------
-    found : list
-    refused : dict
-        By name, why what has it is not served.
+    Return `found`; `refused`: by name, why what has it is not served.
     """
     found: list[Any] = []
     refused: dict[str, str] = {}

@@ -10,8 +10,6 @@ from pytensor.graph.basic import Constant, equal_computations
 
 from pm_match.reading.ancestry import RV, itself
 
-__all__ = ["coarsen"]
-
 
 def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
     r"""Declare that the density of an observed variable counts to a power.

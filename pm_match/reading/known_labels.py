@@ -29,18 +29,9 @@ Known = dict[str, NDArray[np.int64]]
 def with_free_labels(model: Model, complete: bool = True) -> tuple[Model, Known]:
     """Return a model in which labels that are observed are free.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    complete : bool, default True
-        Whether those assignments are freed too of which all labels are observed.
-
-    Returns
-    -------
-    model : pymc.Model
-        The same one if no labels are observed.
-    known : dict of str to (N,) integer array
-        The observed labels of its assignments, `UNKNOWN` where they are not.
+    `complete`: whether those assignments are freed too of which all labels are observed. Return
+    `model`: the same one if no labels are observed; `known` dict of str to (N,): the observed
+    labels of its assignments, `UNKNOWN` where they are not.
     """
     ancestry, known = Ancestry(model), Known()
     # What takes the place of the variables of the model's assignments.

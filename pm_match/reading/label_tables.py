@@ -160,15 +160,10 @@ class LabelDensities:
     def compiled(self, batch: int, conditions: bool, fast: bool = False) -> Entries:
         """Compile the entries.
 
-        Parameters
-        ----------
-        batch : int
-            How many rows of labels PyTensor makes one graph of: 1 for one row after the other.
-        conditions : bool
-            Whether what parameters have to satisfy is asked of each entry by itself; it is not
-            asked at all otherwise, where what they give may be no number.
-        fast : bool, default False
-            Whether to optimise, which takes seconds.
+        `batch`: how many rows of labels PyTensor makes one graph of: 1 for one row after the other;
+        `conditions`: whether what parameters have to satisfy is asked of each entry by itself; it
+        is not asked at all otherwise, where what they give may be no number; `fast`: whether to
+        optimise, which takes seconds.
         """
         given = batch, conditions, fast
         if given not in self._compiled:
@@ -265,18 +260,8 @@ def prior_draws(
 ) -> Callable[[np.random.Generator, Mapping[str, NDArray]], dict[str, NDArray]]:
     """Make joint draws of variables from their prior at a point, on the scale that is sampled.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    variables : sequence of variables
-        Free ones.
-    given : sequence of variables
-        What their priors depend on besides each other.
-
-    Returns
-    -------
-    callable
-        Takes a generator and a point; returns values by the names of the value variables.
+    `variables`: free ones; `given`: what their priors depend on besides each other. Return a
+    function of a generator and a point, which returns values by the names of the value variables.
     """
     outputs = []
     for rv in variables:

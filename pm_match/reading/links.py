@@ -205,10 +205,8 @@ def read_pairs(
 ) -> tuple[type[_Pairs], list[Variable], list[np.ndarray]] | None:
     """Read the pairs that a potential declares.
 
-    Returns
-    -------
-    kind, assignments, positions : class and lists, or None
-        None if the potential is anything but `must_link`'s or `cannot_link`'s.
+    Return `kind`, `assignments`, `positions`: None if the potential is anything but `must_link`'s
+    or `cannot_link`'s.
     """
     node = potential.owner
     while node is not None and not isinstance(node.op, _Pairs) and len(node.inputs) == 1:

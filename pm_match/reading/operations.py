@@ -39,17 +39,8 @@ _SHAPES = frozenset(("Shape", "Shape_i"))
 def not_analytic(model: Model, graphs: Iterable[RV]) -> str | None:
     """Find an operation that is not analytic in the free variables of real numbers.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    graphs : iterable of variables
-        What lies between the random variables and these is looked at. Where only constants, data
-        and labels enter, it may be anything.
-
-    Returns
-    -------
-    str or None
-        Its name; None if there is none.
+    `graphs`: what lies between the random variables and these is looked at. Where only constants,
+    data and labels enter, it may be anything. Return its name; None if there is none.
     """
     entering = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
     return _first([*graphs], model.basic_RVs, entering)

@@ -35,19 +35,9 @@ def find_owners(
     Objects' numbers are written in binary digits, and each digit used as a choice of two labels:
     the entry of an object has one of the two values that it has if all have that label.
 
-    Parameters
-    ----------
-    entries : callable
-    table : (T, E) array
-        The entries where all objects have the same label.
-    owner : (E,) integer array
-        What is known already, -1 where nothing is.
-    n_objects : int
-
-    Returns
-    -------
-    (E,) integer array
-        -1 where no label changes an entry; -2 where more than one object's does.
+    `table` (T, E): the entries where all objects have the same label; `owner` (E,): what is known
+    already, -1 where nothing is. Return (E,): -1 where no label changes an entry; -2 where more
+    than one object's does.
     """
     owner, number = owner.copy(), np.arange(n_objects)
     digits = np.arange(max(int(n_objects - 1).bit_length(), 1))[:, None]
@@ -93,11 +83,7 @@ def _as_slice(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 class Owned:
     """Sums of entries over the units that own them.
 
-    Parameters
-    ----------
-    owner : (E,) integer array
-        The unit of every entry, -1 if it has none.
-    n_units : int
+    `owner` (E,): the unit of every entry, -1 if it has none.
     """
 
     def __init__(self, owner: NDArray[np.int64], n_units: int):
@@ -127,10 +113,7 @@ class Owned:
     def constant(self, entries: NDArray) -> float:
         """Sum the entries (B, E) that nobody owns.
 
-        Raises
-        ------
-        Refusal
-            If a label changes one after all.
+        Raise `Refusal` if a label changes one after all.
         """
         free = entries[:, self._free]
         if not close(free, free[:1]).all():

@@ -35,24 +35,14 @@ class UnservedModelError(ValueError):
 
 @dataclass(frozen=True)
 class Assignment:
-    """The clusters of the objects of one domain, or of one axis of a network.
-
-    Attributes
-    ----------
-    name : str
-    n_objects : int
-    relevance : str or None
-        The variable that says which objects are relevant; None if all are.
-    group : int
-        Which probability of being relevant they share, -1 if all are relevant.
-    known : (N,) integer array or None
-        Labels that are observed, -1 where they are not; None if none is.
-    """
+    """The clusters of the objects of one domain, or of one axis of a network."""
 
     name: str
     n_objects: int
+    # the variable that says which objects are relevant; None if all are
     relevance: str | None = None
-    group: int = -1
+    group: int = -1  # which probability of being relevant they share, -1 if all are relevant
+    # (N,) or None: labels that are observed, -1 where they are not; None if none is
     known: NDArray[np.int64] | None = None
 
     @property
@@ -79,43 +69,26 @@ class Assignment:
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """One set of clusters, and the assignments of objects to them.
+    """One set of clusters, and the assignments of objects to them."""
 
-    Attributes
-    ----------
-    weights : str
-        The variable with the prior on weights: stick-breaking weights, a Dirichlet, or Beta sticks.
-        Empty if the weights are constant.
-    sticks : bool
-        Whether `weights` holds sticks rather than weights.
-    finite : bool
-        Whether the number of clusters is declared (a Dirichlet, or constant weights) rather than a
-        truncation.
-    free_weights_prior : bool
-        Whether the prior on weights depends on other free variables.
-    truncation : int
-    assignments : tuple of Assignment
-    probabilities : tuple of str or None
-        For every group of relevance flags, the variable that is their probability of being
-        relevant; None if it is constant.
-    links : (L, 2) array
-        Pairs of objects that share a cluster, numbered assignment after assignment.
-    apart : (P, 2) array
-        Pairs of objects that do not.
-    known : (N,) integer array
-        The labels that are observed, of all objects, and those that links make of them; -1 where
-        they are not known.
-    """
-
+    # The variable with the prior on weights: stick-breaking weights, a Dirichlet, or Beta sticks.
+    # Empty if the weights are constant.
     weights: str
-    sticks: bool
+    sticks: bool  # whether `weights` holds sticks rather than weights
+    # whether the number of clusters is declared (a Dirichlet, or constant weights) rather than a
+    # truncation
     finite: bool
-    free_weights_prior: bool
+    free_weights_prior: bool  # whether the prior on weights depends on other free variables
     truncation: int
     assignments: tuple[Assignment, ...]
+    # for every group of relevance flags, the variable that is their probability of being relevant;
+    # None if it is constant
     probabilities: tuple[str | None, ...]
+    # (L, 2): pairs of objects that share a cluster, numbered assignment after assignment
     links: NDArray[np.int64]
-    apart: NDArray[np.int64]
+    apart: NDArray[np.int64]  # (P, 2): pairs of objects that do not
+    # (N,): the labels that are observed, of all objects, and those that links make of them; -1
+    # where they are not known
     known: NDArray[np.int64]
     _sticks: Callable[[Point], tuple[NDArray, NDArray]] = field(repr=False)
     _relevance_prior: Callable[[Point], NDArray] = field(repr=False)
@@ -161,10 +134,7 @@ class Clustering:
     def respected(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return labels (N,) with those that are known as they are, and objects apart that must be.
 
-        Raises
-        ------
-        UnservedModelError
-            If objects are not found labels apart from each other.
+        Raise `UnservedModelError` if objects are not found labels apart from each other.
         """
         if labels.shape != self.known.shape:
             return labels  # whoever takes them says so
@@ -216,19 +186,11 @@ def separated(labels: NDArray[np.int64], clustering: Clustering) -> NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """What has to be drawn together: clusterings that are connected by what is observed of them.
-
-    Attributes
-    ----------
-    clusterings : tuple of Clustering
-    evidence : tuple of Evidence
-        What is observed of their objects, of any kinds.
-    hyperparameters : tuple of str
-        Free numbers that only priors of what is integrated out depend on.
-    """
+    """What has to be drawn together: clusterings that are connected by what is observed of them."""
 
     clusterings: tuple[Clustering, ...]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[Evidence, ...]  # what is observed of their objects, of any kinds
+    # free numbers that only priors of what is integrated out depend on
     hyperparameters: tuple[str, ...]
     # What the steps keep for the component, as long as it is kept itself.
     workspace: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
@@ -289,22 +251,12 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What was read from a model.
-
-    Attributes
-    ----------
-    components : tuple of Component
-    refusals : dict of str to str
-        For every assignment that is not served, the reason.
-    parts : tuple of Part
-        What else is served.
-    notes : dict of str to str
-        For every assignment whose data are served by another kind than looks like theirs, why.
-    """
+    """What was read from a model."""
 
     components: tuple[Component, ...]
-    refusals: dict[str, str]
-    parts: tuple[Part, ...] = ()
+    refusals: dict[str, str]  # for every assignment that is not served, the reason
+    parts: tuple[Part, ...] = ()  # what else is served
+    # for every assignment whose data are served by another kind than looks like theirs, why
     notes: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -333,7 +285,7 @@ class Structure:
         for component in self.components:
             if any(own is evidence for own in component.evidence):
                 return component.clusterings[evidence.clusterings[0]]
-        raise ValueError("the evidence is not of the structure")
+        raise ValueError("expected evidence of the structure; found other evidence")
 
     def of(self, record: type[E]) -> list[E]:
         """Return the evidence of one kind, of all components."""

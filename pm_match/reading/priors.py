@@ -79,17 +79,8 @@ def _wishart(x, degrees, scale_factor):
 def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[Any], float]:
     """Make the log density of a variable at a point.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    name : str
-    jacobian : bool
-        Whether it is the density on the scale that is sampled, rather than the variable's own.
-
-    Returns
-    -------
-    callable
-        From a point of value variables to a number.
+    `jacobian`: whether it is the density on the scale that is sampled, rather than the variable's
+    own. Return a function of a point of value variables.
     """
     rv = model[name]
     transform, key = model.rvs_to_transforms[rv], model.rvs_to_values[rv].name
@@ -177,11 +168,7 @@ class Conditions:
     Formulas for what is integrated out have finite results for a negative concentration or standard
     deviation, too.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    variables : sequence of variables
-        Whose densities are meant.
+    `variables`: whose densities are meant.
     """
 
     def __init__(self, model: Model, variables: Sequence[RV]):

@@ -38,10 +38,7 @@ def without_c(if_default: bool = False) -> Iterator[None]:
     It does to fold constants, or to find initial points, and waits some seconds each time. Nor does
     it note in which line every variable was made: a sixth of the time of reading a model.
 
-    Parameters
-    ----------
-    if_default : bool, default False
-        Whether it compiles none either if that is what it does by default.
+    `if_default`: whether it compiles none either if that is what it does by default.
     """
     flags: dict[str, Any] = {"traceback__limit": 0}
     if if_default or isinstance(get_default_mode().linker, NumbaLinker):
@@ -145,21 +142,9 @@ def compiled(
 ) -> tuple[Callable[..., list[NDArray]], list[str]]:
     """Compile graphs of random and value variables.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    outputs : sequence of variables
-    replaced : mapping of variable to variable or array, optional
-        Random variables, and what takes their place.
-    inputs : sequence of variables
-        What the graphs depend on besides, or in place of these.
-
-    Returns
-    -------
-    function : callable
-        Of a point of value variables, and of values of the inputs.
-    names : list of str
-        What is read of the point.
+    `replaced`: random variables, and what takes their place; `inputs`: what the graphs depend on
+    besides, or in place of these. Return `function`: of a point of value variables, and of values
+    of the inputs; `names`: what is read of the point.
     """
     outputs = [pt.as_tensor(v) for v in outputs]
     if replaced:
@@ -282,21 +267,9 @@ def over_points(
 ) -> tuple[Callable[[Mapping[str, NDArray]], list[NDArray]], list[NDArray]]:
     """Make a function of many points at once, interpreted: nothing is compiled for it.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    outputs : sequence of variables
-        Graphs of value variables.
-    point : mapping
-        A point of value variables.
-
-    Returns
-    -------
-    function : callable
-        Of the value variables at n points, each stacked along a first axis: the outputs there,
-        likewise.
-    values : list of arrays
-        The outputs at `point`.
+    `outputs`: graphs of value variables; `point`: a point of value variables. Return `function`: of
+    the value variables at n points, each stacked along a first axis: the outputs there, likewise;
+    `values`: the outputs at `point`.
     """
     inputs: list[Any] = [v for v in explicit_graph_inputs(outputs) if v in set(model.value_vars)]
     names = [str(v.name) for v in inputs]
@@ -435,23 +408,10 @@ def chosen_objects(
 
     Every object's number is written in binary digits, and each digit used as a label.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    chosen : variable
-        The table (R, D): rows that the labels of some objects choose.
-    assignment : variable
-        These labels.
-    givens : mapping of variable to array
-        Constants for other variables, among them what rows are chosen from: row j is to hold
-        `unit` times j.
-    n_objects : int
-    unit : float
-
-    Returns
-    -------
-    (R,) integer array, or None
-        None if rows are something else; numbers of `n_objects` or more if they are of no object.
+    `chosen`: the table (R, D): rows that the labels of some objects choose; `assignment`: these
+    labels; `givens`: constants for other variables, among them what rows are chosen from: row j is
+    to hold `unit` times j. Return (R,), or None: None if rows are something else; numbers of
+    `n_objects` or more if they are of no object.
     """
     labels = stand_in(assignment)
     digit_of, _ = compiled(model, [chosen], {assignment: labels, **givens}, [labels])

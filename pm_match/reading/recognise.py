@@ -35,11 +35,7 @@ Group = tuple[frozenset, list[RV]]
 class Reader:
     """One reading of one model.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    known : dict of str to (N,) integer array
-        Labels of its assignments that are observed (see `known_labels`).
+    `known`, dict of str to (N,): labels of its assignments that are observed (see `known_labels`).
     """
 
     def __init__(self, model: Model, known: Known):
@@ -111,11 +107,7 @@ class Reader:
     def _served(self, groups: list[Group]) -> tuple[Component, str]:
         """Recognise a component; what a kind refuses, kinds that are asked last may take.
 
-        Returns
-        -------
-        component : Component
-        why : str
-            Why kinds that claim what is seen do not serve it, if that is so.
+        Return `component`; `why`: why kinds that claim what is seen do not serve it, if that is so.
         """
         self.passed = set()
         reasons: list[str] = []

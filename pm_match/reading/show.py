@@ -14,8 +14,6 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type_other import NoneTypeT, SliceType
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["show"]
-
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**"}
 _LONGEST = 160
 # What changes shapes or types alone is not told.

@@ -15,13 +15,7 @@ def write_csv(table: pd.DataFrame, file: Path | None = None, **options: Any) -> 
     Labels are the user's, or somebody's who gave them data: ``=HYPERLINK(...)`` is a label here and
     a formula in a spreadsheet. What reads as a number stays as it is.
 
-    Parameters
-    ----------
-    table : DataFrame
-    file : Path, optional
-        Default: the text is returned.
-    **options
-        Passed to `DataFrame.to_csv`.
+    `file`: default: the text is returned; `**options`: passed to `DataFrame.to_csv`.
     """
     safe = table.copy(deep=False)
     for place in range(safe.shape[1]):

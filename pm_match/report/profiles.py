@@ -12,8 +12,6 @@ from scipy import sparse
 
 from pm_match.matching.draws import PREFIX
 
-__all__ = ["Feature", "ObjectRows", "profile", "rows_of"]
-
 # What an object of a network is told by: its largest values.
 _STRONGEST = 12
 
@@ -59,18 +57,9 @@ class ObjectRows(NamedTuple):
 def rows_of(labels: xr.Dataset, data: Mapping[str, Any]) -> dict[str, ObjectRows]:
     """Find what is known of the objects of every assignment, by its name without prefix.
 
-    Parameters
-    ----------
-    labels : Dataset
-        One variable for each assignment, with the objects' labels.
-    data : mapping
-        Tables by the names of assignments, or networks, matrices, whose assignments are called
-        ``cluster_<network>_<type>``.
-
-    Raises
-    ------
-    ValueError
-        If a table has not as many rows as labels.
+    `labels`: one variable for each assignment, with the objects' labels; `data`: tables by the
+    names of assignments, or networks, matrices, whose assignments are called
+    ``cluster_<network>_<type>``. Raise `ValueError` if a table has not as many rows as labels.
     """
     found: dict[str, ObjectRows] = {}
     for name, own in data.items():
@@ -103,11 +92,7 @@ def profile(rows: ObjectRows, members: np.ndarray, most: int) -> list[Feature]:
     entropy of what the objects have, :math:`m_c \log(m_c / m)`, with means m over all and
     :math:`m_c` over the cluster: neither rare nor common everywhere.
 
-    Parameters
-    ----------
-    rows : ObjectRows
-    members : ndarray of bool, shape (n_objects,)
-    most : int
+    `members` (n_objects,), booleans.
     """
     if not isinstance(rows.table, pd.DataFrame):
         overall = np.asarray(rows.table.mean(axis=0)).ravel()

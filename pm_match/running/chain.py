@@ -30,15 +30,8 @@ class ChainSteps(CompoundStep):
     process. It draws what PyMC draws with these steps, bit for bit. Draws that are on disk it gives
     once more; then it goes on as if it had just made the last of them.
 
-    Parameters
-    ----------
-    methods : sequence of steps
-    interrupt : Interrupt
-        Once it was asked to stop, no chain goes on.
-    checkpoint : Checkpoint, optional
-        Where draws are kept, with all that the steps change.
-    thin : int, default 1
-        How often all steps are performed for each draw.
+    `interrupt`: once it was asked to stop, no chain goes on; `checkpoint`: where draws are kept,
+    with all that the steps change; `thin`: how often all steps are performed for each draw.
     """
 
     def __init__(
@@ -114,16 +107,8 @@ def all_steps(
 ) -> list[Step]:
     """Add to some steps those that PyMC chooses for the variables that they leave.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    steps : sequence of steps
-    step_kwargs, backend, compile_kwargs
-        What `pm.sample` was given for the steps that it makes.
-
-    Returns
-    -------
-    list of steps
+    `step_kwargs`, `backend`, `compile_kwargs`: what `pm.sample` was given for the steps that it
+    makes.
     """
     served = {value for step in steps for value in step.vars}
     if not step_kwargs and served >= set(model.value_vars):

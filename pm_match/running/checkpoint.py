@@ -33,17 +33,10 @@ _TITLES = {"variables": "", "log_densities": "the log density at the initial poi
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder that holds a run.
-
-    Attributes
-    ----------
-    folder : Path
-    run : dict
-        What is in ``run.json``.
-    """
+    """A folder that holds a run."""
 
     folder: Path
-    run: dict[str, Any]
+    run: dict[str, Any]  # what is in ``run.json``
 
     @classmethod
     def create(
@@ -51,27 +44,14 @@ class Checkpoint:
     ) -> Self:
         """Begin a run in a new or empty folder.
 
-        Parameters
-        ----------
-        folder : str or path
-        run : mapping
-            In the form of JSON.
-        starts : optional
-            Where chains start, if that is known (see `keep_starts`).
-
-        Raises
-        ------
-        FileExistsError
-            If there is anything in the folder.
-        OSError
-            If it cannot be written.
-        TypeError
-            If starts are not made of numbers.
+        `run`: in the form of JSON; `starts`: where chains start, if that is known
+        (see `keep_starts`). Raise `FileExistsError` if there is anything in the folder. Raise
+        `OSError` if it cannot be written. Raise `TypeError` if starts are not made of numbers.
         """
         try:
             packed(starts, [])
         except TypeError as error:
-            raise TypeError(f"checkpoint: initvals must be numbers or arrays: {error}.") from error
+            raise TypeError(f"checkpoint: initvals: {error}.") from error
         path = Path(folder)
         found = sorted(own.name for own in path.iterdir()) if path.is_dir() else []
         if "run.json" in found:
@@ -97,12 +77,8 @@ class Checkpoint:
     def open(cls, folder: str | os.PathLike[str]) -> Self:
         """Open a run.
 
-        Raises
-        ------
-        FileNotFoundError
-            If there is none in the folder.
-        ValueError
-            If ``run.json`` is damaged, or in the format of another version.
+        Raise `FileNotFoundError` if there is none in the folder. Raise `ValueError` if ``run.json``
+        is damaged, or in the format of another version.
         """
         path = Path(folder)
         try:
@@ -123,10 +99,7 @@ class Checkpoint:
     def extend(self, draws: int) -> None:
         """Ask for more draws.
 
-        Raises
-        ------
-        ValueError
-            If they are fewer than were asked for.
+        Raise `ValueError` if they are fewer than were asked for.
         """
         before = self.run["draws"]
         if draws < before:
@@ -138,10 +111,7 @@ class Checkpoint:
     def check(self, model: Mapping[str, Mapping[str, Any]], steps: Sequence[Any]) -> None:
         """Refuse a model (its `fingerprint`) or steps (their `settings`) that are not the run's.
 
-        Raises
-        ------
-        ValueError
-            The message says what differs.
+        Raise `ValueError` if it is not; the message says what differs.
         """
         differences = []
         for what, title in _TITLES.items():
@@ -164,10 +134,7 @@ class Checkpoint:
     def check_versions(self) -> None:
         """Refuse to go on with other versions of what draws depend on.
 
-        Raises
-        ------
-        ValueError
-            If any differs.
+        Raise `ValueError` if any differs.
         """
         here, there = versions(), self.run["versions"]
         other = [name for name in here if here[name] != there.get(name)]
@@ -182,10 +149,7 @@ class Checkpoint:
     def starts(self) -> Any:
         """Return where chains start; None if that is not known yet.
 
-        Raises
-        ------
-        ValueError
-            If the file is damaged.
+        Raise `ValueError` if the file is damaged.
         """
         try:
             return unpacked(*read_values(self.folder / "starts.npz"))
@@ -195,10 +159,7 @@ class Checkpoint:
     def keep_starts(self, starts: Any) -> None:
         """Keep where chains start: numbers and arrays by name, for each chain or for all.
 
-        Raises
-        ------
-        OSError
-            If they cannot be written.
+        Raise `OSError` if they cannot be written.
         """
         try:
             write_values(self.folder / "starts.npz", starts)
@@ -240,16 +201,13 @@ class Checkpoint:
 def seed_state(random_seed: Any) -> dict[str, Any]:
     """Return what makes the seed again: arguments of `numpy.random.SeedSequence`.
 
-    Raises
-    ------
-    ValueError
-        If the seed is a generator of another kind than NumPy's own choice.
+    Raise `ValueError` if the seed is a generator of another kind than NumPy's own choice.
     """
     rng = get_random_generator(random_seed)
     if not isinstance(rng.bit_generator, np.random.PCG64):
         raise ValueError(
-            "checkpoint: random_seed must be a number, or a generator of numpy.random.default_rng; "
-            f"found {type(rng.bit_generator).__name__}."
+            "checkpoint: expected a number as random_seed, or a generator of "
+            f"numpy.random.default_rng; found {type(rng.bit_generator).__name__}."
         )
     state = _seed_sequence(rng).state
     plain = {name: state[name] for name in ("pool_size", "n_children_spawned")}

@@ -23,25 +23,11 @@ class Draws(Trace):
     draw. Here a draw is only copied; what depends on it is computed when it is asked for, and
     when enough draws have been made.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    vars : list of variables, optional
-        Graphs of value variables that are kept. Default: the model's `unobserved_value_vars`.
-    test_point : mapping, optional
-        A point of all value variables. Default: the model's initial one.
-    types : mapping of str to dtype, optional
-        Types in which some variables are kept, if not their own.
-    tuned : bool, default True
-        Whether draws while tuning are kept. If not, there is room for them in `samples`, which is
-        never written to, and takes no memory.
-    landmarks : sequence of Landmarks, default ()
-        What is counted of the labels of draws after tuning.
-
-    Attributes
-    ----------
-    counts : dict of list of Counts
-        These counts, by the number of the chain.
+    `vars`: graphs of value variables that are kept (default: the model's `unobserved_value_vars`);
+    `test_point`: of all value variables (default: the model's initial one); `types`: in which some
+    variables are kept, if not their own. Draws while tuning are kept if `tuned`; if not, there is
+    room for them in `samples`, which is never written to, and takes no memory. Of the labels of
+    draws after tuning, `counts` has by chain what is counted with `landmarks`.
     """
 
     def __init__(

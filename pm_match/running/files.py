@@ -21,10 +21,7 @@ class DamagedError(ValueError):
 def write(path: Path, content: bytes) -> None:
     """Write a file: whoever reads it, whenever, finds this or what was there before.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written; what was there before is left as it was.
+    Raise `OSError` if it cannot be written; what was there before is left as it was.
     """
     # Of the process's own: one that was killed may leave another that has not noticed.
     elsewhere = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -62,13 +59,8 @@ def write_values(path: Path, value: Any) -> None:
 def read_values(path: Path) -> tuple[Any, list[NDArray]]:
     """Read what `write_values` wrote: what `unpacked` takes.
 
-    Raises
-    ------
-    FileNotFoundError
-    DamagedError
-        If it is not whole.
-    ValueError
-        If it holds what was not written there: pickled objects are not looked at.
+    Raise `FileNotFoundError` if there is none. Raise `DamagedError` if it is not whole. Raise
+    `ValueError` if it holds what was not written there: pickled objects are not looked at.
     """
     content = path.read_bytes()
     try:

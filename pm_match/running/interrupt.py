@@ -20,26 +20,14 @@ class Interrupt:
     """Lets Ctrl-C stop chains after the draw that they are at, as a context manager.
 
     Before the first draw it raises at once, and so does the second Ctrl-C. It is PyMC's callback
-    meanwhile: it is called after every draw, and keeps the traces of all chains.
-
-    Parameters
-    ----------
-    callback : callable, optional
-        A callback of the user's own, called first; it may raise KeyboardInterrupt to stop the run.
-
-    Attributes
-    ----------
-    asked : int
-        How often Ctrl-C was pressed.
-    before_stop : callable
-        Called before chains are stopped.
-    made, drawn : dict of int
-        How many draws every chain has that has begun, by its number: all, and those after tuning.
+    meanwhile: it is called after every draw, and keeps the traces of all chains. A `callback` of
+    the user's own is called first; it may raise KeyboardInterrupt to stop the run.
     """
 
     def __init__(self, callback: Callable[..., Any] | None = None):
-        self.asked = 0
-        self.before_stop: Callable[[], None] = lambda: None
+        self.asked = 0  # how often Ctrl-C was pressed
+        self.before_stop: Callable[[], None] = lambda: None  # called before chains are stopped
+        # Draws of every chain that has begun, by its number: all, and those after tuning.
         self.made: dict[int, int] = {}
         self.drawn: dict[int, int] = {}
         self._callback = callback

@@ -11,16 +11,10 @@ from pm_match.reading.parts import Clustering
 
 @dataclass(frozen=True, eq=False)
 class Landmarks:
-    """Some objects of a set of clusters.
-
-    Attributes
-    ----------
-    clustering : Clustering
-    chosen : dict of (L,) integer array
-        Which objects of every assignment, in ascending order.
-    """
+    """Some objects of a set of clusters."""
 
     clustering: Clustering
+    # dict of (L,): which objects of every assignment, in ascending order
     chosen: Mapping[str, NDArray[np.int64]]
 
     @property
@@ -40,26 +34,7 @@ class Landmarks:
 class Counts:
     """Counts over the draws of a chain, for all objects of a set of clusters, (N,).
 
-    An object that is irrelevant in a draw is in no cluster.
-
-    Parameters
-    ----------
-    landmarks : Landmarks
-    most : int
-        How many draws there may be.
-
-    Attributes
-    ----------
-    n_draws : int
-        The draws that were counted.
-    together : (L, N) integer array
-        Draws in which an object shares a cluster with a landmark.
-    unmatched : (N,) integer array
-        Draws in which it shares none with an object of another assignment.
-    labels, flags : list of (L,) array
-        The labels of landmarks in every draw, and whether they are relevant.
-    sizes : list of (A, T) array
-        How many objects of every assignment are in every cluster, in every draw.
+    An object that is irrelevant in a draw is in no cluster. There are `most` draws at most.
     """
 
     def __init__(self, landmarks: Landmarks, most: int):
@@ -71,8 +46,12 @@ class Counts:
         self._domain = np.repeat(
             np.arange(len(own.assignments)), [each.n_objects for each in own.assignments]
         )
+        # (L, N): draws in which an object shares a cluster with a landmark.
         self.together = np.zeros((len(self._objects), own.n_objects), kind)
+        # (N,): draws in which it shares none with an object of another assignment.
         self.unmatched: NDArray = np.zeros(own.n_objects, kind)
+        # Of every draw, the landmarks' labels (L,), and whether they are relevant (L,); how many
+        # objects of every assignment are in every cluster (A, T).
         self.labels: list[NDArray] = []
         self.flags: list[NDArray] = []
         self.sizes: list[NDArray] = []

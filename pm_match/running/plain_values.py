@@ -20,15 +20,13 @@ def packed(value: Any, arrays: list[NDArray]) -> Any:
 
     Fields that a step never changes ("frozen" to PyMC) are left out.
 
-    Raises
-    ------
-    TypeError
-        If it holds anything but numbers, strings, lists, dicts with names, arrays and states.
+    Raise `TypeError` if it holds anything but numbers, strings, lists, dicts with names, arrays and
+    states.
     """
     if isinstance(value, np.ndarray | np.generic):
         own = np.asarray(value)
         if own.dtype.hasobject:
-            raise TypeError("arrays of objects cannot be stored")
+            raise TypeError("expected arrays of numbers; found one of objects")
         arrays.append(own)
         return {"array": [len(arrays) - 1, isinstance(value, np.generic)]}
     if value is None or isinstance(value, bool | int | float | str):
@@ -41,16 +39,13 @@ def packed(value: Any, arrays: list[NDArray]) -> Any:
         return [packed(own, arrays) for own in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: packed(own, arrays) for key, own in value.items()}}
-    raise TypeError(f"{type(value).__name__} cannot be stored")
+    raise TypeError(f"expected plain values; found {type(value).__name__}")
 
 
 def unpacked(value: Any, arrays: Sequence[NDArray], like: Any = None) -> Any:
     """Return what was `packed`; states have the classes, and frozen fields, of `like`.
 
-    Raises
-    ------
-    ValueError
-        If a state has other fields than `like`.
+    Raise `ValueError` if a state has other fields than `like`.
     """
     if isinstance(value, list):
         likes = like if isinstance(like, list) and len(like) == len(value) else [None] * len(value)

@@ -25,23 +25,12 @@ class Record:
     Each file is named after the number of its first draw. Whoever draws the same chain makes the
     same draws, so that a process that has not noticed yet that its run was killed does no harm.
 
-    Parameters
-    ----------
-    folder : Path
-        The chain's own.
-    total : int
-        How many draws it is to have, tuning included.
-    every : float
-        Seconds between two files.
-
-    Attributes
-    ----------
-    n : int
-        How many draws were given or added.
+    The `folder` is the chain's own. It is to have `total` draws, tuning included, in a file `every`
+    so many seconds.
     """
 
     def __init__(self, folder: Path, total: int, every: float):
-        self.n = 0
+        self.n = 0  # how many draws were given or added
         self._folder, self._total, self._every = folder, total, every
         self._last = time.monotonic()
         # Draws of a file that are still to be given, the next one last; and of no file yet.
@@ -105,10 +94,7 @@ class Record:
     def check(self) -> int:
         """Count the draws on disk; a file that is damaged is set aside, with a warning.
 
-        Raises
-        ------
-        ValueError
-            If a file holds what no checkpoint holds, such as pickled objects.
+        Raise `ValueError` if a file holds what no checkpoint holds, such as pickled objects.
         """
         for unfinished in self._folder.glob("*.part"):
             unfinished.unlink(missing_ok=True)

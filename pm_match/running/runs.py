@@ -221,14 +221,7 @@ def _renewed(executor: Executor) -> Iterator[Executor]:
 class _Sent:
     """A task as other processes are sent it; a function of an item.
 
-    Parameters
-    ----------
-    task : callable
-
-    Raises
-    ------
-    TypeError
-        If it cannot be pickled.
+    Raise `TypeError` if it cannot be pickled.
     """
 
     def __init__(self, task: Callable[[Any], Any]):
@@ -282,10 +275,7 @@ def surroundings() -> dict[str, str]:
 def check_surroundings(expected: Mapping[str, str]) -> None:
     """Refuse to work where other versions are installed than where a run was begun.
 
-    Raises
-    ------
-    RuntimeError
-        If one differs.
+    Raise `RuntimeError` if one differs.
     """
     here = surroundings()
     other = [name for name, own in expected.items() if here.get(name) != own]

@@ -17,24 +17,11 @@ from pm_match.reading.parts import Component
 
 
 class Chain:
-    """The steps of a model, driven by hand from a point.
+    """The steps of a model, driven by hand from a `point` of value variables.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    steps : sequence of BlockedStep
-        From `pm_match.steps()`. What none of them draws stays as it is in the point.
-    point : mapping of str to array
-        Value variables, as `model.initial_point()` gives them.
-    rng : numpy.random.Generator
-
-    Attributes
-    ----------
-    point : dict of str to array
-        The present point: always a new one, never written to.
-    components : tuple of Component
-    rng : numpy.random.Generator
-        For whatever a search draws besides the steps.
+    What none of the `steps`, which are from `pm_match.steps()`, draws stays as it is. The attribute
+    `point` is the present one: always a new one, never written to. Whatever a search draws besides
+    the steps is drawn by `rng`.
     """
 
     def __init__(
@@ -55,15 +42,9 @@ class Chain:
     def run(self, n: int, number: int | None = None, *, n_sweeps: int = 1, fit: bool = False):
         """Take `n` iterations of the steps in turn.
 
-        Parameters
-        ----------
-        n : int
-        number : int, optional
-            The component to run. Default: all of them.
-        n_sweeps : int, default 1
-            Sweeps over the clusters in an iteration.
-        fit : bool, default False
-            Whether projections that are maximised are so to the end, rather than gradually.
+        `number`: the component to run. Default: all of them. `n_sweeps`: sweeps over the clusters
+        in an iteration; `fit`: whether projections that are maximised are so to the end, rather
+        than gradually.
         """
         steps = self.steps_of(number)
         for step in steps:
@@ -113,10 +94,7 @@ class Chain:
         Labels that are known stay as they are; so does what is integrated out given the labels,
         until the next step draws it.
 
-        Raises
-        ------
-        ValueError
-            If a label is not a cluster's, or an object is irrelevant that cannot be.
+        Raise `ValueError` if a label is not a cluster's, or an object is irrelevant that cannot be.
         """
         new = dict(self.point)
         state = self.collapsed(number)

@@ -69,10 +69,7 @@ def coarse_climb(chain: Chain, number: int) -> float:
     those in another cluster, or become irrelevant, or relevant, as one; and clusters are merged in
     all data sets at once.
 
-    Returns
-    -------
-    float
-        What the log joint rose by. The chain's point has the new labels.
+    Return what the log joint rose by. The chain's point has the new labels.
     """
     grouped = groups_of(chain, number)
     state = chain.loaded(number, [g.units for g in grouped])
@@ -114,10 +111,7 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
     cluster does. What single moves cannot undo, two clusters of different data sets that have
     become one and have drawn others along, so gets a second chance.
 
-    Returns
-    -------
-    float
-        What the log joint rose by. The chain's point has the new labels.
+    Return what the log joint rose by. The chain's point has the new labels.
     """
     state = chain.loaded(number)
     kinds = [
@@ -197,11 +191,7 @@ def renamed(
 ) -> tuple[NDArray[np.int64], float]:
     """Give clusters the names that their prior likes best, as far as exchanges of two lead.
 
-    Returns
-    -------
-    labels : (N,) array
-    gain : float
-        What the log prior rose by.
+    Return `labels` (N,); `gain`: what the log prior rose by.
     """
     counts = np.bincount(labels[labels >= 0], minlength=truncation)
     before = log_prior(*prior, counts)

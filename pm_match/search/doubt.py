@@ -23,17 +23,8 @@ def doubt(chain: Chain, number: int, rng: np.random.Generator) -> float:
     For a few sweeps the share of relevant objects is known to be one half, so that flags do not
     hold each other. Then they do again, and the result counts if its log joint is higher.
 
-    Parameters
-    ----------
-    chain : Chain
-    number : int
-        The component. Without flags whose share is learned, nothing is done.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    float
-        What the log joint rose by. The chain's point has the new labels.
+    `number`: the component. Without flags whose share is learned, nothing is done. Return what the
+    log joint rose by. The chain's point has the new labels.
     """
     state = chain.loaded(number)
     doubted = [

@@ -16,19 +16,11 @@ class ObjectGroups:
     Objects that are linked across assignments are in groups of their own, one for each cluster, so
     that no move of a group breaks a link, and the clusters' other objects are free to move. So are
     those whose label is known.
-
-    Attributes
-    ----------
-    units : Units
-        The groups, as units that move together.
-    label : (G,) integer array
-        -1 for a group of irrelevant objects.
-    kind : (G,) integer array
-        Which assignments the objects are of: groups of one kind never share a label.
     """
 
-    units: Units
-    label: NDArray[np.int64]
+    units: Units  # the groups, as units that move together
+    label: NDArray[np.int64]  # (G,): -1 for a group of irrelevant objects
+    # (G,): which assignments the objects are of: groups of one kind never share a label
     kind: NDArray[np.int64]
 
     def pairs(self) -> NDArray[np.int64]:

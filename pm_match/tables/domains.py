@@ -38,26 +38,15 @@ _ACCEPTED = "a 2-D NumPy array, a masked array, a DataFrame, a DataArray or a Sc
 
 @dataclass(frozen=True)
 class Domain:
-    """One data set: objects by features.
+    """One data set: objects by features."""
 
-    Parameters
-    ----------
-    name : str
-        The domain's name, an identifier.
-    values : ndarray or MaskedArray, shape (n_objects, n_features), float64
-        A masked array when a value is missing, otherwise a plain one.
-    objects : ndarray, shape (n_objects,)
-        Unique labels of the rows.
-    features : ndarray, shape (n_features,)
-        Unique labels of the columns.
-    labelled : bool, default True
-        Whether the table had labels on its rows; otherwise `objects` are their numbers.
-    """
-
-    name: str
+    name: str  # the domain's name, an identifier
+    # (n_objects, n_features): a masked array when a value is missing,
+    # otherwise a plain one
     values: np.ndarray | np.ma.MaskedArray
-    objects: np.ndarray
-    features: np.ndarray
+    objects: np.ndarray  # (n_objects,): unique labels of the rows
+    features: np.ndarray  # (n_features,): unique labels of the columns
+    # whether the table had labels on its rows; otherwise `objects` are their numbers
     labelled: bool = True
 
     @property
@@ -78,10 +67,7 @@ class Domain:
     def centre_and_spread(self) -> tuple[np.ndarray, np.float64]:
         """Return the columns' means (D,), and the standard deviation of all values about them.
 
-        Raises
-        ------
-        ValueError
-            If no column varies.
+        Raise `ValueError` if no column varies.
         """
         filled = np.ma.filled(self.values, np.nan)
         centre = np.nanmean(filled, axis=0)
@@ -158,17 +144,9 @@ def check_names(
 ) -> None:
     """Refuse names that are not identifiers, or would give a model two variables of one name.
 
-    Parameters
-    ----------
-    names : iterable
-    kind : str
-        What messages call what has a name.
-    derived : iterable of str
-        Formats of the names that each brings into the model.
-    reserved : callable
-        Whether the model uses a name itself.
-    owner : dict of str to str, optional
-        What the model has names from already; those of `names` are added.
+    `kind`: what messages call what has a name; `derived`: formats of the names that each brings
+    into the model; `reserved`: whether the model uses a name itself; `owner`: what the model has
+    names from already; those of `names` are added.
     """
     patterns = list(derived)
     owner = {} if owner is None else owner
@@ -240,21 +218,9 @@ def as_new_columns(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Check a table of new objects that is columns, or a single one.
 
-    Parameters
-    ----------
-    where : str
-    table : table
-    labels : (K,) array or None
-        Of the columns, as `as_new_objects` takes them.
-    n_columns : int or None
-        None for one column that may come as a vector.
-
-    Returns
-    -------
-    values : (N, K) array
-        NaN for missing ones.
-    objects : (N,) array
-        Labels of the rows.
+    `labels` (K,) or None: of the columns, as `as_new_objects` takes them; `n_columns`: None for one
+    column that may come as a vector. Return `values` (N, K): NaN for missing ones; `objects` (N,):
+    labels of the rows.
     """
     if n_columns is None and np.ndim(table) == 1:
         table = table.to_frame() if isinstance(table, pd.Series) else np.ma.asarray(table)[:, None]
@@ -278,20 +244,15 @@ def _as_domain(name: str, table: Any, unseen: bool, kind: str) -> Domain:
             f"{where}: expected at least two objects (rows); found one. One row is one object"
         )
     if not unseen:
-        refuse_lines(where, "row", objects, mask.all(axis=1), "no observed value")
+        refuse_lines(where, "row", objects, mask.all(axis=1), "an observed value", "none")
     # Not np.nanmin: reductions with `where` need no second copy of the table.
     low = data.min(axis=0, where=~mask, initial=np.inf)
     high = data.max(axis=0, where=~mask, initial=-np.inf)
     constant = low == high
     if constant.any():
-        first = int(np.flatnonzero(constant)[0])
-        refuse_lines(
-            where,
-            "column",
-            features,
-            constant,
-            f"one constant value ({low[first]:g}), which says nothing about clusters; drop it",
-        )
+        only = low[np.flatnonzero(constant)[0]]
+        expected = "values that differ, without which it says nothing about clusters"
+        refuse_lines(where, "column", features, constant, expected, f"{only:g} everywhere")
     return domain
 
 
@@ -299,28 +260,18 @@ def seen_domain(where: str, name: str, table: Any) -> Domain:
     """Check a table, every column of which has been observed."""
     data, objects, features, labelled, _ = read_table(where, table)
     mask = np.isnan(data)
-    refuse_lines(where, "column", features, mask.all(axis=0), "no observed value")
+    refuse_lines(where, "column", features, mask.all(axis=0), "an observed value", "none")
     values = np.ma.MaskedArray(data, mask) if mask.any() else data
     return Domain(name, values, objects, features, labelled)
 
 
 class TableParts(NamedTuple):
-    """What `read_table` finds.
+    """What `read_table` finds."""
 
-    Attributes
-    ----------
-    values : (N, D) array
-        NaN for missing ones.
-    objects : (N,) array
-    features : (D,) array
-        Labels, or numbers where there are none.
-    labelled, labelled_columns : bool
-        Whether the table had labels on its rows, and on its columns.
-    """
-
-    values: np.ndarray
-    objects: np.ndarray
-    features: np.ndarray
+    values: np.ndarray  # (N, D): NaN for missing ones
+    objects: np.ndarray  # (N,)
+    features: np.ndarray  # (D,): labels, or numbers where there are none
+    # labelled, labelled_columns: whether the table had labels on its rows, and on its columns
     labelled: bool
     labelled_columns: bool
 
@@ -464,14 +415,15 @@ def _refuse_cells(
         )
 
 
-def refuse_lines(where: str, kind: str, labels: np.ndarray, bad: np.ndarray, what: str) -> None:
+def refuse_lines(
+    where: str, kind: str, labels: np.ndarray, bad: np.ndarray, expected: str, found: str
+) -> None:
     """Refuse a table for the lines, of this `kind`, that are `bad`; name the first."""
     if bad.any():
         first = plain(labels[np.flatnonzero(bad)[0]])
         others = int(bad.sum()) - 1
-        have = "has" if others == 1 else "have"
-        more = f" (and so {have} {_count(others, f'other {kind}')})" if others else ""
-        raise ValueError(f"{where}: {kind} {first!r} has {what}{more}")
+        more = f" (as in {_count(others, f'other {kind}')})" if others else ""
+        raise ValueError(f"{where}: {kind} {first!r}: expected {expected}; found {found}{more}")
 
 
 def _count(n: int, noun: str) -> str:

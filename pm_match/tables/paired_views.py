@@ -98,8 +98,8 @@ def same_objects(tables: Mapping[str, Any]) -> np.ndarray:
         elif not np.array_equal(table.objects, known.objects):
             if set(table.objects.tolist()) == set(known.objects.tolist()):
                 raise ValueError(
-                    f"view {name!r}: its objects (rows) are those of view {known.name!r} in "
-                    "another order; bring them into one order"
+                    f"view {name!r}: expected objects (rows) in the order of view {known.name!r}; "
+                    "found them in another"
                 )
             row = int(np.argmax(table.objects != known.objects))
             raise ValueError(
@@ -113,7 +113,7 @@ def same_objects(tables: Mapping[str, Any]) -> np.ndarray:
 def refuse_unseen(tables: Mapping[str, Any], objects: np.ndarray) -> None:
     """Refuse objects that no view has seen."""
     unseen = np.all([table.missing.all(axis=1) for table in tables.values()], axis=0)
-    refuse_lines("views", "object", objects, unseen, "no observed value in any view")
+    refuse_lines("views", "object", objects, unseen, "an observed value in some view", "none")
 
 
 def seen_rows(table: Any, objects: np.ndarray) -> np.ndarray:
@@ -123,8 +123,8 @@ def seen_rows(table: Any, objects: np.ndarray) -> np.ndarray:
     partly = table.missing.any(axis=1) & ~absent
     if partly.any():
         raise ValueError(
-            f"{where}: some values of object {objects[partly].tolist()[0]!r} are missing; expected "
-            "all (an object that the view has not seen) or none."
+            f"{where}: object {objects[partly].tolist()[0]!r}: expected all values, or none (an "
+            "object that the view has not seen); found some missing"
         )
     rows = np.flatnonzero(~absent)
     if len(rows) < 2:
@@ -132,6 +132,6 @@ def seen_rows(table: Any, objects: np.ndarray) -> np.ndarray:
             f"{where}: expected at least two objects that are seen in it; found {len(rows)}"
         )
     constant = ~(np.ma.getdata(table.values)[rows].var(axis=0) > 0.0)
-    what = "one constant value where objects are seen; drop it"
-    refuse_lines(where, "column", table.features, constant, what)
+    expected = "values that differ between the objects that are seen"
+    refuse_lines(where, "column", table.features, constant, expected, "one value")
     return rows

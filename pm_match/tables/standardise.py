@@ -146,21 +146,12 @@ def principal_components(
 
 
 class _Components(NamedTuple):
-    """Principal components of a table, and what they leave out.
+    """Principal components of a table, and what they leave out."""
 
-    Attributes
-    ----------
-    axes : (K, M) array
-        Orthonormal rows.
-    lengths : (K,) array
-        Standard deviations of what the components share, without the noise.
-    noise : float
-        Standard deviation of the rest, in each direction.
-    """
-
-    axes: NDArray[np.float64]
+    axes: NDArray[np.float64]  # (K, M): orthonormal rows
+    # (K,): standard deviations of what the components share, without the noise
     lengths: NDArray[np.float64]
-    noise: float
+    noise: float  # standard deviation of the rest, in each direction
 
     @classmethod
     def of(cls, x: NDArray[np.float64], n_components: int) -> Self:

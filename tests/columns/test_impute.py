@@ -217,7 +217,7 @@ def test_what_there_is_to_predict_is_named():
     model = declared("poisson", missing=True)
     point = testing.random_point(model, np.random.default_rng(0))
     assert sorted(imputed(model, [point], var_names=["a"])) == ["a", "a_lower", "a_upper"]
-    with pytest.raises(ValueError, match="var_names: domain 'b' has no missing values"):
+    with pytest.raises(ValueError, match="var_names: expected missing values in 'b'; found none"):
         imputed(model, [point], var_names=["b"])
     with pytest.raises(ValueError, match="expected features or columns of domain 'b', some"):
         imputed(model, [point], {"b": np.ones((1, 2))})

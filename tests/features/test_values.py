@@ -231,7 +231,7 @@ def test_what_is_asked_for_is_checked(holed):
     tree = tree_of(whole, [random_point(whole, np.random.default_rng(0))])
     with pytest.raises(ValueError, match="expected a domain with missing values; found none"):
         pmm.impute(tree, whole)
-    with pytest.raises(ValueError, match="domain 'a' has no missing values"):
+    with pytest.raises(ValueError, match="expected missing values in 'a'; found none"):
         pmm.impute(tree, whole, var_names=["a"])
 
 

@@ -94,7 +94,9 @@ def test_known_objects_given_again_are_what_the_model_was_made_of(model, options
 def test_what_cannot_be_placed_is_refused(shops):
     with pytest.raises(KeyError, match="north"):
         shops.assign("north", customers([0]))
-    with pytest.raises(ValueError, match=r"new objects of 'south': no column can be used"):
+    with pytest.raises(
+        ValueError, match=r"new objects of 'south': expected a column that can be used; found none"
+    ):
         shops.assign("south", customers([0])[["sku", "note"]])
     with pytest.raises(ValueError, match=r"'south: south_count', row 0, column 0: expected"):
         shops.assign("south", customers([0]).assign(visits=-1))

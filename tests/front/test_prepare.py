@@ -80,7 +80,7 @@ def test_names_of_domains_may_be_any():
     assert found.titles == {"shop_1_north": "shop 1-north", "_2nd": "2nd"}
     model = found.declare(n_clusters=3)
     assert {"cluster_shop_1_north", "cluster__2nd"} <= set(model.named_vars)
-    with pytest.raises(ValueError, match=r"'shop 1': variables would have the names .* 'shop-1'"):
+    with pytest.raises(ValueError, match=r"'shop 1': expected a name .* found 'shop-1'"):
         pmm.prepare({"shop-1": frame(), "shop 1": frame()})
     with pytest.raises(ValueError, match="found 'weights', which it uses itself"):
         pmm.prepare({"weights": frame()})
@@ -128,7 +128,7 @@ class TestChoice:
         a, b = frame()[["kind", "price"]], numbers("uv")
         assert self.choice(a=a, b=b) == "table_clusters"
         assert self.choice(a=a, b=b, linked=True) == "mixture"
-        with pytest.raises(ValueError, match="'a': it has no column of numbers, and none in comm"):
+        with pytest.raises(ValueError, match="'a': expected a column of numbers, or one in common"):
             self.choice(a=a[["kind"]], b=b)
 
     def test_networks(self):
@@ -174,7 +174,7 @@ class TestNetworks:
 
     def test_whether_both_ends_are_the_same_people_is_asked(self):
         same = edges(("ann", "bob"), ("bob", "cy"))
-        with pytest.raises(ValueError, match=r"1 of the names in 'boss' are in 'clerk' too, such"):
+        with pytest.raises(ValueError, match=r"names in 'boss' and 'clerk'; found 1 in both, such"):
             pmm.prepare({"a": same}, model="relational_clusters")
         model = pmm.prepare({"a": same}, types=["person"]).declare()
         assert model.coords["a_person_object"] == ("ann", "bob", "cy")
@@ -182,9 +182,9 @@ class TestNetworks:
         assert model.coords["a_b_object"] == ("ann", "bob")
 
     def test_bad_lists(self):
-        with pytest.raises(ValueError, match="no column 'bos'; did you mean 'boss'"):
+        with pytest.raises(ValueError, match=r"no column 'bos'; .* did you mean 'boss'"):
             pmm.prepare({"a": edges(("x", "u"))}, columns=["bos", "clerk"])
-        with pytest.raises(ValueError, match="network 'b': expected a list of edges, as 'a' is"):
+        with pytest.raises(ValueError, match=r"network 'b': expected .*edges, as .* 'a' is"):
             pmm.prepare({"a": edges(("x", "u")), "b": np.eye(2)}, model="relational_clusters")
 
 
@@ -210,7 +210,7 @@ def test_given_clusters_are_declared_whole():
     assert [p.name for p in alone.potentials] == ["links", "cannot_link", "cannot_link_1"]
     with pytest.raises(ValueError, match=r"clusters\['a'\]: expected 6 labels; found 2"):
         pmm.prepare(tables, clusters={"a": [1, 2]})
-    with pytest.raises(ValueError, match=r"clusters\['B'\]: expected a table among .*"):
+    with pytest.raises(ValueError, match=r"clusters\['B'\]: no table; there are .*"):
         pmm.prepare(tables, clusters={"B": [1, 2]})
 
 
@@ -247,7 +247,7 @@ def test_classes_of_networks_are_observed():
     assert documents.known[own].tolist() == [0, -1, 1, 0, -1, -1]
     assert (documents.known >= 0).sum() == 3
     assert (words.known < 0).all()
-    with pytest.raises(ValueError, match=r"classes\['one'\]: expected objects of a network among"):
+    with pytest.raises(ValueError, match=r"classes\['one'\]: no objects of a network; there are"):
         pmm.prepare(data, classes={"one": known}, types=["text", "word"])
     with pytest.raises(ValueError, match="found known with relevance=True"):
         prepared.declare(relevance=True)
@@ -266,7 +266,7 @@ def test_given_clusters_of_networks_are_declared_whole():
     assert documents.links.tolist() == [[0, 3], [2, 5], [6, 7], [8, 9]]
     assert documents.apart.tolist() == [[0, 2], [6, 8]]
     assert not len(words.links)
-    with pytest.raises(ValueError, match=r"clusters\['one'\]: expected objects of a network among"):
+    with pytest.raises(ValueError, match=r"clusters\['one'\]: no objects of a network; there are"):
         pmm.prepare(data, clusters={"one": [0] * 6}, types=["text", "word"])
 
 
@@ -322,7 +322,9 @@ class TestGraphs:
         graph = Graph([("f", "u"), ("u", "g")], sides=sides)
         found = pmm.prepare({"n": graph}, types=["user", "film"])
         assert [labels.tolist() for labels in found.data["n"].labels] == [["u"], ["f", "g"]]
-        with pytest.raises(ValueError, match=r"edge \('f', 'g'\) has both ends on one side"):
+        with pytest.raises(
+            ValueError, match=r"two sides .* found \('f', 'g'\), with both ends on one"
+        ):
             pmm.prepare({"n": Graph([("f", "g"), ("f", "u")], sides=sides)})
 
 
@@ -351,7 +353,7 @@ def test_annotated_data():
         np.testing.assert_array_equal(found.data["protein"], few.X.toarray())
         np.testing.assert_array_equal(found.data["rna"], components[:, :10])
     with pytest.raises(
-        ValueError, match=r"300 variables: expected at most 200, or obsm\['X_pca'\]"
+        ValueError, match=r"at most 200 variables, or .*obsm\['X_pca'\].*; found 300"
     ):
         pmm.prepare({"rna": Annotated(many, cells.var_names)})
 
@@ -369,7 +371,7 @@ def test_classes_are_observed():
     assert model["cluster_a_unobserved"].type.ndim == 1
     whole = pmm.prepare({"a": a, "b": b}, classes={"a": [5, 5, 6, 6, 5, 5]}).declare()
     assert [rv.name for rv in whole.observed_RVs if rv.name == "cluster_a"]
-    with pytest.raises(ValueError, match=r"classes\['a'\]: expected objects of a network"):
+    with pytest.raises(ValueError, match=r"classes\['a'\]: no objects of a network; there are"):
         pmm.prepare({"a": np.eye(3)}, types=["u", "v"], classes={"a": [1, 1, 2]})
 
 
@@ -392,7 +394,11 @@ def test_clusters_that_are_not_kept_whole_are_where_chains_start():
 BAD = {
     "no mapping": (lambda: pmm.prepare(numbers("uv")), TypeError, "expected a mapping from a dom"),
     "frames in a list": (lambda: pmm.prepare([numbers("uv")]), TypeError, "of files; found an ob"),
-    "a file": (lambda: pmm.prepare(["none.csv"]), ValueError, "none.csv: No such file"),
+    "a file": (
+        lambda: pmm.prepare(["none.csv"]),
+        ValueError,
+        "none.csv: No such file",
+    ),
     "id": (
         lambda: pmm.prepare({"a": frame()}, id="Price"),
         ValueError,
@@ -406,7 +412,7 @@ BAD = {
     "column": (
         lambda: pmm.prepare({"a": frame()}, columns={"solt": "count"}),
         ValueError,
-        "no table has a column 'solt'; did you mean 'sold'",
+        "no column 'solt' in any table; .* did you mean 'sold'",
     ),
     "use": (
         lambda: pmm.prepare({"a": frame()}, columns={"sold": "id"}),
@@ -421,7 +427,7 @@ BAD = {
     "nothing left": (
         lambda: pmm.prepare({"a": pd.DataFrame({"u": [1.5, 1.5]})}),
         ValueError,
-        r"no column can be used \('u': one value only \(1.5\)\)",
+        r"a column that can be used; found none \('u': one value only \(1.5\)\)",
     ),
     "infinite": (
         lambda: pmm.prepare({"a": pd.DataFrame({"u": [1.5, np.inf]})}),
@@ -436,12 +442,12 @@ BAD = {
     "wrong model": (
         lambda: pmm.prepare({"a": np.eye(3)}, model="mixture", types=["u", "v"]),
         ValueError,
-        "model: 'mixture' is not for networks",
+        "model: expected one for networks; found 'mixture'",
     ),
     "option": (
         lambda: pmm.prepare({"a": frame()}, n_cluster=3),
         TypeError,
-        "mixture has no option 'n_cluster'; did you mean 'n_clusters'",
+        "mixture: no option 'n_cluster'; .* did you mean 'n_clusters'",
     ),
     "argument": (
         lambda: pmm.prepare({"a": frame()}, standardize=True),
@@ -456,7 +462,7 @@ BAD = {
     "option of another": (
         lambda: pmm.prepare({"a": frame()}).declare(power=0.5),
         TypeError,
-        "mixture has no option 'power'",
+        "mixture: no option 'power'",
     ),
     "standardise": (
         lambda: pmm.prepare({"a": frame()}, standardise=True),

@@ -71,17 +71,14 @@ def test_coordinates_along_the_objects_are_kept():
     assert "chain" not in match.coords
 
 
-def test_other_sample_dims_and_groups():
+def test_other_groups():
     idata = tree()
-    flat = idata["posterior"].to_dataset().stack(sample=("chain", "draw")).reset_index("sample")
-    other = xr.DataTree.from_dict({"prior": flat.drop_vars(["chain", "draw"])})
+    other = xr.DataTree.from_dict({"prior": idata["posterior"].to_dataset()})
     np.testing.assert_array_equal(
-        matching.match_probability(
-            other, "cluster_a", "cluster_b", group="prior", sample_dims=["sample"]
-        ),
+        matching.match_probability(other, "cluster_a", "cluster_b", group="prior"),
         matching.match_probability(idata, "cluster_a", "cluster_b"),
     )
-    labels = matching.partition_estimate(other, group="prior", sample_dims=["sample"])
+    labels = matching.partition_estimate(other, group="prior")
     np.testing.assert_array_equal(
         labels["cluster_a"], matching.partition_estimate(idata)["cluster_a"]
     )

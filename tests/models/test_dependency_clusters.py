@@ -149,30 +149,34 @@ BAD = {
     "rows": (
         lambda t: {"x": t["x"], "y": t["y"][:10]},
         {},
-        "view 'y': expected 20 objects .* found 10; or paired=False",
+        "view 'y': expected 20 objects .* found 10; say paired=False",
     ),
     "labels": (
         lambda t: {"x": pd.DataFrame(t["x"]), "y": pd.DataFrame(t["y"], index=range(1, 21))},
         {},
-        "view 'y': expected the objects of view 'x'; found 1 for 0 .* or paired=False",
+        "view 'y': expected the objects of view 'x'; found 1 for 0 .* say paired=False",
     ),
     "order": (
         lambda t: {"x": pd.DataFrame(t["x"]), "y": pd.DataFrame(t["y"], index=range(19, -1, -1))},
         {},
-        "in another order; .* or paired=False",
+        "in the order of view .*; say paired=False",
     ),
     "partly missing": (
         lambda t: {"x": np.where(np.eye(20, 2) > 0, np.nan, t["x"])},
         {},
-        "some values of object 0 are missing",
+        "object 0: expected all values, or none",
     ),
     "nowhere": (
         lambda t: {k: np.where(np.arange(20)[:, None] == 3, np.nan, x) for k, x in t.items()},
         {},
-        "object 3 has no observed value in any view",
+        "object 3: expected an observed value in some view; found none",
     ),
     "infinite": (lambda t: {"x": np.full((20, 2), np.inf)}, {}, "view 'x'.*infinite"),
-    "constant": (lambda t: {"x": np.ones((20, 2))}, {}, "view 'x': column 0 has one constant"),
+    "constant": (
+        lambda t: {"x": np.ones((20, 2))},
+        {},
+        "view 'x': column 0: expected values that differ",
+    ),
     "one seen": (
         lambda t: {"x": t["x"], "y": np.where(np.arange(20)[:, None] == 3, t["y"], np.nan)},
         {},

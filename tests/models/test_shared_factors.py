@@ -136,10 +136,10 @@ WRONG = {
         ValueError, "expected the objects of view 'a'; found 2 for 'ann' in row number 0"),
     "order of objects": (
         lambda: {"views": with_view(c=pd.DataFrame(np.eye(6), index=OBJECTS[::-1]))},
-        ValueError, "in another order"),
+        ValueError, "in the order of"),
     "order of numbered objects": (
         lambda: {"views": numbered(lambda table: table.sample(frac=1.0, random_state=0))},
-        ValueError, "view 'b': its objects .* are those of view 'a' in another order"),
+        ValueError, "view 'b': expected objects .* in the order of view 'a'"),
     "numbered objects left out": (
         lambda: {"views": numbered(lambda table: table.drop(index=0), lambda table: table[:-1])},
         ValueError, "expected the objects of view 'a'; found 1 for 0 in row number 0"),
@@ -151,10 +151,10 @@ WRONG = {
         "view 'c': .* found 6 infinite"),
     "an empty column": (
         lambda: {"views": with_view(c=np.full((6, 1), np.nan))},
-        ValueError, "view 'c': column 0 has no observed value"),
+        ValueError, "view 'c': column 0: expected an observed value; found none"),
     "an object without values": (
         lambda: {"views": {"a": np.where(np.arange(6)[:, None] == 4, np.nan, np.ones((6, 2)))}},
-        ValueError, "views: object 4 has no observed value in any view"),
+        ValueError, "views: object 4: expected an observed value in some view; found none"),
     "n_shared": (lambda: {"n_shared": 0}, ValueError, "n_shared: expected a whole number"),
     "n_private": (lambda: {"n_private": -1}, ValueError, "n_private: expected a whole number"),
     "n_private of no view": (

@@ -714,8 +714,8 @@ MATRIX = np.zeros((3, 2))
         ({"axes": [A, TWO], "observed": MATRIX.T}, ValueError,
          "the 2 objects of the assignment without a name .* on axis 1; found 3"),
         (FREE | {"observed": MATRIX + 2}, ValueError, r"network 'x': expected 0 or 1 .*found 2 at"),
-        (FREE | {"absent": "unknown"}, ValueError, "found no `observed`"),
-        (FREE | {"columns": ("a", "b")}, ValueError, "found no `observed`"),
+        (FREE | {"absent": "unknown"}, ValueError, "expected `observed`, .*; found none"),
+        (FREE | {"columns": ("a", "b")}, ValueError, "expected `observed`, .*; found none"),
         (FREE | {"density": CUBE}, ValueError, "one dimension for each of 2 axes; found 3"),
         ({"axes": [THREE, THREE], "density": np.ones((2, 3))}, ValueError,
          r"expected a square density.*; found shape \(2, 3\)"),
@@ -764,7 +764,7 @@ MATRIX = np.zeros((3, 2))
         (FREE | {"dims": ("film", "user"),
                  "observed": pd.DataFrame(MATRIX, ["p", "r", "q"], ["u", "v"])},
          ValueError, "order of dim 'film'; found them in another"),
-        (FREE | {"size": 3}, TypeError, r"unexpected \['size'\]"),
+        (FREE | {"size": 3}, TypeError, r"expected no other arguments; found \['size'\]"),
     ],
 )  # fmt: skip
 def test_bad_declarations(options, error, message):

@@ -330,7 +330,7 @@ HALF_KNOWN[3, 1] = np.nan
             shape=(2, 2),
             absent="unknown",
         ),
-        bad(DENSE, ValueError, r"square matrix is expected; found shape \(4, 3\)", one_mode=True),
+        bad(DENSE, ValueError, r"a square matrix, .*; found shape \(4, 3\)", one_mode=True),
         bad(
             UNEVEN, ValueError, r"symmetric .*found 1 at \(0, 3\) and 0 at \(3, 0\)", symmetric=True
         ),
@@ -371,7 +371,11 @@ HALF_KNOWN[3, 1] = np.nan
             one_mode=True,
         ),
         bad(np.array([["a", "b"]]), TypeError, "real numbers; found dtype <U1"),
-        bad(pd.DataFrame({"a": [1], "b": ["x"]}), TypeError, "column 'b' has dtype .*long form"),
+        bad(
+            pd.DataFrame({"a": [1], "b": ["x"]}),
+            TypeError,
+            "column 'b': expected numbers; found dtype .*long form",
+        ),
         bad(
             np.zeros((2, 2)),
             TypeError,
@@ -381,7 +385,7 @@ HALF_KNOWN[3, 1] = np.nan
         bad(
             LONG,
             ValueError,
-            "no column 'film' in the DataFrame; its columns are",
+            "no column 'film'; there are",
             columns=("user", "film"),
         ),
         bad(
@@ -394,20 +398,20 @@ HALF_KNOWN[3, 1] = np.nan
         bad(
             LONG,
             TypeError,
-            "column 'when' has dtype float64; expected positions",
+            "column 'when': expected positions .*; found dtype float64",
             columns=("user", "when"),
         ),
         bad(
             LONG,
             TypeError,
-            "column 'tag' has dtype .*; expected numbers",
+            "column 'tag': expected numbers; found dtype",
             columns=("user", "n", "tag"),
             shape=(2, 4),
         ),
         bad(
             LONG.assign(user=["bo", None, "al"]),
             ValueError,
-            "'user' has no label in row 1",
+            "'user', row 1: expected a label",
             columns=("user", "tag"),
         ),
         bad(

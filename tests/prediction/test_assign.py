@@ -336,7 +336,7 @@ def test_directed_networks_take_both_directions():
         ({"a": pd.DataFrame(np.zeros((1, 3)), columns=list("xyw"))}, ValueError,
          "expected the features of the domain; found no column 'z'"),
         ({"a": {"b": np.zeros((1, 2))}}, KeyError, r"expected some of \['a'\]"),
-        ({"a": np.zeros((1, 3)), "cluster_a": np.zeros((1, 3))}, ValueError, "given twice"),
+        ({"a": np.zeros((1, 3)), "cluster_a": np.zeros((1, 3))}, ValueError, "found 'a' twice"),
     ],
 )  # fmt: skip
 def test_new_data_are_checked(labelled, new, error, message):
@@ -345,19 +345,14 @@ def test_new_data_are_checked(labelled, new, error, message):
         pmm.assign(tree, labelled, new, progressbar=False)
 
 
-def test_other_sample_dims_and_groups(labelled):
+def test_other_groups(labelled):
     tree, x = tree_of(labelled, uniform_points(labelled, 6), chains=2), {"b": np.ones((2, 2))}
-    flat = tree["posterior"].to_dataset().stack(sample=("chain", "draw")).reset_index("sample")
-    other = xr.DataTree.from_dict({"kept": flat.drop_vars(["chain", "draw"])})
-    found = pmm.assign(other, labelled, x, group="kept", sample_dims=["sample"], random_seed=1,
-                       progressbar=False)  # fmt: skip
+    other = xr.DataTree.from_dict({"kept": tree["posterior"].to_dataset()})
+    found = pmm.assign(other, labelled, x, group="kept", random_seed=1, progressbar=False)
     same = pmm.assign(tree, labelled, x, random_seed=1, progressbar=False)
     np.testing.assert_allclose(found["prediction/b/match_a"], same["prediction/b/match_a"])
     drawn = found["posterior/cluster_b_new"]
-    assert drawn.dims == ("sample", "b_object_new")
-    np.testing.assert_array_equal(
-        drawn, same["posterior/cluster_b_new"].to_numpy().reshape(drawn.shape)
-    )
+    np.testing.assert_array_equal(drawn, same["posterior/cluster_b_new"])
 
 
 def test_other_arguments_are_checked(labelled):
@@ -367,11 +362,12 @@ def test_other_arguments_are_checked(labelled):
         pmm.assign(tree, labelled, x, top=0)
     with pytest.raises(ValueError, match=r"num_draws: expected a whole number .* 1; found 0"):
         pmm.assign(tree, labelled, x, num_draws=0)
-    with pytest.raises(ValueError, match="sample_dims: no dim 'sample' among the draws"):
-        pmm.assign(tree, labelled, x, sample_dims=["sample"])
+    flat = tree["posterior"].to_dataset().stack(sample=("chain", "draw")).reset_index("sample")
+    with pytest.raises(ValueError, match="idata: no dim 'chain' among the draws"):
+        pmm.assign(flat, labelled, x)
     once = pmm.assign(tree, labelled, x, progressbar=False)
     merged = tree["posterior"].to_dataset().assign(once["posterior"].to_dataset().data_vars)
-    with pytest.raises(ValueError, match="domain 'a' has new objects in these draws already"):
+    with pytest.raises(ValueError, match="found 'a' with new objects in them already"):
         pmm.assign(merged, labelled, x)
     short = tree["posterior"].to_dataset().isel(a_object=slice(4))
     with pytest.raises(ValueError, match=r"variable 'cluster_a': expected draws of the model's"):

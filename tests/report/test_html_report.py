@@ -183,7 +183,7 @@ def test_no_figure_stays_open(tmp_path):
 
 
 def test_bad_input(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(FileNotFoundError, match="expected the folder"):
         pmm.report(tree(), tmp_path / "none" / "page.html")
     with pytest.raises(KeyError, match="no assignment variable"):
         pmm.report(tree()["posterior"].to_dataset()[["projection_a"]], tmp_path / "page.html")

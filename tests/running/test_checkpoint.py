@@ -111,7 +111,7 @@ def test_initvals_of_ones_own(model, tmp_path):
     sampled(model, **own, checkpoint=tmp_path / "a", every=1e-9)
     cut(tmp_path / "a", 0, 0)
     assert same(expected, resumed(tmp_path / "a", model))
-    with pytest.raises(TypeError, match=r"initvals must be numbers or arrays: RandomVariable|Ten"):
+    with pytest.raises(TypeError, match=r"initvals: expected plain values; found (Random|Tensor)V"):
         sampled(model, initvals={"precision": pm.Gamma.dist(1, 1)}, checkpoint=tmp_path / "b")
     assert not (tmp_path / "b").exists()
 
@@ -138,11 +138,11 @@ def test_arguments_that_are_kept(model, folder, tmp_path):
     assert "warmup_posterior" in resumed(tmp_path / "b", model)
     kept = resumed(tmp_path / "b", model, discard_tuned_samples=True)
     assert "warmup_posterior" not in kept
-    with pytest.raises(TypeError, match=r"resume: random_seed, tune cannot be given"):
+    with pytest.raises(TypeError, match=r"resume: expected .*; found random_seed, tune"):
         resumed(folder, model, tune=3, random_seed=2)
     with pytest.raises(TypeError, match="expected plain values of compile_kwargs"):
         sampled(model, checkpoint=tmp_path / "c", compile_kwargs={"mode": object()})
-    with pytest.raises(TypeError, match="keep_warning_stat must be False"):
+    with pytest.raises(TypeError, match="expected keep_warning_stat=False"):
         sampled(model, checkpoint=tmp_path / "c", keep_warning_stat=True)
 
 
@@ -323,7 +323,7 @@ def test_values_come_back_as_they_were(tmp_path):
     assert repr(found) == repr(value)
     assert np.isnan(unpacked(packed(float("nan"), []), []))
     for other in (object(), np.array([None]), {1: 2}):
-        with pytest.raises(TypeError, match="cannot be stored"):
+        with pytest.raises(TypeError, match="expected"):
             packed(other, [])
 
 

@@ -49,7 +49,11 @@ def test_no_more_components_than_the_table_has():
 @pytest.mark.parametrize(
     ("x", "n", "message"),
     [
-        (np.column_stack([table()[:, 0], np.ones(30)]), None, "column 1 has one constant value"),
+        (
+            np.column_stack([table()[:, 0], np.ones(30)]),
+            None,
+            "column 1: expected values that differ",
+        ),
         (table(), 0, "n_components: expected a whole number of at least 1; found 0"),
     ],
     ids=["constant", "none"],

@@ -3,8 +3,7 @@
 from pm_match.views.em.ascent import Ascent, Fit
 from pm_match.views.em.dependency import (
     DependencyMixture,
-    fit_dependency_clusters,
-    fit_dependency_hierarchy,
+    fit_dependency,
 )
 from pm_match.views.em.projected_clusters import ProjectedClusters, fit_projected_clusters
 from pm_match.views.em.shared_factors import SharedFactors, fit_shared_factors
@@ -15,8 +14,7 @@ __all__ = [
     "Fit",
     "ProjectedClusters",
     "SharedFactors",
-    "fit_dependency_clusters",
-    "fit_dependency_hierarchy",
+    "fit_dependency",
     "fit_projected_clusters",
     "fit_shared_factors",
 ]

@@ -16,47 +16,26 @@ Step = Callable[[Any], tuple[float, Any]]
 
 
 class Ascent(TypedDict, total=False):
-    """How every fit climbs.
+    """How every fit climbs."""
 
-    Attributes
-    ----------
-    starts : int, default 20
-        The best end of so many starts is returned.
-    tolerance : float, default 1e-6
-        In nats, of the whole log likelihood: an iteration that gains fewer is the last.
-    max_iterations : int, default 20000
-        Of every start.
-    random_seed : optional
-    advance : callable, optional
-        Told the best log likelihood so far after every start.
-    """
-
-    starts: int
+    starts: int  # the best end of so many starts is returned
+    # in nats, of the whole log likelihood: an iteration that gains fewer is the last
     tolerance: float
-    max_iterations: int
+    max_iterations: int  # of every start
     random_seed: Any
-    advance: Callable[[float], None]
+    advance: Callable[[float], None]  # told the best log likelihood so far after every start
 
 
 class Fit[P](NamedTuple):
-    """Parameters that maximise a likelihood, as far as the starts found.
+    """Parameters that maximise a likelihood, as far as the starts found."""
 
-    Attributes
-    ----------
-    parameters : P
-        Of the best start.
-    log_likelihoods : (I,) array
-        Of the best start, iteration after iteration; the last is that of `parameters`.
-    converged : bool
-        Whether the best start gained less than the tolerance before its iterations ran out.
-    starts : (S,) array
-        The log likelihood that every start ended with: of all but the best, when an iteration
-        gained less than 0.001 nats (or the tolerance, if more).
-    """
-
-    parameters: P
+    parameters: P  # of the best start
+    # (I,): of the best start, iteration after iteration; the last is that of `parameters`
     log_likelihoods: NDArray[np.float64]
+    # whether the best start gained less than the tolerance before its iterations ran out
     converged: bool
+    # (S,): the log likelihood that every start ended with: of all but the best, when an iteration
+    # gained less than 0.001 nats (or the tolerance, if more)
     starts: NDArray[np.float64]
 
     @property
@@ -83,14 +62,8 @@ def best_of(
 ) -> Fit:
     """Climb from several starts; return the best end.
 
-    Parameters
-    ----------
-    step : callable
-        From parameters to their log likelihood, and to better parameters.
-    start : callable
-        From a generator and the number of a start to its parameters.
-    **options
-        See `Ascent`.
+    `step`: from parameters to their log likelihood, and to better parameters; `start`: from a
+    generator and the number of a start to its parameters; `**options`: see `Ascent`.
     """
     starts, tolerance = options.get("starts", 20), options.get("tolerance", 1e-6)
     max_iterations = options.get("max_iterations", 20_000)

@@ -43,83 +43,33 @@ _START_TOLERANCE = 0.1
 
 
 class DependencyMixture(NamedTuple):
-    """Parameters of the model.
+    """Parameters of the model."""
 
-    Attributes
-    ----------
-    weights : (T,) array
-    means : tuple of (T_v, D_v) array
-    covariances : tuple of (D_v, D_v) array
-    links : tuple of (T, T_v) array, or None
-        Of every view, the probabilities of its clusters given z. None if they are those of z.
-    """
-
-    weights: Array
-    means: tuple[Array, ...]
-    covariances: tuple[Array, ...]
+    weights: Array  # (T,)
+    means: tuple[Array, ...]  # tuple of (T_v, D_v)
+    covariances: tuple[Array, ...]  # tuple of (D_v, D_v)
+    # tuple of (T, T_v), or None: Of every view, the probabilities of its clusters given z. None if
+    # they are those of z.
     links: tuple[Array, ...] | None = None
 
 
-def fit_dependency_clusters(
-    views: Mapping[str, Any] | Sequence[Any], n_clusters: int, **options: Unpack[Ascent]
-) -> Fit[DependencyMixture]:
-    """Maximise the likelihood of weights, means and covariances by EM.
-
-    Parameters
-    ----------
-    views : mapping or sequence of (N, D_v) array
-        A row of NaN is a sample that the view has not seen; its other views are used.
-    n_clusters : int
-        T.
-    **options
-        See `Ascent`. Every start is by k-means of all views.
-
-    Returns
-    -------
-    Fit
-        With a `DependencyMixture` without links as parameters.
-
-    Raises
-    ------
-    ValueError
-        If views are not tables of the same samples, a sample has some of a view's values only, the
-        likelihood has no maximum, or a setting is none.
-    """
-    return _fit(views, n_clusters, None, options)
-
-
-def fit_dependency_hierarchy(
+def fit_dependency(
     views: Mapping[str, Any] | Sequence[Any],
     n_clusters: int,
-    n_marginal_clusters: int | Sequence[int],
+    n_marginal_clusters: int | Sequence[int] | None = None,
     **options: Unpack[Ascent],
 ) -> Fit[DependencyMixture]:
-    """Maximise the likelihood of weights, links, means and covariances by EM.
+    """Maximise the likelihood of weights, means, covariances and links, if there are any, by EM.
 
-    Parameters
-    ----------
-    views, n_clusters
-        As `fit_dependency_clusters` takes them.
-    n_marginal_clusters : int or sequence of int
-        T_v, one number for all views or one for each.
-    **options
-        See `Ascent`. Every view's clusters start from k-means of the view; z from k-means of all
-        views in every other start, and from random links in the rest.
+    Every start is by k-means: of all views for z, but from random links in every other start if
+    there are links; of each view for its own clusters.
 
-    Returns
-    -------
-    Fit
-        With a `DependencyMixture` as parameters.
-
-    Raises
-    ------
-    ValueError
-        As of `fit_dependency_clusters`.
+    `views`, arrays (N, D_v): a row of NaN is a sample that the view has not seen; its other views
+    are used. `n_clusters`: T; `n_marginal_clusters`: T_v, one number for all views or one for each;
+    None for views without clusters of their own; `**options`: see `Ascent`. Raise `ValueError` if
+    views are not tables of the same samples, a sample has some of a view's values only, the
+    likelihood has no maximum, or a setting is none.
     """
-    return _fit(views, n_clusters, n_marginal_clusters, options)
-
-
-def _fit(views, n_clusters: int, n_marginal_clusters, options: Ascent) -> Fit[DependencyMixture]:
     seen, n = see(views)
     check_number("n_clusters", n_clusters, 1, n, "samples")
     marginal = None
@@ -152,17 +102,8 @@ def start_labels(
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]], list[Array]]:
     """Draw assignments from what EM of views (N, D_v) ends with from one start, of either kind.
 
-    Returns
-    -------
-    z : (N,) integer array
-    w : list of (N_v,) integer array
-        Of the samples that every view has seen, in their order.
-    precisions : list of (D_v, D_v) array
-
-    Raises
-    ------
-    ValueError
-        As of `fit_dependency_clusters`.
+    Return `z` (N,); `w` list of (N_v,): of the samples that every view has seen, in their order;
+    `precisions` list of (D_v, D_v). Raise `ValueError` as of `fit_dependency`.
     """
     seen, n = see(views)
     joint = side_by_side(seen, n)

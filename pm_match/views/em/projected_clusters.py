@@ -30,19 +30,11 @@ _TURNS = 3
 
 
 class ProjectedClusters(NamedTuple):
-    """Parameters of the model.
+    """Parameters of the model."""
 
-    Attributes
-    ----------
-    weights : (T,) array
-    latent : (T, K) array
-    projections : tuple of (M_d, K) array
-    precision : float
-    """
-
-    weights: Array
-    latent: Array
-    projections: tuple[Array, ...]
+    weights: Array  # (T,)
+    latent: Array  # (T, K)
+    projections: tuple[Array, ...]  # tuple of (M_d, K)
     precision: float
 
 
@@ -55,26 +47,13 @@ def fit_projected_clusters(
 ) -> Fit[ProjectedClusters]:
     """Maximise the likelihood of weights, latent vectors, projections and precision by EM.
 
-    Parameters
-    ----------
-    domains : mapping or sequence of (N_d, M_d) array
-    matchings : sequence of sequence of (N_d,) integer array
-        To start from: labels of every domain's objects (see `find_matching`).
-    n_clusters, n_factors : int
-        T and K.
-    **options
-        See `Ascent`; there are as many starts as matchings. The seed is of the projections that the
-        first least squares start from.
+    There are as many starts as `matchings`, each of which has labels (N_d,) of every domain's
+    objects (see `find_matching`); the seed is of the projections that the first least squares start
+    from. Clusters that no object is in have latent vector 0.
 
-    Returns
-    -------
-    Fit
-        With `ProjectedClusters` as parameters. Clusters that no object is in have latent vector 0.
-
-    Raises
-    ------
-    ValueError
-        If domains are not complete tables, labels do not fit them, or a setting is none.
+    `domains`, arrays (N_d, M_d); `n_clusters`, `n_factors`: T and K; `**options`: see `Ascent`.
+    Raise `ValueError` if domains are not complete tables, labels do not fit them, or a setting is
+    none.
     """
     tables = [np.asarray(x, np.float64) for x in _values(domains)]
     for number, x in enumerate(tables):

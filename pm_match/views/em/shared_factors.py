@@ -39,23 +39,12 @@ _NO_NOISE = 1e-12
 
 
 class SharedFactors(NamedTuple):
-    """Parameters of the model.
+    """Parameters of the model."""
 
-    Attributes
-    ----------
-    intercepts : tuple of (D_v,) array
-    projections : tuple of (D_v, m) array
-        W.
-    privates : tuple of (D_v, K_v) array
-        B.
-    variances : (V,) array
-        Of the noise.
-    """
-
-    intercepts: tuple[Array, ...]
-    projections: tuple[Array, ...]
-    privates: tuple[Array, ...]
-    variances: Array
+    intercepts: tuple[Array, ...]  # tuple of (D_v,)
+    projections: tuple[Array, ...]  # tuple of (D_v, m): W
+    privates: tuple[Array, ...]  # tuple of (D_v, K_v): B
+    variances: Array  # (V,): of the noise
 
 
 class _Data(NamedTuple):
@@ -94,32 +83,15 @@ def fit_shared_factors(
 ) -> Fit[SharedFactors]:
     """Maximise the likelihood of intercepts, projections, private factors and noise by EM.
 
-    Parameters
-    ----------
-    views : mapping or sequence of (N, D_v) array
-        NaN is a missing value, taken to be missing at random. Every pattern of missing values
-        costs a factorisation an iteration.
-    n_shared : int
-        m.
-    n_private : int or sequence of int
-        K_v, one number for all views or one for each; from 0 to D_v. As D_v, D_v - 1 leaves the
-        covariance of a view free.
-    intercept : bool, default True
-        Whether views have intercepts; they are 0 otherwise.
-    **options
-        See `Ascent`. By default there are 5 starts: the first from the canonical correlations of
-        the views, the rest random.
+    By default there are 5 starts: the first from the canonical correlations of the views, the rest
+    random. NaN is a missing value, taken to be missing at random; every pattern of missing values
+    costs a factorisation an iteration.
 
-    Returns
-    -------
-    Fit
-        With `SharedFactors` as parameters.
-
-    Raises
-    ------
-    ValueError
-        If views are not tables of the same samples, the likelihood has no maximum (its noise goes
-        to zero), or a setting is none.
+    `views`, arrays (N, D_v); `n_shared`: m; `n_private`: K_v, one number for all views or one for
+    each, from 0 to D_v (with D_v or D_v - 1 the covariance of a view is free); `intercept`: whether
+    views have intercepts; they are 0 otherwise; `**options`: see `Ascent`. Raise `ValueError` if
+    views are not tables of the same samples, the likelihood has no maximum (its noise goes to
+    zero), or a setting is none.
     """
     data = _read(views, n_shared, n_private, intercept)
     options.setdefault("starts", 5)

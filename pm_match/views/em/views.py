@@ -13,26 +13,15 @@ Array = NDArray[np.float64]
 
 
 class SeenView(NamedTuple):
-    """The samples that one view has seen.
-
-    Attributes
-    ----------
-    name : str
-    values : (N_v, D) array
-        About their mean: variances within clusters are differences, which would lose precision far
-        from zero.
-    rows : (N_v,) integer array or slice
-        Which samples they are: all of them if a slice.
-    centre : (D,) array
-    scatter : (D, D) array
-        Sum of squares and products of `values`.
-    """
+    """The samples that one view has seen."""
 
     name: str
+    # (N_v, D): about their mean: variances within clusters are differences, which would lose
+    # precision far from zero
     values: Array
-    rows: Any
-    centre: Array
-    scatter: Array
+    rows: Any  # (N_v,) or slice: which samples they are: all of them if a slice
+    centre: Array  # (D,)
+    scatter: Array  # (D, D): sum of squares and products of `values`
 
 
 def named(views: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
@@ -90,16 +79,16 @@ def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[SeenView], int]:
         if (missing.any(axis=1) & ~unseen).any():
             row = int(np.flatnonzero(missing.any(axis=1) & ~unseen)[0])
             raise ValueError(
-                f"view {name!r}: sample {row} has some values missing; expected all (a sample that "
-                "the view has not seen) or none."
+                f"view {name!r}: sample {row}: expected all values, or none (a sample that the "
+                "view has not seen); found some missing"
             )
         seen = ~unseen
         everywhere |= seen
         values = array[seen]
         if len(values) <= array.shape[1]:
             raise ValueError(
-                f"view {name!r} has {len(values)} samples of {array.shape[1]} features; expected "
-                "more samples than features, without which its covariance cannot be estimated."
+                f"view {name!r}: expected more samples than features, without which its covariance "
+                f"cannot be estimated; found {len(values)} samples of {array.shape[1]} features"
             )
         centre = values.mean(axis=0)
         values = np.ascontiguousarray(values - centre)

@@ -35,21 +35,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class CanonicalForm:
-    r"""Log densities :math:`-z^\top A_p z / 2 + z^\top b_n` of each row's vector, up to constants.
+    """Log densities -z' A_p z / 2 + z' b_n of each row's vector z, up to constants."""
 
-    Attributes
-    ----------
-    matrix : (P, k, k) array
-        :math:`A` of every pattern.
-    linear : (N, k) array
-        :math:`b` of every row.
-    index : (N,) integer array
-        The pattern of every row.
-    """
-
-    matrix: Array
-    linear: Array
-    index: NDArray[np.int64]
+    matrix: Array  # (P, k, k): A of every pattern
+    linear: Array  # (N, k): b of every row
+    index: NDArray[np.int64]  # (N,): the pattern of every row
 
     @property
     def size(self) -> int:
@@ -76,16 +66,9 @@ class CanonicalForm:
     ) -> "CanonicalForm":
         """Multiply by independent normal densities.
 
-        Parameters
-        ----------
-        mean, precision : (N, q) array or what broadcasts to it
-        places : (q,) integer array, optional
-            The entries that they are of. Default: all.
-
-        Returns
-        -------
-        CanonicalForm
-            With as many patterns, or if precisions differ between rows with one for each row.
+        `mean`, `precision` (N, q) or what broadcasts to it. `places` (q,): the entries that they
+        are of. Default: all. Return a form with as many patterns, or if precisions differ between
+        rows with one for each row.
         """
         places = np.arange(self.size) if places is None else places
         shape = (len(self.linear), len(places))
@@ -140,14 +123,8 @@ class CanonicalForm:
 def product(forms: Sequence[CanonicalForm], places: Sequence[NDArray], size: int) -> CanonicalForm:
     """Multiply forms of different entries of the same rows' vectors.
 
-    Parameters
-    ----------
-    forms : sequence of CanonicalForm
-        At least one.
-    places : sequence of integer array
-        Where the entries of each are in the vectors of the product.
-    size : int
-        Of these vectors.
+    `forms`: at least one; `places`: where the entries of each are in the vectors of the product;
+    `size`: of these vectors.
     """
     if len(forms) == 1 and np.array_equal(places[0], np.arange(size)):
         return forms[0]
@@ -174,19 +151,8 @@ def likelihood(
 ) -> CanonicalForm:
     """Find what a view says of its objects' latents, missing values integrated out.
 
-    Parameters
-    ----------
-    table : MaskedTable
-        (N, D).
-    loadings : (D, k) array
-    noise : (D,) array
-        Precisions.
-    intercept : (D,) array, optional
-
-    Returns
-    -------
-    CanonicalForm
-        Of N rows.
+    `table`: (N, D); `loadings` (D, k); `noise` (D,): precisions; `intercept` (D,). Return a form
+    of N rows.
     """
     weighted = loadings * noise[:, None]
     linear = table.values @ weighted
@@ -223,20 +189,9 @@ def draw_shift(
     it. Along the orbits of these translations the posterior is normal: a generalised Gibbs draw (J.
     S. Liu & C. Sabatti, 2000, Biometrika 87(2), theorem 1), whose Jacobian is one.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    latents : (N, k) array
-    prior : pair of (N, k) array
-        Mean and precision of the latents.
-    views : sequence of (loadings, intercept, prior)
-        Of every view that the latents enter: (D, k), (D,), and mean and precision (D,) of the
-        intercept.
-
-    Returns
-    -------
-    (k,) array
-        c.
+    `latents` (N, k); `prior`, pair of (N, k): mean and precision of the latents; `views`, sequence
+    of (loadings, intercept, prior): of every view that the latents enter: (D, k), (D,), and mean
+    and precision (D,) of the intercept. Return (k,): c.
     """
     mean, precision = prior
     matrix = np.diag(precision.sum(axis=0))

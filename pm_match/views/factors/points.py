@@ -22,21 +22,12 @@ from pm_match.views.factors.recognise import Factor, FactorModel, FactorView
 
 @dataclass(frozen=True, eq=False)
 class ViewForm:
-    """What one view says of its latents, private ones of ours with their prior.
+    """What one view says of its latents, private ones of ours with their prior."""
 
-    Attributes
-    ----------
-    full : CanonicalForm
-        Of all latents of the view, side by side, those of ours that are private times their prior.
-    places : dict of int to integer array
-        By the latent's number, its entries in `full`.
-    private : tuple of int
-        Those of ours that no other view has.
-    """
-
+    # of all latents of the view, side by side, those of ours that are private times their prior
     full: CanonicalForm
-    places: dict[int, NDArray[np.int64]]
-    private: tuple[int, ...]
+    places: dict[int, NDArray[np.int64]]  # by the latent's number, its entries in `full`
+    private: tuple[int, ...]  # those of ours that no other view has
 
     def entries(self, numbers: Iterable[int]) -> NDArray[np.int64]:
         """Return the entries of latents in `full`."""
@@ -48,11 +39,6 @@ class FactorPoints(Writer):
 
     Latents and loadings are read and written as (objects or features, factors), however they are
     declared.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    part : FactorModel
     """
 
     def __init__(self, model: Model, part: FactorModel):
@@ -111,10 +97,8 @@ class FactorPoints(Writer):
     ) -> Array | None:
         """Draw how far `latents` (N, k) move, and write the intercepts that take it back.
 
-        Returns
-        -------
-        (k,) array or None
-            What is to be added to the latents; None if a view that they enter has no intercept.
+        Return (k,) or None: what is to be added to the latents; None if a view that they enter has
+        no intercept.
         """
         entered = [
             (self.part.views[v].intercept, self.factor(point, loading))
@@ -149,16 +133,8 @@ class FactorPoints(Writer):
 
         Nothing is done unless latents and loadings are around zero, with such precisions.
 
-        Parameters
-        ----------
-        point : dict
-            A new one.
-        number : int
-            Of the latents.
-        prior : pair of (N, k) array
-            Mean and precision of the latents.
-        draw : callable
-            From q and e, each (k,) or (1,) of one scale for all factors, to t.
+        `point`: a new one; `number`: of the latents; `prior`, pair of (N, k): mean and precision of
+        the latents; `draw`: from q and e, each (k,) or (1,) of one scale for all factors, to t.
         """
         loadings, precisions = self.part.scaled_with(number)
         mean, precision = prior
@@ -206,21 +182,10 @@ class FactorPoints(Writer):
         Private latents of ours, and missing values, are integrated out: for one shared latent
         :math:`h`, :math:`\log p(x_n | h) = -h^\top A_p h / 2 + h^\top b_n`, up to a constant.
 
-        Parameters
-        ----------
-        point : dict
-        names : list of str, optional
-            The latents that the form is to be of; others that are shared (or not ours) are given,
-            at their values in the point. Default: all shared latents of ours.
-
-        Returns
-        -------
-        form : CanonicalForm
-            Without the latents' own priors.
-        forms : list of ViewForm
-            Of each view, for `draw_private`.
-        places : dict of int to integer array
-            By the latent's number, its entries in `form`.
+        `names`: the latents that the form is to be of; others that are shared (or not ours) are
+        given, at their values in the point. Default: all shared latents of ours. Return `form`:
+        without the latents' own priors; `forms`: of each view, for `draw_private`; `places`: by the
+        latent's number, its entries in `form`.
         """
         part = self.part
         forms = [self.form(point, view) for view in part.views]

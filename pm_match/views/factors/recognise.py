@@ -40,36 +40,20 @@ class Factor:
     """Latents or loadings: a free variable with one row for each object or feature.
 
     An intercept is the loadings of a latent that is 1.
-
-    Attributes
-    ----------
-    name : str
-    transposed : bool
-        Whether it is declared with one column for each object or feature.
-    shape : (int, int)
-        Objects or features, and factors.
-    declared : tuple of int
-        Its shape as it is declared.
-    foreign : bool
-        Whether it is given, as something that is not of the factor model depends on it, or as it is
-        not declared normal.
-    unbounded : bool
-        Whether its values may be any numbers, as those of principal components are.
-    prior : callable or None
-        From a point to mean and precision, both of `shape`, of its independent normal prior; None
-        if it is `foreign`.
-    value : callable or None
-        From a point to its value, of `shape`, if it is `foreign`.
     """
 
     name: str
-    transposed: bool
-    shape: tuple[int, int]
-    declared: tuple[int, ...]
+    transposed: bool  # whether it is declared with one column for each object or feature
+    shape: tuple[int, int]  # (int, int): objects or features, and factors
+    declared: tuple[int, ...]  # its shape as it is declared
+    # whether it is given, as something that is not of the factor model depends on it, or as it is
+    # not declared normal
     foreign: bool
-    unbounded: bool
+    unbounded: bool  # whether its values may be any numbers, as those of principal components are
+    # from a point to mean and precision, both of `shape`, of its independent normal prior; None if
+    # it is `foreign`
     prior: Prior = field(repr=False)
-    value: Any = field(repr=False)
+    value: Any = field(repr=False)  # from a point to its value, of `shape`, if it is `foreign`
 
     def arranged(self, value: NDArray) -> Array:
         """Bring an array that is arranged as the variable into `shape`."""
@@ -82,31 +66,16 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class FactorView:
-    """One view.
+    """One view."""
 
-    Attributes
-    ----------
-    name : str
-        The observed variable, as the user named it.
-    table : MaskedTable
-        Its values (N, D).
-    latents : tuple of int
-        Numbers, in the model, of the latents that enter its mean.
-    loadings : tuple of Factor
-        Of each of these.
-    intercept : Factor or None
-    missing : str or None
-        The free variable that holds the missing values, in the order of the array.
-    noise : callable
-        From a point to the noise precision (D,) of every feature.
-    """
-
-    name: str
-    table: MaskedTable
-    latents: tuple[int, ...]
-    loadings: tuple[Factor, ...]
+    name: str  # the observed variable, as the user named it
+    table: MaskedTable  # its values (N, D)
+    latents: tuple[int, ...]  # numbers, in the model, of the latents that enter its mean
+    loadings: tuple[Factor, ...]  # of each of these
     intercept: Factor | None
+    # the free variable that holds the missing values, in the order of the array
     missing: str | None
+    # from a point to the noise precision (D,) of every feature
     noise: Callable[[Point], Array] = field(repr=False)
 
     @property
@@ -122,26 +91,16 @@ class FactorView:
 
 @dataclass(frozen=True, eq=False)
 class GammaPrecision:
-    """A free Gamma variable to which the precision of noise or of loadings is proportional.
-
-    Attributes
-    ----------
-    name : str
-    of : tuple of (int, int)
-        What its conditional depends on: the number of a view, and that of one of its loadings, or
-        -1 for the view's noise.
-    shape : tuple of int
-    aligned : tuple of int
-        Its shape with axes added so that it broadcasts to the noise (D,) or loadings, as declared.
-    prior : callable
-        From a point to shape and rate, both of the variable's shape.
-    """
+    """A free Gamma variable to which the precision of noise or of loadings is proportional."""
 
     name: str
+    # tuple of (int, int): what its conditional depends on: the number of a view, and that of one of
+    # its loadings, or -1 for the view's noise
     of: tuple[tuple[int, int], ...]
     shape: tuple[int, ...]
+    # its shape with axes added so that it broadcasts to the noise (D,) or loadings, as declared
     aligned: tuple[int, ...]
-    prior: Prior = field(repr=False)
+    prior: Prior = field(repr=False)  # from a point to shape and rate, both of the variable's shape
 
     def by_factor(self, loading: Factor) -> bool:
         """Whether the precision of loadings is the same for all features."""
@@ -153,14 +112,7 @@ class GammaPrecision:
 
 @dataclass(frozen=True, eq=False)
 class FactorModel(Part):
-    """Views that latents (or precisions) connect.
-
-    Attributes
-    ----------
-    latents : tuple of Factor
-    views : tuple of FactorView
-    precisions : tuple of GammaPrecision
-    """
+    """Views that latents (or precisions) connect."""
 
     latents: tuple[Factor, ...]
     views: tuple[FactorView, ...]
@@ -192,18 +144,9 @@ class FactorModel(Part):
     def scaled_with(self, number: int) -> tuple[list[Factor], list[GammaPrecision]]:
         """Find what can take back a scaling of a latent, without a change of likelihood.
 
-        Parameters
-        ----------
-        number : int
-            Of the latent.
-
-        Returns
-        -------
-        loadings : list of Factor
-            All that the latent enters with.
-        precisions : list of GammaPrecision
-            Those that the priors of these are proportional to, each one number or one for each
-            factor; none if some of the loadings lack one, or if one is of something else too.
+        `number`: of the latent. Return `loadings`: all that the latent enters with; `precisions`:
+        those that the priors of these are proportional to, each one number or one for each factor;
+        none if some of the loadings lack one, or if one is of something else too.
         """
         entered = self.entered(number)
         found = [p for p in self.precisions if entered.keys() & {*p.of}]

@@ -23,18 +23,9 @@ _MORE, _ROUNDS = 10, 4
 def factor_start(model: Any, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
     """Make starting values of a factor model's variables.
 
-    Parameters
-    ----------
-    model : FactorModel
-    rng : numpy.random.Generator
-    point : dict
-        The point of value variables where what is not ours starts.
-
-    Returns
-    -------
-    dict of str to array
-        By variable, as it is declared; of latents that are given to our steps too, if their values
-        may be any numbers.
+    `point`: the point of value variables where what is not ours starts. Return values by variable,
+    as it is declared; of latents that are given to our steps too, if their values may be any
+    numbers.
     """
     n_objects = model.n_objects
     filled, middles = [], []

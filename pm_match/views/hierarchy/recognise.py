@@ -26,28 +26,14 @@ from pm_match.reading.probe import chosen_objects
 
 @dataclass(frozen=True, eq=False)
 class HierarchyView:
-    """One view: its clusters given those of the objects, and what is normal around them.
+    """One view: its clusters given those of the objects, and what is normal around them."""
 
-    Attributes
-    ----------
-    link : str
-        Probabilities (T, T_v) of the view's clusters given the objects'.
-    assignment : str
-        The view's clusters, of the objects that it has seen.
-    objects : (N_v,) integer array
-        Which objects these are.
-    normals : Normals
-    values : (N_v, D) array
-        In the order of `objects`.
-    concentration : callable
-        From a point to the parameters (T, T_v) of the link's Dirichlet prior.
-    """
-
-    link: str
-    assignment: str
-    objects: NDArray[np.int64]
+    link: str  # probabilities (T, T_v) of the view's clusters given the objects'
+    assignment: str  # the view's clusters, of the objects that it has seen
+    objects: NDArray[np.int64]  # (N_v,): which objects these are
     normals: Normals
-    values: NDArray[np.float64]
+    values: NDArray[np.float64]  # (N_v, D): in the order of `objects`
+    # from a point to the parameters (T, T_v) of the link's Dirichlet prior
     concentration: Callable[[Point], NDArray[np.float64]] = field(repr=False)
 
     def prior(self, point: Point) -> NormalWishartPrior:
@@ -57,16 +43,9 @@ class HierarchyView:
 
 @dataclass(frozen=True, eq=False)
 class Hierarchy(Part):
-    """Clusters of objects above clusters of every view (Klami & Kaski, eq. 3).
+    """Clusters of objects above clusters of every view (Klami & Kaski, eq. 3)."""
 
-    Attributes
-    ----------
-    clustering : Clustering
-        Of the objects: one assignment, and its weights.
-    views : tuple of HierarchyView
-    """
-
-    clustering: Clustering
+    clustering: Clustering  # of the objects: one assignment, and its weights
     views: tuple[HierarchyView, ...]
 
     @property

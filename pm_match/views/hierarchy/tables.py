@@ -152,10 +152,7 @@ def sweep(rng, state, n_swaps):
     Exchanges leave the prior of the links as it is if that is the same for every z: `n_swaps` is
     how many to propose, 0 if it is not.
 
-    Returns
-    -------
-    moved, accepted, proposed : int
-        Samples whose z changed, and exchanges.
+    Return `moved`, `accepted`, `proposed`: samples whose z changed, and exchanges.
     """
     n_clusters = state.counts.shape[0]
     moved = 0

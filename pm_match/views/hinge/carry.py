@@ -28,49 +28,26 @@ _FIRST_SITE, _CLOSE, _MOST_ROUNDS = 0.001, 0.1, 100
 
 
 class Coefficients(NamedTuple):
-    r"""Coefficients of Fourier features, at frequencies, with their normal approximation.
+    r"""Coefficients of Fourier features, at frequencies, with their normal approximation."""
 
-    Attributes
-    ----------
-    frequencies : (M, m) array
-    precision : float
-        v.
-    values : (P, K) array
-    whitened : (P, K) array
-        :math:`L^T (\beta - m)`, column by column.
-    log_density : float
-        Of labels and coefficients, divided by the determinants of all L.
-    """
-
-    frequencies: NDArray[np.float64]
-    precision: float
-    values: NDArray[np.float64]
-    whitened: NDArray[np.float64]
-    log_density: float
+    frequencies: NDArray[np.float64]  # (M, m)
+    precision: float  # v
+    values: NDArray[np.float64]  # (P, K)
+    whitened: NDArray[np.float64]  # (P, K): L' (beta - m), column by column
+    log_density: float  # of labels and coefficients, divided by the determinants of all L
 
 
 class LabelledVectors(NamedTuple):
-    """Vectors with labels.
+    """Vectors with labels."""
 
-    Attributes
-    ----------
-    latent : (N, m) array
-    labels : (N, K) array
-        1, -1, or 0 for none.
-    C : float
-    """
-
-    latent: NDArray[np.float64]
-    labels: NDArray[np.float64]
+    latent: NDArray[np.float64]  # (N, m)
+    labels: NDArray[np.float64]  # (N, K): 1, -1, or 0 for none
     C: float
 
     def at(self, frequencies: NDArray, precision: float, values: NDArray) -> Coefficients:
         """Whiten coefficients (P, K).
 
-        Raises
-        ------
-        LostPrecision
-            If v is lost beside what the labels say.
+        Raise `LostPrecision` if v is lost beside what the labels say.
         """
         return self._of(frequencies, precision, values, None)
 
@@ -116,24 +93,10 @@ def approximate(
     and the new site has precision :math:`\nu / (1 - \nu s^2)` and, times its mean,
     :math:`(\alpha + \mu\nu) / (1 - \nu s^2)`.
 
-    Parameters
-    ----------
-    features : (n, P) array
-        Times the labels, 1 or -1, of their objects.
-    C : float
-    precision : float
-        Of the coefficients' prior.
-
-    Returns
-    -------
-    mean : (P,) array
-    lower : (P, P) array
-        Cholesky factor of the precision matrix.
-
-    Raises
-    ------
-    LostPrecision
-        If the prior's precision is lost, to working precision, beside what sites say.
+    `features` (n, P): times the labels, 1 or -1, of their objects; `precision`: of the
+    coefficients' prior. Return `mean` (P,); `lower` (P, P): Cholesky factor of the precision
+    matrix. Raise `LostPrecision` if the prior's precision is lost, to working precision, beside
+    what sites say.
     """
     columns = np.asfortranarray(features.T)
     sites = np.full(len(features), _FIRST_SITE)

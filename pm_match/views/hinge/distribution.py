@@ -273,28 +273,17 @@ def _check_codes(where: str, codes: NDArray, score: Any) -> None:
 
 
 class HingeParts(NamedTuple):
-    """What `read_hinge` finds.
+    """What `read_hinge` finds."""
 
-    Attributes
-    ----------
-    score : Variable, shape (N,) or (N, n_classes)
-    C : Variable
-    classes : bool
-        Whether there is a score for every class.
-    """
-
-    score: Variable
+    score: Variable  # (N,) or (N, n_classes)
     C: Variable
-    classes: bool
+    classes: bool  # whether there is a score for every class
 
 
 def read_hinge(rv: Variable) -> HingeParts | None:
     """Read a declared hinge back from its variable, in any copy of the model.
 
-    Returns
-    -------
-    HingeParts or None
-        None if `rv` is anything but a `Hinge`.
+    Return None if `rv` is anything but a `Hinge`.
     """
     node = rv.owner
     if node is None or not isinstance(node.op, HingeRV | OneAgainstRestRV):

@@ -109,16 +109,9 @@ class FrequencyEvidence:
         Where a candidate might be one at which A cannot be factorised, each is factorised: what
         cannot be is refused, by itself.
 
-        Parameters
-        ----------
-        candidates : (M, m) array
-        levels : (M,) array
-            What the gain in log density must exceed: the log of a uniform number where candidates
-            are drawn from a kernel that leaves the prior alone.
-
-        Returns
-        -------
-        accepted : (M,) array of bool
+        `candidates` (M, m); `levels` (M,): what the gain in log density must exceed: the log of a
+        uniform number where candidates are drawn from a kernel that leaves the prior alone. Return
+        `accepted` (M,) of bool.
         """
         if not self.safe:
             return self._sweep_one_by_one(candidates, levels)
@@ -233,17 +226,10 @@ def _inverse(lower: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class FrequencyPrior(NamedTuple):
-    """Independent normal priors of frequencies: means + factors z, with z standard normal.
+    """Independent normal priors of frequencies: means + factors z, with z standard normal."""
 
-    Attributes
-    ----------
-    means : (M, m) array
-    factors : (M, m, m) array
-        Lower Cholesky factors of the covariances.
-    """
-
-    means: NDArray[np.float64]
-    factors: NDArray[np.float64]
+    means: NDArray[np.float64]  # (M, m)
+    factors: NDArray[np.float64]  # (M, m, m): lower Cholesky factors of the covariances
 
     def coloured(self, z: NDArray) -> NDArray[np.float64]:
         """Give the frequencies (..., M, m) at which the standard coordinates are `z`."""
@@ -297,12 +283,8 @@ class EvidenceTerm:
 def distinct(matrices: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find which of many matrices (M, m, m) differ, as of frequencies that share a component.
 
-    Returns
-    -------
-    first : (P,) integer array
-        Places of the distinct ones: of all, if two of them agree in their corner only.
-    which : (M,) integer array
-        The number among these of every matrix.
+    Return `first` (P,): places of the distinct ones: of all, if two of them agree in their corner
+    only; `which` (M,): the number among these of every matrix.
     """
     _, first, which = np.unique(matrices[:, 0, 0], return_index=True, return_inverse=True)
     if np.array_equal(matrices[first][which], matrices):

@@ -31,12 +31,7 @@ _LEAST_SHAPE = 0.5
 class HingePoints(Writer):
     """Reads and writes coefficients and their precision.
 
-    Attributes
-    ----------
-    rows : (n,) integer array
-        The objects that have labels.
-    labels : (n, K) array
-        Their labels.
+    `rows` (n,) are the objects that have labels, and `labels` (n, K) what these are.
     """
 
     def __init__(self, model: Model, part: HingeModel):

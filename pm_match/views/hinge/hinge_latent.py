@@ -21,20 +21,9 @@ from pm_match.views.hinge.fourier import waves
 class HingeTerm:
     """The log pseudo-likelihood of objects' labels as a function of their latent vectors.
 
-    Parameters
-    ----------
-    frequencies : (M, m) array
-    coefficients : (2M + 1, S) array
-        Of cosines, sines and the constant.
-    labels : (N, S) array
-        -1 or 1; 0 for what is not labelled.
-    penalty : float
-        C.
-
-    Attributes
-    ----------
-    labelled : (N,) array of bool
-        The objects that it says anything about.
+    `frequencies` (M, m); `coefficients` (2M + 1, S): of cosines, sines and the constant; `labels`
+    (N, S): -1 or 1; 0 for what is not labelled; `penalty`, C. `labelled` (N,) are the objects that
+    it says anything about.
     """
 
     def __init__(
@@ -55,16 +44,8 @@ class HingeTerm:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Evaluate the term for some objects.
 
-        Parameters
-        ----------
-        rows : (n,) integer array
-        latent : (n, m) array
-
-        Returns
-        -------
-        log_density : (n,) array
-        gradient : (n, m) array
-            In the latent vectors; zero where the margin is just met.
+        `rows` (n,); `latent` (n, m). Return `log_density` (n,); `gradient` (n, m): in the latent
+        vectors; zero where the margin is just met.
         """
         cosine, sine = waves(latent @ self._frequencies.T)
         labels = self.labels[rows]

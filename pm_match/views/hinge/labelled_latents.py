@@ -15,22 +15,12 @@ from pm_match.views.hinge.recognise import HingeModel
 
 @dataclass(frozen=True, eq=False)
 class LabelledLatent(Part):
-    """Latent vectors that views see linearly, and labels through random Fourier features.
+    """Latent vectors that views see linearly, and labels through random Fourier features."""
 
-    Attributes
-    ----------
-    name : str
-        The latent vectors, a variable of shape (N, m).
-    factors : FactorModel
-        Of the views.
-    hinges : tuple of HingeModel
-    prior : callable
-        From a point to mean and precision (N, m) of the independent normal prior.
-    """
-
-    name: str
-    factors: FactorModel
+    name: str  # the latent vectors, a variable of shape (N, m)
+    factors: FactorModel  # of the views
     hinges: tuple[HingeModel, ...]
+    # from a point to mean and precision (N, m) of the independent normal prior
     prior: Prior = field(repr=False)
 
     @property
@@ -44,11 +34,7 @@ def labelled_latents(
 ) -> tuple[list[LabelledLatent], dict[str, str]]:
     """Join factor models and hinges by the latent vectors that both have.
 
-    Returns
-    -------
-    parts : list of LabelledLatent
-    refused : dict
-        By latent variable, why it is left to PyMC.
+    Return `parts`; `refused`: by latent variable, why it is left to PyMC.
     """
     hinges = [part for part in parts if isinstance(part, HingeModel)]
     shared = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,8 +34,6 @@ from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from pm_match.views.hinge.recognise import HingeModel
 
-__all__ = ["predict"]
-
 
 def predict(
     idata: xr.DataTree | xr.Dataset,
@@ -48,7 +46,6 @@ def predict(
     random_seed: Any = None,
     progressbar: bool = True,
     group: str = "posterior",
-    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.Dataset:
     r"""Predict the labels of new objects from the views that they have, with uncertainty.
 
@@ -83,8 +80,6 @@ def predict(
         Whether to show one if it takes more than two seconds.
     group : str
         The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions that number the draws.
 
     Returns
     -------
@@ -117,7 +112,7 @@ def predict(
     ('chain', 'draw', 'object')
     """
     levels = interval_levels(ci_prob)
-    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
+    points = RecordedPoints(idata, model, group, SAMPLE_DIMS, num_draws)
     part, hinge = _find(points.structure, label)
     outlook = _Outlook.of(model, part, new_views) if new_views is not None else None
     objects = _objects(model, part.name) if outlook is None else outlook.objects
@@ -140,10 +135,7 @@ def predict(
 def label_probability(scores: NDArray, C: float) -> NDArray[np.float64]:
     """Normalise the pseudo-likelihood of scores (N, S) over the labels.
 
-    Returns
-    -------
-    (N, S) array
-        Probabilities of the class +1 of one score, of every class of several.
+    Return (N, S): probabilities of the class +1 of one score, of every class of several.
     """
     log_odds = 2.0 * C * (np.maximum(0.0, 1.0 + scores) - np.maximum(0.0, 1.0 - scores))
     return expit(log_odds) if scores.shape[1] == 1 else softmax(log_odds, axis=1)
@@ -260,8 +252,8 @@ def _summary(
     """Put the draws and their summaries together."""
     classes = _classes(model, hinge)
     own = ("object",) if hinge.shape[1] == 1 else ("object", "class")
-    dims = (*points.sample_dims, *own)
-    sizes = [points.posterior.sizes[dim] for dim in points.sample_dims]
+    dims = (*SAMPLE_DIMS, *own)
+    sizes = [points.posterior.sizes[dim] for dim in SAMPLE_DIMS]
     if hinge.shape[1] == 1:
         decision, probability = decision[..., 0], probability[..., 0]
     mean = probability.mean(axis=0)
@@ -275,9 +267,7 @@ def _summary(
         lower, upper = np.quantile(values, levels, axis=0)
         found |= {f"{name}_lower": (own, lower), f"{name}_upper": (own, upper)}
     coords: dict[Any, Any] = {
-        dim: points.posterior.coords[dim]
-        for dim in points.sample_dims
-        if dim in points.posterior.coords
+        dim: points.posterior.coords[dim] for dim in SAMPLE_DIMS if dim in points.posterior.coords
     }
     coords["object"] = objects
     if hinge.shape[1] > 1:

@@ -36,49 +36,31 @@ class HingeModel(Part):
     .. math:: f = F \beta + o, \quad \beta_{pk} \sim N(0, 1/v)
 
     for N objects, P coefficients, and K columns of scores: one, or one for every class.
-
-    Attributes
-    ----------
-    name : str
-        The observed labels.
-    coefficients : str
-        The variable :math:`\beta`, of shape (P,) or (P, K).
-    shape : tuple of int
-        (P, K).
-    labels : (N, K) array
-        +1 and -1; 0 for objects without a label.
-    precision : str or None
-        The variable :math:`v` if it has a Gamma prior and nothing else depends on it, so that its
-        conditional is a Gamma too.
-    latent, frequencies : str or None
-        If the score is `fourier_features(latent, frequencies) @ coefficients`: the variables, None
-        for the one that is constant, if one is. Else None.
-    adapts : bool
-        Whether the frequencies have a normal prior and nothing else depends on them, so that our
-        steps may draw them.
-    fourier : callable or None
-        From a point to latent vectors (N, m) and frequencies (M, m), where there are any.
-    frequency_prior : callable or None
-        From a point to the frequencies' `FrequencyPrior`.
-    components : tuple of str
-        The assignments of the frequencies.
     """
 
-    name: str
-    coefficients: str
-    shape: tuple[int, int]
+    name: str  # the observed labels
+    coefficients: str  # the variable beta, of shape (P,) or (P, K)
+    shape: tuple[int, int]  # (P, K)
+    # (N, K): +1 and -1; 0 for objects without a label
     labels: NDArray[np.float64] = field(repr=False)
+    # the variable v if it has a Gamma prior and nothing else depends on it, so that its
+    # conditional is a Gamma too
     precision: str | None
+    # latent, frequencies: If the score is `fourier_features(latent, frequencies) @ coefficients`:
+    # the variables, None for the one that is constant, if one is. Else None.
     latent: str | None
     frequencies: str | None
+    # whether the frequencies have a normal prior and nothing else depends on them, so that our
+    # steps may draw them
     adapts: bool
     _C: Callable[[Point], Any] = field(repr=False)
     _prior: Prior = field(repr=False)
     _gamma: Prior | None = field(repr=False)
     _scores: Callable[[Point], Any] | None = field(repr=False)
+    # from a point to latent vectors (N, m) and frequencies (M, m), where there are any
     fourier: Any = field(repr=False)
-    frequency_prior: Any = field(repr=False)
-    components: tuple[str, ...]
+    frequency_prior: Any = field(repr=False)  # from a point to the frequencies' `FrequencyPrior`
+    components: tuple[str, ...]  # the assignments of the frequencies
     # Whether the coefficients are declared as a matrix.
     _columns: bool = field(repr=False)
 
@@ -140,12 +122,8 @@ class HingeModel(Part):
 def hinge_models(context: Context) -> tuple[list[Part], dict[str, str]]:
     """Read the hinges of a model.
 
-    Returns
-    -------
-    parts : list of HingeModel
-        One for every variable in which the score of a hinge is affine, as `HingeModel` has it.
-    refused : dict
-        By variable, why it is left to PyMC.
+    Return `parts`: one for every variable in which the score of a hinge is affine, as `HingeModel`
+    has it; `refused`: by variable, why it is left to PyMC.
     """
     parts: list[Part] = []
     refused: dict[str, str] = {}
@@ -383,12 +361,8 @@ def _gamma_precision(context: Context, candidate: RV, prior: Prior) -> RV | None
 def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Score):
     """Find the vectors and frequencies of which a score is random Fourier features.
 
-    Returns
-    -------
-    latent, frequencies : variable or None
-        One of them may be constant.
-    read : callable or None
-        From a point to their values.
+    Return `latent`, `frequencies`: one of them may be constant; `read`: from a point to their
+    values.
     """
     others: list[Any] = [parent for parent in score.parents if parent is not candidate]
     shapes = [context.shapes[rv.name] for rv in others]

@@ -28,16 +28,7 @@ def draw_scales(rng: np.random.Generator, distances: NDArray[np.float64]) -> NDA
     all digits where d is small, and gives numbers of either sign. λ itself is a sum of positive
     terms.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    distances : array of any shape
-        d = C|1 - yf|; 0 is fine.
-
-    Returns
-    -------
-    array of the same shape
-        Positive.
+    `distances`: d = C|1 - yf|; 0 is fine. Return positive numbers.
     """
     squares = np.square(rng.standard_normal(distances.shape))
     half = 0.5 * squares
@@ -58,19 +49,8 @@ def observe(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw scales, and say what normal observations of the scores the labels then are.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    scores, labels : (N, K) array
-        Labels are 1, -1, or 0 for none.
-    C : float
-
-    Returns
-    -------
-    weights : (N, K) array
-        Precisions w; 0 without a label.
-    pulls : (N, K) array
-        w t, precision times value.
+    `scores`, `labels` (N, K): labels are 1, -1, or 0 for none. Return `weights` (N, K): precisions
+    w; 0 without a label; `pulls` (N, K): w t, precision times value.
     """
     scales = draw_scales(rng, C * np.abs(1.0 - labels * scores))
     weights = np.abs(labels) * (C * C / scales)
@@ -94,10 +74,8 @@ def lost(size: int, largest: float) -> float:
 def factorise(gram: NDArray[np.float64], precision: float) -> NDArray[np.float64]:
     """Cholesky-factorise F' W F + v I, of which only the lower triangle is read.
 
-    Raises
-    ------
-    LostPrecision
-        If it is singular to working precision, as with a tiny v and more features than labels.
+    Raise `LostPrecision` if it is singular to working precision, as with a tiny v and more features
+    than labels.
     """
     matrix = np.array(gram, order="F")
     matrix.flat[:: len(matrix) + 1] += precision
@@ -141,13 +119,7 @@ def draw_by_directions(
     Singular vectors of the weighted features take apart what the labels tell, and what the prior
     alone does: slower than `draw_coefficients`, and without a matrix that could be singular.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    design : (N, P) array
-    weights, pulls : (N,) array
-        Of the observations, as `observe` has them.
-    precision : float
+    `design` (N, P); `weights`, `pulls` (N,): of the observations, as `observe` has them.
     """
     roots = np.sqrt(weights)
     values = np.divide(pulls, roots, out=np.zeros(len(roots)), where=roots > 0.0)

@@ -101,20 +101,11 @@ class Normal(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class NormalPart:
-    """Normal densities of vectors, whose precisions take few values.
+    """Normal densities of vectors, whose precisions take few values."""
 
-    Attributes
-    ----------
-    mean : (N, m) array
-    lower : (P, m, m) array
-        Lower Cholesky factors L of the precisions.
-    pattern : (N,) integer array
-        Which of the P an object has.
-    """
-
-    mean: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    pattern: NDArray[np.int64]
+    mean: NDArray[np.float64]  # (N, m)
+    lower: NDArray[np.float64]  # (P, m, m): lower Cholesky factors L of the precisions
+    pattern: NDArray[np.int64]  # (N,): which of the P an object has
 
     @classmethod
     def of(cls, precision: NDArray, linear: NDArray, pattern: NDArray) -> "NormalPart":
@@ -158,24 +149,10 @@ def draw_latent(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Move every object's vector, leaving its density invariant.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    normal : NormalPart
-    term : callable
-        From rows (n,) and vectors (n, m) of these to log densities (n,) and gradients (n, m).
-    labelled : (N,) array of bool
-        The objects that the term says anything about. The others are drawn anew, exactly.
-    latent : (N, m) array
-    step_size : float
-        Angle of rotation between kicks.
-    n_steps : int
-
-    Returns
-    -------
-    latent : (N, m) array
-    probability : (n,) array
-        Of having accepted, of every object that is `labelled`.
+    `term`: from rows (n,) and vectors (n, m) of these to log densities (n,) and gradients (n, m).
+    `labelled` (N,) of bool: the objects that the term says anything about. The others are drawn
+    anew, exactly. `latent` (N, m); `step_size`: angle of rotation between kicks. Return `latent`
+    (N, m); `probability` (n,): of having accepted, of every object that is `labelled`.
     """
     found = np.array(latent, np.float64)
     free = np.flatnonzero(~labelled)

@@ -9,8 +9,7 @@ from pm_match.views.em import (
     DependencyMixture,
     ProjectedClusters,
     dependency,
-    fit_dependency_clusters,
-    fit_dependency_hierarchy,
+    fit_dependency,
     fit_projected_clusters,
     projected_clusters,
 )
@@ -30,7 +29,7 @@ CASES = [False, True]
 @pytest.mark.parametrize("unseen", CASES)
 def test_clusters_climb_to_a_maximum(unseen):
     _, views = made_up(unseen=unseen)
-    fit = fit_dependency_clusters(views, 3, random_seed=1, starts=5, tolerance=1e-9)
+    fit = fit_dependency(views, 3, random_seed=1, starts=5, tolerance=1e-9)
     p = fit.parameters
     total, logs = plain_clusters(views, p)
     check_ascent(fit, total)
@@ -61,7 +60,7 @@ def test_one_view_is_a_mixture_with_one_covariance():
     mixture = pytest.importorskip("sklearn.mixture")
     _, views = made_up(n=200)
     x = np.concatenate(list(views.values()), axis=1)
-    fit = fit_dependency_clusters([x], 3, random_seed=1, starts=20)
+    fit = fit_dependency([x], 3, random_seed=1, starts=20)
     other = mixture.GaussianMixture(
         3, covariance_type="tied", n_init=20, tol=1e-9, max_iter=5000, reg_covar=0, random_state=0
     ).fit(x)
@@ -74,7 +73,7 @@ def test_one_view_is_a_mixture_with_one_covariance():
 @pytest.mark.parametrize("unseen", CASES)
 def test_hierarchies_climb_to_a_maximum(unseen):
     _, views = made_up(unseen=unseen)
-    fit = fit_dependency_hierarchy(views, 2, [4, 3], random_seed=1, starts=6, tolerance=1e-9)
+    fit = fit_dependency(views, 2, [4, 3], random_seed=1, starts=6, tolerance=1e-9)
     p = fit.parameters
     total, states, joint = plain_hierarchy(views, p)
     check_ascent(fit, total)
@@ -108,7 +107,7 @@ def test_hierarchies_climb_to_a_maximum(unseen):
 
 def test_a_hierarchy_gathers_what_one_view_splits():
     z, views = made_up(n=400, seed=1)
-    fit = fit_dependency_hierarchy(views, 3, [6, 3], random_seed=1, starts=10)
+    fit = fit_dependency(views, 3, [6, 3], random_seed=1, starts=10)
     found, _ = dependency.responsibilities(views, fit.parameters)
     assert adjusted_rand_index({"o": z}, {"o": found.argmax(axis=1)}) > 0.95
 
@@ -158,15 +157,15 @@ def test_projected_clusters_climb_to_a_maximum():
 
 def test_fits_are_the_same_for_the_same_seed():
     _, views = made_up()
-    one, other = (fit_dependency_hierarchy(views, 2, 3, random_seed=4, starts=2) for _ in range(2))
+    one, other = (fit_dependency(views, 2, 3, random_seed=4, starts=2) for _ in range(2))
     np.testing.assert_array_equal(one.log_likelihoods, other.log_likelihoods)
 
 
 def test_bad_input():
     _, views = made_up()
     x, y = views.values()
-    with pytest.raises(ValueError, match=r"view 'x'.*sample 2 has some values missing"):
-        fit_dependency_clusters(
+    with pytest.raises(ValueError, match=r"view 'x'.*sample 2: expected all values, or none"):
+        fit_dependency(
             {
                 "x": np.where(
                     np.arange(2) + x * 0 + (np.arange(60) == 2)[:, None] > 1.5, np.nan, x
@@ -177,16 +176,16 @@ def test_bad_input():
         )
     both = np.where((np.arange(60) == 3)[:, None], np.nan, x)
     with pytest.raises(ValueError, match="sample 3: expected a view that has seen it"):
-        fit_dependency_clusters({"x": both, "y": np.where(np.isnan(both[:, :1]), np.nan, y)}, 2)
+        fit_dependency({"x": both, "y": np.where(np.isnan(both[:, :1]), np.nan, y)}, 2)
     with pytest.raises(ValueError, match="linearly dependent"):
-        fit_dependency_clusters({"x": np.concatenate([x, x[:, :1]], axis=1), "y": y}, 2)
+        fit_dependency({"x": np.concatenate([x, x[:, :1]], axis=1), "y": y}, 2)
     with pytest.raises(ValueError, match="more samples than features"):
-        fit_dependency_clusters({"x": x[:2], "y": y[:2]}, 2)
+        fit_dependency({"x": x[:2], "y": y[:2]}, 2)
     with pytest.raises(ValueError, match="n_clusters: expected a whole number from 1 to 60"):
-        fit_dependency_clusters(views, 61)
+        fit_dependency(views, 61)
     with pytest.raises(ValueError, match="one number, or one for each of"):
-        fit_dependency_hierarchy(views, 2, [2])
+        fit_dependency(views, 2, [2])
     with pytest.raises(ValueError, match="same samples"):
-        fit_dependency_hierarchy({"x": x, "y": y[1:]}, 2, 2)
+        fit_dependency({"x": x, "y": y[1:]}, 2, 2)
     with pytest.raises(ValueError, match="matchings: expected labels of"):
         fit_projected_clusters([x, y], [[np.zeros(60, int), np.zeros(3, int)]], 2, 1)

@@ -170,7 +170,7 @@ def test_features_may_be_in_another_order(model):
         (
             {"x": pd.DataFrame(NEW["x"]), "y": pd.DataFrame(NEW["y"], index=[3, 1, 2, 0])},
             ValueError,
-            "view 'y': .* in another order",
+            "view 'y': .* in the order of view",
         ),
     ],
 )
