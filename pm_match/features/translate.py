@@ -1,5 +1,6 @@
 """Objects' features in another domain, with intervals."""
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ def translate(
     num_draws: int | None = None,
     progressbar: bool = True,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.Dataset:
     r"""Predict the features that a match of an object would have in another domain.
 
@@ -60,7 +62,7 @@ def translate(
     ci_prob : float, optional
         The probability of the equal-tailed interval of each feature. Default: ArviZ's
         ``rcParams["stats.ci_prob"]``.
-    reweight, num_draws, progressbar, group
+    reweight, num_draws, progressbar, group, sample_dims
         As in `assign`.
 
     Returns
@@ -88,7 +90,7 @@ def translate(
     (['b', 'b_lower', 'b_upper'], (60, 20))
     """
     levels = interval_levels(ci_prob)
-    points = RecordedPoints(idata, model, group, SAMPLE_DIMS, num_draws)
+    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     home, goal = (find_place(points.structure, name) for name in (source, target))
     if (home.component, home.clustering) != (goal.component, goal.clustering):
         raise ValueError(

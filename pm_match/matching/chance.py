@@ -8,12 +8,13 @@ sure of the clusters, :math:`r = 1`. What there is between them is Cohen's kappa
 .. math:: \kappa = \frac{r - c}{1 - c}.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.set_draws import SetDraws, read_sets
 
 # Pairs of draws that are compared.
@@ -90,12 +91,13 @@ def beside_chance(
     idata: xr.DataTree | xr.Dataset,
     *,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> list[str]:
     """Say what matches are worth beside chance, in a sentence for each set of clusters.
 
     `idata`: what `pm_match.sample` returns, or its posterior.
     """
-    sets = read_sets(idata, None, group)
+    sets = read_sets(idata, None, group, sample_dims)
     return [_sentence(draws, len(sets) > 1) for draws in sets]
 
 

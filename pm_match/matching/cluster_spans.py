@@ -1,12 +1,12 @@
 """How many clusters span which domains."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.matching.draws import SET
+from pm_match.matching.draws import SAMPLE_DIMS, SET
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.matching.span_probability import present_domains
@@ -17,6 +17,7 @@ def cluster_spans(
     *,
     ci_prob: float | None = None,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     r"""Count the clusters that hold objects of exactly these domains, for all sets of domains.
@@ -33,6 +34,8 @@ def cluster_spans(
         Probability of the equal-tailed interval. Default: what ArviZ is set to.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
     var_names : sequence of str, optional
         Assignment variables. Default: all whose name starts with ``cluster_``.
 
@@ -64,7 +67,7 @@ def cluster_spans(
     1  True  False  0.25      0.5
     """
     levels = interval_levels(ci_prob)
-    sets = read_sets(idata, var_names, group)
+    sets = read_sets(idata, var_names, group, sample_dims)
     tables = [_spans(draws, levels) for draws in sets]
     if len(tables) == 1:
         return tables[0]

@@ -1,13 +1,13 @@
 """The partitions around the estimate that hold most of the posterior."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pm_match.matching.draws import SET
+from pm_match.matching.draws import SAMPLE_DIMS, SET
 from pm_match.matching.given_labels import attrs_of, by_size, given_labels
 from pm_match.matching.losses import Loss, check_loss
 from pm_match.matching.partition_loss import losses_of
@@ -26,6 +26,7 @@ def credible_ball(
     prob: float = 0.95,
     loss: Loss = "vi",
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
     r"""Compute the bounds of the credible ball around an estimated partition.
@@ -53,6 +54,8 @@ def credible_ball(
         The distance: see `partition_loss`.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
     var_names : sequence of str, optional
         Assignment variables. Default: all that `labels` has.
 
@@ -87,7 +90,7 @@ def credible_ball(
     if not isinstance(prob, Real) or not 0.0 < float(prob) <= 1.0:
         raise ValueError(f"prob: expected a probability above 0 and up to 1; found {prob!r}")
     names = names_of(idata, list(labels) if var_names is None else var_names, group)
-    sets = read_sets(idata, names, group)
+    sets = read_sets(idata, names, group, sample_dims)
     found: dict[str, xr.DataArray] = {}
     each: list[dict[str, Any]] = []
     distances, sizes = [], []

@@ -1,6 +1,6 @@
 """Which pairs to link: decisions that are optimal for a stated utility."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from scipy import sparse
 
 from pm_match.checks import check_count, warn
 from pm_match.matching.chance import MOST_TOGETHER, probability_together
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.pair_counts import apart, best_partners, counts_together
 from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 from pm_match.matching.unmatched_probability import probability_alone
@@ -38,6 +39,7 @@ def decide(
     reject: float | None = None,
     top: int | None = None,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> pd.DataFrame:
     r"""Decide which objects of two domains to link, and say how sure each decision is.
 
@@ -88,6 +90,8 @@ def decide(
         pairs and draws.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
 
     Returns
     -------
@@ -144,14 +148,14 @@ def decide(
         raise ValueError(
             f"rule: expected 'many-to-many' within a domain; found 'one-to-one', and {a!r} twice"
         )
-    draws = read_one_set(idata, [a, b], group)
+    draws = read_one_set(idata, [a, b], group, sample_dims)
     labels = apart([draws.labels[0], draws.labels[-1]], [draws.relevant[0], draws.relevant[-1]])
     chance = probability_together(draws)
     _warn_if_uninformative(draws.n_draws, chance, threshold)
     pairs, exact = _worth_it(draws, labels, threshold, top)
     unlike = [np.full(n, -1.0) for n in draws.sizes]
     if reject is not None:
-        unlike = [_unlike_all(idata, name, group) for name in draws.names]
+        unlike = [_unlike_all(idata, name, group, sample_dims) for name in draws.names]
         kept = (unlike[0][pairs.row] < reject) & (unlike[-1][pairs.column] < reject)
         pairs = _Pairs(*(part[kept] for part in pairs))
     if rule == "one-to-one":
@@ -180,11 +184,13 @@ def decide(
     return table
 
 
-def _unlike_all(idata: xr.DataTree | xr.Dataset, name: str, group: str) -> np.ndarray:
+def _unlike_all(
+    idata: xr.DataTree | xr.Dataset, name: str, group: str, sample_dims: Sequence[Hashable]
+) -> np.ndarray:
     """Probability of having no known object for company, shape (n_objects,)."""
-    there = set_of(idata, name, group)
+    there = set_of(idata, name, group, sample_dims)
     known = [own for own in there if own.removesuffix("_new") not in {*there} - {own}]
-    draws = read_one_set(idata, list(dict.fromkeys([name, *known])), group)
+    draws = read_one_set(idata, list(dict.fromkeys([name, *known])), group, sample_dims)
     return probability_alone(draws, 0, [draws.names.index(own) for own in known])
 
 

@@ -35,6 +35,7 @@ def diagnose(
     random_seed: int = 0,
     also: Sequence[str] = (),
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> Diagnosis:
     """Judge whether chains have found the posterior, and say what to do if not.
@@ -70,6 +71,8 @@ def diagnose(
         entries. Single numbers are judged anyway.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of two hashables
+        The dimensions that number chains and draws.
     var_names : sequence of str, optional
         Assignment variables. Default: all whose name starts with ``cluster_``; there may be none.
 
@@ -117,21 +120,23 @@ def diagnose(
     - R-hat is larger than 1.01 for distance from a partition (inf), worst of 21 pairs: a 0, b 0
     (inf): the chains do not agree (inf: stuck at different values).
     """
+    if len(sample_dims) != 2:
+        raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")
     also = [also] if isinstance(also, str) else list(also)
     check_count("n_pairs", n_pairs)
     posterior = read_draws(idata, group)
     counts = landmark_counts(idata, group)
     if counts is not None:
-        drawn = [name for name in counts if set(SAMPLE_DIMS) <= set(counts[name].dims)]
+        drawn = [name for name in counts if set(sample_dims) <= set(counts[name].dims)]
         posterior = posterior.merge(counts[drawn])
     if var_names is None and not assignment_names(posterior):
         var_names = []
     assignments = var_names if var_names == [] else names_of(posterior, var_names, group)
     # Without assignments, the log joint and single numbers can still be judged.
-    sets = read_sets(posterior, assignments, group) if assignments else []
-    shape = tuple(posterior.sizes[dim] for dim in SAMPLE_DIMS)
-    names = _chain_names(posterior, SAMPLE_DIMS[0], shape[0])
-    stats = _statistics(idata, posterior) if group == "posterior" else {}
+    sets = read_sets(posterior, assignments, group, sample_dims) if assignments else []
+    shape = tuple(posterior.sizes[dim] for dim in sample_dims)
+    names = _chain_names(posterior, sample_dims[0], shape[0])
+    stats = _statistics(idata, posterior, sample_dims) if group == "posterior" else {}
     log_joint = stats.get("log_joint")
     best = int(np.argmax(log_joint)) if log_joint is not None else -1
 
@@ -153,7 +158,7 @@ def diagnose(
             worst.append(f"worst of {len(pairs)} pairs{which}: {pair_name(draws, pairs[place])}")
             _add(rows, worst[-1], together[..., place])
             by_set.append(together)
-    for title, trace in _numbers(posterior, also):
+    for title, trace in _numbers(posterior, sample_dims, also):
         _add(rows, title, trace)
     if not rows:
         raise KeyError(
@@ -177,7 +182,7 @@ def diagnose(
     for move in _MOVES:
         if move in stats:
             chains[move] = stats[move].mean(axis=1)
-    filled = _filled(posterior, sets if counts is None else [], stats)
+    filled = _filled(posterior, sets if counts is None else [], stats, sample_dims)
     return Diagnosis(
         table,
         chains,
@@ -192,7 +197,9 @@ def _chain_names(posterior: xr.Dataset, dim: Hashable, n_chains: int) -> list[An
     return posterior[dim].to_numpy().tolist() if dim in posterior.coords else list(range(n_chains))
 
 
-def _statistics(idata: Any, posterior: xr.Dataset) -> dict[str, np.ndarray]:
+def _statistics(
+    idata: Any, posterior: xr.Dataset, sample_dims: Sequence[Hashable]
+) -> dict[str, np.ndarray]:
     """Read what is known of the sampler's statistics of these draws, shape (chains, draws) each.
 
     With several components there is one entry for each: log joints add up, the fullest of
@@ -201,7 +208,7 @@ def _statistics(idata: Any, posterior: xr.Dataset) -> dict[str, np.ndarray]:
     if not isinstance(idata, xr.DataTree) or "sample_stats" not in idata.children:
         return {}
     stats = idata.children["sample_stats"].to_dataset()
-    for dim in SAMPLE_DIMS:
+    for dim in sample_dims:
         # A posterior that was thinned alone has draws of its own.
         if stats.sizes.get(dim) != posterior.sizes[dim]:
             return {}
@@ -211,15 +218,17 @@ def _statistics(idata: Any, posterior: xr.Dataset) -> dict[str, np.ndarray]:
     how: dict[str, Callable[..., np.ndarray]] = {"log_joint": np.sum, "filled": np.max}
     found = {}
     for name in ("log_joint", "filled", *_MOVES):
-        if name in stats and set(SAMPLE_DIMS) <= set(stats[name].dims):
-            values = stats[name].transpose(*SAMPLE_DIMS, ...).to_numpy()
+        if name in stats and set(sample_dims) <= set(stats[name].dims):
+            values = stats[name].transpose(*sample_dims, ...).to_numpy()
             values = values.reshape(*values.shape[:2], -1).astype(float)
             if np.isfinite(values).all():
                 found[name] = how.get(name, np.mean)(values, axis=2)
     return found
 
 
-def _numbers(posterior: xr.Dataset, also: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
+def _numbers(
+    posterior: xr.Dataset, sample_dims: Sequence[Hashable], also: Sequence[str]
+) -> Iterator[tuple[str, np.ndarray]]:
     """Yield titles and traces of single numbers, and of the worst entries of `also`.
 
     What is not finite in a draw, such as the log of an empty block's density, cannot be judged.
@@ -228,10 +237,10 @@ def _numbers(posterior: xr.Dataset, also: Sequence[str]) -> Iterator[tuple[str, 
         if name not in posterior:
             raise KeyError(no_such(f"variable {name!r} among the draws", posterior, name))
     for key, variable in posterior.data_vars.items():
-        if variable.dtype.kind not in "iuf" or not set(SAMPLE_DIMS) <= set(variable.dims):
+        if variable.dtype.kind not in "iuf" or not set(sample_dims) <= set(variable.dims):
             continue
-        values = variable.transpose(*SAMPLE_DIMS, ...).to_numpy()
-        if values.ndim == 2:
+        values = variable.transpose(*sample_dims, ...).to_numpy()
+        if values.ndim == len(sample_dims):
             if np.isfinite(values).all():
                 yield str(key), values
         elif key in also:
@@ -262,13 +271,13 @@ def _relabelled(keys: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(first))[which.reshape(-1)]
 
 
-def _filled(posterior, sets, stats) -> float:
+def _filled(posterior, sets, stats, sample_dims) -> float:
     """Share of draws that use all clusters of some set, as far as their number is known."""
     if "filled" in stats:
         return float((stats["filled"] >= 1).mean())
     full = None
     for draws in sets:
-        dim = weights_dim(posterior, draws.title or "weights")
+        dim = weights_dim(posterior, draws.title or "weights", sample_dims)
         if dim is not None:
             own = np.array([len(sizes) >= posterior.sizes[dim] for _, sizes in draws])
             full = own if full is None else full | own

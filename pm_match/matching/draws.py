@@ -1,6 +1,6 @@
 """What a DataTree of draws holds: assignments, their relevance, and the sets of their clusters."""
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -170,27 +170,29 @@ def variable_of(posterior: xr.Dataset, name: str, prefix: str) -> xr.DataArray:
     return posterior[full_name(posterior.data_vars, name, prefix)]
 
 
-def sampled(variable: xr.DataArray, n_dims: int) -> xr.DataArray:
+def sampled(variable: xr.DataArray, sample_dims: Sequence[Hashable], n_dims: int) -> xr.DataArray:
     """Put the sample dims first and check how many others there are."""
-    others = [dim for dim in variable.dims if dim not in SAMPLE_DIMS]
-    if len(others) != n_dims or len(others) + len(SAMPLE_DIMS) != variable.ndim:
+    others = [dim for dim in variable.dims if dim not in sample_dims]
+    if len(others) != n_dims or len(others) + len(sample_dims) != variable.ndim:
         expected = "one dim" if n_dims == 1 else f"{n_dims} dims"
         raise ValueError(
-            f"variable {variable.name!r}: expected dims {SAMPLE_DIMS} and {expected} "
+            f"variable {variable.name!r}: expected dims {tuple(sample_dims)} and {expected} "
             f"beside; found {variable.dims}"
         )
-    return variable.transpose(*SAMPLE_DIMS, *others)
+    return variable.transpose(*sample_dims, *others)
 
 
-def assignment_of(posterior: xr.Dataset, name: str) -> xr.DataArray:
+def assignment_of(
+    posterior: xr.Dataset, name: str, sample_dims: Sequence[Hashable]
+) -> xr.DataArray:
     """Return the labels of an assignment, sample dims first, and check them."""
-    variable = sampled(variable_of(posterior, name, PREFIX), 1)
+    variable = sampled(variable_of(posterior, name, PREFIX), sample_dims, 1)
     if variable.dtype.kind not in "iu":
         raise ValueError(
             f"variable {name!r}: expected whole numbers, the clusters of objects; "
             f"found dtype {variable.dtype}"
         )
-    empty = [dim for dim in SAMPLE_DIMS if variable.sizes[dim] == 0]
+    empty = [dim for dim in sample_dims if variable.sizes[dim] == 0]
     if empty:
         raise ValueError(
             f"variable {name!r}: expected at least one draw; found dim {empty[0]!r} of length 0"
@@ -204,12 +206,14 @@ def stacked(assignment: xr.DataArray) -> np.ndarray:
     return assignment.to_numpy().reshape(int(np.prod(n_draws)), n_objects)
 
 
-def weights_dim(posterior: xr.Dataset, title: str | None) -> str | None:
+def weights_dim(
+    posterior: xr.Dataset, title: str | None, sample_dims: Sequence[Hashable]
+) -> str | None:
     """Name the dim of a set's weights, if they are among the draws: `title` may be their sticks."""
     if title not in posterior.data_vars:
         return None
     weights = posterior[title]
-    others = [str(dim) for dim in weights.dims if dim not in SAMPLE_DIMS]
+    others = [str(dim) for dim in weights.dims if dim not in sample_dims]
     if len(others) != 1 or not np.allclose(weights.sum(others), 1.0):
         return None
     return others[0]
@@ -232,6 +236,7 @@ def relevance_of(
     posterior: xr.Dataset,
     assignment: xr.DataArray,
     name: str | None,
+    sample_dims: Sequence[Hashable],
 ) -> np.ndarray | None:
     """Which objects are relevant, shape (draws, objects); None for all."""
     if name == "auto":
@@ -243,7 +248,7 @@ def relevance_of(
         )
     if name is None:
         return None
-    variable = sampled(variable_of(posterior, name, RELEVANCE), 1)
+    variable = sampled(variable_of(posterior, name, RELEVANCE), sample_dims, 1)
     dims = variable.dims[-1], assignment.dims[-1]
     # Without dims in the model, the two have the same objects under names of their own.
     unnamed = any(f"{v.name}_dim_0" in map(bare, dims) for v in (variable, assignment))

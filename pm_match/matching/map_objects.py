@@ -1,6 +1,6 @@
 """Objects carried from one domain to another through the latent space."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ def map_objects(
     source: str,
     target: str,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.DataArray:
     r"""Carry objects from one domain to another through the latent space.
 
@@ -50,6 +51,8 @@ def map_objects(
         by factors). They may be the same: then the part of x within the latent space remains.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
 
     Returns
     -------
@@ -74,8 +77,8 @@ def map_objects(
     """
     posterior = read_draws(idata, group)
     source, target = (identifier(name.removeprefix(PREFIX)) for name in (source, target))
-    w_source, source_features = _projection(posterior, source)
-    w_target, target_features = _projection(posterior, target)
+    w_source, source_features = _projection(posterior, source, sample_dims)
+    w_target, target_features = _projection(posterior, target, sample_dims)
     if w_source.shape[-1] != w_target.shape[-1]:
         raise ValueError(
             f"expected projections with as many factors; found {w_source.shape[-1]} of "
@@ -98,14 +101,18 @@ def map_objects(
     )
 
 
-def _projection(posterior: xr.Dataset, domain: str) -> tuple[np.ndarray, xr.DataArray]:
+def _projection(
+    posterior: xr.Dataset, domain: str, sample_dims: Sequence[Hashable]
+) -> tuple[np.ndarray, xr.DataArray]:
     """Projections, shape (draws, features, factors), and one of their columns (for its coords)."""
-    variable = sampled(variable_of(posterior, f"projection_{domain}", "projection_"), 2)
+    variable = sampled(
+        variable_of(posterior, f"projection_{domain}", "projection_"), sample_dims, 2
+    )
     feature_dim = f"{domain}_feature"
     if variable.dims[-1] == feature_dim:
         variable = variable.transpose(..., feature_dim, variable.dims[-2])
     values = variable.to_numpy()
-    corner = dict.fromkeys((*SAMPLE_DIMS, variable.dims[-1]), 0)
+    corner = dict.fromkeys((*sample_dims, variable.dims[-1]), 0)
     return values.reshape(-1, *values.shape[-2:]), variable.isel(corner, drop=True)
 
 

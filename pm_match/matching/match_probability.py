@@ -1,5 +1,6 @@
 """The probability that two objects match."""
 
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Literal, overload
 
@@ -8,7 +9,7 @@ import xarray as xr
 
 from pm_match.checks import check_count
 from pm_match.matching.chance import probability_together
-from pm_match.matching.draws import coords_along, read_draws, relevance_of
+from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relevance_of
 from pm_match.matching.landmarks import landmark_counts, match_landmarks
 from pm_match.matching.memory import check_size
 from pm_match.matching.pair_counts import apart, best_partners, together
@@ -24,6 +25,7 @@ def match_probability(
     relevance: Literal["auto"] | tuple[str | None, str | None] | None = ...,
     top: None = ...,
     group: str = ...,
+    sample_dims: Sequence[Hashable] = ...,
 ) -> xr.DataArray: ...
 
 
@@ -36,6 +38,7 @@ def match_probability(
     relevance: Literal["auto"] | tuple[str | None, str | None] | None = ...,
     top: int,
     group: str = ...,
+    sample_dims: Sequence[Hashable] = ...,
 ) -> pd.DataFrame: ...
 
 
@@ -47,6 +50,7 @@ def match_probability(
     relevance: Literal["auto"] | tuple[str | None, str | None] | None = "auto",
     top: int | None = None,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.DataArray | pd.DataFrame:
     r"""Compute the probability that an object of one domain and one of another share a cluster.
 
@@ -73,6 +77,8 @@ def match_probability(
         never built: memory grows with the number of objects, times draws or times `top`.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
 
     Returns
     -------
@@ -129,13 +135,13 @@ def match_probability(
             raise ValueError('relevance: expected "auto", as objects were counted; found others')
         return match_landmarks(idata, counts, a, b, top)
     a, b = full_names(idata, [a, b], group)
-    draws = read_one_set(idata, [a, b], group, "auto" if relevance == "auto" else None)
+    draws = read_one_set(idata, [a, b], group, sample_dims, "auto" if relevance == "auto" else None)
     first, second = draws.variables[0], draws.variables[-1]
     relevant = [draws.relevant[0], draws.relevant[-1]]
     if flags is not None:
         posterior = read_draws(idata, group)
         relevant = [
-            relevance_of(posterior, variable, name)
+            relevance_of(posterior, variable, name, sample_dims)
             for variable, name in zip((first, second), flags, strict=True)
         ]
     if top is None:

@@ -1,6 +1,6 @@
 """What is sure about each cluster of an estimate, and about each object."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import sparse
 
 from pm_match.matching.contingency import contingency
-from pm_match.matching.draws import SET
+from pm_match.matching.draws import SAMPLE_DIMS, SET
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.partition_estimate import partition_estimate
 from pm_match.matching.set_draws import SetDraws, read_sets
@@ -32,6 +32,7 @@ def match_summary(
     labels: xr.Dataset | None = None,
     *,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> MatchSummary:
     r"""Summarise how sure each cluster of an estimate is, and each object's place in it.
@@ -78,6 +79,8 @@ def match_summary(
         Default: `partition_estimate`'s.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
     var_names : sequence of str, optional
         Assignment variables. Default: all whose name starts with ``cluster_``.
 
@@ -122,10 +125,10 @@ def match_summary(
     3      b      0        0         0.5
     4      b      1        1         0.5
     """
-    sets = read_sets(idata, var_names, group)
+    sets = read_sets(idata, var_names, group, sample_dims)
     names = [name for draws in sets for name in draws.names]
     if labels is None:
-        labels = partition_estimate(idata, var_names=names, group=group)
+        labels = partition_estimate(idata, var_names=names, group=group, sample_dims=sample_dims)
     clusters, objects = [], []
     for draws in sets:
         own_clusters, own_objects = _summary(draws, given_labels(labels, draws))

@@ -1,12 +1,13 @@
 """One partition of the objects of all domains, from the draws."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from pm_match.checks import check_count
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.given_labels import attrs_of, by_size
 from pm_match.matching.least_loss import least_loss
 from pm_match.matching.losses import Loss, check_loss
@@ -23,6 +24,7 @@ def partition_estimate(
     random_seed: Any = 0,
     progressbar: bool = True,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
     r"""Estimate one partition of the objects of all domains: that of least expected loss.
@@ -69,6 +71,8 @@ def partition_estimate(
         Whether to show progress if it takes longer than two seconds.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
     var_names : sequence of str, optional
         Assignment variables. Default: all whose name starts with ``cluster_``.
 
@@ -114,7 +118,7 @@ def partition_estimate(
     check_count("n_starts", n_starts)
     if max_clusters is not None:
         check_count("max_clusters", max_clusters)
-    sets = read_sets(idata, var_names, group)
+    sets = read_sets(idata, var_names, group, sample_dims)
     found: dict[str, xr.DataArray] = {}
     each: list[dict[str, Any]] = []
     for draws in sets:

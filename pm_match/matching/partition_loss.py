@@ -1,6 +1,6 @@
 """How far every draw is from a partition."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ def partition_loss(
     *,
     loss: Loss = "vi",
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.DataArray:
     r"""Compute the loss between a partition and every draw; its mean is the expected loss.
@@ -40,6 +41,8 @@ def partition_loss(
     loss : {"vi", "binder"}, default "vi"
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
     var_names : sequence of str, optional
         Assignment variables that are compared. Default: all that `labels` has.
 
@@ -69,16 +72,16 @@ def partition_loss(
     check_loss(loss)
     posterior = read_draws(idata, group)
     names = names_of(posterior, list(labels) if var_names is None else var_names, group)
-    sets = read_sets(posterior, names, group)
+    sets = read_sets(posterior, names, group, sample_dims)
     losses = [losses_of(draws, given_labels(labels, draws), loss) for draws in sets]
-    shape = [posterior.sizes[dim] for dim in SAMPLE_DIMS]
-    coords = {dim: posterior[dim] for dim in SAMPLE_DIMS if dim in posterior.coords}
+    shape = [posterior.sizes[dim] for dim in sample_dims]
+    coords = {dim: posterior[dim] for dim in sample_dims if dim in posterior.coords}
     if len(sets) == 1:
-        return xr.DataArray(losses[0].reshape(shape), coords, SAMPLE_DIMS, name=loss)
+        return xr.DataArray(losses[0].reshape(shape), coords, sample_dims, name=loss)
     return xr.DataArray(
         np.reshape(losses, [len(sets), *shape]),
         coords | {SET: [draws.title or "" for draws in sets]},
-        (SET, *SAMPLE_DIMS),
+        (SET, *sample_dims),
         name=loss,
     )
 

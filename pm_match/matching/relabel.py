@@ -1,6 +1,6 @@
 """Draws whose clusters are numbered alike, so that what belongs to a cluster can be summarised."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     dims: Mapping[str, str | Sequence[str]] | None = None,
     symmetric: Sequence[str] = (),
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> Draws:
     r"""Renumber every draw's clusters as in an estimate, with all variables that belong to them.
@@ -73,6 +74,8 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
         anything, as the densities of symmetric networks.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
     var_names : sequence of str, optional
         Assignment variables whose sets of clusters are renumbered. Default: all that have labels.
 
@@ -106,14 +109,14 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     for name in symmetric:
         if name not in posterior:
             raise KeyError(f"symmetric: {no_such(f'variable {name!r}', posterior, name)}")
-    sets = {draws.title: draws for draws in read_sets(posterior, None, group)}
+    sets = {draws.title: draws for draws in read_sets(posterior, None, group, sample_dims)}
     names = [str(name) for name in labels] if var_names is None else var_names
-    asked = read_sets(posterior, names, group)
+    asked = read_sets(posterior, names, group, sample_dims)
     told = _checked_dims(dims, posterior, sets)
     changed = posterior.copy()
     for compared in asked:
         title, draws = compared.title, sets[compared.title]
-        own = _cluster_dims(posterior, title, sets, told)
+        own = _cluster_dims(posterior, title, sets, told, sample_dims)
         target = given_labels(labels, compared)
         target, _ = renumbered(target, target >= 0)
         raw = [np.concatenate(parts) for parts in zip(*compared.labels, strict=True)]
@@ -126,7 +129,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
             ]
         )
         _renumber(changed, draws, numbers)
-        _permute(changed, own, numbers, symmetric)
+        _permute(changed, own, numbers, symmetric, sample_dims)
         if rotate and has_latent_space(posterior) and set(own) & set(posterior[LATENT].dims):
             occupied = np.zeros(numbers.shape, dtype=bool)
             for t, (row, m) in enumerate(zip(raw, mask, strict=True)):
@@ -135,7 +138,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
             key = draw_keys(pool(compared.labels, compared.relevant))
             nearest = int(np.lexsort((key, distance.round(9)))[0])
             (dim,) = set(own) & set(posterior[LATENT].dims)
-            changed = rotated(changed, occupied, nearest, dim)
+            changed = rotated(changed, occupied, nearest, dim, sample_dims)
     if isinstance(idata, xr.Dataset):
         return changed
     tree = idata.copy()
@@ -161,7 +164,9 @@ def _checked_dims(dims, posterior, sets) -> dict[str | None, list[str]]:
     return found
 
 
-def _cluster_dims(posterior, title, sets: Mapping[str | None, SetDraws], dims) -> list[str]:
+def _cluster_dims(
+    posterior, title, sets: Mapping[str | None, SetDraws], dims, sample_dims
+) -> list[str]:
     """Dims of a set's clusters; none if no variable has any."""
     draws, single = sets[title], len(sets) == 1
     if title in dims:
@@ -169,7 +174,7 @@ def _cluster_dims(posterior, title, sets: Mapping[str | None, SetDraws], dims) -
     where = f"set of clusters {title!r}" if title else "clusters"
     ask = f"Say which: dims={{{draws.names[0]!r}: ...}}"
     # Sticks are one fewer than clusters, and breaking them in another order is not a summary.
-    own = weights_dim(posterior, title)
+    own = weights_dim(posterior, title, sample_dims)
     candidates = [own] if own else []
     if not candidates:
         suffix = "_cluster"
@@ -255,16 +260,16 @@ def _renumber(changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64]) 
         changed[name] = variable.copy(data=values).transpose(*changed[name].dims)
 
 
-def _permute(changed, own, numbers, symmetric) -> None:
+def _permute(changed, own, numbers, symmetric, sample_dims) -> None:
     """Permute all that has a dim of the clusters: the new k-th is the old one with number k."""
     source = np.argsort(numbers, axis=1)
     for name, variable in list(changed.data_vars.items()):
         along = [dim for dim in own if dim in variable.dims]
-        if not along or not set(SAMPLE_DIMS) <= set(variable.dims):
+        if not along or not set(sample_dims) <= set(variable.dims):
             continue
-        ordered = variable.transpose(*SAMPLE_DIMS, *along, ...)
+        ordered = variable.transpose(*sample_dims, *along, ...)
         shape = ordered.shape
-        values = ordered.to_numpy().reshape(len(numbers), *shape[2:])
+        values = ordered.to_numpy().reshape(len(numbers), *shape[len(sample_dims) :])
         if name in symmetric or variable.attrs.get("symmetric"):
             if len(along) != 2:
                 raise ValueError(

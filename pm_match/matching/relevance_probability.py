@@ -1,10 +1,11 @@
 """The probability that an object is relevant."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import xarray as xr
 
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.set_draws import read_sets
 
 
@@ -12,6 +13,7 @@ def relevance_probability(
     idata: xr.DataTree | xr.Dataset,
     *,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
     r"""Compute the probability that an object is in a cluster at all.
@@ -24,6 +26,8 @@ def relevance_probability(
         What `pm_match.sample` returns, or its posterior.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
     var_names : sequence of str, optional
         Assignment variables. Default: all whose name starts with ``cluster_``.
 
@@ -50,7 +54,7 @@ def relevance_probability(
     array([1. , 0.5, 0. ])
     """
     found: dict[str, xr.DataArray] = {}
-    for draws in read_sets(idata, var_names, group):
+    for draws in read_sets(idata, var_names, group, sample_dims):
         shares = [
             np.ones(size) if flags is None else flags.mean(axis=0)
             for flags, size in zip(draws.relevant, draws.sizes, strict=True)

@@ -1,13 +1,11 @@
 """Latent spaces of all draws turned to agree with that of one draw."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import scipy
 import xarray as xr
 from numpy.typing import NDArray
-
-from pm_match.matching.draws import SAMPLE_DIMS
 
 LATENT = "latent"
 PROJECTION = "projection_"
@@ -24,6 +22,7 @@ def rotated(
     occupied: NDArray[np.bool_],
     reference: int,
     cluster_dim: Hashable,
+    sample_dims: Sequence[Hashable],
 ) -> xr.Dataset:
     r"""Turn every draw's latent space to that of a reference draw (orthogonal Procrustes).
 
@@ -42,7 +41,7 @@ def rotated(
     latent vectors.
     """
     latent = posterior[LATENT]
-    others = [dim for dim in latent.dims if dim not in (*SAMPLE_DIMS, cluster_dim)]
+    others = [dim for dim in latent.dims if dim not in (*sample_dims, cluster_dim)]
     projections = [str(name) for name in posterior.data_vars if str(name).startswith(PROJECTION)]
     strangers = [p for p in projections if len(others) == 1 and others[0] not in posterior[p].dims]
     if len(others) != 1 or strangers:
@@ -58,11 +57,11 @@ def rotated(
     with_factors: dict[str, NDArray] = {}
     alone = []
     for name, variable in posterior.data_vars.items():
-        if factor not in variable.dims or not set(SAMPLE_DIMS) <= set(variable.dims):
+        if factor not in variable.dims or not set(sample_dims) <= set(variable.dims):
             continue
-        if set(variable.dims) == {*SAMPLE_DIMS, factor}:
+        if set(variable.dims) == {*sample_dims, factor}:
             alone.append(str(name))
-        ordered = variable.transpose(*SAMPLE_DIMS, ..., factor)
+        ordered = variable.transpose(*sample_dims, ..., factor)
         with_factors[str(name)] = ordered.to_numpy().reshape(n_draws, -1, n_factors)
 
     both = occupied & occupied[reference]
@@ -83,7 +82,7 @@ def rotated(
     changed = {}
     for name, values in with_factors.items():
         variable = posterior[name]
-        ordered = variable.transpose(*SAMPLE_DIMS, ..., factor)
+        ordered = variable.transpose(*sample_dims, ..., factor)
         # What belongs to a factor alone, such as its precision, has no sign to change.
         new = values @ (np.abs(turn) if name in alone else turn)
         changed[name] = ordered.copy(data=new.reshape(ordered.shape)).transpose(*variable.dims)

@@ -158,6 +158,7 @@ def read_sets(
     idata: Any,
     var_names: Sequence[str] | None,
     group: str,
+    sample_dims: Sequence[Hashable],
     relevance: str | None = "auto",
 ) -> list[SetDraws]:
     """Read assignments (all, if None are named), by the set that their clusters are of.
@@ -170,13 +171,13 @@ def read_sets(
     """
     posterior = read_draws(idata, group)
     names = names_of(posterior, var_names, group)
-    variables = {name: assignment_of(posterior, name) for name in names}
+    variables = {name: assignment_of(posterior, name, sample_dims) for name in names}
     return [
         SetDraws(
             title,
             [variables[name] for name in members],
             [stacked(variables[name]) for name in members],
-            [relevance_of(posterior, variables[name], relevance) for name in members],
+            [relevance_of(posterior, variables[name], relevance, sample_dims) for name in members],
         )
         for title, members in by_set(variables).items()
     ]
@@ -186,6 +187,7 @@ def read_one_set(
     idata: Any,
     var_names: Sequence[str],
     group: str,
+    sample_dims: Sequence[Hashable],
     relevance: str | None = "auto",
 ) -> SetDraws:
     """Read assignments that have to be of one set, in the order named.
@@ -193,7 +195,7 @@ def read_one_set(
     Raise `KeyError, ValueError` as `read_sets`, and a ValueError if their clusters are of different
     sets.
     """
-    sets = read_sets(idata, var_names, group, relevance)
+    sets = read_sets(idata, var_names, group, sample_dims, relevance)
     if len(sets) > 1:
         first, second = sets[0], sets[1]
         raise ValueError(
@@ -207,11 +209,12 @@ def set_of(
     idata: Any,
     name: str,
     group: str,
+    sample_dims: Sequence[Hashable],
 ) -> list[str]:
     """Name all assignments whose clusters are of the set that those of `name` are."""
     posterior = read_draws(idata, group)
     (name,) = full_names(posterior, [name], group)
-    variable = assignment_of(posterior, name)
+    variable = assignment_of(posterior, name, sample_dims)
     names = dict.fromkeys([*assignment_names(posterior), name])
     same = variable.attrs.get(SET)
     return [other for other in names if posterior[other].attrs.get(SET) == same]

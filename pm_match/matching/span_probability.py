@@ -1,10 +1,11 @@
 """The probability that an object's cluster spans given domains."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import xarray as xr
 
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 
 
@@ -14,6 +15,7 @@ def span_probability(
     *,
     exactly: bool = False,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
     r"""Compute the probability that an object's cluster spans given domains.
@@ -34,6 +36,8 @@ def span_probability(
         Whether the cluster may hold objects of these domains only.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
     var_names : sequence of str, optional
         The assignment variables that are looked at, `domains` and others. Default: all whose
         clusters are of their set.
@@ -62,8 +66,8 @@ def span_probability(
     wanted = full_names(idata, [domains] if isinstance(domains, str) else domains, group)
     if not wanted:
         raise ValueError("domains: expected at least one assignment variable; found none")
-    names = set_of(idata, wanted[0], group) if var_names is None else list(var_names)
-    draws = read_one_set(idata, [*names, *wanted], group)
+    names = set_of(idata, wanted[0], group, sample_dims) if var_names is None else list(var_names)
+    draws = read_one_set(idata, [*names, *wanted], group, sample_dims)
     inside = np.isin(draws.names, wanted)
     spans = np.zeros(len(draws.domain_of), dtype=np.int64)
     for labels, sizes in draws:

@@ -1,10 +1,11 @@
 """The probability that an object has no counterpart."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import xarray as xr
 
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.landmarks import landmark_counts, unmatched_by_landmarks
 from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 
@@ -15,6 +16,7 @@ def unmatched_probability(
     b: str | Sequence[str] | None = None,
     *,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.DataArray:
     r"""Compute the probability that an object's cluster holds no object of other domains.
 
@@ -37,6 +39,8 @@ def unmatched_probability(
         others whose clusters are of the same set.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
 
     Returns
     -------
@@ -65,7 +69,7 @@ def unmatched_probability(
         return unmatched_by_landmarks(idata, counts, a, b)
     (a,) = full_names(idata, [a], group)
     if b is None:
-        others = [name for name in set_of(idata, a, group) if name != a]
+        others = [name for name in set_of(idata, a, group, sample_dims) if name != a]
         if not others:
             raise ValueError(
                 f"a: expected other domains with clusters of the set that {a!r} has; found none "
@@ -75,7 +79,7 @@ def unmatched_probability(
         others = full_names(idata, [b] if isinstance(b, str) else b, group)
         if not others:
             raise ValueError("b: expected at least one assignment variable; found none")
-    draws = read_one_set(idata, [a, *others], group)
+    draws = read_one_set(idata, [a, *others], group, sample_dims)
     return draws.along(
         0, probability_alone(draws, 0, [draws.names.index(name) for name in others])
     ).rename("unmatched_probability")

@@ -18,13 +18,14 @@ def verdict(
     diagnosis: Diagnosis,
     *,
     group: str = "posterior",
+    sample_dims: tuple = SAMPLE_DIMS,
 ) -> list[str]:
     """Say what was found, how sure it is, and whether the chains agree, a line a sentence.
 
     `idata`: the draws that are reported; `objects`: of their `match_summary`; `diagnosis`: of all
     chains; those that are reported may be the best of them.
     """
-    sets = read_sets(idata, None, group)
+    sets = read_sets(idata, None, group, sample_dims)
     one_draw = sets[0].n_draws == 1
     lines = []
     for draws in sets:
@@ -38,7 +39,7 @@ def verdict(
             lines.append(
                 f"{of}The clusters hardly tell objects apart, so a match says little about a pair."
             )
-    told = read_draws(idata, group)[SAMPLE_DIMS[0]].to_numpy()
+    told = read_draws(idata, group)[sample_dims[0]].to_numpy()
     return [*lines, *_chains(diagnosis, told, one_draw)]
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 
 from pm_match.checks import no_such
-from pm_match.matching.draws import SAMPLE_DIMS
 
 SMALL = 8  # font size of ticks and notes
 _LEAST = 5.5  # of names of objects: those of `MOST_LABELS` fit
@@ -91,12 +90,13 @@ def panel(ax: Any, figsize: tuple[float, float], title: str = "") -> tuple[Any, 
 def one_draw(
     posterior: xr.Dataset,
     sel: Mapping[Hashable, Any] | None,
+    sample_dims: Sequence[Hashable],
     needed: Sequence[str],
 ) -> xr.Dataset:
     """Select one draw, by default the last, and refuse if it lacks variables that are `needed`."""
-    last = {dim: posterior[dim].to_numpy()[-1] for dim in SAMPLE_DIMS}
+    last = {dim: posterior[dim].to_numpy()[-1] for dim in sample_dims}
     point = posterior.sel(last if sel is None else dict(sel))
-    if left := [dim for dim in SAMPLE_DIMS if dim in point.dims]:
+    if left := [dim for dim in sample_dims if dim in point.dims]:
         raise ValueError(f"sel: expected one draw; found several along {left}")
     if lacking := [name for name in needed if name not in point]:
         names = ", ".join(map(repr, lacking))

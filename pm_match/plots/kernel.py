@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,7 @@ def plot_kernel(
     num_draws: int = 200,
     figsize: tuple[float, float] = (7.6, 3.4),
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> Figure:
     r"""Draw the spectral density of a learned kernel, and the kernel itself.
 
@@ -58,6 +60,8 @@ def plot_kernel(
         Width and height in inches.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
 
     Returns
     -------
@@ -82,7 +86,7 @@ def plot_kernel(
     if num_draws < 1 or (longest is not None and not longest > 0):
         raise ValueError(f"expected num_draws and longest above 0; found {num_draws} and {longest}")
     levels = interval_levels(ci_prob)
-    omega = _frequencies(read_draws(idata, group), frequencies, num_draws)
+    omega = _frequencies(read_draws(idata, group), frequencies, sample_dims, num_draws)
     along = projected(omega)
     reach = longest or 4.0 / max(float(np.sqrt(np.mean(along[:, 0] ** 2))), 1e-12)
     distance = np.linspace(0.0, reach, 120)
@@ -145,15 +149,17 @@ def spectral_density(along: NDArray, grid: NDArray) -> NDArray[np.float64]:
     return np.stack(curves)
 
 
-def _frequencies(posterior: xr.Dataset, name: str, num_draws: int) -> NDArray[np.float64]:
+def _frequencies(
+    posterior: xr.Dataset, name: str, sample_dims: Sequence[Hashable], num_draws: int
+) -> NDArray[np.float64]:
     """Read frequencies, shape (n_draws, n_frequencies, n_factors)."""
     if name not in posterior:
         raise KeyError(no_such(f"variable {name!r}", sorted(map(str, posterior.data_vars)), name))
-    own = posterior[name].transpose(*SAMPLE_DIMS, ...)
-    if own.ndim != 4:
+    own = posterior[name].transpose(*sample_dims, ...)
+    if own.ndim != len(sample_dims) + 2:
         raise ValueError(
             f"variable {name!r}: expected a row of factors for each frequency; "
-            f"found dims {own.dims[2:]} in each draw"
+            f"found dims {own.dims[len(sample_dims) :]} in each draw"
         )
     flat = own.to_numpy().reshape(-1, *own.shape[-2:])
     return flat[np.unique(np.linspace(0, len(flat) - 1, num_draws).round().astype(int))]

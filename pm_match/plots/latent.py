@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ def plot_latent(
     ax: Axes | None = None,
     figsize: tuple[float, float] | None = None,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     **kwargs: Any,
 ) -> Figure:
     r"""Draw one draw's latent vectors, and the objects of every domain carried back to them.
@@ -52,7 +53,7 @@ def plot_latent(
         The tables as the model saw them: for `pm_match.models.table_clusters`, standardised.
         Default: the group `observed_data`.
     sel : mapping, optional
-        Which draw, by coordinates of chain and draw, such as ``{"chain": 0, "draw": 99}``. Default:
+        Which draw, by coordinates of `sample_dims`, such as ``{"chain": 0, "draw": 99}``. Default:
         that with the highest log joint; of a Dataset, the last.
     latent : str, default "latent"
         The variable of latent vectors, clusters by factors.
@@ -62,6 +63,8 @@ def plot_latent(
         Width and height in inches of a new figure.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
     **kwargs
         To `Axes.scatter`, for the objects.
 
@@ -87,7 +90,7 @@ def plot_latent(
     >>> figure = pmm.plots.plot_latent(idata, domains)
     """
     posterior = read_draws(idata, group)
-    point = one_draw(posterior, sel or _best(idata), [latent])
+    point = one_draw(posterior, sel or _best(idata, sample_dims), sample_dims, [latent])
     tables = as_domains(_observed(idata, point) if domains is None else domains)
     vectors = point[latent].to_numpy()
     if vectors.ndim != 2 or vectors.shape[1] < 2:
@@ -151,11 +154,11 @@ def plot_latent(
     return figure
 
 
-def _best(idata: Any) -> dict[Any, Any] | None:
+def _best(idata: Any, sample_dims: Sequence[Hashable]) -> dict[Any, Any] | None:
     """Place of the draw with the highest log joint; None of a Dataset."""
     if isinstance(idata, xr.DataTree) and "sample_stats" in idata.children:
         log_joint = log_joint_of(idata)
-        if set(log_joint.dims) == set(SAMPLE_DIMS):
+        if set(log_joint.dims) == set(sample_dims):
             place = log_joint.argmax(list(log_joint.dims))
             return {dim: log_joint[dim].to_numpy()[int(place[dim])] for dim in place}
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ def plot_mapped_images(
     image_of: Callable[[Any], np.ndarray] = datasets.images,
     figsize: tuple[float, float] | None = None,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = ("chain", "draw"),
 ) -> Figure:
     """Draw images and what `pm_match.map_objects` makes of them in other domains.
 
@@ -44,6 +45,8 @@ def plot_mapped_images(
         Width and height in inches.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
 
     Returns
     -------
@@ -59,9 +62,10 @@ def plot_mapped_images(
     >>> figure = pmm.plots.plot_mapped_images(idata, images, source="upright", targets=["quarter"])
     """
     targets = [targets] if isinstance(targets, str) else list(targets)
+    options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
     rows = {f"original\n({source})": np.asarray(image_of(x))} | {
         f"carried to\n{target}": np.asarray(
-            image_of(map_objects(idata, x, source=source, target=target, group=group))
+            image_of(map_objects(idata, x, source=source, target=target, **options))
         )
         for target in targets
     }

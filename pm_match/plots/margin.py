@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.checks import no_such
-from pm_match.matching.draws import read_draws
+from pm_match.matching.draws import SAMPLE_DIMS, read_draws
 from pm_match.plots.canvas import SMALL, needs_tree, one_draw, panel
 from pm_match.views.hinge import fourier_values
 
@@ -31,6 +31,7 @@ def plot_margin(
     ax: Axes | None = None,
     figsize: tuple[float, float] = (5.4, 4.4),
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> Figure:
     r"""Draw one draw's latent vectors and the score of the classifier around them.
 
@@ -45,7 +46,7 @@ def plot_margin(
     idata : DataTree
         What `pm_match.sample` returns for `pm_match.models.max_margin_views`.
     sel : mapping, optional
-        Which draw, by coordinates of chain and draw. Default: the last.
+        Which draw, by coordinates of `sample_dims`. Default: the last.
     label : str
         The observed variable of labels.
     one_class : optional
@@ -56,6 +57,8 @@ def plot_margin(
         Width and height in inches of a new figure.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
 
     Returns
     -------
@@ -78,7 +81,7 @@ def plot_margin(
     """
     needs_tree(idata)
     needed = ("latent", "frequencies", "coefficients")
-    point = one_draw(read_draws(idata, group), sel, needed)
+    point = one_draw(read_draws(idata, group), sel, sample_dims, needed)
     if "observed_data" not in idata.children or label not in idata["observed_data"]:
         there = idata.children.get("observed_data", xr.DataTree())
         raise KeyError(no_such(f"observed labels {label!r}", sorted(map(str, there.data_vars))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ def plot_match_matrix(
     labels: xr.Dataset | None = None,
     figsize: tuple[float, float] | None = None,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = ("chain", "draw"),
 ) -> Figure:
     """Draw the match probabilities of two domains, or of all pairs, ordered by cluster.
 
@@ -42,6 +44,8 @@ def plot_match_matrix(
         Width and height in inches.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions to average over.
 
     Returns
     -------
@@ -68,6 +72,7 @@ def plot_match_matrix(
         raise ValueError(
             "a, b: expected both assignment variables, or neither for every pair; found one"
         )
+    options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
     if a is None or b is None:
         pairs = []
         for names in assignment_sets(idata, group=group).values():
@@ -78,17 +83,17 @@ def plot_match_matrix(
     if not pairs:
         raise KeyError("expected two assignments of one set of clusters to draw; found none")
     if labels is None:
-        labels = partition_estimate(idata, group=group)
+        labels = partition_estimate(idata, **options)
     names = [name for pair in pairs for name in pair]
     found: dict[str, Any] = {}
-    for draws in read_sets(idata, names, group):
+    for draws in read_sets(idata, names, group, sample_dims):
         found |= draws.split(given_labels(labels, draws))
 
     n_columns = min(len(pairs), 3)
     size = 0.9 + 3.9 * n_columns, 0.5 + 3.9 * -(-len(pairs) // n_columns)
     figure, axes = panels(len(pairs), n_columns, figsize=figsize or size)
     for axis, (first, second) in zip(axes.flat, pairs, strict=False):
-        probability = match_probability(idata, first, second, group=group).to_numpy()
+        probability = match_probability(idata, first, second, **options).to_numpy()
         rows, columns = found[first].to_numpy(), found[second].to_numpy()
         same = (rows[:, None] == columns) & (columns >= 0)
         row_order = by_cluster(rows, (probability * same).sum(axis=1) / same.sum(axis=1).clip(1))

@@ -54,6 +54,7 @@ def assign(
     random_seed: Any = None,
     progressbar: bool = True,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.DataTree:
     r"""Find the clusters and the matches of new objects of any domain, without sampling again.
 
@@ -105,6 +106,8 @@ def assign(
         Whether to show one if it takes more than two seconds.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
 
     Returns
     -------
@@ -164,7 +167,7 @@ def assign(
         )
     if top is not None:
         check_count("top", top)
-    points = RecordedPoints(idata, model, group, SAMPLE_DIMS, num_draws)
+    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     places = {domain: find_place(points.structure, domain) for domain in new_data}
     components = {id(place.component): place.component for place in places.values()}
     parts = {key: Predictive(model, component) for key, component in components.items()}
@@ -180,6 +183,7 @@ def assign(
         labels = partition_estimate(
             points.posterior,
             progressbar=progressbar,
+            sample_dims=sample_dims,
             var_names=names,
         )
     rng = np.random.default_rng(random_seed)
@@ -219,7 +223,7 @@ class _Tally:
         place = new.place
         self.clustering = place.component.clusterings[place.clustering]
         self.names = [a.name for a in self.clustering.assignments]
-        own = read_sets(points.posterior, self.names, "")
+        own = read_sets(points.posterior, self.names, "", points.sample_dims)
         self.known, self.numbers = _known_labels(labels, own[0])
         n, n_all = len(new), self.clustering.n_objects
         check_size(
@@ -281,7 +285,7 @@ class _Tally:
             found["irrelevant"] = (dim, mean["irrelevant"][:, 0])
         found["log_predictive"] = (dim, self.mean.log_mean_weight())
         weight = softmax(self.log_weight, axis=0)
-        found["weight"] = ((*SAMPLE_DIMS, dim), weight.reshape(*self._sizes(), -1))
+        found["weight"] = ((*self.points.sample_dims, dim), weight.reshape(*self._sizes(), -1))
         found["effective_draws"] = (dim, 1.0 / np.square(weight).sum(axis=0))
         coords |= {"cluster": self.numbers}
         parts = np.split(mean["match"], self.clustering.ends, axis=1)
@@ -300,13 +304,13 @@ class _Tally:
         return xr.Dataset(found, coords)
 
     def _sizes(self) -> list[int]:
-        return [self.points.posterior.sizes[d] for d in SAMPLE_DIMS]
+        return [self.points.posterior.sizes[d] for d in self.points.sample_dims]
 
     def draws(self) -> xr.Dataset:
         """Give the draws of the new objects' clusters."""
         dim, coords = object_axis(self.points, self.new)
         sizes = self._sizes()
-        dims = (*SAMPLE_DIMS, dim)
+        dims = (*self.points.sample_dims, dim)
         name = self.new.place.assignment.name
         recorded = self.points.posterior[name].attrs  # plain pm.sample names no set
         attrs = {SET: recorded[SET]} if SET in recorded else {}

@@ -1,6 +1,6 @@
 """Missing values, predicted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ def impute(
     random_seed: Any = None,
     progressbar: bool = True,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
     var_names: Sequence[str] | None = None,
 ) -> xr.Dataset:
     r"""Predict missing values, in the shape of their tables, with intervals.
@@ -59,7 +60,7 @@ def impute(
     ci_prob : float, optional
         The probability of the equal-tailed intervals. Default: ArviZ's
         ``rcParams["stats.ci_prob"]``.
-    reweight, num_draws, progressbar, group
+    reweight, num_draws, progressbar, group, sample_dims
         As in `assign`.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
         Of the draws of parameters.
@@ -92,7 +93,7 @@ def impute(
     ((60, 20), 0)
     """
     levels = interval_levels(ci_prob)
-    points = RecordedPoints(idata, model, group, SAMPLE_DIMS, num_draws)
+    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     rng = np.random.default_rng(random_seed)
     found = []
     if new_data is None:

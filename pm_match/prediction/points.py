@@ -100,7 +100,7 @@ def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: 
     absent = [dim for dim in sample_dims if dim not in posterior.sizes]
     if absent:
         what = f"dim {absent[0]!r} among the draws"
-        raise ValueError(f"idata: {no_such(what, posterior.sizes, absent[0])}")
+        raise ValueError(f"sample_dims: {no_such(what, posterior.sizes, absent[0])}")
     if num_draws is None:
         return posterior
     check_count("num_draws", num_draws)

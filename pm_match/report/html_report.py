@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -65,6 +65,7 @@ def report(
     provenance: Mapping[str, Any] | None = None,
     progressbar: bool = True,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> Path:
     """Write one page of HTML on a matching: a verdict, who matches whom, how sure that is.
 
@@ -102,6 +103,8 @@ def report(
         Whether to show progress of the estimate if it takes longer than two seconds.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of two hashables
+        The dimensions that number chains and draws.
 
     Returns
     -------
@@ -135,10 +138,13 @@ def report(
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path: expected the folder {str(path.parent)!r}; found none")
+    options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
+    if len(sample_dims) != 2:
+        raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")
     posterior = read_draws(idata, group)
-    sets = read_sets(posterior, None, group)
+    sets = read_sets(posterior, None, group, sample_dims)
     if labels is None:
-        labels = partition_estimate(idata, progressbar=progressbar, group=group)
+        labels = partition_estimate(idata, progressbar=progressbar, **options)
     else:
         given = [draws.split(given_labels(labels, draws)) for draws in sets]
         labels = xr.Dataset({name: part for own in given for name, part in own.items()})
@@ -155,7 +161,7 @@ def report(
         {titles.get(name, name): own for name, own in rows.items()},
         {titles.get(name, name): own for name, own in pictures.items()},
         figure,
-        group,
+        options,
     )
     # A figure that fails half-way leaves none open.
     with plt.ioff():
@@ -199,24 +205,25 @@ class _Page:
     rows: Mapping[str, ObjectRows]
     pictures: Mapping[str, np.ndarray]
     data_figure: tuple[xr.Dataset, Mapping[str, Any]] | None
-    group: str
+    options: dict[str, Any]
 
     def __post_init__(self):
-        self.clusters, self.objects = match_summary(self.idata, self.labels, group=self.group)
-        sets = assignment_sets(self.idata, group=self.group).values()
+        self.clusters, self.objects = match_summary(self.idata, self.labels, **self.options)
+        group = self.options["group"]
+        sets = assignment_sets(self.idata, group=group).values()
         self.pairs = [pair for names in sets for pair in combinations(names, 2)]
 
     def data(self) -> dict[str, Any]:
         """Collect what the script shows."""
         return page_data(
-            self.idata, self.labels, self.objects, self.pairs, self.rows, _MOST_PAIRS, self.group
+            self.idata, self.labels, self.objects, self.pairs, self.rows, _MOST_PAIRS, self.options
         )
 
     def sections(self, diagnosis, provenance) -> Iterator[str]:
         """Give the sections of the page, from what matters most to what is looked up."""
-        idata, labels, group = self.idata, self.labels, self.group
-        found = diagnose(idata, labels, group=group) if diagnosis is None else diagnosis
-        said = map(escape, verdict(idata, self.objects, found, group=group))
+        idata, labels, options = self.idata, self.labels, self.options
+        found = diagnose(idata, labels, **options) if diagnosis is None else diagnosis
+        said = map(escape, verdict(idata, self.objects, found, **options))
         yield f'<div class="verdict">{_list(said)}</div>'
         yield _list(self._in_short())
         yield _FINDER
@@ -243,12 +250,12 @@ class _Page:
             ),
             _saved("clusters.csv", self.clusters.reset_index()),
         )
-        yield _section("Which domains clusters span", *_by_set(cluster_spans(idata, group=group)))
+        yield _section("Which domains clusters span", *_by_set(cluster_spans(idata, **options)))
         yield _section("Objects, the least sure first", *self._objects())
         if self.data_figure is not None:
             figure = _data_figure(*self.data_figure)
             yield _section("Data, ordered by cluster", _image(figure, "The data"))
-        yield _folded("Whether the chains agree", *_convergence(idata, found, group))
+        yield _folded("Whether the chains agree", *_convergence(idata, found, options))
         yield _folded("Where this comes from", _facts(provenance or {}))
 
     def _in_short(self) -> Iterator[str]:
@@ -257,11 +264,11 @@ class _Page:
         number = objects.groupby("domain", sort=False).size()
         listed = ", ".join(f"{escape(str(name))} ({n:,})" for name, n in number.items())
         yield f"Objects, by domain: {listed}."
-        yield from map(escape, beside_chance(self.idata, group=self.group))
+        yield from map(escape, beside_chance(self.idata, **self.options))
         alone = int((objects[objects["cluster"] >= 0]["unmatched"] > 0.5).sum())
         if alone:
             yield f"{alone:,} objects probably have no counterpart in another domain."
-        sizes = [self.posterior.sizes[dim] for dim in SAMPLE_DIMS]
+        sizes = [self.posterior.sizes[dim] for dim in self.options["sample_dims"]]
         yield f"Draws: {' × '.join(map(str, sizes))} (chains × draws)."
         if self.posterior.attrs.get("projections") == "map":
             yield (
@@ -327,7 +334,7 @@ class _Page:
         yield _note("The three most likely partners of every object, by pair of domains:")
         for a, b in self.pairs:
             first, second = (name.removeprefix(PREFIX) for name in (a, b))
-            best = match_probability(self.idata, a, b, top=3, group=self.group)
+            best = match_probability(self.idata, a, b, top=3, **self.options)
             yield _saved(f"match_{first}_{second}.csv", best)
 
     def _objects(self) -> Iterator[str]:
@@ -352,11 +359,11 @@ _FINDER = """<section id="finder" hidden>
 <noscript><p class="note">Turn on scripts to find objects and to sort tables.</p></noscript>"""
 
 
-def _convergence(idata, found, group) -> Iterator[str]:
+def _convergence(idata, found, options) -> Iterator[str]:
     if found.ok:
         yield _note("All checks passed.")
     yield _list(escape(item) for item in found.advice)
-    if group == "posterior" and _has_log_joint(idata):
+    if options["group"] == "posterior" and _has_log_joint(idata):
         yield _image(plots.plot_log_joint(idata), "Log joint of starts and chains")
         stats = idata.children["sample_stats"]
         if "n_occupied" in stats and stats.sizes["draw"] > 1:

@@ -30,13 +30,24 @@ def page_data(
     pairs: Sequence[tuple[str, str]],
     rows: Mapping[str, ObjectRows],
     most_pairs: int,
-    group: str,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Collect what the script shows, as JSON has it.
 
-    `labels`: the partition that is reported; `objects`: of its `match_summary`; `pairs`: of
-    assignments whose clusters are of one set; `rows`: of `rows_of`; `most_pairs`: pairs of objects
-    above which no matrix is shown.
+    Parameters
+    ----------
+    idata, labels
+        The draws, and the partition that is reported.
+    objects : DataFrame
+        Of their `match_summary`.
+    pairs : sequence of two str
+        The pairs of assignments whose clusters are of one set.
+    rows : mapping
+        Of `rows_of`.
+    most_pairs : int
+        Pairs of objects above which no matrix is shown.
+    options : mapping
+        What summaries are given.
     """
     names = list(dict.fromkeys(objects["domain"]))
     number = {name: k for k, name in enumerate(names)}
@@ -59,7 +70,7 @@ def page_data(
             }
         )
     # Positions in place of labels, which may be any.
-    draws = read_draws(idata, group)
+    draws = read_draws(idata, options["group"])
     dims = {draws[name].dims[-1] for pair in pairs for name in pair}
     draws = draws.assign_coords({dim: np.arange(draws.sizes[dim]) for dim in dims})
     listed, matrices = [], []
@@ -68,12 +79,12 @@ def page_data(
     side = max(1, int(np.sqrt(_MOST_CELLS / max(len(pairs), 1))))
     draw_all = sum(labels[a].size * labels[b].size for a, b in pairs) <= most_pairs
     for k, (a, b) in enumerate(pairs):
-        there, chance = _partners(draws, a, b, top)
-        back, _ = _partners(draws, b, a, top)
+        there, chance = _partners(draws, a, b, top, options)
+        back, _ = _partners(draws, b, a, top, options)
         one, other = (number[name.removeprefix(PREFIX)] for name in (a, b))
         listed.append({"a": one, "b": other, "chance": round(chance, 4), "ab": there, "ba": back})
         if draw_all:
-            matrices.append({"pair": k, **_matrix(draws, labels, a, b, side)})
+            matrices.append({"pair": k, **_matrix(draws, labels, a, b, side, options)})
     shown = objects.dropna(axis="columns", how="all").rename(
         columns={f"partners_{name}": f"partners in {name}" for name in names}
     )
@@ -101,18 +112,18 @@ def packed(value: Any) -> str:
     return base64.b64encode(gzip.compress(value, mtime=0)).decode()
 
 
-def _partners(draws, a, b, top) -> tuple[list[list[list[float]]], float]:
+def _partners(draws, a, b, top, options) -> tuple[list[list[list[float]]], float]:
     """List the partners of every object of a in b, as pairs of a position and a probability."""
-    best = match_probability(draws, a, b, top=top)
+    best = match_probability(draws, a, b, top=top, **options)
     lists: list[list[list[float]]] = [[] for _ in range(draws[a].shape[-1])]
     for i, j, p in best.itertuples(index=False):
         lists[i].append([int(j), round(float(p), 3)])
     return lists, float(best.attrs["chance"])
 
 
-def _matrix(draws, labels, a, b, side) -> dict[str, Any]:
+def _matrix(draws, labels, a, b, side, options) -> dict[str, Any]:
     """Give match probabilities in per cent, ordered by cluster; of many objects, means of runs."""
-    values = match_probability(draws, a, b).to_numpy()
+    values = match_probability(draws, a, b, **options).to_numpy()
     rows, columns = labels[a].to_numpy(), labels[b].to_numpy()
     same = (rows[:, None] == columns) & (columns >= 0)
     orders, edges = [], []

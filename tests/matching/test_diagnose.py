@@ -270,7 +270,7 @@ def test_several_sets_are_judged_apart():
 
 def test_traces_by_their_definitions():
     idata = with_relevance(tree(5))
-    (draws,) = read_sets(idata, None, "posterior")
+    (draws,) = read_sets(idata, None, "posterior", ("chain", "draw"))
     labels = pmm.partition_estimate(idata)
     reference = np.concatenate([labels["cluster_a"], labels["cluster_b"]])
     traces = partition_traces(draws, reference)
@@ -301,7 +301,7 @@ def test_traces_by_their_definitions():
 @pytest.mark.parametrize("n_pairs", [30, 500])
 def test_pairs_and_their_traces(n_pairs):
     idata = with_relevance(tree(9), names=("b",))
-    (draws,) = read_sets(idata, None, "posterior")
+    (draws,) = read_sets(idata, None, "posterior", ("chain", "draw"))
     pairs = choose_pairs(draws, n_pairs, np.random.default_rng(0))
     assert len(pairs) == len(np.unique(pairs, axis=0)) <= n_pairs
     assert (pairs[:, 0] < pairs[:, 1]).all()
@@ -348,6 +348,10 @@ def test_a_diagnosis_does_not_depend_on_the_order_of_chains():
 
 
 def test_wrong_parameters_are_refused():
+    with pytest.raises(
+        ValueError, match=r"sample_dims: expected chains and draws; found \('draw',\)"
+    ):
+        pmm.diagnose(tree(), sample_dims=("draw",))
     with pytest.raises(ValueError, match="n_pairs: expected a whole number of at least 1; found 0"):
         pmm.diagnose(tree(), n_pairs=0)
 

@@ -71,14 +71,17 @@ def test_coordinates_along_the_objects_are_kept():
     assert "chain" not in match.coords
 
 
-def test_other_groups():
+def test_other_sample_dims_and_groups():
     idata = tree()
-    other = xr.DataTree.from_dict({"prior": idata["posterior"].to_dataset()})
+    flat = idata["posterior"].to_dataset().stack(sample=("chain", "draw")).reset_index("sample")
+    other = xr.DataTree.from_dict({"prior": flat.drop_vars(["chain", "draw"])})
     np.testing.assert_array_equal(
-        matching.match_probability(other, "cluster_a", "cluster_b", group="prior"),
+        matching.match_probability(
+            other, "cluster_a", "cluster_b", group="prior", sample_dims=["sample"]
+        ),
         matching.match_probability(idata, "cluster_a", "cluster_b"),
     )
-    labels = matching.partition_estimate(other, group="prior")
+    labels = matching.partition_estimate(other, group="prior", sample_dims=["sample"])
     np.testing.assert_array_equal(
         labels["cluster_a"], matching.partition_estimate(idata)["cluster_a"]
     )

@@ -345,14 +345,19 @@ def test_new_data_are_checked(labelled, new, error, message):
         pmm.assign(tree, labelled, new, progressbar=False)
 
 
-def test_other_groups(labelled):
+def test_other_sample_dims_and_groups(labelled):
     tree, x = tree_of(labelled, uniform_points(labelled, 6), chains=2), {"b": np.ones((2, 2))}
-    other = xr.DataTree.from_dict({"kept": tree["posterior"].to_dataset()})
-    found = pmm.assign(other, labelled, x, group="kept", random_seed=1, progressbar=False)
+    flat = tree["posterior"].to_dataset().stack(sample=("chain", "draw")).reset_index("sample")
+    other = xr.DataTree.from_dict({"kept": flat.drop_vars(["chain", "draw"])})
+    found = pmm.assign(other, labelled, x, group="kept", sample_dims=["sample"], random_seed=1,
+                       progressbar=False)  # fmt: skip
     same = pmm.assign(tree, labelled, x, random_seed=1, progressbar=False)
     np.testing.assert_allclose(found["prediction/b/match_a"], same["prediction/b/match_a"])
     drawn = found["posterior/cluster_b_new"]
-    np.testing.assert_array_equal(drawn, same["posterior/cluster_b_new"])
+    assert drawn.dims == ("sample", "b_object_new")
+    np.testing.assert_array_equal(
+        drawn, same["posterior/cluster_b_new"].to_numpy().reshape(drawn.shape)
+    )
 
 
 def test_other_arguments_are_checked(labelled):
@@ -362,9 +367,8 @@ def test_other_arguments_are_checked(labelled):
         pmm.assign(tree, labelled, x, top=0)
     with pytest.raises(ValueError, match=r"num_draws: expected a whole number .* 1; found 0"):
         pmm.assign(tree, labelled, x, num_draws=0)
-    flat = tree["posterior"].to_dataset().stack(sample=("chain", "draw")).reset_index("sample")
-    with pytest.raises(ValueError, match="idata: no dim 'chain' among the draws"):
-        pmm.assign(flat, labelled, x)
+    with pytest.raises(ValueError, match="sample_dims: no dim 'sample' among the draws"):
+        pmm.assign(tree, labelled, x, sample_dims=["sample"])
     once = pmm.assign(tree, labelled, x, progressbar=False)
     merged = tree["posterior"].to_dataset().assign(once["posterior"].to_dataset().data_vars)
     with pytest.raises(ValueError, match="found 'a' with new objects in them already"):

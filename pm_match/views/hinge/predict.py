@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,6 +46,7 @@ def predict(
     random_seed: Any = None,
     progressbar: bool = True,
     group: str = "posterior",
+    sample_dims: Sequence[Hashable] = SAMPLE_DIMS,
 ) -> xr.Dataset:
     r"""Predict the labels of new objects from the views that they have, with uncertainty.
 
@@ -80,6 +81,8 @@ def predict(
         Whether to show one if it takes more than two seconds.
     group : str
         The group of the DataTree that holds the draws.
+    sample_dims : sequence of hashable
+        The dimensions that number the draws.
 
     Returns
     -------
@@ -112,7 +115,7 @@ def predict(
     ('chain', 'draw', 'object')
     """
     levels = interval_levels(ci_prob)
-    points = RecordedPoints(idata, model, group, SAMPLE_DIMS, num_draws)
+    points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     part, hinge = _find(points.structure, label)
     outlook = _Outlook.of(model, part, new_views) if new_views is not None else None
     objects = _objects(model, part.name) if outlook is None else outlook.objects
@@ -252,8 +255,8 @@ def _summary(
     """Put the draws and their summaries together."""
     classes = _classes(model, hinge)
     own = ("object",) if hinge.shape[1] == 1 else ("object", "class")
-    dims = (*SAMPLE_DIMS, *own)
-    sizes = [points.posterior.sizes[dim] for dim in SAMPLE_DIMS]
+    dims = (*points.sample_dims, *own)
+    sizes = [points.posterior.sizes[dim] for dim in points.sample_dims]
     if hinge.shape[1] == 1:
         decision, probability = decision[..., 0], probability[..., 0]
     mean = probability.mean(axis=0)
@@ -267,7 +270,9 @@ def _summary(
         lower, upper = np.quantile(values, levels, axis=0)
         found |= {f"{name}_lower": (own, lower), f"{name}_upper": (own, upper)}
     coords: dict[Any, Any] = {
-        dim: points.posterior.coords[dim] for dim in SAMPLE_DIMS if dim in points.posterior.coords
+        dim: points.posterior.coords[dim]
+        for dim in points.sample_dims
+        if dim in points.posterior.coords
     }
     coords["object"] = objects
     if hinge.shape[1] > 1:
