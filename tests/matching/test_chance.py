@@ -21,7 +21,7 @@ def counted(draws):
 
 @pytest.mark.parametrize("idata", [tree(), tree(sizes=(("a", 9),)), with_relevance(tree())])
 def test_chances_are_those_of_all_pairs(idata):
-    (draws,) = read_sets(idata, None, "posterior")
+    (draws,) = read_sets(idata, None, "posterior", ("chain", "draw"))
     together = counted(draws)
     half = len(together) // 2
     found = chance_of(draws)
@@ -66,5 +66,5 @@ def test_noise_is_called_noise(signal):
     )
     (line,) = beside_chance(idata)
     assert "taken at random" in line
-    (draws,) = read_sets(idata, None, "posterior")
+    (draws,) = read_sets(idata, None, "posterior", ("chain", "draw"))
     assert chance_of(draws).uninformative is not signal
