@@ -3,9 +3,10 @@
 Where projections keep distances, and every domain has noise of its own, the clusters of a domain
 are found best on their own, at every number of clusters; matchings of so many clusters, or of one
 less in some domains, are then proposed by shape and sizes. Which number and which matching is best
-is for the declared model to say: each proposal's parameters are drawn for a while with the
-assignment fixed, and the log joint is averaged. Those that are hopeless are soon given up, and the
-others are looked at longer, as they are and with their objects moved to where they fit best.
+is for the declared model to say: the parameters climb to where they are best for each proposal, and
+the log joints there are compared. Log joints of draws would differ by tens from draw to draw, and
+those of the best proposals by a few. All climb a little, the best of them on, and the best of these
+to the top, as they are and with their objects moved to where they fit best.
 """
 
 from collections.abc import Mapping, Sequence
