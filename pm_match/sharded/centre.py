@@ -2,7 +2,9 @@
 
 Given the sums, hyperparameters are drawn with weights and the parameters of clusters integrated
 out; then labels are swapped; then weights and parameters are drawn. Beside the draw of all labels
-given these, that is a Gibbs sampler of the declared, truncated model.
+given these, that is a Gibbs sampler of the declared, truncated model. Parameters of kinds without
+such sums are not integrated out: they are drawn first, by passes over the rows, and go along when
+labels are swapped.
 
 If there are several sets of clusters, as of the rows and of the columns of a network, their labels
 are drawn in turn, each given the others. The last set is another one in every iteration. It is the
@@ -10,7 +12,7 @@ one whose labels are swapped, and whose clusters are split and merged; and the f
 iteration, so that nothing looks at its labels meanwhile.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +30,8 @@ from pm_match.reading.parts import Clustering, Component, Structure, UnservedMod
 from pm_match.reading.probe import natural_function
 from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums
 from pm_match.sharded.shards import ChunkResult, Setting
+
+Call = Callable[..., list[Any]]
 
 # Label swaps that are proposed an iteration, for each label.
 _SWAPS = 2
@@ -100,6 +104,8 @@ class Centre:
         # Of every evidence, by the labels of that of its sets of clusters that was drawn last.
         self._sums: dict[int, dict[str, Sums]] = {}
         self._number, self._seen = 0, list[int]()
+        # What the labels that every evidence sees were drawn given.
+        self._settings: dict[int, Setting] = {}
         self._hyperparameters = (
             _FromSums([model[n] for n in self.component.hyperparameters], model=model, rng=rng)
             if self.component.hyperparameters
@@ -170,7 +176,7 @@ class Centre:
                 if not own.scorers.keys().isdisjoint(assignments)
             ]
             seen = {number: self.evidence[number] for number in self._seen}
-            yield Setting(
+            setting = Setting(
                 iteration,
                 assignments,
                 self._log_weights(),
@@ -181,6 +187,8 @@ class Centre:
                 },
                 self.watched & set(assignments),
             )
+            self._settings |= dict.fromkeys(self._seen, setting)
+            yield setting
 
     def _log_weights(self) -> NDArray[np.float64]:
         weights = self._weights[self._number]
@@ -241,10 +249,26 @@ class Centre:
 
     # -- draws ------------------------------------------------------------------------------------
 
-    def update(self) -> dict[str, float]:
-        """Draw all but the labels, given the sums; return statistics."""
+    def update(self, call: Call, tuning: bool = False) -> dict[str, float]:
+        """Draw all but the labels, given the sums; return statistics.
+
+        Parameters
+        ----------
+        call : callable
+            Calls a method of all shards (see `workers`).
+        tuning : bool, default False
+            Whether the draw is thrown away.
+        """
         if self._hyperparameters is not None:
             self.point = self._hyperparameters.update(self, self.point)
+        self.point = dict(self.point)
+        for number, setting in self._settings.items():
+
+            def ask(parameters, number=number, setting=setting) -> Mapping[str, Sums]:
+                return _added(call("add_up", setting, number, parameters))[number]
+
+            counts = self._counts[self.component.evidence[number].clusterings[0]]
+            self.evidence[number].update(self.rng, self.point, counts, ask, tuning)
         accepted = self._swap()
         new = dict(self.point)
         for clustering, points, counts in zip(
@@ -261,12 +285,17 @@ class Centre:
 
     def _swap(self) -> float:
         """Swap labels, by the prior alone (see `clusters.label_swap`); return how many were."""
+        if not all(self.component.evidence[number].exchangeable for number in self._seen):
+            return 0.0
         a, b = (np.array(x) for x in self.clustering.prior(self.point))
         n = len(self.counts)
         counts, named, renamed = self.counts.copy(), np.zeros(n, np.int64), np.arange(n)
         accepted, proposed = swap(self.rng, a, b, counts, named, renamed, _SWAPS * n)
         self.counts = counts
-        self._sums |= reordered(self.sums, np.argsort(renamed))
+        source = np.argsort(renamed)
+        self._sums |= reordered(self.sums, source)
+        for number in self._seen:
+            self.evidence[number].relabel(self.point, source)
         return accepted / max(proposed, 1)
 
 

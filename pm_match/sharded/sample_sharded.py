@@ -194,7 +194,8 @@ def sample_sharded(
                 moved = rng.random() < n_split_merge and split_or_merge(
                     centre, workers.call, setting
                 )
-                stats = told | {"split_merge_accepted": float(bool(moved))} | centre.update()
+                stats = told | {"split_merge_accepted": float(bool(moved))}
+                stats |= centre.update(workers.call, iteration < tune)
                 stats["seconds"] = time.perf_counter() - clock
                 if kept:
                     record.add(before, sizes, stats)

@@ -6,7 +6,7 @@ without. It can be made anew anywhere, and any chunk's labels in any iteration c
 its generator is seeded by the run's seed, the iteration and the chunk's number.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -166,7 +166,8 @@ class Shard:
             labels, certainty = self._labels(piece, chunk, setting)
             if record is not None and self.store is not None:
                 self.store.write(piece, record, labels, certainty)
-            sums = self._sums(piece, chunk, labels, len(setting.log_weights))
+            n_clusters = len(setting.log_weights)
+            sums = self._sums(piece, chunk, labels, n_clusters, setting.parameters)
             seen = labels if piece.assignment in setting.watched else None
             found.append(ChunkResult(piece.assignment, *sums, 0.0, seen))
         return found
@@ -179,22 +180,40 @@ class Shard:
         found = []
         for piece in self._pieces(setting):
             chunk = self._chunk(piece)
-            iteration, labels = self._last.get(piece.number, (None, None))
-            if labels is None or iteration != setting.iteration:
-                labels, _ = self._labels(piece, self._prepared(piece, chunk, setting), setting)
+            labels = self._present(piece, setting)
             rows = np.flatnonzero(np.isin(labels, division.labels))
             taken = {name: values[rows] for name, values in chunk.items()}
             some = self._prepared(piece, taken, setting)
             parts, log_q = self._divided(piece, some, labels[rows], division)
-            sums = self._sums(piece, some, parts, 2)
+            sums = self._sums(piece, some, parts, 2, division.parameters)
             found.append(ChunkResult(piece.assignment, *sums, log_q, None))
+        return found
+
+    def add_up(
+        self, setting: Setting, number: int, parameters: Mapping[str, Any]
+    ) -> list[tuple[str, dict[int, Sums]]]:
+        """Add up the statistics of one evidence again, by other parameters.
+
+        The labels are those that `draw` has drawn in the setting.
+        """
+        found = []
+        for piece in self._pieces(setting):
+            scorer = self.scorers[piece.assignment].get(number)
+            if scorer is not None:
+                labels = self._present(piece, setting)
+                chunk = self._prepared(piece, self._chunk(piece, scorer.widths), setting)
+                own = parameters[piece.assignment]
+                sums = scorer.statistics(chunk, labels, len(setting.log_weights), own)
+                found.append((piece.assignment, {number: sums}))
         return found
 
     # -- one chunk --------------------------------------------------------------------------------
 
-    def _chunk(self, piece: Piece) -> Chunk:
+    def _chunk(self, piece: Piece, names: Iterable[str] | None = None) -> Chunk:
+        """Read some variables of a chunk, or all."""
         sources = self.sources[piece.assignment]
-        found = {n: source.rows(piece.start, piece.stop) for n, source in sources.items()}
+        wanted = sources if names is None else names
+        found = {name: sources[name].rows(piece.start, piece.stop) for name in wanted}
         for name, values in found.items():
             if values.shape[0] != len(piece):
                 raise ValueError(
@@ -232,6 +251,14 @@ class Shard:
         self._last[piece.number] = setting.iteration, labels
         return labels, certainty
 
+    def _present(self, piece: Piece, setting: Setting) -> NDArray[np.int16]:
+        """Return the labels (n,) of a chunk that were drawn last, or draw them again."""
+        iteration, labels = self._last.get(piece.number, (None, None))
+        if labels is None or iteration != setting.iteration:
+            chunk = self._prepared(piece, self._chunk(piece), setting)
+            labels, _ = self._labels(piece, chunk, setting)
+        return labels
+
     def _divided(
         self, piece: Piece, chunk: Chunk, labels: NDArray, division: Division
     ) -> tuple[NDArray[np.int16], float]:
@@ -265,8 +292,10 @@ class Shard:
         return table
 
     def _sums(
-        self, piece: Piece, chunk: Chunk, labels: NDArray, n_clusters: int
+        self, piece: Piece, chunk: Chunk, labels: NDArray, n_clusters: int, parameters
     ) -> tuple[NDArray[np.int64], dict[int, Sums]]:
         counts = np.bincount(labels, minlength=n_clusters)
-        own = self.scorers[piece.assignment].items()
-        return counts, {n: scorer.statistics(chunk, labels, n_clusters) for n, scorer in own}
+        return counts, {
+            n: scorer.statistics(chunk, labels, n_clusters, parameters[n][piece.assignment])
+            for n, scorer in self.scorers[piece.assignment].items()
+        }

@@ -69,6 +69,6 @@ class ShardSimulator(ModelSimulator):
         self.centre.point = dict(point)
         setting = self.labels()
         split_or_merge(self.centre, calls(self.shards), setting)
-        self.centre.update()
+        self.centre.update(calls(self.shards))
         self.labels()
         return self.centre.point | self.store.whole()

@@ -220,7 +220,7 @@ def put(shards, setting, labels):
             chunk = shard._prepared(piece, shard._chunk(piece), setting)
             own = labels[piece.assignment][piece.start : piece.stop]
             shard._last[piece.number] = setting.iteration, own
-            sums = shard._sums(piece, chunk, own, T)
+            sums = shard._sums(piece, chunk, own, T, setting.parameters)
             found.append(ChunkResult(piece.assignment, *sums, 0.0, own))
     return found
 

@@ -12,12 +12,17 @@ from scipy.sparse import csr_array
 import pm_match as pmm
 from pm_match.sharded.store import Store
 from tests.sharded import models
-from tests.sharded.far_apart import N, T, counts, declared, same, sampled
+from tests.sharded.far_apart import N, T, counts, declared, dispersed, same, sampled
 
 
 @pytest.fixture(scope="module")
 def model():
     return declared(counts())
+
+
+@pytest.fixture(scope="module")
+def any_likelihood():
+    return declared(counts(), of=dispersed)
 
 
 def test_parameters_labels_and_certainty_come_out(model, tmp_path):
@@ -164,9 +169,11 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("kind", ["model", "any_likelihood"])
 @pytest.mark.parametrize("case", BAD)
-def test_data_that_do_not_fit_are_named(model, case, tmp_path):
+def test_data_that_do_not_fit_are_named(kind, case, tmp_path, request):
     spoil, message = BAD[case]
+    model = request.getfixturevalue(kind)
     pytest.importorskip("zarr")
     data = counts()
     spoil(data)
@@ -226,20 +233,61 @@ def test_models_that_sums_do_not_serve_are_refused():
         declare()
         return {"a": x}
 
-    def student():
-        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
-        means = pm.Normal("means", 0.0, 3.0, shape=(T, 2))
-        s = pm.Categorical("cluster_a", p=w, shape=5)
-        pm.StudentT("a", nu=4.0, mu=means[s], sigma=1.0, observed=x)
-        return {"a": x}
-
     holes = np.ma.masked_array(x, np.eye(5, 2))
     pair = {"cluster_a": [[0, 1]]}
     refused("'a': over shards, expected a table", lambda: counts_of(holes))
     linked = "objects that are linked"
     refused(linked, lambda: counts_of(x, lambda: pmm.must_link("links", pair)))
     refused(linked, lambda: counts_of(x, lambda: pmm.cannot_link("apart", pair)))
-    refused("the data of 'cluster_a' are of the kind 'declared'", student)
+
+
+def test_likelihoods_that_take_more_than_a_row_are_refused():
+    rng = np.random.default_rng(0)
+    x, known = rng.poisson(3.0, (5, 2)).astype(float), rng.uniform(0.5, 2.0, (5, 2))
+
+    def student(
+        scale=1.0, n=2, observed=x, alpha=4.0, declare=lambda means: None, means=pm.Normal, rows=x
+    ):
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        of = means("means", 0.0, 3.0, shape=(T, n))
+        s = pm.Categorical("cluster_a", p=w, shape=5)
+        pm.StudentT("a", nu=alpha, mu=of[s] @ np.ones((n, 2)), sigma=scale, observed=observed)
+        declare(of[s])
+        return {"a": rows}
+
+    holes = np.ma.masked_array(x, np.eye(5, 2))
+    refused(
+        "'a': over shards, expected an observed variable, without missing",
+        lambda: student(observed=holes),
+    )
+    refused(
+        "'a': over shards, its log density depends on what is known of each object besides",
+        lambda: student(scale=known),
+    )
+    refused(
+        "'tied': over shards, expected an observed variable",
+        lambda: student(declare=lambda own: pm.Potential("tied", -own[:, 0])),
+    )
+    refused(
+        "'degrees': over shards, expected parameters that are real numbers; found whole ones",
+        lambda: student(alpha=1 + pm.Poisson("degrees", 3.0)),
+    )
+    refused("'means': over shards, expected at most 32 numbers .* found 40", lambda: student(n=40))
+
+
+def test_what_clusters_have_goes_along_when_labels_are_swapped(any_likelihood, tmp_path):
+    found = sampled(any_likelihood, counts(), labels=tmp_path / "labels.zarr", draws=30)
+    posterior, data = found["posterior"], counts()
+    assert found["sample_stats"]["swap_accepted"].mean() > 0.0
+    assert (found["sample_stats"]["split_merge_accepted"] == 0.0).all()
+    order = np.argsort(posterior["weights"].values[0], axis=1)
+    assert (order != order[0]).any()
+    for name, x in data.items():
+        of_rows = np.take_along_axis(
+            posterior["rates"].values[0], posterior[f"cluster_{name}"].values[0][:, :, None], 1
+        )
+        away = abs(of_rows - x) / np.sqrt(x + x**2 / 50.0 + 1.0)
+        assert away.mean() < 1.2
 
 
 def test_features_give_the_same_in_32_bits_but_for_rounding():
