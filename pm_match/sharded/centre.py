@@ -28,7 +28,7 @@ from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
 from pm_match.reading.probe import natural_function
-from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums
+from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums, added
 from pm_match.sharded.shards import ChunkResult, Setting
 
 Call = Callable[..., list[Any]]
@@ -155,7 +155,7 @@ class Centre:
 
     def begin(self, found: Iterable[tuple[str, dict[int, Sums]]]) -> None:
         """Take the totals of all chunks."""
-        for number, own in _added(found).items():
+        for number, own in added(found).items():
             self.evidence[number].begin(own)
 
     def look(self, labels: Mapping[str, NDArray[np.int16]]) -> None:
@@ -265,7 +265,7 @@ class Centre:
         for number, setting in self._settings.items():
 
             def ask(parameters, number=number, setting=setting) -> Mapping[str, Sums]:
-                return _added(call("add_up", setting, number, parameters))[number]
+                return added(call("add_up", setting, number, parameters))[number]
 
             counts = self._counts[self.component.evidence[number].clusterings[0]]
             self.evidence[number].update(self.rng, self.point, counts, ask, tuning)
@@ -299,20 +299,6 @@ class Centre:
         return accepted / max(proposed, 1)
 
 
-def _added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, Sums]]:
-    """Add up sums of chunks, in their order, by evidence and assignment."""
-    total: dict[int, dict[str, Sums]] = {}
-    for assignment, own in found:
-        for number, sums in own.items():
-            by_assignment = total.setdefault(number, {})
-            if assignment not in by_assignment:
-                by_assignment[assignment] = tuple(np.array(x) for x in sums)
-                continue
-            for one, more in zip(by_assignment[assignment], sums, strict=True):
-                one += more
-    return total
-
-
 def gathered(
     found: Sequence[ChunkResult],
 ) -> tuple[dict[str, NDArray[np.int64]], dict[int, dict[str, Sums]]]:
@@ -320,7 +306,7 @@ def gathered(
     sizes: dict[str, NDArray[np.int64]] = {}
     for own in found:
         sizes[own.assignment] = sizes.get(own.assignment, 0) + own.counts
-    return sizes, _added((own.assignment, own.sums) for own in found)
+    return sizes, added((own.assignment, own.sums) for own in found)
 
 
 def reordered(sums: Mapping[int, Mapping[str, Sums]], rows: NDArray) -> dict[int, dict[str, Sums]]:
@@ -379,11 +365,18 @@ def _only_component(structure: Structure) -> Component:
 
 def _check_covered(model: Model, component: Component, evidence: Sequence[ShardedEvidence]) -> None:
     """Check that all free variables are drawn by somebody."""
+    drawn = [name for own in evidence for name in own.names]
+    twice = sorted({name for name in drawn if drawn.count(name) > 1})
+    if twice:
+        raise UnservedModelError(
+            f"sample_sharded: expected parameters that one kind of data depend on; found "
+            f"{', '.join(map(repr, twice))}, which several do, of other sets of clusters or kinds"
+        )
     names = {n for c in component.clusterings for n in c.names} | set(component.hyperparameters)
-    names |= {name for own in evidence for name in own.names}
+    names |= {*drawn}
     left = sorted(str(rv.name) for rv in model.free_RVs if rv.name not in names)
     if left:
         raise UnservedModelError(
-            f"sample_sharded: {', '.join(map(repr, left))} cannot be drawn from sums over chunks "
-            "of rows; declare constants in their place"
+            f"sample_sharded: {', '.join(map(repr, left))} cannot be drawn over chunks of "
+            "rows; declare constants in their place"
         )

@@ -1,6 +1,6 @@
 """What a kind provides for the sampler over shards: log densities of chunks, and sums over them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,20 @@ class Scorer:
 def first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
     """Return the place of the first of the values that are wrong."""
     return tuple(np.argwhere(wrong)[0].tolist())
+
+
+def added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, Sums]]:
+    """Add up sums, in their order, by evidence and assignment."""
+    total: dict[int, dict[str, Sums]] = {}
+    for assignment, own in found:
+        for number, sums in own.items():
+            by_assignment = total.setdefault(number, {})
+            if assignment not in by_assignment:
+                by_assignment[assignment] = tuple(np.array(x) for x in sums)
+                continue
+            for one, more in zip(by_assignment[assignment], sums, strict=True):
+                one += more
+    return total
 
 
 class ShardedEvidence:

@@ -221,7 +221,8 @@ def put(shards, setting, labels):
             own = labels[piece.assignment][piece.start : piece.stop]
             shard._last[piece.number] = setting.iteration, own
             sums = shard._sums(piece, chunk, own, T, setting.parameters)
-            found.append(ChunkResult(piece.assignment, *sums, 0.0, own))
+            counts = np.bincount(own, minlength=T)
+            found.append(ChunkResult(piece.assignment, counts, sums, 0.0, own))
     return found
 
 

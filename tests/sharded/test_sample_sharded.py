@@ -10,6 +10,8 @@ import pytest
 from scipy.sparse import csr_array
 
 import pm_match as pmm
+from pm_match.reading import read
+from pm_match.sharded.centre import Centre
 from pm_match.sharded.store import Store
 from tests.sharded import models
 from tests.sharded.far_apart import N, T, counts, declared, dispersed, same, sampled
@@ -273,6 +275,36 @@ def test_likelihoods_that_take_more_than_a_row_are_refused():
         lambda: student(alpha=1 + pm.Poisson("degrees", 3.0)),
     )
     refused("'means': over shards, expected at most 32 numbers .* found 40", lambda: student(n=40))
+
+
+def test_parameters_of_several_sets_of_clusters_are_refused():
+    rng = np.random.default_rng(0)
+    cells, x = csr_array(rng.integers(2, size=(6, 5))), rng.normal(size=(6, 2))
+    with pm.Model() as model:
+        rows, columns = (
+            pm.Categorical(
+                f"cluster_{name}", pm.StickBreakingWeights(f"w_{name}", 1.0, K=2), shape=n
+            )
+            for name, n in (("row", 6), ("column", 5))
+        )
+        density = pm.Beta("density", 1.0, 1.0, shape=(3, 3))
+        pmm.BlockNetwork("cells", [rows, columns], density, observed=cells)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        for name, labels, own in (("x", rows, x), ("y", columns, x[:5])):
+            centre = pm.Normal(f"centre_{name}", 0.0, 2.0, shape=(3, 2))
+            pm.StudentT(name, nu=4.0, mu=centre[labels], sigma=sigma, observed=own + 1e-3)
+    with pytest.raises(pmm.UnservedModelError, match="found 'sigma', which several do"):
+        pmm.sample_sharded(model, {"cells": cells, "x": x, "y": x[:5]})
+
+
+def test_numbers_that_enter_a_log_density_together_are_drawn_apart():
+    for (model, *_), expected in (
+        # Both columns at once; but where a scale depends on the centres, one after the other.
+        (models.likelihoods(), [[0, 1]]),
+        (models.spreads(), [[0], [1], [2]]),
+    ):
+        centre = Centre(model, read(model), np.random.default_rng(0), model.initial_point())
+        assert centre.evidence[0]._groups == expected
 
 
 def test_what_clusters_have_goes_along_when_labels_are_swapped(any_likelihood, tmp_path):

@@ -42,7 +42,8 @@ def test_a_move_leaves_the_law_of_labels_alone(case, n):
                 labels = state[first + piece.start : first + piece.stop].astype(np.int16)
                 shard._last[piece.number] = setting.iteration, labels
                 sums = shard._sums(piece, shard._chunk(piece), labels, 3, setting.parameters)
-                found.append(ChunkResult(piece.assignment, *sums, 0.0, None))
+                counts = np.bincount(labels, minlength=3)
+                found.append(ChunkResult(piece.assignment, counts, sums, 0.0, None))
         centre.load(found)
         before.append(told(centre.counts))
         accepted += bool(split_or_merge(centre, calls(shards), setting))
