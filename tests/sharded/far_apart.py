@@ -47,8 +47,8 @@ def started(model):
 
 def sampled(model, data, **options):
     """Draw a few times."""
-    given = {"draws": 6, "tune": 3, "chunk_size": 25, "random_seed": 3} | options
-    return pmm.sample_sharded(model, data, start=started(model), progressbar=False, **given)
+    given = {"draws": 6, "tune": 3, "chunk_size": 25, "random_seed": 3, "start": started(model)}
+    return pmm.sample_sharded(model, data, progressbar=False, **(given | options))
 
 
 def same(one, other):

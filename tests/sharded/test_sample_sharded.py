@@ -11,10 +11,11 @@ from scipy.sparse import csr_array
 
 import pm_match as pmm
 from pm_match.reading import read
+from pm_match.sharded import sample_sharded as entrance
 from pm_match.sharded.centre import Centre
 from pm_match.sharded.store import Store
 from tests.sharded import models
-from tests.sharded.far_apart import N, T, counts, declared, dispersed, same, sampled
+from tests.sharded.far_apart import N, T, counts, declared, dispersed, same, sampled, started
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +214,21 @@ def test_other_bad_input_is_named(model, tmp_path):
     wider = pytest.importorskip("dask").delayed(np.ones)((N, 3))
     with pytest.raises(ValueError, match=r"'a', rows 0 to \d+: expected 2 columns; found .* 3\)"):
         sampled(model, data | {"a": da.from_delayed(wider, (N, 2), float)})
+
+
+def test_a_folder_that_is_made_during_the_search_is_left_alone(model, tmp_path, monkeypatch):
+    pytest.importorskip("zarr")
+    folder = tmp_path / "labels.zarr"
+
+    def found(*_, **__):
+        folder.mkdir()
+        (folder / "theirs").write_text("theirs")
+        return started(model)
+
+    monkeypatch.setattr(entrance, "find_matching", found)
+    with pytest.raises(FileExistsError, match="labels: expected a folder that does not exist yet"):
+        sampled(model, counts(), labels=folder, start=None)
+    assert [own.name for own in folder.iterdir()] == ["theirs"]
 
 
 def refused(message, build):
