@@ -7,7 +7,7 @@ clusters that are not done.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import batched, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ _WIDTH = 4.0
 _MEMORY = 50
 # Rows that are worked on at once.
 _BLOCK = 2**14
+# What is moved at once, and how far, to see what enters which log density.
+_LOT, _MOVE = 8, 0.3
 # Rows of the sample that show what enters which log density, and points.
 _ROWS, _POINTS = 20, 2
 
@@ -224,6 +226,8 @@ class ShardedLikelihoods(ShardedEvidence):
         tuning: bool,
     ) -> None:
         """Draw all numbers by slices, and those of empty clusters from their priors."""
+        if not self._n_updates:
+            self._look(new, ask)
         self._n_updates += 1
         for group in self._groups:
             self._draw_group(rng, new, counts, group, ask, tuning)
@@ -233,6 +237,17 @@ class ShardedLikelihoods(ShardedEvidence):
             drawn = self._redraw(rng, new)
             for rows in self.evidence.redrawn:
                 new |= rows.replaced(new, drawn, counts == 0)
+
+    def _look(self, new: dict[str, NDArray], ask: Ask) -> None:
+        """See by all rows what enters which log density: the sample may not have shown it."""
+        table = self._table(new)
+        for some in batched(range(table.shape[1]), _LOT):
+            moved = [table + np.eye(1, table.shape[1], number) * _MOVE for number in some]
+            points = [new, *(self._written(new, own) for own in moved)]
+            before, *after = self._asked(ask, points, [None] * len(points))
+            for number, own in zip(some, after, strict=True):
+                self._enters[number, : own.shape[1]] |= (own != before).any(axis=0)
+        self._groups = _apart(self._enters)
 
     def _draw_group(self, rng, new, counts, group: list[int], ask: Ask, tuning: bool) -> None:
         """Draw numbers of all clusters that hold something."""

@@ -15,6 +15,7 @@ from pm_match.sharded import sample_sharded as entrance
 from pm_match.sharded.centre import Centre
 from pm_match.sharded.store import Store
 from tests.sharded import models
+from tests.sharded.chains import calls, drawn, halves
 from tests.sharded.far_apart import N, T, counts, declared, dispersed, same, sampled, started
 
 
@@ -321,6 +322,23 @@ def test_numbers_that_enter_a_log_density_together_are_drawn_apart():
     ):
         centre = Centre(model, read(model), np.random.default_rng(0), model.initial_point())
         assert centre.evidence[0]._groups == expected
+
+
+def test_what_the_sample_does_not_show_to_go_together_is_drawn_apart_too():
+    counts_of = np.array([[2, 0], [0, 0], [3, 0], [1, 0]])
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        psi = pm.Beta("psi", 2.0, 2.0, shape=T)
+        mu = pm.Gamma("mu", 2.0, 1.0, shape=(T, 2))
+        s = pm.Categorical("cluster_a", p=w, shape=4)
+        pm.HurdlePoisson("a", psi=psi[s][:, None], mu=mu[s], observed=counts_of)
+    centre, shards, _ = halves(model, {"a": np.repeat(counts_of[:, :1], 2, axis=1)}, 2, 0)
+    # No row of the sample has a second count, whose mean would matter.
+    (own,) = centre.evidence
+    assert own._groups == [[0, 2], [1]]
+    drawn(centre, shards, 0)
+    centre.update(calls(shards))
+    assert own._groups == [[0], [1, 2]]
 
 
 def test_what_clusters_have_goes_along_when_labels_are_swapped(any_likelihood, tmp_path):
