@@ -20,10 +20,11 @@ from pymc.model.core import Model
 from pymc.pytensorf import compile as compile_random
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import Mode, get_default_mode
+from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import explicit_graph_inputs, toposort
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
 from pytensor.scalar.basic import AND, Cast
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -71,7 +72,14 @@ class LabelDensities:
         self._graphs: list[RV] = [pt.as_tensor(graph, dtype="float64") for graph in graphs]
         stands = {model.rvs_to_values[rv]: model.rvs_to_values[rv].type(rv.name) for rv in varied}
         if stands:
-            self._graphs = [*graph_replace(self._graphs, stands, strict=True)]
+            # Of variables that observe the same numbers, PyMC keeps one.
+            held: dict[RV, RV] = {
+                v: stand
+                for v in ancestors(self._graphs)
+                for value, stand in stands.items()
+                if v is value or (isinstance(v, Constant) and v.equals(value))
+            }
+            self._graphs = [*graph_replace(self._graphs, held, strict=True)]
         labels = [*(model.rvs_to_values[rv] for rv in assignments), *stands.values()]
         self._labels = labels
         self._rows = [pt.tensor(dtype=v.dtype, shape=(None,) * (v.ndim + 1)) for v in labels]
