@@ -69,10 +69,11 @@ def draw_labels(
     log_weights: NDArray,
     labels: NDArray,
     certainty: NDArray,
+    first: int = 0,
 ) -> None:
     """Draw labels (n,) from log probabilities ``table[i, j] + log_weights[j]``, up to constants.
 
-    The table (n, T) is overwritten.
+    The table (n, T) is overwritten; `first` is the number of its first row among all.
 
     Raises
     ------
@@ -82,9 +83,10 @@ def draw_labels(
     columns = np.ascontiguousarray(table.T)
     most, least = np.empty_like(columns[0]), np.log(np.finfo(columns.dtype).tiny)
     if not level(columns, log_weights.astype(columns.dtype), least, most):
+        wrong = np.flatnonzero(~np.isfinite(most))[0]
         raise FloatingPointError(
-            "expected a finite log density of every object in some cluster; found "
-            f"{most[~np.isfinite(most)][0]}"
+            f"row {first + wrong}: expected a finite log density of every object in some cluster; "
+            f"found {most[wrong]}"
         )
     np.exp(columns, out=columns)
     choose(columns, rng.random(len(table)), labels, certainty)

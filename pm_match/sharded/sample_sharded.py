@@ -123,6 +123,8 @@ def sample_sharded(
         than a few passes. The message names the variable.
     ValueError, TypeError
         If data do not fit the model, or there is no worker; the message says which row and column.
+    FloatingPointError
+        If no cluster can have a row; the message says which.
     KeyError
         If `data` are not of the variables that the model observes, `sampled` names something else,
         or `start` lacks a variable.

@@ -254,7 +254,11 @@ class Shard:
         for rows in self._blocks(len(piece), n_clusters):
             block = {name: values[rows] for name, values in chunk.items()}
             table = self._table(piece, block, setting.parameters)
-            draw_labels(rng, table, setting.log_weights, labels[rows], certainty[rows])
+            place = labels[rows], certainty[rows]
+            try:
+                draw_labels(rng, table, setting.log_weights, *place, piece.start + rows.start)
+            except FloatingPointError as error:
+                raise FloatingPointError(f"{piece.assignment!r}, {error}") from None
             if sums is not None:
                 own = self._sums(piece, block, labels[rows], n_clusters, setting.parameters)
                 sums.append((piece.assignment, own))

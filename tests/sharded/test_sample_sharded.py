@@ -187,6 +187,13 @@ def test_data_that_do_not_fit_are_named(kind, case, tmp_path, request):
     assert not (tmp_path / "labels.zarr").exists()
 
 
+def test_a_row_that_no_cluster_can_have_is_named(any_likelihood):
+    data = counts()
+    data["b"][57, 1] = -1.0
+    with pytest.raises(FloatingPointError, match="'cluster_b', row 57: expected a finite log dens"):
+        sampled(any_likelihood, data)
+
+
 def test_other_bad_input_is_named(model, tmp_path):
     da, data = pytest.importorskip("dask.array"), counts()
     with pytest.raises(KeyError, match="expected all rows of"):
