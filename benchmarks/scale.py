@@ -4,6 +4,9 @@ What a sweep over all objects costs (labels drawn, sums added up; then everythin
 beside the least that it could: reading the data, and one float32 product of all rows with the means
 of the clusters. CPU time, so that other work on the machine does not show; wall time for workers.
 
+Then Student-t rows of eight columns, in twelve clusters with centres and a scale of their own: a
+likelihood whose parameters take passes over the rows.
+
 Then networks: ten times as many edges as there are objects on either axis, and the least is one
 product of the network with the other axis' labels as a sparse matrix, for rows and for columns.
 """
@@ -17,6 +20,7 @@ from pathlib import Path
 
 import common
 import numpy as np
+import pymc as pm
 import scipy.sparse as sp
 import xarray as xr
 
@@ -46,10 +50,11 @@ def written(folder: Path, n_objects: int) -> tuple[dict[str, np.memmap], dict[st
     return found, truth
 
 
-def begun(truth: dict[str, np.ndarray], sample: dict[str, np.ndarray]) -> xr.DataTree:
+def begun(
+    truth: dict[str, np.ndarray], sample: dict[str, np.ndarray], n_clusters: int
+) -> xr.DataTree:
     """Start at the truth: nothing is searched for."""
-    weights = np.full(N_CLUSTERS, 1.0 / N_CLUSTERS)
-    values = {**truth, "precision": np.array(1.0), "weights": weights}
+    values = {**truth, "weights": np.full(n_clusters, 1.0 / n_clusters)}
     draws = {
         name: (("chain", "draw", *(f"{name}_{i}" for i in range(own.ndim))), own[None, None])
         for name, own in values.items()
@@ -137,6 +142,31 @@ def networked(n_edges: int) -> list[str]:
     return [f"{cells.nnz:,}", *each, f"{seconds / base:.2f}", f"{peak():.2f}"]
 
 
+def by_passes(n_objects: int) -> list[str]:
+    """Make the row of Student-t rows: CPU time for each object."""
+    rng, n_clusters = np.random.default_rng(0), 12
+    centre = rng.normal(0.0, 3.0, (n_clusters, 8))
+    data = {
+        name: centre[rng.integers(8, size=n_objects // 2)]
+        + rng.standard_t(4.0, size=(n_objects // 2, 8))
+        for name in "ab"
+    }
+    sample = {name: rows[:300] for name, rows in data.items()}
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", alpha=1.0, K=n_clusters - 1)
+        centres = pm.Normal("centre", 0.0, 4.0, shape=centre.shape)
+        scale, nu = pm.HalfNormal("scale", 1.0, shape=n_clusters), pm.Gamma("nu", 2.0, 0.3)
+        for name, rows in sample.items():
+            labels = pm.Categorical(f"cluster_{name}", p=weights, shape=len(rows))
+            noise = scale[labels][:, None]
+            pm.StudentT(name, nu=nu, mu=centres[labels], sigma=noise, observed=rows)
+    truth = {"centre": centre, "scale": np.ones(n_clusters), "nu": np.array(4.0)}
+    start = begun(truth, sample, n_clusters)
+    sweeps(model, data, start, time.process_time, few=1, many=2)
+    seconds = sweeps(model, data, start, time.process_time)
+    return [f"{n_objects:,}", f"{seconds / n_objects * 1e9:.0f}", f"{peak():.2f}"]
+
+
 def on_workers(n: int, model, data, start) -> tuple[float, float]:
     """Median wall seconds of a sweep by `n` workers, and the memory of one, in GiB."""
     from distributed import Client, LocalCluster
@@ -177,6 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objects", type=float, nargs="*", default=[1e5, 1e6])
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--rows", type=float, nargs="*", default=[1e5])
     parser.add_argument("--edges", type=float, nargs="*", default=[1e5, 1e6, 1e7])
     given = parser.parse_args()
     rows = []
@@ -187,7 +218,7 @@ def main() -> None:
             model = pmm.models.projected_clusters(
                 sample, n_factors=N_FACTORS, n_clusters=N_CLUSTERS, projection="normal"
             )
-            start = begun(truth, sample)
+            start = begun(truth | {"precision": np.array(1.0)}, sample, N_CLUSTERS)
             sweeps(model, data, start, time.process_time, few=1, many=2)
             base = min(least(data) for _ in range(3))
             own = sweeps(model, data, start, time.process_time)
@@ -207,6 +238,10 @@ def main() -> None:
         head += [f"{n} workers, wall ns/object", "GiB held"]
     if rows:
         common.print_table(f"Sampler over shards, {os.cpu_count()} cores", head, rows)
+    if given.rows:
+        head = ["objects", "sweep, CPU ns/object", "most GiB"]
+        passes = [by_passes(int(n)) for n in given.rows]
+        common.print_table("Student-t rows over shards", head, passes)
     if not given.edges:
         return
     head = ["edges", "least, CPU ns/edge", "sweep, CPU ns/edge", "ratio", "most GiB"]

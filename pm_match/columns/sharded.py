@@ -88,7 +88,9 @@ class ColumnsScorer(Scorer):
             ),
         )
 
-    def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
+    def statistics(
+        self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: object = None
+    ) -> Sums:
         """Add up sufficient statistics (T, M, k)."""
         parts = []
         for own in self.variables:

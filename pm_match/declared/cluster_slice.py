@@ -11,10 +11,10 @@ from pymc.step_methods.state import dataclass_state
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.declared.parts import LabelRows, Likelihoods
+from pm_match.declared.rows import prior_by_row
 from pm_match.declared.state import LikelihoodState
 from pm_match.numerics.slices import draw_slices
 from pm_match.reading.ancestry import Ancestry
-from pm_match.reading.label_tables import value_densities
 from pm_match.reading.parts import Component
 from pm_match.reading.probe import initial_point
 
@@ -136,20 +136,8 @@ class ClusterSlice(PartitionStep):
         variables = [model[name] for name in rows.names]
         below = {child for rv in variables for child in ancestry.children(rv)}
         parts = [rows, *(o for o in evidence.redrawn if below & {model[name] for name in o.names})]
-        read = [
-            (part.axis, value_densities(model, [model[name] for name in part.names]))
-            for part in parts
-        ]
-
-        def densities(point) -> NDArray:
-            total = np.zeros(evidence.truncation)
-            for axis, own in read:
-                found = own(point)
-                whole = np.stack(found) if axis is None else np.moveaxis(found[0], axis, 0)
-                total += whole.reshape(evidence.truncation, -1).sum(axis=1)
-            return total
-
-        return densities
+        read = [prior_by_row(model, part)[1] for part in parts]
+        return lambda point: np.sum([own(point).sum(axis=1) for own in read], axis=0)
 
     def _forget(self) -> None:
         """Forget what was learnt of scales."""
@@ -177,12 +165,21 @@ class ClusterSlice(PartitionStep):
             table = rows.table(new)
 
             def log_density(
-                values, rows=rows, priors=priors, worth=worth, own=own, table=table, column=column
+                values,
+                wanted,
+                rows=rows,
+                priors=priors,
+                worth=worth,
+                own=own,
+                table=table,
+                column=column,
             ) -> NDArray[np.float64]:
-                table[:, column] = values
-                new.update(rows.written(new, table))
-                with np.errstate(invalid="ignore"):
-                    found = priors(new) + worth(new, own)
+                found = np.empty(values.shape)
+                for here, there in zip(values, found, strict=True):
+                    table[:, column] = here
+                    new.update(rows.written(new, table))
+                    with np.errstate(invalid="ignore"):
+                        there[:] = priors(new) + worth(new, own)
                 return np.where(np.isnan(found), -np.inf, found)
 
             start, narrower = table[:, column].copy(), np.sqrt(1.0 + counts)

@@ -10,6 +10,7 @@ from pm_match.declared.cluster_slice import ClusterSlice
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.predictor import LikelihoodPredictor
 from pm_match.declared.recognise import LikelihoodCandidate, likelihood_candidates
+from pm_match.declared.sharded import ShardedLikelihoods
 from pm_match.declared.state import LikelihoodAccess, LikelihoodState
 from pm_match.reading.ancestry import RV
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -49,6 +50,12 @@ class AnyLikelihood(Kind):
     ) -> LikelihoodPredictor:
         """Predict by the same table."""
         return LikelihoodPredictor(model, evidence)
+
+    def sharded(
+        self, model: Model, evidence: Likelihoods, component: Component
+    ) -> ShardedLikelihoods:
+        """Draw parameters by slices, a pass over the rows for each try."""
+        return ShardedLikelihoods(model, evidence, component)
 
     def search(self, component: Component):
         """Climb labels and parameters in turn."""

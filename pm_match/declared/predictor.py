@@ -11,19 +11,12 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.declared.parts import Likelihoods
-from pm_match.declared.recognise import point_inside
+from pm_match.declared.row_densities import RowDensities
 from pm_match.prediction.predictor import Place, Predictor, coords
 from pm_match.reading import as_read
 from pm_match.reading.ancestry import Ancestry
-from pm_match.reading.context import Context
-from pm_match.reading.label_tables import LabelDensities
-from pm_match.reading.owners import close, each_label
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import evaluate
 from pm_match.tables.domains import as_new_columns
-
-# Rows of known objects that are tried in others' places, at so many points.
-_ROWS, _POINTS = 3, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +48,7 @@ class LikelihoodPredictor(Predictor):
             for name in evidence.factors
             if name in observed
         }
-        self._places: dict[str, _ReplacedRows] = {}
+        self._places: dict[str, _NewRows] = {}
         self._point: Mapping[str, NDArray] = {}
 
     def observed(self, place: Place) -> list[str]:
@@ -79,7 +72,7 @@ class LikelihoodPredictor(Predictor):
                     f"one that depends on {', '.join(map(repr, others))}"
                 )
             if name not in self._places:
-                self._places[name] = _ReplacedRows(model, self._evidence, place, name, where)
+                self._places[name] = _NewRows(model, self._evidence, place, name, where)
             found[name], objects = self._places[name].read(model, name, where, table)
             labels.append((name, objects))
         return NewRows(found), labels
@@ -104,79 +97,17 @@ class LikelihoodPredictor(Predictor):
         return found
 
 
-class _ReplacedRows:
-    """Log densities of an observed variable whose rows are replaced.
-
-    Known objects lend their places: rows are put there as many at a time as there are objects. That
-    a row is worth the same in all of them, whatever the others are, is checked by numbers.
-    """
+class _NewRows:
+    """Log densities of an observed variable's rows of new objects."""
 
     def __init__(self, model: Model, evidence: Likelihoods, place: Place, name: str, where: str):
-        rv, assignments = model[name], [model[own] for own in evidence.assignments]
-        context = Context.of(model)
-        self.known = np.asarray(evaluate(model.rvs_to_values[rv]))
-        self._refused = f"predictions of new objects of {where!r} are not served: "
-        densities = LabelDensities(model, [rv], assignments, replaced=[rv])
-        sizes = [context.shapes[own][0] for own in evidence.assignments]
-        self._ends, self._n_labels = np.cumsum(sizes)[:-1], evidence.truncation
-        self._own = slice(place.first, place.first + place.assignment.n_objects)
-        self._labels = each_label(self._n_labels, sum(sizes))
-        self._name, n = name, place.assignment.n_objects
-        point = {**context.start, name: self.known}
-        (shape,) = densities.shapes(point, self._split(self._labels[0]))
-        if context.missing_part(rv) is not None or not (
-            self.known.shape[:1] == shape[:1] == (n,) and np.isfinite(self.known).all()
-        ):
-            raise UnservedModelError(
-                f"{self._refused}expected a whole row for each of {n} objects; found values of "
-                f"shape {self.known.shape}"
-                + (", of which some are missing" if context.missing_part(rv) is not None else "")
-            )
-        self._compiled = densities.compiled(evidence.batch, evidence.conditions)
-        self.by_cell = shape == self.known.shape
-        self._check(context)
-
-    def _split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        return np.split(labels, self._ends, axis=-1)
-
-    def _entries(self, point, values: NDArray, labels: NDArray) -> NDArray[np.float64]:
-        """Evaluate log densities (B, N, K) of values in all places, at labels (B, ...)."""
-        values = values.astype(self.known.dtype)
-        found = self._compiled({**point, self._name: values}, self._split(labels))
-        return found.reshape(len(labels), len(self.known), -1)
-
-    def _check(self, context: Context) -> None:
-        """Refuse rows that are not worth the same in all places, or that others change."""
-        rng, n = np.random.default_rng(20060209), len(self.known)
-        rows = self.known[rng.choice(n, min(n, _ROWS), replace=False)]
-        mixed = self._labels[0][None].copy()
-        for _ in range(_POINTS):
-            point = point_inside(context, rng)
-            each = [
-                self._entries(point, np.repeat(row[None], n, axis=0), self._labels) for row in rows
-            ]
-            if not all(close(one, one[:, :1]).all() for one in each):
-                raise UnservedModelError(
-                    f"{self._refused}its log density depends on what is known of each object "
-                    "besides (covariates, exposures, effects), which is not known of new ones"
-                )
-            worth = np.stack(each)[:, :, 0]  # (R, T, K)
-            mixed[0, self._own] = label = rng.integers(self._n_labels, size=n)
-            which = rng.integers(len(rows), size=(n, *self.known.shape[1:]))
-            flat = which.reshape(n, -1)
-            if self.by_cell:
-                found = self._entries(point, np.take_along_axis(rows, which, axis=0), mixed)[0]
-                expected = worth[flat, label[:, None], np.arange(flat.shape[1])]
-                self.by_cell = bool(close(found, expected).all())
-            found = self._entries(point, rows[flat[:, 0]], mixed)[0]
-            if not close(found, worth[flat[:, 0], label]).all():
-                raise UnservedModelError(
-                    f"{self._refused}the log density of an object's row depends on other rows"
-                )
+        refused = f"predictions of new objects of {where!r} are not served: "
+        self._rows = RowDensities(model, evidence, place.assignment.name, name, refused)
+        self._n_labels = evidence.truncation
 
     def read(self, model: Model, name: str, where: str, table: Any) -> tuple[NDArray, NDArray]:
         """Check the rows of new objects; return them, and the objects' labels."""
-        shape = self.known.shape[1:]
+        shape = self._rows.known.shape[1:]
         if len(shape) > 1:
             values = np.ma.filled(np.ma.asarray(table, np.float64), np.nan)
             objects = np.arange(len(values))
@@ -190,8 +121,8 @@ class _ReplacedRows:
             values, objects = as_new_columns(where, table, labels, shape[0] if shape else None)
             values = values.reshape(-1, *shape)
         holes = np.isnan(values)
-        wrong = holes if not self.by_cell else np.zeros_like(holes)
-        if self.known.dtype.kind != "f":
+        wrong = holes if not self._rows.by_cell else np.zeros_like(holes)
+        if self._rows.known.dtype.kind != "f":
             wrong = wrong | ~(holes | (values == np.round(values)))
         if wrong.any():
             place = tuple(np.argwhere(wrong)[0].tolist())
@@ -204,14 +135,13 @@ class _ReplacedRows:
 
     def log_densities(self, point, values: NDArray) -> NDArray[np.float64]:
         """Log density (M, T) of rows (M, ...) in every cluster, over the cells that they have."""
-        n, found = len(self.known), np.empty((len(values), self._n_labels))
-        for start in range(0, len(values), n):
-            own = values[start : start + n]
-            holes, placed = np.isnan(own), self.known.astype(np.float64)
-            # What is missing is anything that can be, and then left out.
-            placed[: len(own)] = np.where(holes, placed[:1], own)
-            worth = self._entries(point, placed, self._labels)[:, : len(own)]
-            if self.by_cell:
-                worth = np.where(holes.reshape(len(own), -1), 0.0, worth)
-            found[start : start + n] = worth.sum(axis=2).T
+        n, rows = len(values), self._rows
+        found, holes = np.empty((n, self._n_labels)), np.isnan(values)
+        # What is missing is anything that can be, and then left out.
+        placed = np.where(holes, rows.known[0], values)
+        for label in range(self._n_labels):
+            worth = rows.cells(point, placed, np.full(n, label))
+            if rows.by_cell:
+                worth = np.where(holes.reshape(n, -1), 0.0, worth)
+            found[:, label] = worth.sum(axis=1)
         return found

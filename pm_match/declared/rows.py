@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.logprob.utils import ParameterValueError
+from pymc.model.core import Model
 
 from pm_match.declared.parts import LabelRows
 from pm_match.reading.ancestry import RV
@@ -131,18 +132,10 @@ class RowReader:
         return self._known[rows]
 
     def _new_densities(self, rows: LabelRows) -> Response | None:
-        model = self.context.model
-        densities = value_densities(model, [model[name] for name in rows.names])
-        axis = rows.axis
-
-        def response(point) -> NDArray:
-            found = densities(point)
-            whole = np.stack(found) if axis is None else np.moveaxis(found[0], axis, 0)
-            return whole.reshape(self.n_labels, -1)
-
-        shape = densities(self.points[0])[0].shape
+        densities, own = prior_by_row(self.context.model, rows)
+        shape, axis = densities(self.points[0])[0].shape, rows.axis
         fits = axis is None or (len(shape) > axis and shape[axis] == self.n_labels)
-        return response if fits else None
+        return own if fits else None
 
     def _joined(self, responses: Sequence[Response]) -> Response:
         if not responses:
@@ -225,6 +218,20 @@ class RowReader:
                 if np.isfinite(before) or np.isfinite(after):
                     same.append(bool(close(np.array(before), np.array(after))))
         return bool(same) and all(same)
+
+
+def prior_by_row(
+    model: Model, rows: LabelRows
+) -> tuple[Callable[[Any], list[NDArray]], Callable[[Any], NDArray]]:
+    """Compile the log densities of some rows: of each variable, and of each row (T, ...)."""
+    densities, axis = value_densities(model, [model[name] for name in rows.names]), rows.axis
+
+    def by_row(point) -> NDArray:
+        found = densities(point)
+        whole = np.stack(found) if axis is None else np.moveaxis(found[0], axis, 0)
+        return whole.reshape(len(whole), -1)
+
+    return densities, by_row
 
 
 def given(context: Context, variables: Sequence[RV]) -> list[RV]:

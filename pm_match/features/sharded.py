@@ -55,7 +55,9 @@ class FeatureScorer(Scorer):
         found += constants.astype(x.dtype)[:, None]
         return found.T
 
-    def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
+    def statistics(
+        self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: object = None
+    ) -> Sums:
         """Objects (T,) and sums of features (T, M) of every cluster."""
         x = chunk[self.name]
         sums = np.zeros((n_clusters, x.shape[1]))

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.numerics.ahead import compile_ahead, job
 from pm_match.numerics.kernels import entry
+from pm_match.progress import say
 
 # Partners that are compared at a time; draws, which a byte can count, after which it is asked
 # whether they are worth going on with; and centres.
@@ -66,6 +68,9 @@ def best_of(
     if not n_best:
         return partner, count
     centres = _centres(others)
+    # Where one kernel is not on disk, the other is not either.
+    if compile_ahead([job(_measure, others, centres, count)]):
+        say("Compiling (first use only)")
     tiles = Tiles.of(others, centres)
     distance = _distances(rows, centres)
     begin = np.searchsorted(tiles.centre, distance.argmin(axis=1))

@@ -180,7 +180,9 @@ class NetworkScorer(Scorer):
             found += chunk[name] @ loadings.T
         return found
 
-    def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
+    def statistics(
+        self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: object = None
+    ) -> Sums:
         """Objects (T,), and sums of cells (T, L or 2 L)."""
         found = np.zeros((n_clusters, next(iter(chunk.values())).shape[1]))
         for name in self.widths:

@@ -56,7 +56,9 @@ class NormalScorer(Scorer):
         found += np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         return found
 
-    def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
+    def statistics(
+        self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: object = None
+    ) -> Sums:
         """Vectors (T,), their sums (T, D), and sums of their squares (T, D, D)."""
         x = self._away(chunk)
         counts = np.bincount(labels, minlength=n_clusters).astype(np.float64)

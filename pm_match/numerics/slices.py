@@ -60,7 +60,8 @@ def draw_slices(
     rng: np.random.Generator,
     start: NDArray[np.float64],
     width: NDArray[np.float64],
-    log_density: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    log_density: Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.float64]],
+    tries: int = 1,
 ) -> NDArray[np.float64]:
     """Draw independent numbers (n,) by one slice each, stepping out and shrinking side by side.
 
@@ -70,28 +71,45 @@ def draw_slices(
     start, width : (n,) array
         Where they are, and their first intervals.
     log_density : callable
-        From all numbers to the log density of each.
+        From some values of all numbers (m, n) to the log density of each, where it is asked for:
+        the second argument (m, n) says where.
+    tries : int, default 1
+        Values that are asked for at once when shrinking. Each is drawn as if those before it had
+        been rejected, so that the law is the same for any number of them.
     """
     n = len(start)
-    level = log_density(start) - rng.standard_exponential(n)
+    drop = rng.standard_exponential(n)
     left = start - width * rng.random(n)
-    right = left + width
+    ends, steps = np.stack([left, left + width]), np.stack([-width, width])
     n_left = rng.integers(_MOST_STEPS, size=n)
-    for end, step, n_steps in ((left, -width, n_left), (right, width, _MOST_STEPS - 1 - n_left)):
-        inside = n_steps > 0
-        while inside.any():
-            inside &= log_density(end) > level
-            end += np.where(inside, step, 0.0)
-            n_steps = n_steps - inside
-            inside &= n_steps > 0
-    found, left_over = start.copy(), np.ones(n, bool)
+    n_steps = np.stack([n_left, _MOST_STEPS - 1 - n_left])
+    inside = n_steps > 0
+    found, at = (
+        start.copy(),
+        log_density(
+            np.concatenate([start[None], ends]), np.concatenate([np.ones((1, n), bool), inside])
+        ),
+    )
+    level, at = at[0] - drop, at[1:]
+    while (inside := inside & (at > level)).any():
+        ends += np.where(inside, steps, 0.0)
+        n_steps -= inside
+        inside &= n_steps > 0
+        if inside.any():
+            at = log_density(ends, inside)
+    left, right = ends
+    left_over = np.ones(n, bool)
     while left_over.any():
-        trial = np.where(left_over, left + (right - left) * rng.random(n), found)
-        accepted = left_over & (log_density(trial) > level)
-        found[accepted] = trial[accepted]
-        left_over &= ~accepted
-        np.copyto(left, trial, where=left_over & (trial < start))
-        np.copyto(right, trial, where=left_over & (trial >= start))
+        trials = np.empty((tries, n))
+        for trial in trials:
+            trial[:] = np.where(left_over, left + (right - left) * rng.random(n), found)
+            np.copyto(left, trial, where=left_over & (trial < start))
+            np.copyto(right, trial, where=left_over & (trial >= start))
+        at = log_density(trials, np.broadcast_to(left_over, trials.shape))
+        for trial, here in zip(trials, at, strict=True):
+            accepted = left_over & (here > level)
+            found[accepted] = trial[accepted]
+            left_over &= ~accepted
         left_over &= right - left > 1e-14 * (1.0 + abs(start))
     return found
 

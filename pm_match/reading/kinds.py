@@ -160,7 +160,9 @@ class Kind:
         return None
 
     def sharded(self, model: Model, evidence: Any, component: Component) -> Any:
-        """Make what draws from sums over chunks of rows, a `sharded.evidence.ShardedEvidence`.
+        """Make what draws from sums over chunks of rows, or by passes over them.
+
+        That is a `sharded.evidence.ShardedEvidence`.
 
         None, the default, if the kind cannot: `sample_sharded` then refuses it in words.
         """

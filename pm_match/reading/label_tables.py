@@ -20,10 +20,11 @@ from pymc.model.core import Model
 from pymc.pytensorf import compile as compile_random
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import Mode, get_default_mode
+from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import explicit_graph_inputs, toposort
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
 from pytensor.scalar.basic import AND, Cast
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -31,7 +32,8 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pm_match.reading.ancestry import RV
 from pm_match.reading.probe import PLAIN, density_graphs, point_function, stand_in
 
-# From a point, and rows of labels for every assignment (B, N), to log densities (B, E).
+# From a point, and rows of labels for every assignment (B, N), and then of what is varied beside
+# (B, ...), to log densities (B, E).
 Entries = Callable[[Mapping[str, NDArray], Sequence[NDArray[np.int64]]], NDArray[np.float64]]
 
 # Numbers in the largest intermediate result of the rows that are evaluated at once.
@@ -48,13 +50,13 @@ class LabelDensities:
     factors : sequence of variables
         Random variables and potentials that depend on labels.
     assignments : sequence of variables
-    replaced : sequence of variables
-        Observed ones whose values are read of points, by their names, rather than as observed.
+    varied : sequence of variables
+        Observed ones whose values are given with the labels, after these, rather than as observed.
 
     Attributes
     ----------
     factors : list of variables
-        In the order of the entries: potentials last.
+        In the order of the entries: potentials last. They do not go to other processes.
     """
 
     def __init__(
@@ -62,21 +64,39 @@ class LabelDensities:
         model: Model,
         factors: Sequence[RV],
         assignments: Sequence[RV],
-        replaced: Sequence[RV] = (),
+        varied: Sequence[RV] = (),
     ):
         potentials = [rv for rv in factors if rv in model.potentials]
         self.factors = [*(rv for rv in factors if rv not in potentials), *potentials]
         graphs = density_graphs(model, self.factors, sum=False)
-        labels = [model.rvs_to_values[rv] for rv in assignments]
-        self._labels = labels
-        self._rows = [pt.tensor(dtype=v.dtype, shape=(None, None)) for v in labels]
         self._graphs: list[RV] = [pt.as_tensor(graph, dtype="float64") for graph in graphs]
-        stands = {model.rvs_to_values[rv]: model.rvs_to_values[rv].type(rv.name) for rv in replaced}
+        stands = {model.rvs_to_values[rv]: model.rvs_to_values[rv].type(rv.name) for rv in varied}
         if stands:
-            self._graphs = [*graph_replace(self._graphs, stands, strict=True)]
-        values = {*model.value_vars, *stands.values()} - {*labels}
+            # Of variables that observe the same numbers, PyMC keeps one.
+            held: dict[RV, RV] = {
+                v: stand
+                for v in ancestors(self._graphs)
+                for value, stand in stands.items()
+                if v is value or (isinstance(v, Constant) and v.equals(value))
+            }
+            self._graphs = [*graph_replace(self._graphs, held, strict=True)]
+        labels = [*(model.rvs_to_values[rv] for rv in assignments), *stands.values()]
+        self._labels = labels
+        self._rows = [pt.tensor(dtype=v.dtype, shape=(None,) * (v.ndim + 1)) for v in labels]
+        values = {*model.value_vars} - {*labels}
         self._inputs: list[RV] = [v for v in explicit_graph_inputs(self._graphs) if v in values]
         self._compiled: dict[tuple[int, bool, bool], Entries] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the model, and what is compiled."""
+        left_out = {"factors", "_plain"}
+        state = {name: own for name, own in self.__dict__.items() if name not in left_out}
+        return state | {"_compiled": {}}
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the values that are read of points."""
+        return [str(v.name) for v in self._inputs]
 
     def shapes(
         self, point: Mapping[str, NDArray], labels: Sequence[NDArray[np.int64]]
@@ -131,8 +151,8 @@ class LabelDensities:
         conditions : bool
             As of `compiled`.
         point : mapping
-        labels : sequence of (2, N) integer array
-            Two rows for every assignment.
+        labels : sequence of (2, ...) array
+            Two rows for every assignment, and of what is varied.
         """
         try:
             graphs = self._all_rows(conditions)

@@ -2,7 +2,9 @@
 
 Given the sums, hyperparameters are drawn with weights and the parameters of clusters integrated
 out; then labels are swapped; then weights and parameters are drawn. Beside the draw of all labels
-given these, that is a Gibbs sampler of the declared, truncated model.
+given these, that is a Gibbs sampler of the declared, truncated model. Parameters of kinds without
+such sums are not integrated out: they are drawn first, by passes over the rows, and go along when
+labels are swapped.
 
 If there are several sets of clusters, as of the rows and of the columns of a network, their labels
 are drawn in turn, each given the others. The last set is another one in every iteration. It is the
@@ -10,7 +12,7 @@ one whose labels are swapped, and whose clusters are split and merged; and the f
 iteration, so that nothing looks at its labels meanwhile.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,8 +28,10 @@ from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
 from pm_match.reading.probe import natural_function
-from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums
+from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums, added
 from pm_match.sharded.shards import ChunkResult, Setting
+
+Call = Callable[..., list[Any]]
 
 # Label swaps that are proposed an iteration, for each label.
 _SWAPS = 2
@@ -100,6 +104,8 @@ class Centre:
         # Of every evidence, by the labels of that of its sets of clusters that was drawn last.
         self._sums: dict[int, dict[str, Sums]] = {}
         self._number, self._seen = 0, list[int]()
+        # What the labels that every evidence sees were drawn given.
+        self._settings: dict[int, Setting] = {}
         self._hyperparameters = (
             _FromSums([model[n] for n in self.component.hyperparameters], model=model, rng=rng)
             if self.component.hyperparameters
@@ -149,7 +155,7 @@ class Centre:
 
     def begin(self, found: Iterable[tuple[str, dict[int, Sums]]]) -> None:
         """Take the totals of all chunks."""
-        for number, own in _added(found).items():
+        for number, own in added(found).items():
             self.evidence[number].begin(own)
 
     def look(self, labels: Mapping[str, NDArray[np.int16]]) -> None:
@@ -170,7 +176,7 @@ class Centre:
                 if not own.scorers.keys().isdisjoint(assignments)
             ]
             seen = {number: self.evidence[number] for number in self._seen}
-            yield Setting(
+            setting = Setting(
                 iteration,
                 assignments,
                 self._log_weights(),
@@ -181,6 +187,8 @@ class Centre:
                 },
                 self.watched & set(assignments),
             )
+            self._settings |= dict.fromkeys(self._seen, setting)
+            yield setting
 
     def _log_weights(self) -> NDArray[np.float64]:
         weights = self._weights[self._number]
@@ -241,10 +249,26 @@ class Centre:
 
     # -- draws ------------------------------------------------------------------------------------
 
-    def update(self) -> dict[str, float]:
-        """Draw all but the labels, given the sums; return statistics."""
+    def update(self, call: Call, tuning: bool = False) -> dict[str, float]:
+        """Draw all but the labels, given the sums; return statistics.
+
+        Parameters
+        ----------
+        call : callable
+            Calls a method of all shards (see `workers`).
+        tuning : bool, default False
+            Whether the draw is thrown away.
+        """
         if self._hyperparameters is not None:
             self.point = self._hyperparameters.update(self, self.point)
+        self.point = dict(self.point)
+        for number, setting in self._settings.items():
+
+            def ask(parameters, number=number, setting=setting) -> Mapping[str, Sums]:
+                return added(call("add_up", setting, number, parameters))[number]
+
+            counts = self._counts[self.component.evidence[number].clusterings[0]]
+            self.evidence[number].update(self.rng, self.point, counts, ask, tuning)
         accepted = self._swap()
         new = dict(self.point)
         for clustering, points, counts in zip(
@@ -261,27 +285,18 @@ class Centre:
 
     def _swap(self) -> float:
         """Swap labels, by the prior alone (see `clusters.label_swap`); return how many were."""
+        if not all(self.component.evidence[number].exchangeable for number in self._seen):
+            return 0.0
         a, b = (np.array(x) for x in self.clustering.prior(self.point))
         n = len(self.counts)
         counts, named, renamed = self.counts.copy(), np.zeros(n, np.int64), np.arange(n)
         accepted, proposed = swap(self.rng, a, b, counts, named, renamed, _SWAPS * n)
         self.counts = counts
-        self._sums |= reordered(self.sums, np.argsort(renamed))
+        source = np.argsort(renamed)
+        self._sums |= reordered(self.sums, source)
+        for number in self._seen:
+            self.evidence[number].relabel(self.point, source)
         return accepted / max(proposed, 1)
-
-
-def _added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, Sums]]:
-    """Add up sums of chunks, in their order, by evidence and assignment."""
-    total: dict[int, dict[str, Sums]] = {}
-    for assignment, own in found:
-        for number, sums in own.items():
-            by_assignment = total.setdefault(number, {})
-            if assignment not in by_assignment:
-                by_assignment[assignment] = tuple(np.array(x) for x in sums)
-                continue
-            for one, more in zip(by_assignment[assignment], sums, strict=True):
-                one += more
-    return total
 
 
 def gathered(
@@ -291,7 +306,7 @@ def gathered(
     sizes: dict[str, NDArray[np.int64]] = {}
     for own in found:
         sizes[own.assignment] = sizes.get(own.assignment, 0) + own.counts
-    return sizes, _added((own.assignment, own.sums) for own in found)
+    return sizes, added((own.assignment, own.sums) for own in found)
 
 
 def reordered(sums: Mapping[int, Mapping[str, Sums]], rows: NDArray) -> dict[int, dict[str, Sums]]:
@@ -350,11 +365,18 @@ def _only_component(structure: Structure) -> Component:
 
 def _check_covered(model: Model, component: Component, evidence: Sequence[ShardedEvidence]) -> None:
     """Check that all free variables are drawn by somebody."""
+    drawn = [name for own in evidence for name in own.names]
+    twice = sorted({name for name in drawn if drawn.count(name) > 1})
+    if twice:
+        raise UnservedModelError(
+            f"sample_sharded: expected parameters that one kind of data depend on; found "
+            f"{', '.join(map(repr, twice))}, which several do, of other sets of clusters or kinds"
+        )
     names = {n for c in component.clusterings for n in c.names} | set(component.hyperparameters)
-    names |= {name for own in evidence for name in own.names}
+    names |= {*drawn}
     left = sorted(str(rv.name) for rv in model.free_RVs if rv.name not in names)
     if left:
         raise UnservedModelError(
-            f"sample_sharded: {', '.join(map(repr, left))} cannot be drawn from sums over chunks "
-            "of rows; declare constants in their place"
+            f"sample_sharded: {', '.join(map(repr, left))} cannot be drawn over chunks of "
+            "rows; declare constants in their place"
         )

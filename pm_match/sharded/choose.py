@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pm_match.numerics.kernels import entry
 
 # Numbers of a table that are worked on at once, so that they stay in a cache.
-_BLOCK = 2**17
+_BLOCK = 2**16
 
 
 def block_rows(n_clusters: int) -> int:
@@ -18,9 +18,9 @@ def block_rows(n_clusters: int) -> int:
 def level(table, log_weights, least, most):
     """Add log weights (T,) to a `table` (T, n), and take the greatest of each column from it.
 
-    Fills `most` (n,) with these, NaN where the column has one. What is then below `least`, the log
-    of the smallest normal number, becomes -inf: its weight is 0 within rounding, and exponentials
-    of such numbers take seven times as long.
+    Fills `most` (n,) with these, NaN where the column has one; says whether all are finite. What is
+    then below `least`, the log of the smallest normal number, becomes -inf: its weight is 0 within
+    rounding, and exponentials of such numbers take seven times as long.
     """
     n_clusters, n = table.shape
     for i in range(n):
@@ -36,6 +36,10 @@ def level(table, log_weights, least, most):
         for i in range(n):
             left = table[j, i] - most[i]
             table[j, i] = left if left >= least else -np.inf
+    n_finite = 0
+    for i in range(n):
+        n_finite += np.isfinite(most[i])
+    return n_finite == n
 
 
 @entry
@@ -65,10 +69,11 @@ def draw_labels(
     log_weights: NDArray,
     labels: NDArray,
     certainty: NDArray,
+    first: int = 0,
 ) -> None:
     """Draw labels (n,) from log probabilities ``table[i, j] + log_weights[j]``, up to constants.
 
-    The table (n, T) is overwritten.
+    The table (n, T) is overwritten; `first` is the number of its first row among all.
 
     Raises
     ------
@@ -77,11 +82,11 @@ def draw_labels(
     """
     columns = np.ascontiguousarray(table.T)
     most, least = np.empty_like(columns[0]), np.log(np.finfo(columns.dtype).tiny)
-    level(columns, log_weights.astype(columns.dtype), least, most)
-    if not np.isfinite(most).all():
+    if not level(columns, log_weights.astype(columns.dtype), least, most):
+        wrong = np.flatnonzero(~np.isfinite(most))[0]
         raise FloatingPointError(
-            "expected a finite log density of every object in some cluster; found "
-            f"{most[~np.isfinite(most)][0]}"
+            f"row {first + wrong}: expected a finite log density of every object in some cluster; "
+            f"found {most[wrong]}"
         )
     np.exp(columns, out=columns)
     choose(columns, rng.random(len(table)), labels, certainty)

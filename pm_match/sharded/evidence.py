@@ -1,6 +1,6 @@
 """What a kind provides for the sampler over shards: log densities of chunks, and sums over them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from pm_match.sharded.data import Rows, Source
 Chunk = Mapping[str, Any]
 # Sums over objects; the first axis of each array is that of the clusters.
 Sums = tuple[NDArray[np.float64], ...]
+# A pass over the rows: from parameters by assignment to what `Scorer.statistics` adds up to.
+Ask = Callable[[Mapping[str, Any]], Mapping[str, Sums]]
 # A value that is not served: the variable, where it is in the chunk, and what was expected.
 Wrong = tuple[str, tuple[int, ...], str]
 
@@ -60,14 +62,32 @@ class Scorer:
         """Log density (n, T) of every object in every cluster, up to a constant of the object."""
         raise NotImplementedError
 
-    def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int) -> Sums:
-        """Add up sufficient statistics by the labels (n,), -1 for objects that are left out."""
+    def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: Any) -> Sums:
+        """Add up statistics by the labels (n,), -1 for objects that are left out.
+
+        Sufficient ones, for which `parameters` are not needed. Where there are none, log densities:
+        `ShardedEvidence.update` then asks for those by other parameters.
+        """
         raise NotImplementedError
 
 
 def first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
     """Return the place of the first of the values that are wrong."""
     return tuple(np.argwhere(wrong)[0].tolist())
+
+
+def added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, Sums]]:
+    """Add up sums, in their order, by evidence and assignment."""
+    total: dict[int, dict[str, Sums]] = {}
+    for assignment, own in found:
+        for number, sums in own.items():
+            by_assignment = total.setdefault(number, {})
+            if assignment not in by_assignment:
+                by_assignment[assignment] = tuple(np.array(x) for x in sums)
+                continue
+            for one, more in zip(by_assignment[assignment], sums, strict=True):
+                one += more
+    return total
 
 
 class ShardedEvidence:
@@ -81,11 +101,14 @@ class ShardedEvidence:
         The variables that `draw` draws.
     watched : sequence of str
         The assignments whose labels the table of others depends on.
+    divisible : bool
+        Whether the sums are such that clusters can be split and merged by them.
     """
 
     scorers: dict[str, Scorer]
     names: list[str]
     watched: Sequence[str] = ()
+    divisible: bool = True
 
     def check_sample(
         self, sources: Mapping[str, Mapping[str, Rows]], places: Mapping[str, NDArray]
@@ -112,10 +135,35 @@ class ShardedEvidence:
         """Return what the scorer of every assignment takes for `parameters`, at a point."""
         raise NotImplementedError
 
+    def update(
+        self,
+        rng: np.random.Generator,
+        new: dict[str, NDArray],
+        counts: NDArray[np.int64],
+        ask: Ask,
+        tuning: bool,
+    ) -> None:
+        """Draw what takes passes over the rows, before labels are swapped, and write it to `new`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        new : dict
+        counts : (T,) integer array
+            Objects in each cluster.
+        ask : callable
+            From parameters, by assignment, to the sums of `Scorer.statistics` by them: one pass.
+        tuning : bool
+            Whether the draw is thrown away, so that what is proposed may follow what is accepted.
+        """
+
+    def relabel(self, new: dict[str, NDArray], source: NDArray[np.int64]) -> None:
+        """Give each cluster what cluster `source` (T,) has, but for what `draw` draws."""
+
     def draw(
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
-        """Draw `names` given all else from their exact conditionals, and write them to `new`."""
+        """Draw `names` from their exact conditionals, but for those that `update` has drawn."""
         raise NotImplementedError
 
     def proposed(

@@ -61,6 +61,8 @@ def sample_sharded(
     chunk wherever the rows are, and what comes back are sums. Draws are the same bit for bit on any
     number of workers, and if workers die: every chunk has a generator in every iteration, and sums
     are added in the order of the chunks. Other chunks give other draws of the same posterior.
+    Parameters of likelihoods that have no such sums are drawn by slices, whose every try is a pass
+    over the rows (see `declared.sharded`).
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def sample_sharded(
     n_split_merge : float, default 0.25
         Probability that an iteration proposes to split or to merge clusters (see
         `sharded.split_merge`), which looks four times at the objects of one or two clusters, and
-        reads all data as often.
+        reads all data as often. Clusters whose parameters are drawn by passes are left as they are.
     start : DataTree, optional
         Whose last draw the chain starts at, with all variables of the model; of labels, only those
         of networks' objects are used. Default: that of `find_matching`.
@@ -115,11 +117,14 @@ def sample_sharded(
     Raises
     ------
     UnservedModelError
-        If a part of the model is not one that can be drawn from sums: one-mode networks, objects
-        that may be irrelevant or are linked, observed labels, missing values, and parameters
-        without a conditional in closed form. The message names the variable.
+        If a part of the model is not one that can be drawn over shards: one-mode networks, objects
+        that may be irrelevant or are linked, observed labels, missing values, log densities that
+        need more of an object than its row, and parameters that are whole numbers or take more
+        than a few passes. The message names the variable.
     ValueError, TypeError
         If data do not fit the model, or there is no worker; the message says which row and column.
+    FloatingPointError
+        If no cluster can have a row; the message says which.
     KeyError
         If `data` are not of the variables that the model observes, `sampled` names something else,
         or `start` lacks a variable.
@@ -194,7 +199,8 @@ def sample_sharded(
                 moved = rng.random() < n_split_merge and split_or_merge(
                     centre, workers.call, setting
                 )
-                stats = told | {"split_merge_accepted": float(bool(moved))} | centre.update()
+                stats = told | {"split_merge_accepted": float(bool(moved))}
+                stats |= centre.update(workers.call, iteration < tune)
                 stats["seconds"] = time.perf_counter() - clock
                 if kept:
                     record.add(before, sizes, stats)

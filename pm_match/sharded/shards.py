@@ -6,7 +6,7 @@ without. It can be made anew anywhere, and any chunk's labels in any iteration c
 its generator is seeded by the run's seed, the iteration and the chunk's number.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pm_match.sharded.choose import block_rows, draw_labels
 from pm_match.sharded.data import Piece, Rows
-from pm_match.sharded.evidence import Chunk, Scorer, Sums
+from pm_match.sharded.evidence import Chunk, Scorer, Sums, added
 from pm_match.sharded.store import Store
 
 
@@ -163,12 +163,14 @@ class Shard:
         found = []
         for piece in self._pieces(setting):
             chunk = self._prepared(piece, self._chunk(piece), setting)
-            labels, certainty = self._labels(piece, chunk, setting)
+            sums: list[tuple[str, dict[int, Sums]]] = []
+            labels, certainty = self._labels(piece, chunk, setting, sums)
             if record is not None and self.store is not None:
                 self.store.write(piece, record, labels, certainty)
-            sums = self._sums(piece, chunk, labels, len(setting.log_weights))
+            total = {number: own[piece.assignment] for number, own in added(sums).items()}
+            counts = np.bincount(labels, minlength=len(setting.log_weights))
             seen = labels if piece.assignment in setting.watched else None
-            found.append(ChunkResult(piece.assignment, *sums, 0.0, seen))
+            found.append(ChunkResult(piece.assignment, counts, total, 0.0, seen))
         return found
 
     def divide(self, setting: Setting, division: Division) -> list[ChunkResult]:
@@ -179,22 +181,41 @@ class Shard:
         found = []
         for piece in self._pieces(setting):
             chunk = self._chunk(piece)
-            iteration, labels = self._last.get(piece.number, (None, None))
-            if labels is None or iteration != setting.iteration:
-                labels, _ = self._labels(piece, self._prepared(piece, chunk, setting), setting)
+            labels = self._present(piece, setting)
             rows = np.flatnonzero(np.isin(labels, division.labels))
             taken = {name: values[rows] for name, values in chunk.items()}
             some = self._prepared(piece, taken, setting)
             parts, log_q = self._divided(piece, some, labels[rows], division)
-            sums = self._sums(piece, some, parts, 2)
-            found.append(ChunkResult(piece.assignment, *sums, log_q, None))
+            sums = self._sums(piece, some, parts, 2, division.parameters)
+            counts = np.bincount(parts, minlength=2)
+            found.append(ChunkResult(piece.assignment, counts, sums, log_q, None))
+        return found
+
+    def add_up(
+        self, setting: Setting, number: int, parameters: Mapping[str, Any]
+    ) -> list[tuple[str, dict[int, Sums]]]:
+        """Add up the statistics of one evidence again, by other parameters.
+
+        The labels are those that `draw` has drawn in the setting.
+        """
+        found = []
+        for piece in self._pieces(setting):
+            scorer = self.scorers[piece.assignment].get(number)
+            if scorer is not None:
+                labels = self._present(piece, setting)
+                chunk = self._prepared(piece, self._chunk(piece, scorer.widths), setting)
+                own = parameters[piece.assignment]
+                sums = scorer.statistics(chunk, labels, len(setting.log_weights), own)
+                found.append((piece.assignment, {number: sums}))
         return found
 
     # -- one chunk --------------------------------------------------------------------------------
 
-    def _chunk(self, piece: Piece) -> Chunk:
+    def _chunk(self, piece: Piece, names: Iterable[str] | None = None) -> Chunk:
+        """Read some variables of a chunk, or all."""
         sources = self.sources[piece.assignment]
-        found = {n: source.rows(piece.start, piece.stop) for n, source in sources.items()}
+        wanted = sources if names is None else names
+        found = {name: sources[name].rows(piece.start, piece.stop) for name in wanted}
         for name, values in found.items():
             if values.shape[0] != len(piece):
                 raise ValueError(
@@ -220,17 +241,37 @@ class Shard:
         return np.random.default_rng(seeds)
 
     def _labels(
-        self, piece: Piece, chunk: Chunk, setting: Setting
+        self, piece: Piece, chunk: Chunk, setting: Setting, sums: list | None = None
     ) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
-        """Draw the labels (n,) of a chunk, and give the probability of each one's likeliest."""
+        """Draw the labels (n,) of a chunk, and give the probability of each one's likeliest.
+
+        Adds what is summed up to a list, block by block, while these are in a cache.
+        """
         rng = self._rng(piece, 0, setting.iteration)
         labels = np.empty(len(piece), np.int16)
         certainty = np.empty(len(piece), np.float32)
-        for rows in self._blocks(len(piece), len(setting.log_weights)):
-            table = self._table(piece, chunk, rows, setting.parameters)
-            draw_labels(rng, table, setting.log_weights, labels[rows], certainty[rows])
+        n_clusters = len(setting.log_weights)
+        for rows in self._blocks(len(piece), n_clusters):
+            block = {name: values[rows] for name, values in chunk.items()}
+            table = self._table(piece, block, setting.parameters)
+            place = labels[rows], certainty[rows]
+            try:
+                draw_labels(rng, table, setting.log_weights, *place, piece.start + rows.start)
+            except FloatingPointError as error:
+                raise FloatingPointError(f"{piece.assignment!r}, {error}") from None
+            if sums is not None:
+                own = self._sums(piece, block, labels[rows], n_clusters, setting.parameters)
+                sums.append((piece.assignment, own))
         self._last[piece.number] = setting.iteration, labels
         return labels, certainty
+
+    def _present(self, piece: Piece, setting: Setting) -> NDArray[np.int16]:
+        """Return the labels (n,) of a chunk that were drawn last, or draw them again."""
+        iteration, labels = self._last.get(piece.number, (None, None))
+        if labels is None or iteration != setting.iteration:
+            chunk = self._prepared(piece, self._chunk(piece), setting)
+            labels, _ = self._labels(piece, chunk, setting)
+        return labels
 
     def _divided(
         self, piece: Piece, chunk: Chunk, labels: NDArray, division: Division
@@ -239,7 +280,8 @@ class Shard:
         rng = self._rng(piece, 1, division.number)
         parts, log_q = np.zeros(len(labels), np.int16), 0.0
         for rows in self._blocks(len(labels), 2):
-            table = self._table(piece, chunk, rows, division.parameters)
+            block = {name: values[rows] for name, values in chunk.items()}
+            table = self._table(piece, block, division.parameters)
             logs = np.asarray(table, np.float64) + division.log_weights
             logs -= np.logaddexp(logs[:, :1], logs[:, 1:])
             if division.given:
@@ -255,8 +297,7 @@ class Shard:
         for start in range(0, n, step):
             yield slice(start, min(start + step, n))
 
-    def _table(self, piece, chunk: Chunk, rows: slice, parameters) -> NDArray:
-        block = {name: values[rows] for name, values in chunk.items()}
+    def _table(self, piece: Piece, block: Chunk, parameters) -> NDArray:
         table: NDArray | None = None
         for number, scorer in self.scorers[piece.assignment].items():
             more = scorer.table(block, parameters[number][piece.assignment])
@@ -265,8 +306,9 @@ class Shard:
         return table
 
     def _sums(
-        self, piece: Piece, chunk: Chunk, labels: NDArray, n_clusters: int
-    ) -> tuple[NDArray[np.int64], dict[int, Sums]]:
-        counts = np.bincount(labels, minlength=n_clusters)
-        own = self.scorers[piece.assignment].items()
-        return counts, {n: scorer.statistics(chunk, labels, n_clusters) for n, scorer in own}
+        self, piece: Piece, chunk: Chunk, labels: NDArray, n_clusters: int, parameters
+    ) -> dict[int, Sums]:
+        return {
+            n: scorer.statistics(chunk, labels, n_clusters, parameters[n][piece.assignment])
+            for n, scorer in self.scorers[piece.assignment].items()
+        }

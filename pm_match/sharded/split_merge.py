@@ -18,14 +18,13 @@ undoes it with :math:`\frac12 \frac1{(n + 1) n}`; a merge of n clusters by the i
 place of n.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.stick_breaking import log_prior
-from pm_match.sharded.centre import Centre, gathered, reordered
+from pm_match.sharded.centre import Call, Centre, gathered, reordered
 from pm_match.sharded.evidence import Sums
 from pm_match.sharded.shards import Division, Setting
 
@@ -33,8 +32,6 @@ from pm_match.sharded.shards import Division, Setting
 _TURNS = 3
 # How many objects the first parameters are drawn as if given.
 _SEEN = 2.0
-
-Call = Callable[..., list[Any]]
 
 
 def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
@@ -53,6 +50,8 @@ def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
     bool or None
         Whether it was accepted; None if none could be proposed.
     """
+    if not all(centre.evidence[number].divisible for number in centre.sums):
+        return None
     rng, counts = centre.rng, centre.counts
     held, free = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     n, splits = len(held), rng.random() < 0.5

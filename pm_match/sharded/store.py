@@ -49,14 +49,24 @@ class Store:
     def __init__(self, path: str | Path):
         self.path = str(path)
         scale("zarr")
-        if Path(path).exists():
+        self._check_free()
+
+    def _check_free(self) -> None:
+        if Path(self.path).exists():
             raise FileExistsError(
                 f"labels: expected a folder that does not exist yet; found {self.path!r}. Nothing "
                 "was written: give another folder, or remove this one"
             )
 
     def create(self, pieces: Sequence[Piece], n_draws: int, dims: Mapping[str, str]) -> None:
-        """Make the group; `dims` are those of the objects, by assignment."""
+        """Make the group; `dims` are those of the objects, by assignment.
+
+        Raises
+        ------
+        FileExistsError
+            If somebody else has made something there meanwhile.
+        """
+        self._check_free()
         group = scale("zarr").open_group(self.path, mode="w-")
         for assignment, dim in dims.items():
             own = [piece for piece in pieces if piece.assignment == assignment]

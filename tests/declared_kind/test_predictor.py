@@ -134,3 +134,18 @@ def test_assigned_by_what_was_sampled():
     np.testing.assert_array_equal(truth[nearest], [0, 1, 2])
     labels = idata["posterior"]["cluster"].values[0, 0]
     assert adjusted_rand_index({"c": labels}, {"c": truth}) > 0.9
+
+
+def test_domains_may_observe_the_same_numbers():
+    x = np.random.default_rng(3).normal(size=(6, 2))
+    found = []
+    for other in (x, x + 1.0):
+        with pm.Model() as model:
+            weights, centre = pm.Dirichlet("w", np.ones(T)), pm.Normal("centre", shape=(T, 2))
+            for name, own in (("a", x), ("b", other)):
+                label = pm.Categorical(f"cluster_{name}", weights, shape=6)
+                pm.StudentT(name, nu=4.0, mu=centre[label], observed=own)
+        point = model.initial_point()
+        point["centre"] = np.arange(2.0 * T).reshape(T, 2)
+        found.append(predicted(model, {"a": x[:3]}, point, "cluster_a"))
+    np.testing.assert_array_equal(*found)

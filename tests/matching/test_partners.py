@@ -67,3 +67,16 @@ def test_nobody_has_no_partners():
     for rows, others in ((some, nobody), (nobody, some), (nobody, nobody)):
         n_best = min(2, len(others))
         assert all(found.shape == (len(rows), n_best) for found in best_of(rows, others, n_best))
+
+
+def test_says_that_kernels_are_compiled(monkeypatch):
+    asked, said = [], []
+    monkeypatch.setattr(partners, "compile_ahead", lambda jobs: asked.extend(jobs) is None)
+    monkeypatch.setattr(partners, "say", said.append)
+    rows = np.array([[0, 1], [1, 1]], np.uint8)
+    best_of(rows, rows, 1)
+    assert said == ["Compiling (first use only)"]
+    # It is the call that comes next.
+    ((kernel, signature),) = asked
+    assert kernel is partners._measure
+    assert signature in kernel.signatures

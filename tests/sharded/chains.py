@@ -64,7 +64,7 @@ def run(model, data, n, chunk_size=2, seed=0, tune=100, moves=False):
             yield centre, store.whole()
         if moves:
             split_or_merge(centre, calls(shards), setting)
-        centre.update()
+        centre.update(calls(shards), iteration < tune)
 
 
 def drawn(centre, shards, iteration):

@@ -44,4 +44,6 @@ CASES = {
     "deviations": lambda: models.features(deviations=True),
     "normals": models.normals,
     "normals of one precision": lambda: models.normals(shared=True),
+    "any likelihood": models.likelihoods,
+    "likelihoods of one scale": lambda: models.likelihoods(shared=True),
 }

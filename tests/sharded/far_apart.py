@@ -16,14 +16,19 @@ def counts(n=N):
     return {name: rng.poisson(rates[rng.integers(3, size=n)]).astype(float) for name in "ab"}
 
 
-def declared(data, rows=20, **assignment):
+def dispersed(name, rates, observed):
+    """Declare counts that are a little more dispersed: a likelihood of no kind of its own."""
+    return pm.NegativeBinomial(name, mu=rates, alpha=50.0, observed=observed)
+
+
+def declared(data, rows=20, of=pm.Poisson):
     """Declare the model on some rows."""
     with pm.Model() as model:
         w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
         rates = pm.Gamma("rates", 2.0, 0.1, shape=(T, 2))
         for name, values in data.items():
             s = pm.Categorical(f"cluster_{name}", p=w, shape=rows)
-            pm.Poisson(name, rates[s], observed=values[:rows])
+            of(name, rates[s], observed=values[:rows])
     return model
 
 
@@ -42,8 +47,8 @@ def started(model):
 
 def sampled(model, data, **options):
     """Draw a few times."""
-    given = {"draws": 6, "tune": 3, "chunk_size": 25, "random_seed": 3} | options
-    return pmm.sample_sharded(model, data, start=started(model), progressbar=False, **given)
+    given = {"draws": 6, "tune": 3, "chunk_size": 25, "random_seed": 3, "start": started(model)}
+    return pmm.sample_sharded(model, data, progressbar=False, **(given | options))
 
 
 def same(one, other):

@@ -107,3 +107,38 @@ def normals(shared=False):
             noise = {"tau": precision} if shared else {"cov": covariance[s]}
             pm.MvNormal(name, mean[s], **noise, observed=data[name])
     return model, data, references.of_normals(data, shared)
+
+
+def likelihoods(shared=False):
+    """Any likelihoods: counts and real numbers around the same centres, of one scale or 0.8."""
+    rng = np.random.default_rng(8)
+    data = {
+        "a": rng.normal(rng.choice([-1.0, 1.5], (3, 1)), 1.0, (3, 2)),
+        "b": rng.poisson(rng.choice([0.5, 4.0], (2, 1)), (2, 2)),
+    }
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.3, K=T - 1)
+        centre = pm.Normal("centre", 0.2, 1.2, shape=(T, 2))
+        sigma = pm.HalfNormal("sigma", 1.0) if shared else 0.8
+        a = pm.Categorical("cluster_a", p=w, shape=3)
+        b = pm.Categorical("cluster_b", p=w, shape=2)
+        pm.StudentT("a", nu=4.0, mu=centre[a], sigma=sigma, observed=data["a"])
+        pm.Poisson("b", pt.exp(centre)[b], observed=data["b"])
+    return model, data, references.of_likelihoods(data, shared)
+
+
+def spreads():
+    """Any likelihood: centres and a scale for each cluster, tails and a spread for all."""
+    rng = np.random.default_rng(8)
+    data = {name: rng.normal(size=(n, 2)) for name, n in (("a", 4), ("b", 3))}
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=pm.Gamma("alpha", 2.0, 1.0), K=T - 1)
+        spread = pm.LogNormal("spread", 0.0, 0.5)
+        centre = pm.Normal("centre", 0.0, spread, shape=(T, 2))
+        scale = pm.LogNormal("scale", 0.1 * centre.sum(axis=1), 0.5, shape=T)
+        tails = pm.Gamma("tails", 8.0, 1.0)
+        for name, values in data.items():
+            s = pm.Categorical(f"cluster_{name}", p=w, shape=len(values))
+            noise = scale[s][:, None]
+            pm.StudentT(name, nu=2.0 + tails, mu=centre[s], sigma=noise, observed=values)
+    return model, data

@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy.special import betaln, gammaln
-from scipy.stats import multivariate_normal, multivariate_t
+from scipy.stats import halfnorm, multivariate_normal, multivariate_t, norm, poisson, t
 
 
 def of_columns(family, data):
@@ -89,5 +89,26 @@ def of_normals(data, shared):
             centres[j] += away / (strengths[j] + 1.0)
             strengths[j] += 1.0
         return total
+
+    return log_evidence
+
+
+def of_likelihoods(data, shared):
+    """Return log p(data | labels) of `models.likelihoods`, by quadrature."""
+    centres = np.linspace(-7.0, 7.0, 561)
+    sigmas = np.linspace(0.01, 5.0, 120) if shared else np.array([0.8])
+    weights = halfnorm.logpdf(sigmas) if shared else np.zeros(1)
+    prior = norm.logpdf(centres, 0.2, 1.2)
+    # Log densities of every cell, (sigma, object, column, centre).
+    near = t.logpdf(data["a"][None, :, :, None], 4.0, centres, sigmas[:, None, None, None])
+    counts = poisson.logpmf(data["b"][None, :, :, None], np.exp(centres))
+    cells = np.concatenate([near, np.broadcast_to(counts, (len(sigmas), *counts.shape[1:]))], 1)
+
+    def log_evidence(labels):
+        total = weights - np.logaddexp.reduce(weights)
+        for j in np.unique(labels):
+            joint = prior + cells[:, labels == j].sum(axis=1)
+            total = total + (np.logaddexp.reduce(joint, axis=2) + np.log(0.025)).sum(axis=1)
+        return np.logaddexp.reduce(total)
 
     return log_evidence

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import pm_match as pmm
 from pm_match.sharded.split_merge import split_or_merge
 from tests.exactness.simulate import ModelSimulator
 from tests.sharded import models
@@ -13,7 +14,10 @@ class ShardSimulator(ModelSimulator):
 
     def __init__(self, model, data, seed):
         self.values = {name: np.array(own, float) for name, own in data.items()}
-        super().__init__(model, seed)
+        # Over shards, what has no step of ours is drawn by slices.
+        served = {value for step in pmm.steps(model) for value in step.vars}
+        others = [rv.name for rv in model.free_RVs if model.rvs_to_values[rv] not in served]
+        super().__init__(model, seed, others)
         self.centre, self.shards, self.store = halves(model, self.values, 2, seed)
         self.iteration = 0
 
@@ -69,6 +73,6 @@ class ShardSimulator(ModelSimulator):
         self.centre.point = dict(point)
         setting = self.labels()
         split_or_merge(self.centre, calls(self.shards), setting)
-        self.centre.update()
+        self.centre.update(calls(self.shards))
         self.labels()
         return self.centre.point | self.store.whole()

@@ -220,8 +220,9 @@ def put(shards, setting, labels):
             chunk = shard._prepared(piece, shard._chunk(piece), setting)
             own = labels[piece.assignment][piece.start : piece.stop]
             shard._last[piece.number] = setting.iteration, own
-            sums = shard._sums(piece, chunk, own, T)
-            found.append(ChunkResult(piece.assignment, *sums, 0.0, own))
+            sums = shard._sums(piece, chunk, own, T, setting.parameters)
+            counts = np.bincount(own, minlength=T)
+            found.append(ChunkResult(piece.assignment, counts, sums, 0.0, own))
     return found
 
 

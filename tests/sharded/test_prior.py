@@ -26,6 +26,7 @@ CASES = {
     "normals": lambda: models.normals()[:2],
     "normals of one precision": lambda: models.normals(shared=True)[:2],
     "counts": lambda: models.columns("Poisson", alpha=None)[:2],
+    "any likelihood": models.spreads,
     "means and precisions": lambda: models.columns("NormalGamma")[:2],
 }
 
@@ -34,6 +35,7 @@ CASES = {
     ("case", "n"),
     [
         ("normal projections", 400),
+        ("any likelihood", 200),
         *(pytest.param(case, 4000, marks=pytest.mark.slow) for case in CASES),
     ],
 )

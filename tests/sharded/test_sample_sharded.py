@@ -10,14 +10,23 @@ import pytest
 from scipy.sparse import csr_array
 
 import pm_match as pmm
+from pm_match.reading import read
+from pm_match.sharded import sample_sharded as entrance
+from pm_match.sharded.centre import Centre
 from pm_match.sharded.store import Store
 from tests.sharded import models
-from tests.sharded.far_apart import N, T, counts, declared, same, sampled
+from tests.sharded.chains import calls, drawn, halves
+from tests.sharded.far_apart import N, T, counts, declared, dispersed, same, sampled, started
 
 
 @pytest.fixture(scope="module")
 def model():
     return declared(counts())
+
+
+@pytest.fixture(scope="module")
+def any_likelihood():
+    return declared(counts(), of=dispersed)
 
 
 def test_parameters_labels_and_certainty_come_out(model, tmp_path):
@@ -164,9 +173,11 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("kind", ["model", "any_likelihood"])
 @pytest.mark.parametrize("case", BAD)
-def test_data_that_do_not_fit_are_named(model, case, tmp_path):
+def test_data_that_do_not_fit_are_named(kind, case, tmp_path, request):
     spoil, message = BAD[case]
+    model = request.getfixturevalue(kind)
     pytest.importorskip("zarr")
     data = counts()
     spoil(data)
@@ -174,6 +185,13 @@ def test_data_that_do_not_fit_are_named(model, case, tmp_path):
         sampled(model, data, labels=tmp_path / "labels.zarr")
     # So that it is there for the next try.
     assert not (tmp_path / "labels.zarr").exists()
+
+
+def test_a_row_that_no_cluster_can_have_is_named(any_likelihood):
+    data = counts()
+    data["b"][57, 1] = -1.0
+    with pytest.raises(FloatingPointError, match="'cluster_b', row 57: expected a finite log dens"):
+        sampled(any_likelihood, data)
 
 
 def test_other_bad_input_is_named(model, tmp_path):
@@ -206,6 +224,21 @@ def test_other_bad_input_is_named(model, tmp_path):
         sampled(model, data | {"a": da.from_delayed(wider, (N, 2), float)})
 
 
+def test_a_folder_that_is_made_during_the_search_is_left_alone(model, tmp_path, monkeypatch):
+    pytest.importorskip("zarr")
+    folder = tmp_path / "labels.zarr"
+
+    def found(*_, **__):
+        folder.mkdir()
+        (folder / "theirs").write_text("theirs")
+        return started(model)
+
+    monkeypatch.setattr(entrance, "find_matching", found)
+    with pytest.raises(FileExistsError, match="labels: expected a folder that does not exist yet"):
+        sampled(model, counts(), labels=folder, start=None)
+    assert [own.name for own in folder.iterdir()] == ["theirs"]
+
+
 def refused(message, build):
     """Check that a model is refused in words."""
     with pm.Model() as model:
@@ -226,20 +259,108 @@ def test_models_that_sums_do_not_serve_are_refused():
         declare()
         return {"a": x}
 
-    def student():
-        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
-        means = pm.Normal("means", 0.0, 3.0, shape=(T, 2))
-        s = pm.Categorical("cluster_a", p=w, shape=5)
-        pm.StudentT("a", nu=4.0, mu=means[s], sigma=1.0, observed=x)
-        return {"a": x}
-
     holes = np.ma.masked_array(x, np.eye(5, 2))
     pair = {"cluster_a": [[0, 1]]}
     refused("'a': over shards, expected a table", lambda: counts_of(holes))
     linked = "objects that are linked"
     refused(linked, lambda: counts_of(x, lambda: pmm.must_link("links", pair)))
     refused(linked, lambda: counts_of(x, lambda: pmm.cannot_link("apart", pair)))
-    refused("the data of 'cluster_a' are of the kind 'declared'", student)
+
+
+def test_likelihoods_that_take_more_than_a_row_are_refused():
+    rng = np.random.default_rng(0)
+    x, known = rng.poisson(3.0, (5, 2)).astype(float), rng.uniform(0.5, 2.0, (5, 2))
+
+    def student(
+        scale=1.0, n=2, observed=x, alpha=4.0, declare=lambda means: None, means=pm.Normal, rows=x
+    ):
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        of = means("means", 0.0, 3.0, shape=(T, n))
+        s = pm.Categorical("cluster_a", p=w, shape=5)
+        pm.StudentT("a", nu=alpha, mu=of[s] @ np.ones((n, 2)), sigma=scale, observed=observed)
+        declare(of[s])
+        return {"a": rows}
+
+    holes = np.ma.masked_array(x, np.eye(5, 2))
+    refused(
+        "'a': over shards, expected an observed variable, without missing",
+        lambda: student(observed=holes),
+    )
+    refused(
+        "'a': over shards, its log density depends on what is known of each object besides",
+        lambda: student(scale=known),
+    )
+    refused(
+        "'tied': over shards, expected an observed variable",
+        lambda: student(declare=lambda own: pm.Potential("tied", -own[:, 0])),
+    )
+    refused(
+        "'degrees': over shards, expected parameters that are real numbers; found whole ones",
+        lambda: student(alpha=1 + pm.Poisson("degrees", 3.0)),
+    )
+    refused("'means': over shards, expected at most 32 numbers .* found 40", lambda: student(n=40))
+
+
+def test_parameters_of_several_sets_of_clusters_are_refused():
+    rng = np.random.default_rng(0)
+    cells, x = csr_array(rng.integers(2, size=(6, 5))), rng.normal(size=(6, 2))
+    with pm.Model() as model:
+        rows, columns = (
+            pm.Categorical(
+                f"cluster_{name}", pm.StickBreakingWeights(f"w_{name}", 1.0, K=2), shape=n
+            )
+            for name, n in (("row", 6), ("column", 5))
+        )
+        density = pm.Beta("density", 1.0, 1.0, shape=(3, 3))
+        pmm.BlockNetwork("cells", [rows, columns], density, observed=cells)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        for name, labels, own in (("x", rows, x), ("y", columns, x[:5])):
+            centre = pm.Normal(f"centre_{name}", 0.0, 2.0, shape=(3, 2))
+            pm.StudentT(name, nu=4.0, mu=centre[labels], sigma=sigma, observed=own + 1e-3)
+    with pytest.raises(pmm.UnservedModelError, match="found 'sigma', which several do"):
+        pmm.sample_sharded(model, {"cells": cells, "x": x, "y": x[:5]})
+
+
+def test_numbers_that_enter_a_log_density_together_are_drawn_apart():
+    for (model, *_), expected in (
+        # Both columns at once; but where a scale depends on the centres, one after the other.
+        (models.likelihoods(), [[0, 1]]),
+        (models.spreads(), [[0], [1], [2]]),
+    ):
+        centre = Centre(model, read(model), np.random.default_rng(0), model.initial_point())
+        assert centre.evidence[0]._groups == expected
+
+
+def test_what_the_sample_does_not_show_to_go_together_is_drawn_apart_too():
+    counts_of = np.array([[2, 0], [0, 0], [3, 0], [1, 0]])
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.0, K=T - 1)
+        psi = pm.Beta("psi", 2.0, 2.0, shape=T)
+        mu = pm.Gamma("mu", 2.0, 1.0, shape=(T, 2))
+        s = pm.Categorical("cluster_a", p=w, shape=4)
+        pm.HurdlePoisson("a", psi=psi[s][:, None], mu=mu[s], observed=counts_of)
+    centre, shards, _ = halves(model, {"a": np.repeat(counts_of[:, :1], 2, axis=1)}, 2, 0)
+    # No row of the sample has a second count, whose mean would matter.
+    (own,) = centre.evidence
+    assert own._groups == [[0, 2], [1]]
+    drawn(centre, shards, 0)
+    centre.update(calls(shards))
+    assert own._groups == [[0], [1, 2]]
+
+
+def test_what_clusters_have_goes_along_when_labels_are_swapped(any_likelihood, tmp_path):
+    found = sampled(any_likelihood, counts(), labels=tmp_path / "labels.zarr", draws=30)
+    posterior, data = found["posterior"], counts()
+    assert found["sample_stats"]["swap_accepted"].mean() > 0.0
+    assert (found["sample_stats"]["split_merge_accepted"] == 0.0).all()
+    order = np.argsort(posterior["weights"].values[0], axis=1)
+    assert (order != order[0]).any()
+    for name, x in data.items():
+        of_rows = np.take_along_axis(
+            posterior["rates"].values[0], posterior[f"cluster_{name}"].values[0][:, :, None], 1
+        )
+        away = abs(of_rows - x) / np.sqrt(x + x**2 / 50.0 + 1.0)
+        assert away.mean() < 1.2
 
 
 def test_features_give_the_same_in_32_bits_but_for_rounding():

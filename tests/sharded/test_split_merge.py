@@ -41,8 +41,9 @@ def test_a_move_leaves_the_law_of_labels_alone(case, n):
                 first = where[piece.assignment.removeprefix("cluster_")]
                 labels = state[first + piece.start : first + piece.stop].astype(np.int16)
                 shard._last[piece.number] = setting.iteration, labels
-                sums = shard._sums(piece, shard._chunk(piece), labels, 3)
-                found.append(ChunkResult(piece.assignment, *sums, 0.0, None))
+                sums = shard._sums(piece, shard._chunk(piece), labels, 3, setting.parameters)
+                counts = np.bincount(labels, minlength=3)
+                found.append(ChunkResult(piece.assignment, counts, sums, 0.0, None))
         centre.load(found)
         before.append(told(centre.counts))
         accepted += bool(split_or_merge(centre, calls(shards), setting))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pm_match.sharded import workers
-from tests.sharded.far_apart import counts, declared, same, sampled
+from tests.sharded.far_apart import counts, declared, dispersed, same, sampled
 
 distributed = pytest.importorskip("distributed")
 
@@ -16,6 +16,12 @@ distributed = pytest.importorskip("distributed")
 @pytest.fixture(scope="module")
 def model():
     return declared(counts())
+
+
+@pytest.fixture(scope="module", params=["sums", "passes"])
+def either(request, model):
+    """A model whose parameters are drawn from sums, and one that takes passes over the rows."""
+    return model if request.param == "sums" else declared(counts(), of=dispersed)
 
 
 def cluster(n_workers, threads=1):
@@ -34,7 +40,8 @@ def mapped(tmp_path_factory):
     return found
 
 
-def test_draws_are_the_same_on_any_number_of_workers(model, mapped, tmp_path):
+def test_draws_are_the_same_on_any_number_of_workers(either, mapped, tmp_path):
+    model = either
     reference = sampled(model, mapped, labels=tmp_path / "0", n_split_merge=0.5)
     with cluster(2) as two, distributed.Client(two) as client:
         given = {"client": client, "n_split_merge": 0.5}
@@ -85,8 +92,8 @@ class Killing:
         return self.values[rows]
 
 
-def test_draws_are_the_same_if_a_worker_is_killed(model, tmp_path):
-    data = counts()
+def test_draws_are_the_same_if_a_worker_is_killed(either, tmp_path):
+    model, data = either, counts()
     reference = sampled(model, data, labels=tmp_path / "0")
     with cluster(2) as two, distributed.Client(two) as client:
         before = set(client.scheduler_info(n_workers=-1)["workers"])

@@ -1,0 +1,393 @@
+"""Any likelihood over shards: its parameters are drawn by slices, each try a pass over the rows.
+
+There are no sums that a cluster's parameters could be drawn from. But given the labels they are
+independent between clusters, and so are numbers that enter no log density together, as the means of
+independent columns: one pass serves a try of all of these, and looks again only at the rows of
+clusters that are not done.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import batched, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from pymc.model.core import Model
+
+from pm_match.declared.parts import MOST_SLICED, Likelihoods
+from pm_match.declared.recognise import point_inside
+from pm_match.declared.row_densities import RowDensities
+from pm_match.declared.rows import given, prior_by_row
+from pm_match.numerics.slices import draw_slices
+from pm_match.numerics.sums import add_up
+from pm_match.reading import as_read
+from pm_match.reading.ancestry import RV, names
+from pm_match.reading.context import Context
+from pm_match.reading.evidence import Point
+from pm_match.reading.label_tables import prior_draws, value_density
+from pm_match.reading.parts import Component, UnservedModelError
+from pm_match.sharded.evidence import Ask, Chunk, Scorer, ShardedEvidence, Sums, Wrong, first
+
+# A try: the values that log densities read, and of which clusters' rows (T,) they are asked for,
+# all if None.
+Try = tuple[dict[str, NDArray], NDArray[np.bool_] | None]
+# Values that are tried in one pass where a slice shrinks.
+_TRIES = 2
+# First intervals, in what one update moves a number by.
+_WIDTH = 4.0
+# Updates that the mean of moves remembers.
+_MEMORY = 50
+# Rows that are worked on at once.
+_BLOCK = 2**14
+# What is moved at once, and how far, to see what enters which log density.
+_LOT, _MOVE = 8, 0.3
+# Rows of the sample that show what enters which log density, and points.
+_ROWS, _POINTS = 20, 2
+
+
+class LikelihoodScorer(Scorer):
+    """The rows of one assignment's objects.
+
+    Parameters
+    ----------
+    rows : dict of str to RowDensities
+        By observed variable.
+    n_clusters : int
+    """
+
+    def __init__(self, rows: Mapping[str, RowDensities], n_clusters: int):
+        self._rows, self._n_clusters = rows, n_clusters
+        self.widths = {
+            name: own.known.shape[1] if own.known.ndim > 1 else None for name, own in rows.items()
+        }
+        self.keys = {key for own in rows.values() for key in own.keys}
+
+    def check(self, chunk: Chunk) -> Wrong | None:
+        """Look for missing values, and for fractions where whole numbers are expected."""
+        found = super().check(chunk)
+        for name, own in self._rows.items() if found is None else ():
+            wrong = chunk[name] != np.round(chunk[name])
+            if own.known.dtype.kind != "f" and wrong.any():
+                return name, first(wrong), "a whole number"
+        return found
+
+    def _cells(self, point: Point, chunk: Chunk, labels: NDArray) -> NDArray[np.float64]:
+        """Log densities (n, C) of all cells of rows in the clusters `labels` (n,)."""
+        found = [own.cells(point, chunk[name], labels) for name, own in self._rows.items()]
+        return np.concatenate(found, axis=1)
+
+    def _each(self, point: Point, chunk: Chunk) -> list[NDArray[np.float64]]:
+        """Log densities (n, C) in each cluster."""
+        n = len(next(iter(chunk.values())))
+        return [self._cells(point, chunk, np.full(n, own)) for own in range(self._n_clusters)]
+
+    def sample(self, point: Point) -> NDArray[np.float64]:
+        """Log densities (T, n, C) of a few rows of the sample."""
+        few = {name: own.known[:_ROWS] for name, own in self._rows.items()}
+        return np.array(self._each(point, few))
+
+    def table(self, chunk: Chunk, parameters: Sequence[Try]) -> NDArray[np.float64]:
+        """Sum of each row's log densities, by the one try that there is."""
+        ((point, _),) = parameters
+        return np.array([own.sum(axis=1) for own in self._each(point, chunk)]).T
+
+    def statistics(
+        self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: Sequence[Try]
+    ) -> Sums:
+        """Add up the log densities (T, m, C) of all cells by each of m tries."""
+        n_cells = sum(own.n_cells for own in self._rows.values())
+        found = np.zeros((len(parameters), n_clusters, n_cells))
+        for start in range(0, len(labels), _BLOCK):
+            own = labels[start : start + _BLOCK]
+            for (point, wanted), sums in zip(parameters, found, strict=True):
+                rows = np.flatnonzero(own >= 0 if wanted is None else wanted[own])
+                if len(rows):
+                    some = {name: values[start + rows] for name, values in chunk.items()}
+                    add_up(self._cells(point, some, own[rows]), own[rows], sums)
+        return (found.swapaxes(0, 1),)
+
+
+class ShardedLikelihoods(ShardedEvidence):
+    """Likelihoods of any kind, whose parameters are drawn by slices.
+
+    Clusters are not split or merged: that takes their parameters integrated out.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    evidence : Likelihoods
+    component : Component
+
+    Raises
+    ------
+    UnservedModelError
+        If the log density of a row is not that of its numbers alone, or parameters are whole
+        numbers, or more than a few take passes of their own.
+    """
+
+    divisible = False
+
+    def __init__(self, model: Model, evidence: Likelihoods, component: Component):
+        model = as_read(model)
+        context = Context.of(model)
+        self.evidence, start = evidence, context.start
+        self._own = _scorers(context, evidence)
+        self.scorers = {**self._own}
+        self._keys = sorted({key for own in self._own.values() for key in own.keys})
+        drawn = [model[name] for rows in evidence.redrawn for name in rows.names]
+        others = {n for own in component.clusterings for n in own.names}
+        shared = _upstream(context, evidence, {*drawn}, others | {*component.hyperparameters})
+        whole = [rv for rv in (*drawn, *shared) if not rv.dtype.startswith("float")]
+        if whole:
+            raise UnservedModelError(
+                f"{names(whole)}: over shards, expected parameters that are real numbers; found "
+                "whole ones"
+            )
+        self.names = [str(rv.name) for rv in (*drawn, *shared)]
+        self._ends = np.cumsum([rows.table(start).shape[1] for rows in evidence.redrawn])[:-1]
+        self._shared = [
+            (key, place)
+            for key in map(context.key, shared)
+            for place in np.ndindex(np.shape(start[key]))
+        ]
+        self._priors = [prior_by_row(model, rows)[1] for rows in evidence.redrawn]
+        children = [c for name in self.names for c in context.ancestry.children(model[name])]
+        factors = {*evidence.factors}
+        touched = dict.fromkeys(rv for rv in (*drawn, *shared, *children) if rv.name not in factors)
+        self._log_prior = value_density(model, [*touched])
+        self._redraw = prior_draws(model, drawn, given(context, drawn)) if drawn else None
+        self._enters = self._entered(context)
+        self._groups = _apart(self._enters)
+        n_passes = len(self._groups) + len(self._shared)
+        if n_passes > MOST_SLICED:
+            raise UnservedModelError(
+                f"{', '.join(map(repr, self.names))}: over shards, expected at most {MOST_SLICED} "
+                "numbers that all clusters share, or that enter the log density of a row together; "
+                f"found {n_passes}. Each takes passes of its own over all rows"
+            )
+        self._scale, self._n_updates = np.ones(len(self._enters) + len(self._shared)), 0
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def _beside(self, found: Sequence[NDArray]) -> NDArray[np.float64]:
+        return np.concatenate([np.empty((self.evidence.truncation, 0)), *found], axis=1)
+
+    def _table(self, point: Point) -> NDArray[np.float64]:
+        """All numbers (T, K) that clusters have."""
+        return self._beside([rows.table(point) for rows in self.evidence.redrawn])
+
+    def _written(self, point: Mapping[str, NDArray], table: NDArray) -> dict[str, NDArray]:
+        """Return a point whose numbers are those of a table (T, K)."""
+        # What is written is a view of the parts.
+        found, parts = dict(point), np.split(table.copy(), self._ends, axis=1)
+        for rows, own in zip(self.evidence.redrawn, parts, strict=False):
+            found |= rows.written(point, own)
+        return found
+
+    def _entered(self, context: Context) -> NDArray[np.bool_]:
+        """Say which log densities (K, C + P), of cells and in priors, each number enters."""
+        rng = np.random.default_rng(20030705)
+        points = [point_inside(context, rng) for _ in range(_POINTS + 1)]
+
+        def parts(point: Point) -> list[NDArray]:
+            """Log densities (T, n, C) of each assignment's rows, and (T, 1, P) in priors."""
+            priors = self._beside([own(point) for own in self._priors])
+            return [*(own.sample(point) for own in self._own.values()), priors[:, None]]
+
+        table = self._table(points[0])
+        enters = [np.zeros((table.shape[1], own.shape[2]), np.bool_) for own in parts(points[0])]
+        for here, there in pairwise(points):
+            before, table, other = parts(here), self._table(here), self._table(there)
+            for number in range(table.shape[1]):
+                moved = table.copy()
+                moved[:, number] = other[:, number]
+                after = parts(self._written(here, moved))
+                for own, one, two in zip(enters, before, after, strict=True):
+                    own[number] |= ~np.equal(one, two).all(axis=(0, 1))
+        return np.concatenate(enters, axis=1)
+
+    # -- draws ------------------------------------------------------------------------------------
+
+    def parameters(self, point: Point) -> dict[str, list[Try]]:
+        """Return one try: what there is at a point, asked for in all clusters."""
+        return self._tries([point], [None])
+
+    def _tries(
+        self, points: Sequence[Point], wanted: Sequence[NDArray[np.bool_] | None]
+    ) -> dict[str, list[Try]]:
+        read = [{key: point[key] for key in self._keys} for point in points]
+        return {name: list(zip(read, wanted, strict=True)) for name in self._own}
+
+    def update(
+        self,
+        rng: np.random.Generator,
+        new: dict[str, NDArray],
+        counts: NDArray[np.int64],
+        ask: Ask,
+        tuning: bool,
+    ) -> None:
+        """Draw all numbers by slices, and those of empty clusters from their priors."""
+        if not self._n_updates:
+            self._look(new, ask)
+        self._n_updates += 1
+        for group in self._groups:
+            self._draw_group(rng, new, counts, group, ask, tuning)
+        for number in range(len(self._shared)):
+            self._draw_shared(rng, new, counts, number, ask, tuning)
+        if self._redraw is not None and not counts.all():
+            drawn = self._redraw(rng, new)
+            for rows in self.evidence.redrawn:
+                new |= rows.replaced(new, drawn, counts == 0)
+
+    def _look(self, new: dict[str, NDArray], ask: Ask) -> None:
+        """See by all rows what enters which log density: the sample may not have shown it."""
+        table = self._table(new)
+        for some in batched(range(table.shape[1]), _LOT):
+            moved = [table + np.eye(1, table.shape[1], number) * _MOVE for number in some]
+            points = [new, *(self._written(new, own) for own in moved)]
+            before, *after = self._asked(ask, points, [None] * len(points))
+            for number, own in zip(some, after, strict=True):
+                self._enters[number, : own.shape[1]] |= (own != before).any(axis=0)
+        self._groups = _apart(self._enters)
+
+    def _draw_group(self, rng, new, counts, group: list[int], ask: Ask, tuning: bool) -> None:
+        """Draw numbers of all clusters that hold something."""
+        held, n = np.flatnonzero(counts), len(group)
+        table, place = self._table(new), np.ix_(np.flatnonzero(counts), group)
+
+        def write(values: NDArray) -> dict[str, NDArray]:
+            table[place] = values.reshape(-1, n)
+            return self._written(new, table)
+
+        def worth(points: Sequence[Point], wanted: NDArray) -> NDArray[np.float64]:
+            which = np.zeros((len(points), len(counts)), np.bool_)
+            which[:, held] = wanted.reshape(len(points), -1, n).any(axis=2)
+            cells = self._asked(ask, points, [*which])
+            priors = [self._beside([own(point) for own in self._priors]) for point in points]
+            found = np.concatenate([cells, np.array(priors)], axis=2)[:, held]
+            own = [found[:, :, entered].sum(axis=2) for entered in self._enters[group]]
+            return np.stack(own, axis=2).reshape(len(points), -1)
+
+        start, numbers = table[place].ravel(), np.tile(group, len(held))
+        narrower = np.repeat(np.sqrt(1.0 + counts[held]), n)
+        new |= write(self._drawn(rng, start, numbers, narrower, write, worth, tuning))
+
+    def _draw_shared(self, rng, new, counts, number: int, ask: Ask, tuning: bool) -> None:
+        """Draw a number that all clusters share, or that their priors have."""
+        key, place = self._shared[number]
+        seen = key in self._keys
+
+        def write(values: NDArray) -> dict[str, NDArray]:
+            own = np.array(new[key])
+            own[place] = values[0]
+            return {**new, key: own}
+
+        def worth(points: Sequence[Point], wanted: NDArray) -> NDArray[np.float64]:
+            found = np.array([self._log_prior(point) for point in points])
+            if seen:
+                found += self._asked(ask, points, [None] * len(points)).sum(axis=(1, 2))
+            return found[:, None]
+
+        start, numbers = np.array([new[key][place]]), np.array([len(self._enters) + number])
+        narrower = np.sqrt([1.0 + seen * counts.sum()])
+        new |= write(self._drawn(rng, start, numbers, narrower, write, worth, tuning))
+
+    def _asked(self, ask: Ask, points, wanted) -> NDArray[np.float64]:
+        """Log densities (m, T, C) of all cells at some points, summed by cluster: one pass."""
+        found = ask(self._tries(points, wanted))
+        return np.concatenate([found[name][0] for name in self._own], axis=2).swapaxes(0, 1)
+
+    def _drawn(
+        self,
+        rng: np.random.Generator,
+        start: NDArray,
+        numbers: NDArray,
+        narrower: NDArray,
+        write: Callable[[NDArray], dict[str, NDArray]],
+        worth: Callable[..., NDArray],
+        tuning: bool,
+    ) -> NDArray[np.float64]:
+        """Draw numbers, from first intervals that follow how far they are moved while tuning."""
+
+        def log_density(values: NDArray, wanted: NDArray) -> NDArray[np.float64]:
+            with np.errstate(invalid="ignore"):
+                found = worth([write(own) for own in values], wanted)
+            return np.where(np.isnan(found), -np.inf, found)
+
+        width = self._scale[numbers] / narrower
+        found = draw_slices(rng, start, width, log_density, _TRIES)
+        if tuning:
+            moved = _WIDTH * abs(found - start) * narrower
+            for number in np.unique(numbers):
+                away = moved[numbers == number].mean() - self._scale[number]
+                self._scale[number] += away / min(self._n_updates, _MEMORY)
+        return found
+
+    def draw(
+        self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
+    ) -> None:
+        """Leave all as it is: `update` has drawn it."""
+
+    def relabel(self, new: dict[str, NDArray], source: NDArray[np.int64]) -> None:
+        """Let rows go with their labels."""
+        for rows in self.evidence.rows:
+            new |= rows.taken(new, source)
+
+    def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
+        """Log likelihood (T,) of each cluster's objects: nothing is integrated out."""
+        return np.sum([own[:, 0].sum(axis=1) for (own,) in sums.values()], axis=0)
+
+    def log_base(self, point: Point, sums: Mapping[str, Sums]) -> float:
+        """Log density of the parameters, on the scale that is sampled."""
+        return self._log_prior(point)
+
+
+def _scorers(context: Context, evidence: Likelihoods) -> dict[str, LikelihoodScorer]:
+    """Make the scorers of all assignments."""
+    model, found = context.model, dict[str, dict[str, RowDensities]]()
+    for name in evidence.factors:
+        rv = model[name]
+        if rv not in model.observed_RVs:
+            raise UnservedModelError(
+                f"{context.whole_name(rv)!r}: over shards, expected an observed variable, without "
+                "missing values; found one that is free, or a potential"
+            )
+        own = [a for a in evidence.assignments if model[a] in context.ancestry.parents[rv]]
+        if len(own) != 1:
+            raise UnservedModelError(
+                f"{name!r}: over shards, expected a variable of one domain's objects; found one "
+                f"that depends on {', '.join(map(repr, own))}"
+            )
+        rows = RowDensities(model, evidence, own[0], name, f"{name!r}: over shards, ")
+        if rows.known.ndim > 2:
+            raise UnservedModelError(
+                f"{name!r}: over shards, expected a table of objects and columns; found an array "
+                f"of shape {rows.known.shape}"
+            )
+        found.setdefault(own[0], {})[name] = rows
+    return {name: LikelihoodScorer(rows, evidence.truncation) for name, rows in found.items()}
+
+
+def _upstream(
+    context: Context, evidence: Likelihoods, drawn: set[RV], others: set[str]
+) -> list[RV]:
+    """Find the free variables that factors depend on, at any remove, besides some."""
+    found, left = set[RV](), [context.model[name] for name in evidence.factors]
+    while left:
+        new = context.ancestry.parents[left.pop()] - found
+        found |= new
+        left += new
+    free = [rv for rv in context.model.free_RVs if rv in found - drawn]
+    return [rv for rv in free if rv.name not in others]
+
+
+def _apart(enters: NDArray[np.bool_]) -> list[list[int]]:
+    """Group numbers, none of which enters (K, Q) what another one of its group does."""
+    groups: list[list[int]] = []
+    for number, own in enumerate(enters):
+        for group in groups:
+            if not (enters[group] & own).any():
+                group.append(number)
+                break
+        else:
+            groups.append([number])
+    return groups
