@@ -1,5 +1,6 @@
 """Draws of what emissions depend on: projections, intercepts, noise and all of their priors."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -178,6 +179,22 @@ class FeatureGibbs(PartitionStep):
         setting = self._setting(new)
         self._points.write_factors(self.rng, new, None, factors, setting)
         return new, [{"permute_accepted": accepted / max(proposed, 1)}]
+
+    def draw_some(self, point: PointType, names: Collection[str]) -> PointType:
+        """Draw parameters one by one, latent vectors integrated out.
+
+        Of all that the step draws, those that have no conjugate prior.
+        """
+        new = dict(point)
+        self._load(point)
+        for parameter in self._parameters:
+            if parameter.name not in names:
+                continue
+            if parameter.update == "normal":
+                self._draw_normal(parameter, new)
+            else:
+                self._draw_numbers(parameter, new, evidence=parameter.update != "prior")
+        return new
 
     def _load(self, point) -> None:
         """Sum up the data by the clusters of a point."""

@@ -207,12 +207,15 @@ class Features(Evidence):
         return [self.precision] if self.precision else []
 
     def dispersed(self, rng: np.random.Generator, start: Point) -> dict[str, NDArray]:
-        """Draw what is normal from its prior, and small noise for flat projections."""
-        point = {}
+        """Draw projections, and what they are the directions of, from their normal prior.
+
+        Flat projections are small noise.
+        """
+        point, turned = {}, {isometry.orientation.name for isometry in self.isometries}
         for p in self.parameters:
             if p.update == "flat":
                 drawn = random_projection(rng, (self.domains[p.domain].n_features, self.n_factors))
-            elif p.update in ("projection", "normal"):
+            elif p.update == "projection" or p.name in turned:
                 centre, precision = self.prior(p, start)
                 drawn = centre + rng.standard_normal(centre.shape) / np.sqrt(precision)
             else:

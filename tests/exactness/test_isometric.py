@@ -293,7 +293,7 @@ def test_turns_without_a_way_back_are_seen(monkeypatch):
 def isometries(model):
     return {
         own.domain: (own.scale is not None, own.spread is not None)
-        for own in read(model).of(Features)[0].isometries
+        for own in read(model).of(Features)[0].sliced
     }
 
 

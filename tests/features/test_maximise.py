@@ -1,15 +1,19 @@
 """The gradient of the evidence of features, and where climbing along it ends."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
+import pymc as pm
 import pytest
+from pymc.exceptions import ImputationWarning
 
 import pm_match as pmm
 from pm_match.features.emission import Emission, with_deviations
 from pm_match.features.evidence_gradient import evidence
 from pm_match.features.feature_sums import ClusterSums, Contributions, log_evidence
 from pm_match.features.parts import Features, Setting
+from pm_match.features.search import tables
 from pm_match.features.search.maximise import Maximiser
 from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.probe import PLAIN
@@ -107,7 +111,30 @@ TABLES = {
     for (name, own), m in zip(LABELS.items(), (3, 4), strict=True)
 }
 HOLES = {name: np.where(RNG.random(x.shape) < 0.1, np.nan, x) for name, x in TABLES.items()}
+
+
+def other_scales(shared):
+    """Isometries whose scales are no log-normal numbers of their own."""
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", 1.0, K=3)
+        z = pm.Normal("z", shape=(4, 2))
+        whole = pm.LogNormal("scale")
+        for name, x in TABLES.items():
+            raw = pm.Normal(f"raw_{name}", shape=(x.shape[1], 2), initval=np.eye(x.shape[1], 2))
+            scale = whole if shared else pm.HalfNormal(f"scale_{name}", 10.0)
+            w = scale * pmm.semi_orthogonal(raw)
+            c = pm.Categorical(f"c_{name}", weights, shape=len(x))
+            noise = pm.HalfNormal(f"noise_{name}")
+            pm.Normal(name, (z @ w.T)[c], noise, observed=x)
+    return model
+
+
 MODELS = {
+    "scales of other priors": lambda: other_scales(False),
+    "one scale for all": lambda: other_scales(True),
+    "relevance": lambda: pmm.models.projected_clusters(
+        TABLES, 2, 4, projection="normal", relevance=True
+    ),
     "isometries": lambda: pmm.models.table_clusters(TABLES, 4),
     "isometries, missing values": lambda: pmm.models.table_clusters(HOLES, 4),
     "one noise": lambda: pmm.models.projected_clusters(
@@ -130,8 +157,11 @@ def test_climbs_to_a_maximum(case):
     chain = Chain(model, pmm.steps(model), model.initial_point(0), rng)
     (features,) = chain.components[0].of(Features)
     labels = np.concatenate(list(LABELS.values()))
+    if case == "relevance":
+        labels[[3, 30]] = -1
     chain.place(0, [labels])
-    moving = [p for p in features.parameters if p.update != "prior"]
+    maximiser = Maximiser(model, features)
+    moving = [p for p in features.parameters if p.name not in maximiser.left]
     keys = [model.rvs_to_values[model[p.name]].name for p in moving]
 
     def near(point, size):
@@ -148,7 +178,6 @@ def test_climbs_to_a_maximum(case):
         chain.point = point
         return chain.loaded(0).log_joint() + float(log_prior(point))
 
-    maximiser = Maximiser(model, features)
     best, prior = maximiser(start, 2000)
     again, other_prior = maximiser(near(best, 0.02), 2000)
     top = log_density(best)
@@ -162,3 +191,88 @@ def test_climbs_to_a_maximum(case):
             assert log_density(near(best, size)) < top + 1e-3
     # A few steps do not fall.
     assert log_density(maximiser(start, 2)[0]) > log_density(start)
+
+
+def searched(model):
+    chain = Chain(model, pmm.steps(model), model.initial_point(0), np.random.default_rng(0))
+    for number in range(len(chain.components)):
+        tables.search(chain, number, np.random.default_rng(1))
+    return chain
+
+
+def declared(name, tables_, intercept=0.0, constant=False):
+    """Normal clusters of projections with a prior of their own, or of a constant one."""
+    weights = pm.StickBreakingWeights(f"weights_{name}", 1.0, K=3)
+    z = pm.Normal(f"z_{name}", shape=(4, 2))
+    for own, x in tables_.items():
+        m = x.shape[1]
+        c = pm.Categorical(f"c_{name}{own}", weights, shape=len(x))
+        w, a, noise = np.eye(m, 2), 0.0, 1.0
+        if not constant:
+            w = pm.Normal(f"w_{name}{own}", shape=(m, 2))
+            a = pm.Normal(f"a_{name}{own}", intercept, 1.0 + abs(intercept), shape=m)
+            noise = pm.HalfNormal(f"noise_{name}{own}")
+        pm.Normal(f"{name}{own}", (z @ w.T)[c] + a, noise, observed=x)
+
+
+def test_every_component_climbs():
+    with pm.Model() as model:
+        declared("x", TABLES)
+        declared("y", {name: 5.0 + table for name, table in TABLES.items()})
+    chain = searched(model)
+    for name in ("a_xa", "a_xb", "a_ya", "a_yb"):
+        assert chain.point[name].all()
+
+
+def test_without_parameters_nothing_climbs():
+    with pm.Model() as model:
+        declared("x", TABLES, constant=True)
+    assert np.isfinite(searched(model).log_joint(0))
+
+
+def matched_at(offset, tables_):
+    """Search where values are larger by `offset`, and intercepts begin at 0."""
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", 1.0, K=3)
+        z = pm.Normal("z", shape=(4, 2))
+        for name, x in tables_.items():
+            m = x.shape[1]
+            raw = pm.Normal(f"raw_{name}", shape=(m, 2), initval=np.eye(m, 2))
+            a = pm.Normal(f"a_{name}", 0.0, 1e6, shape=m)
+            c = pm.Categorical(f"c_{name}", weights, shape=len(x))
+            precision = pm.Wishart(f"precision_{name}", m + 4, np.eye(m))
+            pm.MvNormal(
+                name,
+                (z @ pmm.semi_orthogonal(raw).T)[c] + a,
+                tau=precision,
+                observed=np.ma.masked_invalid(x + offset),
+            )
+    chain = searched(model)
+    return chain.labels(0)[0], chain.point["a_a"] - offset
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e5])
+@pytest.mark.parametrize("tables_", [TABLES, HOLES], ids=["whole", "holes"])
+def test_tables_far_from_where_intercepts_begin(offset, tables_):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImputationWarning)
+        near, intercept = matched_at(0.0, tables_)
+        far, moved = matched_at(offset, tables_)
+    assert pmm.metrics.adjusted_rand_index({"": near}, {"": far}) > 0.95
+    assert moved == pytest.approx(intercept, abs=0.5)
+
+
+def test_hyperparameters_and_what_priors_depend_on_move():
+    with pm.Model() as model:
+        alpha = pm.Gamma("alpha", 2.0, 0.1)
+        weights = pm.StickBreakingWeights("weights", alpha, K=3)
+        z = pm.Normal("z", shape=(4, 2))
+        width = pm.HalfNormal("width", 100.0)
+        for name, x in TABLES.items():
+            c = pm.Categorical(f"c_{name}", weights, shape=len(x))
+            w = pm.Normal(f"w_{name}", 0.0, width, shape=(x.shape[1], 2))
+            pm.Normal(name, (z @ w.T)[c], pm.HalfNormal(f"noise_{name}"), observed=x)
+    start = model.initial_point(0)
+    point = searched(model).point
+    for key in ("alpha_log__", "width_log__"):
+        assert point[key] < start[key] - 0.5

@@ -19,14 +19,16 @@ from pm_match.reading.ancestry import Refusal
 from pm_match.reading.evidence import Point
 from pm_match.reading.kept import Kept
 from pm_match.reading.priors import log_density_function
+from pm_match.reading.probe import initial_point
 
 # How often noise is fitted at first, all else being given.
 _FITS = 3
 # Of L-BFGS: steps that are remembered, and the relative gain that ends a climb.
 _MEMORY = 20
 _CLOSE = 1e-8
-# For gradients by differences.
+# For gradients by differences, and how many numbers of a variable have them.
 _STEP = 1e-5
+_MOST_BY_DIFFERENCES = 4
 
 
 class _Part:
@@ -36,8 +38,7 @@ class _Part:
     ----------
     domain : int
     unit : (M, M) array
-        A root of the noise's covariance at the start, in which steps are taken: they are then of
-        like importance in all directions.
+        A root of the noise's covariance at the start, in which steps are taken.
     """
 
     domain: int
@@ -47,8 +48,8 @@ class _Part:
         """Begin at a point; return how many coordinates there are, all 0 there."""
         raise NotImplementedError
 
-    def put(self, x: NDArray) -> dict[str, Any]:
-        """Move to coordinates x; return what that changes, by its name in the setting."""
+    def put(self, x: NDArray, setting: Setting) -> dict[str, Any]:
+        """Move to coordinates x; return what that changes in a setting, by its name there."""
         raise NotImplementedError
 
     def gradient(self, own: Gradient) -> tuple[float, NDArray[np.float64]]:
@@ -65,7 +66,9 @@ class _Normal(_Part):
 
     def __init__(self, features: Features, parameter: Parameter, key: str):
         self.domain, self._key, self._transposed = parameter.domain, key, parameter.transposed
-        self._field = "intercept" if parameter.update == "intercept" else "projection"
+        self._k = features.n_factors
+        self.is_intercept = parameter.update == "intercept"
+        self._field = "intercept" if self.is_intercept else "projection"
         flat = parameter.update == "flat"
         self._prior: Callable[[Point], tuple[Any, Any]] = lambda point: (
             (0.0, 0.0) if flat else features.prior(parameter, point)
@@ -73,11 +76,11 @@ class _Normal(_Part):
 
     def start(self, point: Point, setting: Setting) -> int:
         self._mean, self._precision = self._prior(point)
-        value = np.array(point[self._key], float)
-        self._first = value.T if self._transposed else value
-        return value.size
+        own = setting.emissions[self.domain]
+        self._first = own.intercept if self.is_intercept else own.projection[:, : self._k]
+        return self._first.size
 
-    def put(self, x: NDArray) -> dict[str, Any]:
+    def put(self, x: NDArray, setting: Setting) -> dict[str, Any]:
         self._value = self._first + self.unit @ x.reshape(self._first.shape)
         return {self._field: self._value}
 
@@ -106,16 +109,15 @@ class _Isometry(_Part):
 
     def start(self, point: Point, setting: Setting) -> int:
         w = setting.emissions[self.domain].projection[:, : self._k]
-        spread = setting.spreads[self.domain]
-        self._scale = float(np.linalg.norm(w)) / self._k**0.5
-        self._first, self._length = w / self._scale, float(self._prior(point)[1].flat[0]) ** -0.5
-        logs = {"scale": self._scale, "spread": 1.0 if spread is None else spread[0]}
+        spread, scale = setting.spreads[self.domain], self._scale_of(setting)
+        self._first, self._length = w / scale, float(self._prior(point)[1].flat[0]) ** -0.5
+        logs = {"scale": scale, "spread": 1.0 if spread is None else spread[0]}
         self._values = {of: float(point[self._keys[n.name]]) for of, n in self._numbers.items()}
         # What a value differs from the log of what it is the value of is a constant.
         self._off = {of: np.log(logs[of]) - value for of, value in self._values.items()}
         return w.size + len(self._numbers)
 
-    def put(self, x: NDArray) -> dict[str, Any]:
+    def put(self, x: NDArray, setting: Setting) -> dict[str, Any]:
         w = self._first
         raw = w + self.unit @ x[: w.size].reshape(w.shape)
         self._svd = np.linalg.svd(raw, full_matrices=False)
@@ -125,11 +127,15 @@ class _Isometry(_Part):
             for (of, value), step in zip(self._values.items(), x[w.size :], strict=True)
         }
         numbers = {of: float(np.exp(value + self._off[of])) for of, value in self._now.items()}
-        self._factor = numbers.get("scale", self._scale)
+        self._factor = numbers.get("scale") or self._scale_of(setting)
         changed: dict[str, Any] = {"projection": self._factor * self._q}
         if "spread" in numbers:
             changed["spread"] = np.full(len(w), numbers["spread"])
         return changed
+
+    def _scale_of(self, setting: Setting) -> float:
+        w = setting.emissions[self.domain].projection[:, : self._k]
+        return float(np.linalg.norm(w)) / self._k**0.5
 
     def gradient(self, own: Gradient) -> tuple[float, NDArray[np.float64]]:
         (u, d, v), by_q = self._svd, self._factor * own.projection
@@ -178,7 +184,7 @@ class _Noise(_Part):
         self._exponent = degrees - m - 1.0 + np.arange(m + 1.0, 1.0, -1.0)
         return len(self._place[0])
 
-    def put(self, x: NDArray) -> dict[str, Any]:
+    def put(self, x: NDArray, setting: Setting) -> dict[str, Any]:
         self._step = np.zeros_like(self._first)
         self._step[self._place] = x
         np.fill_diagonal(self._step, np.exp(x[self._diagonal]))
@@ -203,31 +209,41 @@ class Maximiser:
 
     Latent vectors and deviations are integrated out. Priors are densities on the scale that is
     sampled, but for that of a matrix of which only the polar factor matters: the law of that is
-    uniform. What only priors or irrelevant objects depend on stays as it is. The gradient is exact
-    in intercepts, projections, isometries and noise precisions, and by differences in all else.
+    uniform. The gradient is exact in intercepts, projections, isometries and noise precisions, and
+    by differences in other variables of a few numbers.
 
     Parameters
     ----------
     model : pymc.Model
     features : Features
+
+    Attributes
+    ----------
+    left : list of str
+        Parameters that stay as they are: what only priors depend on, and arrays of many numbers.
     """
 
     def __init__(self, model: Model, features: Features):
         self._features, self._points = features, FeaturesPoints(model, features)
         keys = {p.name: str(model.rvs_to_values[model[p.name]].name) for p in features.parameters}
+        start = initial_point(model)
         turned = {name for isometry in features.isometries for name in isometry.names}
         self._parts: list[_Part] = [_Isometry(features, own, keys) for own in features.isometries]
         # The value variable of each of the others, and its log density.
-        self._others = []
+        self._others: list[tuple[str, Callable[[Point], float]]] = []
+        self.left: list[str] = []
         for p in features.parameters:
-            if p.name in turned or p.update == "prior":
+            key = keys[p.name]
+            if p.name in turned:
                 continue
             if p.update in ("intercept", "projection", "flat"):
-                self._parts.append(_Normal(features, p, keys[p.name]))
+                self._parts.append(_Normal(features, p, key))
             elif p.update == "wishart":
-                self._parts.append(_Noise(model, features, p, keys[p.name]))
+                self._parts.append(_Noise(model, features, p, key))
+            elif p.update == "prior" or start[key].size > _MOST_BY_DIFFERENCES:
+                self.left.append(p.name)
             else:
-                self._others.append((keys[p.name], log_density_function(model, p.name, True)))
+                self._others.append((key, log_density_function(model, p.name, True)))
 
     def __call__(self, point: Point, most: int) -> tuple[dict[str, NDArray], float]:
         """Climb from a point.
@@ -243,9 +259,14 @@ class Maximiser:
         point : dict
             What is integrated out stays as it was.
         log_prior : float
-            Log density of the parameters there, up to a constant.
+            Log density there of the parameters that climb, up to a constant; -inf if that of the
+            features is not a number.
         """
-        sums = self._sums(point)
+        if not (self._parts or self._others):
+            return dict(point), 0.0
+        labels = self._points.labels(point)
+        sums = self._sums(labels)
+        irrelevant = [np.flatnonzero(label < 0) for label in labels]
         setting = self._fitted(point, sums)
         for part in self._parts:
             part.unit = _unit(setting.emissions[part.domain])
@@ -256,27 +277,28 @@ class Maximiser:
 
         def log_density(x: NDArray) -> tuple[float, float, list[NDArray]]:
             own = np.split(x, ends)
-            now, prior = setting, 0.0
+            now, prior, rest = setting, 0.0, 0.0
             if self._others:
                 at = self._moved(point, own)
                 prior = sum(log_density(at) for _, log_density in self._others)
                 now = self._features.setting(at)
+                rest = self._log_background(irrelevant, at)
             changes: list[dict[str, Any]] = [{} for _ in sums]
             for part, values in zip(self._parts, own, strict=False):
-                changes[part.domain] |= part.put(values)
+                changes[part.domain] |= part.put(values, now)
             value, gradients = evidence(sums, _changed(now, changes), self._features.n_factors)
             found = [part.gradient(gradients[part.domain]) for part in self._parts]
             prior += sum(own for own, _ in found)
-            return value + prior, prior, [slope for _, slope in found]
+            return value + rest + prior, prior, [slope for _, slope in found]
 
         best = np.concatenate([np.zeros(n_known), *others])
-        highest = -np.inf
+        highest, log_prior = -np.inf, -np.inf
 
         def descent(x: NDArray) -> tuple[float, NDArray]:
-            nonlocal best, highest
+            nonlocal best, highest, log_prior
             slope = np.zeros(len(x))
             try:
-                value, _, found = log_density(x)
+                value, prior, found = log_density(x)
                 slope[:n_known] = np.concatenate([*found, []])
                 for i in range(n_known, len(x)):
                     step = np.where(np.arange(len(x)) == i, _STEP, 0.0)
@@ -286,17 +308,30 @@ class Maximiser:
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 return np.inf, slope
             if value > highest:
-                best, highest = x.copy(), value
+                best, highest, log_prior = x.copy(), value, prior
             return -value, -slope
 
         options = {"maxiter": most, "maxcor": _MEMORY, "ftol": _CLOSE, "gtol": 0.0}
         with np.errstate(all="ignore"):
             minimize(descent, best, jac=True, method="L-BFGS-B", options=options)
-            _, prior, _ = log_density(best)
-        new = self._moved(point, np.split(best, ends))
-        for part in self._parts:
-            part.write(new)
-        return new, prior
+        own = np.split(best, ends)
+        new = self._moved(point, own)
+        if np.isfinite(highest):
+            now = self._features.setting(new) if self._others else setting
+            for part, values in zip(self._parts, own, strict=False):
+                part.put(values, now)
+                part.write(new)
+        return new, log_prior
+
+    def _log_background(self, irrelevant: Sequence[NDArray], point: Point) -> float:
+        """Log density of the irrelevant objects of all domains."""
+        found = 0.0
+        for d, objects in enumerate(irrelevant):
+            if len(objects):
+                own = self._features.log_background(d, point)
+                assert own is not None
+                found += float(own[objects].sum())
+        return found
 
     def _moved(self, point: Point, own: Sequence[NDArray]) -> dict[str, NDArray]:
         """Return a point with the others of all values (those of parts come first)."""
@@ -305,9 +340,9 @@ class Maximiser:
             new[key] = values.reshape(np.shape(point[key]))
         return new
 
-    def _sums(self, point: Point) -> list[ClusterSums]:
+    def _sums(self, labels: Sequence[NDArray]) -> list[ClusterSums]:
         """Sum up the data by the clusters that hold something."""
-        features, labels = self._features, self._points.labels(point)
+        features = self._features
         held = np.unique(np.concatenate(labels))
         held = held[held >= 0]
         return [
@@ -316,17 +351,36 @@ class Maximiser:
         ]
 
     def _fitted(self, point: Point, sums: Sequence[ClusterSums]) -> Setting:
-        """Return the setting at a point, with noise precisions that fit what is left there."""
-        setting = self._features.setting(point)
+        """Return the setting at a point, with what is far off there brought near the data.
+
+        That is intercepts at the domains' means, and noise that fits what is left.
+        """
+        features, given = self._features, self._features.setting(point)
+        emissions = list(given.emissions)
+        for part in self._parts:
+            if isinstance(part, _Normal) and part.is_intercept:
+                data = features.domains[part.domain].data
+                n = (
+                    np.full(1, len(data.values))
+                    if data.observed is None
+                    else data.observed.sum(axis=0)
+                )
+                mean = data.values.sum(axis=0) / np.maximum(n, 1)
+                emissions[part.domain] = replace(emissions[part.domain], intercept=mean)
+        setting = replace(given, emissions=tuple(emissions))
         noise = [part for part in self._parts if isinstance(part, _Noise)]
-        for _ in range(_FITS if noise else 0):
-            _, gradients = evidence(sums, setting, self._features.n_factors)
-            emissions = list(setting.emissions)
-            for part in noise:
-                d = part.domain
-                n = float(sums[d].counts.sum())
-                emissions[d] = part.fitted(point, emissions[d], gradients[d], n)
-            setting = replace(setting, emissions=tuple(emissions))
+        try:
+            for _ in range(_FITS if noise else 0):
+                _, gradients = evidence(sums, setting, features.n_factors)
+                emissions = list(setting.emissions)
+                for part in noise:
+                    d = part.domain
+                    n = float(sums[d].counts.sum())
+                    emissions[d] = part.fitted(point, emissions[d], gradients[d], n)
+                setting = replace(setting, emissions=tuple(emissions))
+            _, _ = evidence(sums, setting, features.n_factors)
+        except np.linalg.LinAlgError:
+            return given
         return setting
 
 
@@ -343,14 +397,15 @@ def _changed(setting: Setting, changes: Sequence[dict[str, Any]]) -> Setting:
     return replace(setting, emissions=tuple(emissions), spreads=tuple(spreads))
 
 
-_MAXIMISERS: Kept[dict[int, Maximiser]] = Kept()
+_MAXIMISERS: Kept[dict[str, Maximiser]] = Kept()
 
 
 def maximiser_of(model: Model, features: Features) -> Maximiser:
-    """Return the maximiser of a model's features, made once."""
+    """Return the maximiser of some features of a model, made once."""
     made = _MAXIMISERS.of(model)
     if made is None:
         made = _MAXIMISERS.keep(model, {})
-    if features.clustering not in made:
-        made[features.clustering] = Maximiser(model, features)
-    return made[features.clustering]
+    # No two features share their latent vectors.
+    if features.latent not in made:
+        made[features.latent] = Maximiser(model, features)
+    return made[features.latent]

@@ -16,7 +16,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.features.emission import Emission, draw_missing
+from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.parts import Features
 from pm_match.features.search.match_shapes import common_shape, match_shapes
 from pm_match.features.search.maximise import Maximiser, maximiser_of
@@ -39,6 +41,8 @@ _LACKING = 4
 _ROUNDS = ((20, 8), (40, 4), (200, 1))
 # The round before which objects are moved, how often, and steps of the parameters after it.
 _MOVING = 2
+# Draws, between rounds, of what does not climb.
+_DRAWS = 5
 # Of missing values, where clusters are looked for in one domain: how often they are filled in anew,
 # and how much their correlations with others are believed.
 _COMPLETIONS = 10
@@ -221,7 +225,31 @@ def judged(
                 proposal.point = turned(chain, features, proposal.projections)
             _climb(chain, number, maximiser, proposal, steps)
         proposals = sorted(proposals, key=lambda p: -p.value)[:most]
+        if i + 1 < len(_ROUNDS):
+            _draw_rest(chain, number, maximiser.left, proposals)
     return proposals[0]
+
+
+def _draw_rest(
+    chain: Chain, number: int, names: Sequence[str], proposals: Sequence[Proposal]
+) -> None:
+    """Draw what does not climb given the best proposal, and climb in hyperparameters there.
+
+    All proposals get the same values.
+    """
+    first = proposals[0].point
+    assert first is not None
+    point = first
+    for step in chain.steps_of(number):
+        if isinstance(step, HyperparameterGibbs):
+            point = step.maximise(point)
+        elif isinstance(step, FeatureGibbs) and names:
+            for _ in range(_DRAWS):
+                point = step.draw_some(point, names)
+    changed = {key: own for key, own in point.items() if own is not first[key]}
+    for proposal in proposals:
+        assert proposal.point is not None
+        proposal.point = proposal.point | changed
 
 
 def _climb(chain: Chain, number: int, maximiser: Maximiser, proposal: Proposal, steps: int) -> None:
@@ -229,7 +257,8 @@ def _climb(chain: Chain, number: int, maximiser: Maximiser, proposal: Proposal, 
     assert proposal.point is not None
     proposal.point, log_prior = maximiser(proposal.point, steps)
     chain.point = proposal.point
-    proposal.value = chain.loaded(number).log_joint() + log_prior
+    value = chain.loaded(number).log_joint() + log_prior
+    proposal.value = value if np.isfinite(value) else -np.inf
 
 
 def _moved(
