@@ -8,17 +8,18 @@ code under test once, and see it go red.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.model.core import Model
+from pytensor.graph.traversal import ancestors
 from scipy.special import betaln, logsumexp
 
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import initial_point, log_densities
+from pm_match.reading.probe import density_graphs, initial_point, log_densities, over_points
 
 __all__ = [
     "check_declared_density",
@@ -299,21 +300,19 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
     names = [name for name in every if model[name].dtype.startswith("float")]
     discrete = [name for name in every if name not in names]
     values = [model.rvs_to_values[model[name]] for name in names]
-    gradient = model.compile_dlogp([model[name] for name in names])
-    log_density = model.compile_logp() if discrete else None
-    moments: list[Any] = []
+    slopes, _ = over_points(model, [model.dlogp([model[name] for name in names])], point)
     n_values = sum(np.size(point[value.name]) for value in values)
     one, other = rng.standard_normal((2, _DIRECTIONS, n_values)) / np.sqrt(n_values)
-    across = np.sum(one * other, axis=1)
+    drawn = []
     for _ in range(n_draws):
-        new = dict(point)
+        drawn.append(dict(point))
         for evidence in state.evidence:
-            evidence.draw(rng, point, new)
-        slope = gradient(new)
-        x = np.concatenate([np.ravel(new[value.name]) for value in values])
-        pairs = (one @ x) * (other @ slope) + across
-        steps = [] if log_density is None else _steps(log_density, new, discrete)
-        moments.append(np.concatenate([slope, x * slope + 1.0, pairs, steps]))
+            evidence.draw(rng, point, drawn[-1])
+    new = {name: np.stack([own[name] for own in drawn]) for name in point}
+    (slope,) = slopes(new)
+    x = np.concatenate([new[value.name].reshape(n_draws, -1) for value in values], axis=1)
+    pairs = (x @ one.T) * (slope @ other.T) + np.sum(one * other, axis=1)
+    moments = np.concatenate([slope, x * slope + 1.0, pairs, *_steps(model, new, discrete)], axis=1)
     means = np.mean(moments, axis=0)
     errors = np.std(moments, axis=0) / np.sqrt(n_draws)
     z = np.abs(means / np.maximum(errors, 1e-12))
@@ -329,17 +328,27 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
     )
 
 
-def _steps(log_density, point: dict[str, NDArray], names: Sequence[str]) -> list[float]:
-    """Of every entry of discrete variables, p(x + 1) / p(x) less whether p(x - 1) > 0."""
-    here, found = log_density(point), []
+def _steps(model: Model, points: Mapping[str, NDArray], names: Sequence[str]) -> list[NDArray]:
+    """Of every entry of discrete variables, p(x + 1) / p(x) less whether p(x - 1) > 0.
+
+    Returns
+    -------
+    list of (n_points, 1) arrays
+    """
+    if not names:
+        return []
+    values = {model.rvs_to_values[model[name]] for name in names}
+    graphs = density_graphs(model, [*model.basic_RVs, *model.potentials], sum=False)
+    entered = [graph.sum() for graph in graphs if values & set(ancestors([graph]))]
+    log_density, _ = over_points(model, [pt.add(*entered)], {k: x[0] for k, x in points.items()})
+    (here,), found = log_density(points), []
     for name in names:
-        for place in np.ndindex(np.shape(point[name])):
-            value = np.array(point[name])
-            value[place] += 1
-            more = log_density(point | {name: value})
-            value[place] -= 2
-            less = log_density(point | {name: value})
-            found.append(np.exp(more - here) - float(less > -np.inf))
+        for place in np.ndindex(points[name].shape[1:]):
+            more, less = points[name].copy(), points[name].copy()
+            more[:, *place] += 1
+            less[:, *place] -= 1
+            (above,), (below,) = (log_density({**points, name: value}) for value in (more, less))
+            found.append((np.exp(above - here) - (below > -np.inf))[:, None])
     return found
 
 
