@@ -10,16 +10,14 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from pytensor.graph.traversal import ancestors
 from scipy.special import betaln, logsumexp
 
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import density_graphs, initial_point, log_densities, over_points
+from pm_match.reading.probe import entered_density, initial_point, log_densities, over_points
 
 __all__ = [
     "check_declared_density",
@@ -337,10 +335,8 @@ def _steps(model: Model, points: Mapping[str, NDArray], names: Sequence[str]) ->
     """
     if not names:
         return []
-    values = {model.rvs_to_values[model[name]] for name in names}
-    graphs = density_graphs(model, [*model.basic_RVs, *model.potentials], sum=False)
-    entered = [graph.sum() for graph in graphs if values & set(ancestors([graph]))]
-    log_density, _ = over_points(model, [pt.add(*entered)], {k: x[0] for k, x in points.items()})
+    graph = entered_density(model, [model[name] for name in names])
+    log_density, _ = over_points(model, [graph], {key: x[0] for key, x in points.items()})
     (here,), found = log_density(points), []
     for name in names:
         for place in np.ndindex(points[name].shape[1:]):

@@ -19,7 +19,6 @@ been written to an array, and can keep an inner loop as tight as if the arrays h
 **Caches on disk** that are thrown away with a stamp of our own, not with the time of one file.
 """
 
-import gc
 import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,6 +30,8 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from pm_match.numerics.garbage import uncollected
 
 # Attributes of modules of numba; of the options, that they are there.
 RELIED_ON = (
@@ -454,15 +455,10 @@ class _Compiler(Compiler):
             library.enable_object_caching()
         super().__init__(typingctx, targetctx, library, *rest)
 
+    @uncollected()
     def compile_extra(self, func):
-        """Compile a function, and collect no garbage meanwhile: a sixth of the time is for that."""
-        enabled = gc.isenabled()
-        gc.disable()
-        try:
-            return super().compile_extra(func)
-        finally:
-            if enabled:
-                gc.enable()
+        """Compile a function."""
+        return super().compile_extra(func)
 
 
 class PartCompiler(_Compiler):
