@@ -1,6 +1,33 @@
+import gc
+
+import pytensor
 import pytest
 
 from pm_match.reading import kinds
+
+# What tests ask of PyTensor is asked a few times: compiling takes longer than all of that.
+_INTERPRETED = {"mode": "FAST_COMPILE", "cxx": ""}
+_COMPILED = {name: getattr(pytensor.config, name) for name in _INTERPRETED}
+for _name, _value in _INTERPRETED.items():
+    setattr(pytensor.config, _name, _value)
+
+
+# Graphs are many small objects, and what was imported stays.
+gc.set_threshold(20_000, 20, 10)
+
+
+def pytest_collection_finish():
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def compiled(request):
+    """Give tests that are marked as `compiled` PyTensor as users have it."""
+    if request.node.get_closest_marker("compiled") is None:
+        yield
+        return
+    with pytensor.config.change_flags(**_COMPILED):
+        yield
 
 
 @pytest.fixture
