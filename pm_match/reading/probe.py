@@ -140,6 +140,12 @@ def evaluate(variable: RV) -> NDArray:
     return pytensor.function([], variable, mode=PLAIN)() if held is None else np.array(held)
 
 
+def n_entries(variable: RV) -> int:
+    """Count the entries of a variable along its first axis."""
+    known = variable.type.shape[0]
+    return int(evaluate(variable.shape[0])) if known is None else known
+
+
 def uncast(variable: RV) -> RV:
     """Return what a variable is a copy of with another type of numbers, or itself."""
     while variable.owner is not None and isinstance(
