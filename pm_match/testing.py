@@ -15,6 +15,11 @@ from pymc.model.core import Model
 from scipy.special import betaln, logsumexp
 
 from pm_match.clusters.collapsed import Collapsed
+from pm_match.clusters.exchange import exchange_by_moves, exchange_by_table, kernel_and_scratch
+from pm_match.clusters.protocol import collected
+from pm_match.clusters.split_merge import new_scratch, split_or_merge
+from pm_match.clusters.sweep import rename, sweep
+from pm_match.numerics.kernels import entry, template
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import entered_density, initial_point, log_densities, over_points
@@ -194,6 +199,53 @@ def _move(state: Collapsed, rng: np.random.Generator) -> None:
         state.rename(rng)
 
 
+@template
+def _walk(exchange, rng, a, b, partition, terms, members, names, swaps, free, scratch, out):
+    """Make one of each move for every row of `out`, and write the labels of all units to it."""
+    for number in range(out.shape[0]):
+        sweep(rng, a, b, partition, terms)
+        split_or_merge(rng, a, b, partition, terms, members, 1)
+        if free.shape[0] > 0:
+            start, stop = free[int(rng.random() * free.shape[0])]
+            exchange(rng, a, b, partition, terms, start, stop, *scratch)
+        rename(rng, a, b, partition, names, swaps)
+        for unit in range(out.shape[1]):
+            out[number, unit] = partition.label[unit]
+
+
+@entry
+def _walk_by_table(rng, a, b, partition, terms, members, names, swaps, free, scratch, out):
+    _walk(exchange_by_table, rng, a, b, partition, terms, members, names, swaps, free, scratch, out)
+
+
+@entry
+def _walk_by_moves(rng, a, b, partition, terms, members, names, swaps, free, scratch, out):
+    _walk(exchange_by_moves, rng, a, b, partition, terms, members, names, swaps, free, scratch, out)
+
+
+def _visited(state: Collapsed, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+    """Make `n` of each move; return the labels of all units after each (n, U).
+
+    Of a single clustering, all in compiled code: the moves of tiny models take a microsecond.
+    """
+    if len(state.partitions) > 1:
+        found = []
+        for _ in range(n):
+            _move(state, rng)
+            found.append(np.concatenate([partition.label for partition in state.partitions]))
+        return np.array(found)
+    (partition,), (terms,), (prior,) = state.partitions, state.terms, state.priors
+    n_units, truncation = len(partition.label), len(partition.counts)
+    exchange, *scratch = kernel_and_scratch(collected(terms), truncation)
+    walk = _walk_by_table if exchange is exchange_by_table else _walk_by_moves
+    swaps = 0 if any(own.anchored for own in state.component.evidence) else truncation
+    free = np.array(state.exchanges[0].free, np.int64).reshape(-1, 2)
+    visited = np.zeros((n, n_units), np.int64)
+    own = new_scratch(n_units), np.zeros(truncation, np.int64), swaps, free, tuple(scratch), visited
+    walk(rng, *prior, partition, terms, *own)
+    return visited
+
+
 def check_running_state(model: Model, *, seed: int = 0, n_moves: int = 3000) -> None:
     """Check the running state against the plain formula, while units move thousands of times."""
     state, rng = collapsed_of(model), np.random.default_rng(seed)
@@ -229,10 +281,10 @@ def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
     law = np.exp(np.array(logs) - logsumexp(logs))
     place = {units.tobytes(): n for n, units in enumerate(states)}
     visits = np.zeros(len(states))
-    for _ in range(n_sweeps):
-        _move(state, rng)
-        units = np.concatenate([partition.label for partition in state.partitions])
-        visits[place[units.tobytes()]] += 1
+    for units, count in zip(
+        *np.unique(_visited(state, rng, n_sweeps), axis=0, return_counts=True), strict=True
+    ):
+        visits[place[units.tobytes()]] = count
     distance = 0.5 * np.abs(visits / n_sweeps - law).sum()
     # What independent draws would have; a chain's are correlated.
     noise = 0.5 * np.sqrt(2.0 * law * (1.0 - law) / (np.pi * n_sweeps)).sum()
