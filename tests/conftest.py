@@ -5,8 +5,9 @@ import pytest
 
 from pm_match.reading import kinds
 
-# What tests ask of PyTensor is asked a few times: compiling takes longer than all of that.
-_INTERPRETED = {"mode": "FAST_COMPILE", "cxx": ""}
+# What tests ask of PyTensor is asked a few times: compiling takes longer than all of that. Nor does
+# it note where every variable was made.
+_INTERPRETED = {"mode": "FAST_COMPILE", "cxx": "", "traceback__limit": 0}
 _COMPILED = {name: getattr(pytensor.config, name) for name in _INTERPRETED}
 for _name, _value in _INTERPRETED.items():
     setattr(pytensor.config, _name, _value)
@@ -21,8 +22,8 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def compiled(request):
-    """Give tests that are marked as `compiled` PyTensor as users have it."""
+def as_users_have_it(request):
+    """Let PyTensor compile in tests that are marked as `compiled`, as it does for users."""
     if request.node.get_closest_marker("compiled") is None:
         yield
         return
