@@ -80,7 +80,7 @@ class _Mode(Mode):
     @property
     def optimizer(self) -> Any:
         """Rewrites of the mode."""
-        if self._graphs_left == 0:
+        if self._graphs_left <= 0:
             self._rewrites, self._graphs_left = super().optimizer, 30
         self._graphs_left -= 1
         return self._rewrites
