@@ -13,12 +13,8 @@ for _name, _value in _INTERPRETED.items():
     setattr(pytensor.config, _name, _value)
 
 
-# Graphs are many small objects, and what was imported stays.
+# Graphs are many small objects.
 gc.set_threshold(20_000, 20, 10)
-
-
-def pytest_collection_finish():
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
