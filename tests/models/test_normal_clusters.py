@@ -112,7 +112,6 @@ def test_reserved_names():
         pmm.models.normal_clusters({"weights": tables["left"]})
 
 
-@pytest.mark.compiled
 def test_plain_pymc_samples_it_as_well():
     """It is an ordinary model: `pm.sample` needs nothing of ours but a recognised assignment."""
     with pmm.models.normal_clusters({name: own[::5] for name, own in domains()[0].items()}, 3):
