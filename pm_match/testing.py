@@ -8,7 +8,6 @@ code under test once, and see it go red.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,14 @@ from pymc.model.core import Model
 from scipy.special import betaln, logsumexp
 
 from pm_match.clusters.collapsed import Collapsed
+from pm_match.clusters.exchange import exchange_by_moves, exchange_by_table, kernel_and_scratch
+from pm_match.clusters.protocol import collected
+from pm_match.clusters.split_merge import new_scratch, split_or_merge
+from pm_match.clusters.sweep import rename, sweep
+from pm_match.numerics.kernels import entry, template
 from pm_match.reading import read
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import initial_point, log_densities
+from pm_match.reading.probe import entered_density, initial_point, log_densities, over_points
 
 __all__ = [
     "check_declared_density",
@@ -192,6 +196,53 @@ def _move(state: Collapsed, rng: np.random.Generator) -> None:
         state.rename(rng)
 
 
+@template
+def _walk(exchange, rng, a, b, partition, terms, members, names, swaps, free, scratch, out):
+    """Make one of each move for every row of `out`, and write the labels of all units to it."""
+    for number in range(out.shape[0]):
+        sweep(rng, a, b, partition, terms)
+        split_or_merge(rng, a, b, partition, terms, members, 1)
+        if free.shape[0] > 0:
+            start, stop = free[int(rng.random() * free.shape[0])]
+            exchange(rng, a, b, partition, terms, start, stop, *scratch)
+        rename(rng, a, b, partition, names, swaps)
+        for unit in range(out.shape[1]):
+            out[number, unit] = partition.label[unit]
+
+
+@entry
+def _walk_by_table(rng, a, b, partition, terms, members, names, swaps, free, scratch, out):
+    _walk(exchange_by_table, rng, a, b, partition, terms, members, names, swaps, free, scratch, out)
+
+
+@entry
+def _walk_by_moves(rng, a, b, partition, terms, members, names, swaps, free, scratch, out):
+    _walk(exchange_by_moves, rng, a, b, partition, terms, members, names, swaps, free, scratch, out)
+
+
+def _visited(state: Collapsed, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+    """Make `n` of each move; return the labels of all units after each (n, U).
+
+    Of a single clustering, all in compiled code: the moves of tiny models take a microsecond.
+    """
+    if len(state.partitions) > 1:
+        found = []
+        for _ in range(n):
+            _move(state, rng)
+            found.append(np.concatenate([partition.label for partition in state.partitions]))
+        return np.array(found)
+    (partition,), (terms,), (prior,) = state.partitions, state.terms, state.priors
+    n_units, truncation = len(partition.label), len(partition.counts)
+    exchange, *scratch = kernel_and_scratch(collected(terms), truncation)
+    walk = _walk_by_table if exchange is exchange_by_table else _walk_by_moves
+    swaps = 0 if any(own.anchored for own in state.component.evidence) else truncation
+    free = np.array(state.exchanges[0].free, np.int64).reshape(-1, 2)
+    visited = np.zeros((n, n_units), np.int64)
+    own = new_scratch(n_units), np.zeros(truncation, np.int64), swaps, free, tuple(scratch), visited
+    walk(rng, *prior, partition, terms, *own)
+    return visited
+
+
 def check_running_state(model: Model, *, seed: int = 0, n_moves: int = 3000) -> None:
     """Check the running state against the plain formula, while units move thousands of times."""
     state, rng = collapsed_of(model), np.random.default_rng(seed)
@@ -227,10 +278,10 @@ def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
     law = np.exp(np.array(logs) - logsumexp(logs))
     place = {units.tobytes(): n for n, units in enumerate(states)}
     visits = np.zeros(len(states))
-    for _ in range(n_sweeps):
-        _move(state, rng)
-        units = np.concatenate([partition.label for partition in state.partitions])
-        visits[place[units.tobytes()]] += 1
+    for units, count in zip(
+        *np.unique(_visited(state, rng, n_sweeps), axis=0, return_counts=True), strict=True
+    ):
+        visits[place[units.tobytes()]] = count
     distance = 0.5 * np.abs(visits / n_sweeps - law).sum()
     # What independent draws would have; a chain's are correlated.
     noise = 0.5 * np.sqrt(2.0 * law * (1.0 - law) / (np.pi * n_sweeps)).sum()
@@ -296,21 +347,19 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
     names = [name for name in every if model[name].dtype.startswith("float")]
     discrete = [name for name in every if name not in names]
     values = [model.rvs_to_values[model[name]] for name in names]
-    gradient = model.compile_dlogp([model[name] for name in names])
-    log_density = model.compile_logp() if discrete else None
-    moments: list[Any] = []
+    slopes, _ = over_points(model, [model.dlogp([model[name] for name in names])], point)
     n_values = sum(np.size(point[value.name]) for value in values)
     one, other = rng.standard_normal((2, _DIRECTIONS, n_values)) / np.sqrt(n_values)
-    across = np.sum(one * other, axis=1)
+    drawn = []
     for _ in range(n_draws):
-        new = dict(point)
+        drawn.append(dict(point))
         for evidence in state.evidence:
-            evidence.draw(rng, point, new)
-        slope = gradient(new)
-        x = np.concatenate([np.ravel(new[value.name]) for value in values])
-        pairs = (one @ x) * (other @ slope) + across
-        steps = [] if log_density is None else _steps(log_density, new, discrete)
-        moments.append(np.concatenate([slope, x * slope + 1.0, pairs, steps]))
+            evidence.draw(rng, point, drawn[-1])
+    new = {name: np.stack([own[name] for own in drawn]) for name in point}
+    (slope,) = slopes(new)
+    x = np.concatenate([new[value.name].reshape(n_draws, -1) for value in values], axis=1)
+    pairs = (x @ one.T) * (slope @ other.T) + np.sum(one * other, axis=1)
+    moments = np.concatenate([slope, x * slope + 1.0, pairs, *_steps(model, new, discrete)], axis=1)
     means = np.mean(moments, axis=0)
     errors = np.std(moments, axis=0) / np.sqrt(n_draws)
     z = np.abs(means / np.maximum(errors, 1e-12))
@@ -326,17 +375,25 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
     )
 
 
-def _steps(log_density, point: dict[str, NDArray], names: Sequence[str]) -> list[float]:
-    """Of every entry of discrete variables, p(x + 1) / p(x) less whether p(x - 1) > 0."""
-    here, found = log_density(point), []
+def _steps(model: Model, points: Mapping[str, NDArray], names: Sequence[str]) -> list[NDArray]:
+    """Of every entry of discrete variables, p(x + 1) / p(x) less whether p(x - 1) > 0.
+
+    Returns
+    -------
+    list of (n_points, 1) arrays
+    """
+    if not names:
+        return []
+    graph = entered_density(model, [model[name] for name in names])
+    log_density, _ = over_points(model, [graph], {key: x[0] for key, x in points.items()})
+    (here,), found = log_density(points), []
     for name in names:
-        for place in np.ndindex(np.shape(point[name])):
-            value = np.array(point[name])
-            value[place] += 1
-            more = log_density(point | {name: value})
-            value[place] -= 2
-            less = log_density(point | {name: value})
-            found.append(np.exp(more - here) - float(less > -np.inf))
+        for place in np.ndindex(points[name].shape[1:]):
+            more, less = points[name].copy(), points[name].copy()
+            more[:, *place] += 1
+            less[:, *place] -= 1
+            (above,), (below,) = (log_density({**points, name: value}) for value in (more, less))
+            found.append((np.exp(above - here) - (below > -np.inf))[:, None])
     return found
 
 

@@ -1,6 +1,30 @@
+import gc
+
+import pytensor
 import pytest
 
 from pm_match.reading import kinds
+
+# What tests ask of PyTensor is asked a few times: compiling takes longer than all of that. Nor does
+# it note where every variable was made.
+_INTERPRETED = {"mode": "FAST_COMPILE", "cxx": "", "traceback__limit": 0}
+_COMPILED = {name: getattr(pytensor.config, name) for name in _INTERPRETED}
+for _name, _value in _INTERPRETED.items():
+    setattr(pytensor.config, _name, _value)
+
+
+# Graphs are many small objects.
+gc.set_threshold(20_000, 20, 10)
+
+
+@pytest.fixture(autouse=True)
+def as_users_have_it(request):
+    """Let PyTensor compile in tests that are marked as `compiled`, as it does for users."""
+    if request.node.get_closest_marker("compiled") is None:
+        yield
+        return
+    with pytensor.config.change_flags(**_COMPILED):
+        yield
 
 
 @pytest.fixture

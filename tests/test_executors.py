@@ -112,6 +112,7 @@ def test_on_dask(model, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.compiled
 def test_chains_that_nuts_draws_too():
     def drawn(**where):
         with warnings.catch_warnings():

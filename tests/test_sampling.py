@@ -100,6 +100,7 @@ def test_form_of_the_result(one_core):
             assert len(occupied) == stats["n_occupied"].isel(chain=chain, draw=step)
 
 
+@pytest.mark.compiled
 def test_plain_pm_sample_inside_the_model_chooses_our_steps(normal):
     with normal:
         idata = pm.sample(10, tune=0, chains=1, random_seed=0, **QUIET)

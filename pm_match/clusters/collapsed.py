@@ -89,7 +89,7 @@ class Collapsed:
         if like is None and compile_ahead(self.kernels()):
             say("Compiling (first use only)")
         self.terms = [self._terms(number) for number in range(len(clusterings))]
-        self._exchanges = [
+        self.exchanges = [
             Exchange(partition, terms, own, clustering.ends)
             for partition, terms, own, clustering in zip(
                 self.partitions, self.terms, self.units, clusterings, strict=True
@@ -97,7 +97,7 @@ class Collapsed:
         ]
         self._free = [
             (number, place)
-            for number, exchange in enumerate(self._exchanges)
+            for number, exchange in enumerate(self.exchanges)
             for place in range(len(exchange.free))
         ]
         self.priors: list = [None for _ in clusterings]
@@ -251,7 +251,7 @@ class Collapsed:
         for _ in range(n if self._free else 0):
             number, place = self._free[int(rng.integers(len(self._free)))]
             a, b = self.priors[number]
-            found = self._exchanges[number].propose(rng, a, b, place)
+            found = self.exchanges[number].propose(rng, a, b, place)
             accepted, proposed = accepted + found[0], proposed + found[1]
         return accepted, proposed
 

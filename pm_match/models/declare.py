@@ -14,6 +14,7 @@ from pymc.exceptions import ImputationWarning
 
 from pm_match.checks import check_positive, did_you_mean
 from pm_match.reading.links import cannot_link, must_link
+from pm_match.reading.probe import n_entries
 
 # PyTensor keeps a Python float that fits in single precision, and computes with it there.
 real = np.float64
@@ -197,7 +198,7 @@ def _positions(name: str, given: Any, what: str) -> Any:
     model = pm.modelcontext(None)
     variable = f"cluster_{name}"
     (dim,) = model.named_vars_to_dims[variable]
-    n_objects = int(model[variable].shape[0].eval())
+    n_objects = n_entries(model[variable])
     labels = model.coords.get(dim) or range(n_objects)
     place = {label_text(label): number for number, label in enumerate(labels)}
     strange = [label for label in given if label_text(label) not in place]

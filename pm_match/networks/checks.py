@@ -12,12 +12,12 @@ import pandas as pd
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.model.core import modelcontext
-from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.utils import MissingInputError
 from pytensor.tensor.random.basic import CategoricalRV
 
 from pm_match.networks.data import Network
+from pm_match.reading.probe import evaluate
 
 
 def check_axes(
@@ -68,7 +68,7 @@ def check_dims(
                 f"{where}: expected dims that are coords of the model; found {dim!r}, and the "
                 f"coords are {list(model.coords)}"
             )
-        length = int(model.dim_lengths[dim].eval(mode=_plain_mode()))
+        length = int(evaluate(model.dim_lengths[dim]))
         if n is not None and n != length:
             raise ValueError(
                 f"{where}: expected a dim of the {n} objects of the assignment {_named(z)}; "
@@ -322,13 +322,8 @@ def _lengths(variable) -> list[int | None]:
     known = list(variable.type.shape)
     if None in known:
         with contextlib.suppress(MissingInputError):
-            known = variable.shape.eval(mode=_plain_mode()).tolist()
+            known = evaluate(variable.shape).tolist()
     return known
-
-
-def _plain_mode() -> Mode:
-    # Shapes are not worth compiling.
-    return Mode(linker="py", optimizer="fast_compile")
 
 
 def _named(variable) -> str:

@@ -12,14 +12,16 @@ their names. The arrays of a `NamedTuple` are given once, and only their content
 read through the pointer is marked as invariant: LLVM need not read it again after something has
 been written to an array, and can keep an inner loop as tight as if the arrays had been handed over.
 
+**Generators**: NumPy's, which kernels get by their address.
+
 **Calls by address**: compiled functions that others reach through a table of addresses.
 
 **Caches on disk** that are thrown away with a stamp of our own, not with the time of one file.
 """
 
-import gc
 import hashlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cached_property, reduce
 from importlib import import_module
 from inspect import isfunction, signature
@@ -29,8 +31,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.numerics.garbage import uncollected
+
 # Attributes of modules of numba; of the options, that they are there.
 RELIED_ON = (
+    "numba.core.boxing:unbox_numpy_random_generator",
     "numba.core.caching:FunctionCache",
     "numba.core.caching:FunctionCache._index_key",
     "numba.core.caching:IndexDataCacheFile._data_name",
@@ -41,8 +46,13 @@ RELIED_ON = (
     "numba.core.callconv:CPUCallConv.get_function_type",
     "numba.core.callconv:CPUCallConv.return_status_propagate",
     "numba.core.cgutils:alloca_once_value",
+    "numba.core.cgutils:create_struct_proxy",
+    "numba.core.cgutils:false_bit",
     "numba.core.cgutils:gep_inbounds",
+    "numba.core.cgutils:get_or_insert_function",
     "numba.core.cgutils:if_unlikely",
+    "numba.core.cgutils:is_not_null",
+    "numba.core.cgutils:true_bit",
     "numba.core.cgutils:voidptr_t",
     "numba.core.codegen:JITCodeLibrary._finalized",
     "numba.core.codegen:JITCodeLibrary._get_module_for_linking",
@@ -54,6 +64,8 @@ RELIED_ON = (
     "numba.core.cpu:CPUContext.get_abi_sizeof",
     "numba.core.cpu:CPUContext.get_constant",
     "numba.core.cpu:CPUContext.get_data_type",
+    "numba.core.cpu:CPUContext.get_value_type",
+    "numba.core.cpu:CPUContext.insert_const_string",
     "numba.core.cpu:CPUContext.make_array",
     "numba.core.cpu:CPUTargetOptions._nrt",
     "numba.core.cpu:CPUTargetOptions.forceinline",
@@ -62,6 +74,12 @@ RELIED_ON = (
     "numba.core.datamodel:default_manager",
     "numba.core.datamodel.models:PointerModel",
     "numba.core.errors:NumbaError",
+    "numba.core.pythonapi:PythonAPI.decref",
+    "numba.core.pythonapi:PythonAPI.object_getattr_string",
+    "numba.core.pythonapi:_unboxers.functions",
+    "numba.core.types:NumPyRandomBitGeneratorType",
+    "numba.core.types:NumPyRandomGeneratorType",
+    "numba.core.types:npy_rng",
     "numba.core.typing:signature",
     "numba.core.typing.templates:AttributeTemplate",
     "numba.core.typing.templates:infer_getattr",
@@ -118,11 +136,13 @@ check()
 from llvmlite import ir  # noqa: E402
 from llvmlite.binding import Linkage  # noqa: E402
 from numba.core import cgutils, types  # noqa: E402
+from numba.core.boxing import unbox_numpy_random_generator  # noqa: E402
 from numba.core.caching import FunctionCache, IndexDataCacheFile  # noqa: E402
 from numba.core.codegen import JITCodeLibrary  # noqa: E402
 from numba.core.compiler import Compiler  # noqa: E402
 from numba.core.datamodel.models import PointerModel  # noqa: E402
 from numba.core.errors import NumbaError  # noqa: E402
+from numba.core.pythonapi import _unboxers  # noqa: E402
 from numba.core.typing import signature as typed  # noqa: E402
 from numba.core.typing.templates import AttributeTemplate, infer_getattr  # noqa: E402
 from numba.extending import (  # noqa: E402
@@ -184,7 +204,25 @@ def record[T](kind: type[T]) -> type[T]:
     return kind
 
 
+# By what arrays there are: numba looks at each of them, for a tenth of a millisecond in all.
+_SEEN: dict[Any, Record] = {}
+
+
+def _seen(value: Any) -> Any:
+    """Tell all that the type of an array depends on, or those of what is in a tuple."""
+    if isinstance(value, np.ndarray):
+        return type(value), value.dtype, value.ndim, value.flags.num
+    return type(value), tuple(map(_seen, value)) if isinstance(value, tuple) else None
+
+
 def _typeof_record(value, context) -> Record:
+    key = _seen(value)
+    if key not in _SEEN:
+        _SEEN[key] = _record_of(value, context)
+    return _SEEN[key]
+
+
+def _record_of(value, context) -> Record:
     fields = [typeof_impl(field, context) for field in value]
     inside = [field.dtype if isinstance(field, Record) else field for field in fields]
     for name, field in zip(value._fields, inside, strict=True):
@@ -258,6 +296,49 @@ def stored(value: Any) -> NDArray[np.int64]:
     """Write a record: the array that is returned is what compiled code may point to."""
     return np.array(words(value), np.int64)
 
+
+# -- generators ------------------------------------------------------------------------------------
+
+_BITS = types.NumPyRandomBitGeneratorType("bit_generator")
+# The first words of what C code reads of a generator (`bitgen_t` of NumPy).
+_WORDS = ("state", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_double")
+
+
+def _unbox_generator(kind, value, c):
+    """Read a generator as C code does.
+
+    Numba asks `ctypes` for all functions with every call, which takes longer than many a kernel,
+    and takes a reference that kernels without its memory management never give back.
+    """
+    if c.context.enable_nrt:
+        return unbox_numpy_random_generator(kind, value, c)
+    builder, pyapi = c.builder, c.pyapi
+    failed = cgutils.alloca_once_value(builder, cgutils.true_bit)
+    found = cgutils.create_struct_proxy(kind)(c.context, builder)
+    bits = cgutils.create_struct_proxy(_BITS)(c.context, builder)
+    reads = ir.FunctionType(cgutils.voidptr_t, [pyapi.pyobj, cgutils.voidptr_t])
+    read = cgutils.get_or_insert_function(builder.module, reads, "PyCapsule_GetPointer")
+    name = c.context.insert_const_string(builder.module, "BitGenerator")
+    with ExitStack() as stack:
+        own = pyapi.object_getattr_string(value, "bit_generator")
+        stack.enter_context(builder.if_then(cgutils.is_not_null(builder, own)))
+        capsule = pyapi.object_getattr_string(own, "capsule")
+        pyapi.decref(own)
+        stack.enter_context(builder.if_then(cgutils.is_not_null(builder, capsule)))
+        at = builder.call(read, [capsule, name])
+        pyapi.decref(capsule)
+        stack.enter_context(builder.if_then(cgutils.is_not_null(builder, at)))
+        words = builder.bitcast(at, c.context.get_value_type(types.uintp).as_pointer())
+        for place, member in enumerate(_WORDS):
+            setattr(bits, member, builder.load(cgutils.gep_inbounds(builder, words, place)))
+        found.bit_generator, found.parent = bits._getvalue(), value
+        builder.store(cgutils.false_bit, failed)
+    return NativeValue(found._getvalue(), is_error=builder.load(failed))
+
+
+_unboxers.functions[types.NumPyRandomGeneratorType] = _unbox_generator
+# Numba makes its type anew with every call.
+typeof_impl.register(np.random.Generator)(lambda value, context: types.npy_rng)
 
 # -- calls by address ------------------------------------------------------------------------------
 
@@ -392,15 +473,10 @@ class _Compiler(Compiler):
             library.enable_object_caching()
         super().__init__(typingctx, targetctx, library, *rest)
 
+    @uncollected()
     def compile_extra(self, func):
-        """Compile a function, and collect no garbage meanwhile: a sixth of the time is for that."""
-        enabled = gc.isenabled()
-        gc.disable()
-        try:
-            return super().compile_extra(func)
-        finally:
-            if enabled:
-                gc.enable()
+        """Compile a function."""
+        return super().compile_extra(func)
 
 
 class PartCompiler(_Compiler):

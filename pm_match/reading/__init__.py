@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pymc.model.core import Model
 
+from pm_match.numerics.garbage import uncollected
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
@@ -42,7 +43,8 @@ def read(model: Model) -> Structure:
         )
     known = _READ.of(model)
     if known is None:
-        structure, seen = _with_known_labels(model)
+        with uncollected():
+            structure, seen = _with_known_labels(model)
         # Of the model itself, nothing is kept that would keep it.
         known = _READ.keep(model, _Reading(structure, None if seen is model else seen))
     return known.structure

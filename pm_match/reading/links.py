@@ -11,6 +11,8 @@ from pymc.model.core import modelcontext
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant, Variable
 
+from pm_match.reading.probe import n_entries
+
 
 class _Pairs(OpFromGraph):
     """Log probability of a constraint on pairs: 0 where it holds, -inf elsewhere.
@@ -175,7 +177,7 @@ def _positions(where: str, variable: Any, index: Any) -> np.ndarray:
             f"{where}: expected a vector of positions in {variable.name!r}; found "
             f"{index.ndim} dimensions"
         )
-    n_objects = int(variable.shape[0].eval())
+    n_objects = n_entries(variable)
     bad = index[(index < 0) | (index >= n_objects)]
     if len(bad):
         raise ValueError(

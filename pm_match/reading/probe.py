@@ -65,12 +65,30 @@ class _Interpreter(PerformLinker):
             return super().make_all(*args, **kwargs)
 
 
+class _Mode(Mode):
+    """PyTensor's, which would look up all rewrites again for every graph: a fifth of the time.
+
+    Rewrites keep what operations they have seen, and so are not kept for ever themselves.
+    """
+
+    _rewrites: Any = None
+    _graphs_left = 0
+
+    @property
+    def optimizer(self) -> Any:
+        """Rewrites of the mode."""
+        if self._graphs_left <= 0:
+            self._rewrites, self._graphs_left = super().optimizer, 30
+        self._graphs_left -= 1
+        return self._rewrites
+
+
 # Interpreted and hardly rewritten: these graphs are tiny or run a handful of times, and compiling
 # them would take longer than everything else in a start-up.
-PLAIN = Mode(linker=_Interpreter(), optimizer="fast_compile")
+PLAIN = _Mode(linker=_Interpreter(), optimizer="fast_compile")
 
 # As they are written: for what is asked once, and where nothing can be cancelled out.
-_UNCHANGED = Mode(linker=_Interpreter(), optimizer="None")
+_UNCHANGED = _Mode(linker=_Interpreter(), optimizer="None")
 
 # From a point of value variables to the values of graphs there.
 Reader = Callable[[Any], list[Any]]
@@ -117,6 +135,12 @@ def evaluate(variable: RV) -> NDArray:
     """Evaluate a variable that depends on nothing."""
     held = _held(variable)
     return pytensor.function([], variable, mode=PLAIN)() if held is None else np.array(held)
+
+
+def n_entries(variable: RV) -> int:
+    """Count the entries of a variable along its first axis."""
+    known = variable.type.shape[0]
+    return int(evaluate(variable.shape[0])) if known is None else known
 
 
 def uncast(variable: RV) -> RV:
@@ -347,6 +371,13 @@ def density_graphs(
             return model.logp(vars=list(variables), jacobian=jacobian, sum=sum)
     found = [graphs[rv] for rv in variables]
     return pt.add(*[graph.sum() for graph in found]) if sum else found
+
+
+def entered_density(model: Model, variables: Iterable[RV]) -> RV:
+    """Make the graph of the declared log density of all that any of some variables enters."""
+    graphs = density_graphs(model, [*model.basic_RVs, *model.potentials], sum=False)
+    values = {model.rvs_to_values[rv] for rv in variables}
+    return pt.add(*[graph.sum() for graph in graphs if values & set(ancestors([graph]))])
 
 
 _DENSITIES: tuple[Kept[dict[RV, Any]], Kept[dict[RV, Any]]] = Kept(), Kept()

@@ -41,6 +41,7 @@ def test_what_is_free_has_no_search():
     assert len(point["cluster"]) == 6
 
 
+@pytest.mark.compiled
 def test_sampled_with_nuts(caplog):
     model, truth = counts_and_vectors(45)
     idata = pmm.sample(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pm_match.clusters.protocol import collect
-from pm_match.clusters.sweep import place, rename, sweep
+from pm_match.clusters.sweep import place
 from pm_match.features import projected_normal
 from tests.declared.plain import (
     TRUNCATION,
@@ -19,6 +19,7 @@ from tests.declared.plain import (
     tiny_model,
     total_variation,
 )
+from tests.exactness.moves import walked
 
 CASES = {"plain": {}, "linked": {"linked": True}, "missing": {"missing": True}}
 QUICK = (("plain", "sweep alone", 1), ("linked", "both", 100), ("missing", "both", 1))
@@ -35,11 +36,9 @@ def visits(step, point, n_sweeps, moves="both", seed=0):
     powers = TRUNCATION ** np.arange(len(state.label))[::-1]
     counts = np.zeros(TRUNCATION ** len(state.label))
     terms = collect([evidence.term])
-    for _ in range(n_sweeps):
-        sweep(rng, hyper.a, hyper.b, state, terms)
-        if moves == "both":
-            rename(rng, hyper.a, hyper.b, state, inside(step).renamed, TRUNCATION)
-        counts[state.label @ powers] += 1
+    swaps = TRUNCATION if moves == "both" else 0
+    labels = walked(rng, (hyper.a, hyper.b), state, terms, n_sweeps, swaps)
+    np.add.at(counts, labels @ powers, 1)
     return counts
 
 

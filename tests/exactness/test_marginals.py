@@ -26,6 +26,7 @@ from tests.declared.features import (
 )
 from tests.declared.plain import sampling_noise, total_variation
 from tests.exactness.dense import check_moments, dense, moments
+from tests.exactness.moves import visited
 
 KINDS = {
     "one noise": Kind(),
@@ -95,15 +96,12 @@ def loaded(name, seed):
 def visits(step, n_sweeps, seed=0):
     """How often a chain of sweeps and label swaps is in each state, all parameters held fixed."""
     rng, collapsed = np.random.default_rng(seed), step._collapsed
-    (partition,) = collapsed.partitions
     states = all_states(step)
     size = int(np.ptp(states)) + 1
     powers = size ** np.arange(states.shape[1])[::-1]
     counts = np.zeros(size ** states.shape[1])
-    for _ in range(n_sweeps):
-        collapsed.sweep(rng)
-        collapsed.rename(rng)
-        counts[(partition.label - states.min()) @ powers] += 1
+    labels = visited(collapsed, rng, n_sweeps)
+    np.add.at(counts, (labels - states.min()) @ powers, 1)
     return counts[(states - states.min()) @ powers]
 
 

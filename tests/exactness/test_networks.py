@@ -20,6 +20,7 @@ from tests.declared.networks import (
     relation_evidence,
 )
 from tests.declared.plain import sampling_noise, total_variation
+from tests.exactness.moves import visited
 from tests.exactness.network_conditional import log_conditional
 
 CASES = {
@@ -178,11 +179,8 @@ def test_law_of_assignment_and_relevance(case):
     counts = np.zeros(len(states))
     rng = np.random.default_rng(2)
     n_sweeps = 80_000
-    for _ in range(n_sweeps):
-        collapsed.sweep(rng)
-        collapsed.rename(rng)
-        state = np.concatenate([partition.label for partition in collapsed.partitions])
-        counts[place[(state + 1) @ powers]] += 1
+    labels = visited(collapsed, rng, n_sweeps)
+    np.add.at(counts, place[(labels + 1) @ powers], 1)
     limit = 2.0 * sampling_noise(law, n_sweeps)
     assert total_variation(counts, law) < limit
     # The check can fail: under another prior of the densities, it does.

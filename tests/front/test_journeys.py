@@ -11,6 +11,7 @@ import pm_match as pmm
 from pm_match import __main__ as cli
 from pm_match.metrics import adjusted_rand_index
 
+pytestmark = pytest.mark.compiled
 # As few draws as show something: the samplers themselves are tested elsewhere.
 SHORT = {"random_seed": 1, "draws": 30, "tune": 30, "chains": 2, "cores": 1, "progressbar": False}
 

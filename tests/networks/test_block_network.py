@@ -582,6 +582,7 @@ def test_a_model_has_gradients(model):
 
 
 @pytest.mark.slow
+@pytest.mark.compiled
 def test_pymcs_own_mode_agrees(model):
     with model:
         word, page = model["word_cluster"], model["page_cluster"]
@@ -599,6 +600,7 @@ def test_pymcs_own_mode_agrees(model):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.compiled
 def test_draws_of_a_model_stack(model):
     with warnings.catch_warnings():
         # PyTensor would announce an op that it cannot compile.

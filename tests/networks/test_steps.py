@@ -428,6 +428,7 @@ def test_same_seed_same_draws_whatever_cores_is():
     assert not np.array_equal(one["posterior"]["density"], other["posterior"]["density"])
 
 
+@pytest.mark.compiled
 def test_a_plain_pm_sample_finds_the_steps():
     with network_model(hyperpriors=True):
         idata = pm.sample(

@@ -5,6 +5,7 @@ And what is made of it: named tuples that compiled code gets by their address.
 
 import ast
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +44,7 @@ def test_one_module_has_all_that_is_used_of_the_internals():
         # Of these a method is what is relied on.
         "numba.core.caching:IndexDataCacheFile",
         "numba.core.codegen:JITCodeLibrary",
+        "numba.core.pythonapi:_unboxers",
     }
     # And of `cgutils` and contexts, what is called.
     source = own.read_text()
@@ -52,6 +54,8 @@ def test_one_module_has_all_that_is_used_of_the_internals():
         assert f"numba.core.callconv:CPUCallConv.{found}" in RELIED_ON
     for found in re.findall(r"context\.((?!call_conv)\w+)\(", source):
         assert f"numba.core.cpu:CPUContext.{found}" in RELIED_ON
+    for found in re.findall(r"pyapi\.(\w+)\(", source):
+        assert f"numba.core.pythonapi:PythonAPI.{found}" in RELIED_ON
     for option in _OPTIONS | PART:
         known = f"numba.core.cpu:CPUTargetOptions.{option}" in RELIED_ON
         assert known or option in ("error_model", "fastmath", "pipeline_class")
@@ -149,6 +153,34 @@ def test_types_differ_where_fields_do():
 def test_only_arrays_are_fields():
     with pytest.raises(TypeError, match=r"Outside\.small: expected an array.*; found int64"):
         typeof(example()._replace(small=3))
+
+
+def _draw(rng, out):
+    for place in range(0, len(out), 3):
+        out[place] = rng.random()
+        out[place + 1] = rng.standard_normal()
+        out[place + 2] = rng.random(None, np.float32)
+
+
+GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_generators_draw_as_numpys_and_are_not_held(name):
+    one, other = (np.random.Generator(getattr(np.random, name)(7)) for _ in range(2))
+    draw, found, expected = entry(_draw), np.zeros(30), np.zeros(30)
+    held = sys.getrefcount(one)
+    for _ in range(3):
+        draw(one, found)
+        _draw(other, expected)
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert sys.getrefcount(one) == held
+    assert one.random() == other.random()
+
+
+def test_others_code_holds_generators_as_numba_does():
+    rng = np.random.default_rng(0)
+    assert njit(lambda rng: rng)(rng) is rng
 
 
 def test_wrappers_call_what_reads_records():

@@ -42,15 +42,24 @@ def drawn(request):
         "tables": {name: idata["observed_data"][name] for name in "abc"},
         "probability": np.random.default_rng(0).random(n),
         "networks": (network.clusters, network.networks),
+        "figures": {},
     }
+
+
+def figure_of(drawn, name):
+    """Draw a figure without a warning, once for all tests that look at it."""
+    figures = drawn["figures"]
+    if name not in figures:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            figures[name] = FIGURES[name](drawn)
+            figures[name].canvas.draw()
+    return figures[name]
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_it_is_drawn_without_warnings_and_within_the_figure(drawn, name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        figure = FIGURES[name](drawn)
-        figure.canvas.draw()
+    figure = figure_of(drawn, name)
     box = figure.get_tightbbox()
     width, height = figure.get_size_inches()
     assert box.x0 > -0.02
@@ -62,8 +71,7 @@ def test_it_is_drawn_without_warnings_and_within_the_figure(drawn, name):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_tick_labels_do_not_overlap(drawn, name):
-    figure = FIGURES[name](drawn)
-    figure.canvas.draw()
+    figure = figure_of(drawn, name)
     for parent in figure.axes:
         for axis in (parent, *parent.child_axes):
             for side in (axis.xaxis, axis.yaxis):
@@ -82,8 +90,7 @@ def shown_texts(figure):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_all_text_is_large_enough_to_be_read(drawn, name):
-    figure = FIGURES[name](drawn)
-    figure.canvas.draw()
+    figure = figure_of(drawn, name)
     assert {text.get_text() for text in shown_texts(figure) if text.get_fontsize() < 5.5} == set()
 
 
@@ -105,14 +112,15 @@ def test_names_of_objects_are_readable_or_left_out(n):
 def test_nothing_is_called_by_the_name_of_a_variable(drawn, name):
     idata = drawn["idata"]
     variables = {*idata["posterior"].data_vars, *idata["sample_stats"].data_vars} - {"latent"}
-    said = {word for text in shown_texts(FIGURES[name](drawn)) for word in text.get_text().split()}
+    said = {
+        word for text in shown_texts(figure_of(drawn, name)) for word in text.get_text().split()
+    }
     assert not said & variables
     assert not [word for word in said if re.match(r"(cluster|relevance|projection)_", word)]
 
 
 def heights(figure):
     """Where the numbers of clusters are that stand one above the other, by panel."""
-    figure.canvas.draw()
     for axis in made_up.panels(figure):
         above = [child for child in axis.child_axes if child.yaxis.get_ticklabels()]
         ticks = [label for own in above or [axis] for label in own.yaxis.get_ticklabels()]
@@ -125,7 +133,7 @@ def heights(figure):
 
 @pytest.mark.parametrize("name", ["match", "data", "clusters"])
 def test_the_first_cluster_is_on_top(drawn, name):
-    found = [own for own in heights(FIGURES[name](drawn)) if len(own) > 1]
+    found = [own for own in heights(figure_of(drawn, name)) if len(own) > 1]
     assert found
     for own in found:
         clusters = sorted(own)
@@ -135,8 +143,7 @@ def test_the_first_cluster_is_on_top(drawn, name):
 @pytest.mark.parametrize("name", FIGURES)
 def test_labels_of_a_panel_are_in_no_other(drawn, name):
     """Those of colour bars too."""
-    figure = FIGURES[name](drawn)
-    figure.canvas.draw()
+    figure = figure_of(drawn, name)
     for owner in figure.axes:
         for text in (owner.title, owner.xaxis.label, owner.yaxis.label):
             if not (text.get_text() and text.get_visible()):

@@ -83,6 +83,7 @@ def _points(model: pm.Model, n: int) -> list[dict]:
 
 
 @pytest.mark.parametrize("batch", [1, 100, 2**21])
+@pytest.mark.compiled
 def test_they_are_those_of_pymc(batch, monkeypatch):
     monkeypatch.setattr("pm_match.running.draws._BATCH", batch)
     model = _model()

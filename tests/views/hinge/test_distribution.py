@@ -38,6 +38,7 @@ def log_likelihood(model, w, mode=PLAIN):
     return model.compile_fn(logp, mode=mode)({"w": w})
 
 
+@pytest.mark.compiled
 def test_log_probability_is_the_formula():
     w = np.array([0.5, -1.2, 2.0])
     found = log_likelihood(binary(), w, mode=None)

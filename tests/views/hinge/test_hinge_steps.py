@@ -204,6 +204,7 @@ def test_bad_settings(model):
         pmm.HingeGibbs([model["frequencies"]], model=model)
 
 
+@pytest.mark.compiled
 def test_two_hinges_under_plain_pymc():
     """PyMC hands a step that it chooses all variables that it may serve, of both."""
     with pm.Model() as model:
