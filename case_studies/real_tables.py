@@ -310,8 +310,9 @@ def plot_reliability(bins: pd.DataFrame) -> Any:
             if method in totals.loc[name].index:
                 own = totals.loc[name, method]
                 x, y = own["probability"] / own["pairs"], own["match"] / own["pairs"]
-                axis.plot(x, y, color=f"C{number}", lw=1, label=method)
-                axis.scatter(x, y, s=4 * np.log10(own["pairs"]) ** 2, color=f"C{number}")
+                style = {"color": f"C{number % 10}", "ls": "-" if number < 10 else "--"}
+                axis.plot(x, y, lw=1, label=method, **style)
+                axis.scatter(x, y, s=4 * np.log10(10 * own["pairs"]), color=style["color"])
         # As the base rate says of any pair.
         share = totals.loc[name].groupby("method").sum()
         base = (share["match"] / share["pairs"]).iloc[0]

@@ -512,9 +512,9 @@ def _check_elsewhere(executor: Any, checkpoint: Any, kwargs: Mapping[str, Any]) 
         unserved.append("return_inferencedata=False")
     if unserved:
         raise TypeError(
-            f"sample: {unserved[0]}: expected none with an executor, on which chains run in other "
-            "processes and come back whole; found one. Without one, chains run in processes of "
-            "this machine (`cores`)."
+            f"sample: expected no {unserved[0]} with an executor, on which chains run in other "
+            "processes and come back whole; found one. Without an executor, chains run in "
+            "processes of this machine (`cores`)."
         )
 
 

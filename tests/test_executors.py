@@ -209,7 +209,7 @@ def test_a_chain_that_was_cut_short_is_none(model, monkeypatch):
 def test_what_chains_elsewhere_cannot_have_is_refused(model, name, value):
     with (
         ThreadPoolExecutor(1) as pool,
-        pytest.raises(TypeError, match=rf"^sample: {name}.*: expected none with an executor"),
+        pytest.raises(TypeError, match=rf"^sample: expected no {name}.* with an executor"),
     ):
         pmm.sample(2, model=model, executor=pool, **{name: value})
 

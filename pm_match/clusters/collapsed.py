@@ -38,7 +38,8 @@ class Collapsed:
     """The collapsed state of a component: partitions of clusterings, and the states of evidence.
 
     `grouped`: what moves together in every clustering (default: the objects that are linked);
-    `like`: a state of the same component, whose access to points is shared.
+    `like`: a state of the same component, whose access to points is shared. There is one partition
+    for each clustering, in `partitions`, and one state for each evidence, in `evidence`.
     """
 
     def __init__(

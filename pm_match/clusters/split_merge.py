@@ -162,7 +162,7 @@ def shuffle(rng, members):
 def allocate(rng, a, b, partition, terms, members, u, v, wanted):
     """Let the members, all in the cluster of `u`, choose between that and the cluster of `v`.
 
-    `members` (M,): is put into a random order, in which they choose; `wanted` (U,): the labels that
+    `members` (M,) are put into a random order, in which they choose; `wanted` (U,): the labels that
     they are made to choose, by unit, or empty. Return `change`, `log_q`: of the log joint; log
     probability of what was chosen.
     """

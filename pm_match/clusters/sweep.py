@@ -92,7 +92,9 @@ def new_partition(
     slots = capacity(truncation)
     if slots > np.iinfo(np.int16).max:
         most = np.iinfo(np.int16).max
-        raise ValueError(f"expected a truncation that takes at most {most} slots; found {slots}")
+        raise ValueError(
+            f"expected a truncation of at most {most // 8 * 8 - 2} clusters; found {truncation}"
+        )
     return Partition(
         label=np.zeros(len(size), np.int64),
         slot=np.zeros(len(size), np.int16) if slot is None else slot,

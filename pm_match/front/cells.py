@@ -33,9 +33,10 @@ def read_cells(file: Path) -> pd.DataFrame:
         ) from error
     except pd.errors.ParserError as error:
         detail = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise InputError(
-            f"{file}: expected as many cells in every row as in the header; found more ({detail})"
-        ) from error
+        expected = "as many cells in every row as in the header"
+        if not detail.startswith("Expected"):
+            expected = "cells separated by commas"
+        raise InputError(f"{file}: expected {expected}; found another row ({detail})") from error
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
     # A row that is too short ends in NaN; the cells it lacks are missing values.

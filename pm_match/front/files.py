@@ -132,7 +132,7 @@ def _reading(file: Path, what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise InputError(f"{file}: No such file or directory") from error
     except Exception as error:  # of many kinds, as the file may be anything
-        raise InputError(f"{file}: expected {what}; found another ({error})") from error
+        raise InputError(f"{file}: expected {what}; found something else ({error})") from error
 
 
 def _read_edges(file: Path, n_axes: int) -> NetworkFile:

@@ -32,8 +32,8 @@ def worst_of(together: np.ndarray) -> int:
     are an affine function of them, and so is their distance from the median: all of them can be
     done at once.
 
-    `together` (n_chains, n_draws, n_quantities), booleans. Return, with one chain or one draw,
-    the first that is not constant. Constant ones come last.
+    `together` (n_chains, n_draws, n_quantities), booleans. Return its number; with one chain or one
+    draw, that of the first which is not constant. Constant ones come last.
     """
     n_chains, n_draws, _ = together.shape
     moves = (together != together[:1, :1]).any(axis=(0, 1))

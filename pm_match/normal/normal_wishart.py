@@ -81,10 +81,10 @@ class NormalWishart(NamedTuple):
     matrix: NDArray[np.float64]
     lower: NDArray[np.float64]
     scratch: NDArray[np.float64]
-    part_held: NDArray[np.float64]  # (2, S)
-    part_mean: NDArray[np.float64]  # (2, S, D)
-    # (2, S, D, D): scratch: vectors of one assignment in each slot, and of the others; their means,
-    # less the prior's centre, and scatter about these
+    # Scratch: vectors of one assignment in each slot, and of the others (2, S); their means, less
+    # the prior's centre (2, S, D); and scatter about these (2, S, D, D).
+    part_held: NDArray[np.float64]
+    part_mean: NDArray[np.float64]
     part_scatter: NDArray[np.float64]
 
 

@@ -54,7 +54,7 @@ class SharedNormal(NamedTuple):
     value: NDArray[np.float64]  # (U, D): their means, less the prior's centre
     held: NDArray[np.float64]  # (S,): vectors in each slot
     mean: NDArray[np.float64]  # (S, D): m_j, less the prior's centre
-    # scatter, inverse (D, D): psi, and its inverse
+    # scatter, inverse (D, D): Psi, and its inverse
     scatter: NDArray[np.float64]
     inverse: NDArray[np.float64]
     log_det: NDArray[np.float64]  # (1,): log determinant of Psi

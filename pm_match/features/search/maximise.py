@@ -360,12 +360,10 @@ class Maximiser:
         for part in self._parts:
             if isinstance(part, _Normal) and part.is_intercept:
                 data = features.domains[part.domain].data
-                n = (
-                    np.full(1, len(data.values))
-                    if data.observed is None
-                    else data.observed.sum(axis=0)
-                )
-                mean = data.values.sum(axis=0) / np.maximum(n, 1)
+                values = data.values
+                if data.observed is not None:
+                    values = np.ma.array(values, mask=~data.observed)
+                mean = np.ma.filled(values.mean(axis=0), 0.0)
                 emissions[part.domain] = replace(emissions[part.domain], intercept=mean)
         setting = replace(given, emissions=tuple(emissions))
         noise = [part for part in self._parts if isinstance(part, _Noise)]
