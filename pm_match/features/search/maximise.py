@@ -353,10 +353,14 @@ class Maximiser:
     def _fitted(self, point: Point, sums: Sequence[ClusterSums]) -> Setting:
         """Return the setting at a point, with what is far off there brought near the data.
 
-        That is intercepts at the domains' means, and noise that fits what is left.
+        That is intercepts at the domains' means, if that is better, and noise that fits what is
+        left.
         """
-        features, given = self._features, self._features.setting(point)
-        emissions = list(given.emissions)
+        features, setting = self._features, self._features.setting(point)
+        noise = [part for part in self._parts if isinstance(part, _Noise)]
+        if not noise:
+            return setting
+        emissions = list(setting.emissions)
         for part in self._parts:
             if isinstance(part, _Normal) and part.is_intercept:
                 data = features.domains[part.domain].data
@@ -365,21 +369,25 @@ class Maximiser:
                     values = np.ma.array(values, mask=~data.observed)
                 mean = np.ma.filled(values.mean(axis=0), 0.0)
                 emissions[part.domain] = replace(emissions[part.domain], intercept=mean)
-        setting = replace(given, emissions=tuple(emissions))
-        noise = [part for part in self._parts if isinstance(part, _Noise)]
+        moved = replace(setting, emissions=tuple(emissions))
+        best = setting
         try:
-            for _ in range(_FITS if noise else 0):
-                _, gradients = evidence(sums, setting, features.n_factors)
-                emissions = list(setting.emissions)
+            if self._value(sums, moved) > self._value(sums, setting):
+                best = moved
+            for _ in range(_FITS):
+                _, gradients = evidence(sums, best, features.n_factors)
+                emissions = list(best.emissions)
                 for part in noise:
                     d = part.domain
                     n = float(sums[d].counts.sum())
                     emissions[d] = part.fitted(point, emissions[d], gradients[d], n)
-                setting = replace(setting, emissions=tuple(emissions))
-            _, _ = evidence(sums, setting, features.n_factors)
+                best = replace(best, emissions=tuple(emissions))
+            return best if np.isfinite(self._value(sums, best)) else setting
         except np.linalg.LinAlgError:
-            return given
-        return setting
+            return setting
+
+    def _value(self, sums: Sequence[ClusterSums], setting: Setting) -> float:
+        return evidence(sums, setting, self._features.n_factors)[0]
 
 
 def _unit(emission: Emission) -> NDArray[np.float64]:
