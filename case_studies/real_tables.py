@@ -51,6 +51,8 @@ from pm_match import datasets, metrics
 
 # Principal components of tables of one kind.
 COMPONENTS = 10
+# Shares of pairs that are not drawn.
+FEW = 0.005
 # Probabilities are no nearer than this to 0 and 1, for the log score.
 LEAST = 1e-3
 
@@ -292,7 +294,7 @@ def plot_reliability(bins: pd.DataFrame) -> Any:
     Returns
     -------
     matplotlib.figure.Figure
-        Points are as large as a logarithm of their numbers of pairs.
+        Points are as large as their share of the pairs; those of hardly any are left out.
     """
     import matplotlib.pyplot as plt
 
@@ -309,13 +311,15 @@ def plot_reliability(bins: pd.DataFrame) -> Any:
         for number, method in enumerate(methods):
             if method in totals.loc[name].index:
                 own = totals.loc[name, method]
+                share = own["pairs"] / own["pairs"].sum()
+                own, share = own[share >= FEW], share[share >= FEW]
                 x, y = own["probability"] / own["pairs"], own["match"] / own["pairs"]
                 style = {"color": f"C{number % 10}", "ls": "-" if number < 10 else "--"}
                 axis.plot(x, y, lw=1, label=method, **style)
-                axis.scatter(x, y, s=4 * np.log10(10 * own["pairs"]), color=style["color"])
+                axis.scatter(x, y, s=8 + 100 * share, color=style["color"])
         # As the base rate says of any pair.
-        share = totals.loc[name].groupby("method").sum()
-        base = (share["match"] / share["pairs"]).iloc[0]
+        whole = totals.loc[name].groupby("method").sum()
+        base = (whole["match"] / whole["pairs"]).iloc[0]
         axis.axhline(base, color="0.6", lw=0.8, ls=":")
         axis.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     for axis in axes.ravel()[len(names) :]:
