@@ -6,7 +6,7 @@ independent columns: one pass serves a try of all of these, and looks again only
 clusters that are not done.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import batched, pairwise
 
 import numpy as np
@@ -39,7 +39,7 @@ _MEMORY = 50
 # Rows that are worked on at once.
 _BLOCK = 2**14
 # What is moved at once, and how far, to see what enters which log density.
-_LOT, _MOVE = 8, 0.3
+_LOT, _MOVES = 8, (0.3, -0.3, 3.0, -3.0)
 # Rows of the sample that show what enters which log density, and points.
 _ROWS, _POINTS = 20, 2
 
@@ -65,7 +65,7 @@ class LikelihoodScorer(Scorer):
         """Look for missing values, and for fractions where whole numbers are expected."""
         found = super().check(chunk)
         for name, own in self._rows.items() if found is None else ():
-            wrong = chunk[name] != np.round(chunk[name])
+            wrong = chunk[name] != chunk[name].astype(own.known.dtype)
             if own.known.dtype.kind != "f" and wrong.any():
                 return name, first(wrong), "a whole number"
         return found
@@ -152,6 +152,7 @@ class ShardedLikelihoods(ShardedEvidence):
         self._priors = [prior_by_row(model, rows)[1] for rows in evidence.redrawn]
         children = [c for name in self.names for c in context.ancestry.children(model[name])]
         factors = {*evidence.factors}
+        _check_children(context, [*drawn, *shared], factors, component.hyperparameters)
         touched = dict.fromkeys(rv for rv in (*drawn, *shared, *children) if rv.name not in factors)
         self._log_prior = value_density(model, [*touched])
         self._redraw = prior_draws(model, drawn, given(context, drawn)) if drawn else None
@@ -241,11 +242,13 @@ class ShardedLikelihoods(ShardedEvidence):
     def _look(self, new: dict[str, NDArray], ask: Ask) -> None:
         """See by all rows what enters which log density: the sample may not have shown it."""
         table = self._table(new)
-        for some in batched(range(table.shape[1]), _LOT):
-            moved = [table + np.eye(1, table.shape[1], number) * _MOVE for number in some]
+        numbers = np.repeat(np.arange(table.shape[1]), len(_MOVES))
+        steps = np.tile(_MOVES, table.shape[1])
+        for some in batched(zip(numbers, steps, strict=True), _LOT):
+            moved = [table + np.eye(1, table.shape[1], number) * step for number, step in some]
             points = [new, *(self._written(new, own) for own in moved)]
             before, *after = self._asked(ask, points, [None] * len(points))
-            for number, own in zip(some, after, strict=True):
+            for (number, _), own in zip(some, after, strict=True):
                 self._enters[number, : own.shape[1]] |= (own != before).any(axis=0)
         self._groups = _apart(self._enters)
 
@@ -365,6 +368,29 @@ def _scorers(context: Context, evidence: Likelihoods) -> dict[str, LikelihoodSco
             )
         found.setdefault(own[0], {})[name] = rows
     return {name: LikelihoodScorer(rows, evidence.truncation) for name, rows in found.items()}
+
+
+def _check_children(
+    context: Context, own: Sequence[RV], factors: Collection[str], hyperparameters: Sequence[str]
+) -> None:
+    """Refuse parameters that something else depends on, or that depend on what else is drawn."""
+    inside = {*(str(rv.name) for rv in own), *factors}
+    for rv in own:
+        # What is observed elsewhere has parameters of its own, which are looked at together.
+        free = {*context.ancestry.children(rv)} & {*context.model.free_RVs}
+        beside = sorted((c for c in free if c.name not in inside), key=lambda c: str(c.name))
+        if beside:
+            raise UnservedModelError(
+                f"{rv.name!r}: over shards, expected no parameters of other data to depend on it; "
+                f"found {names(beside)}"
+            )
+    for name in hyperparameters:
+        beside = [c for c in context.ancestry.children(context.model[name]) if c.name in inside]
+        if beside:
+            raise UnservedModelError(
+                f"{name!r}: over shards, expected nothing beside weights and what is integrated "
+                f"out to depend on it; found {names(beside)}"
+            )
 
 
 def _upstream(

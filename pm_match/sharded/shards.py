@@ -229,8 +229,10 @@ class Shard:
         return [piece for piece in self.pieces if piece.assignment in setting.assignments]
 
     def _prepared(self, piece: Piece, chunk: Any, setting: Setting) -> Chunk:
-        """Bring rows to what scorers take."""
+        """Bring rows to what scorers take whose variables there are."""
         for number, scorer in self.scorers[piece.assignment].items():
+            if not scorer.widths.keys() <= chunk.keys():
+                continue
             context = setting.contexts[number].get(piece.assignment)
             own = scorer.prepared({name: chunk[name] for name in scorer.widths}, context)
             chunk = {**chunk, **own}

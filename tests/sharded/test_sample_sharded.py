@@ -321,6 +321,46 @@ def test_parameters_of_several_sets_of_clusters_are_refused():
         pmm.sample_sharded(model, {"cells": cells, "x": x, "y": x[:5]})
 
 
+def test_a_parameter_above_what_is_integrated_out_is_refused():
+    """Drawn by slices, it would be drawn given means that others integrate out."""
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    model = two_kinds(x, shared=True)
+    with pytest.raises(pmm.UnservedModelError, match="'middle': over shards, expected no"):
+        pmm.sample_sharded(model, {"x": x, "y": x[:, 0] + 1.0})
+
+
+def two_kinds(x, shared):
+    """Clusters with means that are integrated out, and others that slices draw."""
+    with pm.Model() as model:
+        labels = pm.Categorical("c", pm.StickBreakingWeights("w", 1.0, K=2), shape=len(x))
+        middle = pm.Normal("middle") if shared else 0.0
+        precision = pm.Wishart("precision", nu=4, V=np.eye(2))
+        centre = pm.MvNormal("centre", middle * np.ones(2), tau=precision, shape=(3, 2))
+        pm.MvNormal("x", centre[labels], tau=precision, observed=x)
+        location = pm.Normal("location", middle, 1.0, shape=3)
+        pm.StudentT("y", nu=4.0, mu=location[labels], observed=x[:, 0] + 1.0)
+    return model
+
+
+def test_two_kinds_of_data_of_the_same_objects(tmp_path):
+    truth = np.repeat([0, 1], 60)
+    x = np.random.default_rng(1).normal(6.0 * truth[:, None], size=(120, 2))
+    data = {"x": x, "y": x[:, 0] + 1.0}
+    idata = pmm.sample_sharded(
+        two_kinds(x, shared=False),
+        data,
+        draws=20,
+        tune=20,
+        labels=tmp_path / "labels",
+        random_seed=1,
+        progressbar=False,
+    )
+    found = idata["posterior"]["c"][0, -1].to_numpy()
+    assert pmm.metrics.adjusted_rand_index({"": truth}, {"": found}) > 0.75
+    near = idata["posterior"]["location"][0, -1].to_numpy()[found[[0, -1]]]
+    np.testing.assert_allclose(near, [1.0, 7.0], atol=1.5)
+
+
 def test_numbers_that_enter_a_log_density_together_are_drawn_apart():
     for (model, *_), expected in (
         # Both columns at once; but where a scale depends on the centres, one after the other.
