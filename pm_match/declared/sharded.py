@@ -4,6 +4,10 @@ There are no sums that a cluster's parameters could be drawn from. But given the
 independent between clusters, and so are numbers that enter no log density together, as the means of
 independent columns: one pass serves a try of all of these, and looks again only at the rows of
 clusters that are not done.
+
+What enters which log density is found by numbers: each is moved by itself, at points from the prior
+and at the start, there by little and much, in both directions and over all rows. A number that
+enters a log density nowhere there, but elsewhere, would not be seen.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -9,6 +9,8 @@ from scipy import stats
 
 import pm_match as pmm
 from pm_match import testing
+from pm_match.declared import row_densities
+from pm_match.declared.row_densities import RowDensities
 from pm_match.metrics import adjusted_rand_index
 from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.predictive import Predictive
@@ -149,3 +151,27 @@ def test_domains_may_observe_the_same_numbers():
         point["centre"] = np.arange(2.0 * T).reshape(T, 2)
         found.append(predicted(model, {"a": x[:3]}, point, "cluster_a"))
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.compiled
+def test_many_rows_are_worth_the_same_as_few(monkeypatch):
+    """Of many rows PyTensor compiles the densities well, as it does for users."""
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        labels = pm.Categorical("c", pm.StickBreakingWeights("w", 1.0, K=2), shape=8)
+        low = pm.Normal("low", 0.0, 3.0, shape=3)
+        pm.Uniform("x", low[labels][:, None], low[labels][:, None] + 2.0, observed=np.ones((8, 2)))
+    (evidence,) = read(model).components[0].evidence
+    rows = RowDensities(model, evidence, "c", "x", "")
+    point = model.initial_point() | {"low": np.array([-0.5, 0.5, 5.0])}
+    values, own = rng.uniform(-1.0, 2.0, (50, 2)), rng.integers(3, size=50)
+    few = rows.cells(point, values, own)
+    monkeypatch.setattr(row_densities, "_MANY", 0)
+    many = rows.cells(point, values, own)
+    # Some rows are impossible in their cluster, and some are not.
+    assert np.isneginf(few).any()
+    assert np.isfinite(few).any()
+    assert len(rows._densities._compiled) == 2
+    np.testing.assert_allclose(many, few, rtol=1e-12)
+    expected = stats.uniform(point["low"][own][:, None], 2.0).logpdf(values)
+    np.testing.assert_allclose(few, expected, rtol=1e-12)

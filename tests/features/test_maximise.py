@@ -276,3 +276,15 @@ def test_hyperparameters_and_what_priors_depend_on_move():
     point = searched(model).point
     for key in ("alpha_log__", "width_log__"):
         assert point[key] < start[key] - 0.5
+
+
+def test_large_arrays_are_drawn_in_a_search():
+    tables_ = {name: np.tile(x, 2) for name, x in TABLES.items()}
+    model = pmm.models.projected_clusters(tables_, 2, 4, projection="normal", within=1)
+    chain = searched(model)
+    (features,) = chain.components[0].of(Features)
+    assert {"private_a", "private_b"} <= {*Maximiser(model, features).left}
+    # They begin at zero, where their gradient is zero too.
+    for name in "ab":
+        assert not model.initial_point(0)[f"private_{name}"].any()
+        assert chain.point[f"private_{name}"].all()

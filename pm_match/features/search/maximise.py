@@ -127,7 +127,7 @@ class _Isometry(_Part):
             for (of, value), step in zip(self._values.items(), x[w.size :], strict=True)
         }
         numbers = {of: float(np.exp(value + self._off[of])) for of, value in self._now.items()}
-        self._factor = numbers.get("scale") or self._scale_of(setting)
+        self._factor = numbers["scale"] if "scale" in numbers else self._scale_of(setting)
         changed: dict[str, Any] = {"projection": self._factor * self._q}
         if "spread" in numbers:
             changed["spread"] = np.full(len(w), numbers["spread"])
