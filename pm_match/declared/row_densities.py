@@ -1,5 +1,7 @@
 """Log densities of rows that the model does not have: they take the places of known ones."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
@@ -7,6 +9,7 @@ from pymc.model.core import Model
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.recognise import point_inside
 from pm_match.reading.context import Context
+from pm_match.reading.entering import Marks
 from pm_match.reading.evidence import Point
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import close
@@ -70,10 +73,8 @@ class RowDensities:
                 f"{refused}expected a whole row for each of {n} objects; found values of shape "
                 f"{known.shape}" + (", of which some are missing" if missing else "")
             )
-        self._way = (
-            self._densities.batch(evidence.conditions, context.start, rows),
-            evidence.conditions,
-        )
+        self._conditions = evidence.conditions
+        self._batch = self._densities.batch(evidence.conditions, context.start, rows)
         self.by_cell, self.n_cells = shape == known.shape, int(np.prod(shape[1:]))
         self._check(context)
 
@@ -85,9 +86,20 @@ class RowDensities:
         placed[:m], placed[m:] = values, self.known[0]
         own = np.zeros(len(placed), np.int64)
         own[:m] = labels
-        entries = self._densities.compiled(*self._way, m > _MANY // self._n_labels)
+        entries = self._densities.compiled(
+            self._batch, self._conditions, m > _MANY // self._n_labels
+        )
         found = entries(point, [x.reshape(n_blocks, n, *x.shape[1:]) for x in (own, placed)])
         return found.reshape(len(placed), -1)[:m]
+
+    def entered_by(self, point: Point, marked: Sequence[Mapping[str, Marks]]) -> NDArray[np.bool_]:
+        """Say which cells (K, C) of some row each of K sets of the clusters' numbers enters."""
+        n, found = len(self.known), np.zeros((len(marked), self.n_cells), np.bool_)
+        for first in range(0, self._n_labels, n):
+            given = [(first + np.arange(n)) % self._n_labels, self.known]
+            (own,) = self._densities.entered_by(self._conditions, point, given, marked)
+            found |= own.reshape(len(marked), n, -1).any(axis=1)
+        return found
 
     def _check(self, context: Context) -> None:
         """Refuse rows that are not worth the same in all places, or that others change."""

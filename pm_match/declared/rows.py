@@ -1,6 +1,6 @@
 """Which parameters labels have, and what may be done with them: found by numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,13 @@ from pymc.model.core import Model
 from pm_match.declared.parts import LabelRows
 from pm_match.reading.ancestry import RV
 from pm_match.reading.context import Context
+from pm_match.reading.entering import Marks
 from pm_match.reading.label_tables import (
     has_default_transform,
     prior_draws,
     value_densities,
     value_density,
+    values_entering,
 )
 from pm_match.reading.owners import close
 
@@ -224,14 +226,24 @@ def prior_by_row(
     model: Model, rows: LabelRows
 ) -> tuple[Callable[[Any], list[NDArray]], Callable[[Any], NDArray]]:
     """Compile the log densities of some rows: of each variable, and of each row (T, ...)."""
-    densities, axis = value_densities(model, [model[name] for name in rows.names]), rows.axis
+    densities = value_densities(model, [model[name] for name in rows.names])
+    return densities, lambda point: _by_row(densities(point), rows)
 
-    def by_row(point) -> NDArray:
-        found = densities(point)
-        whole = np.stack(found) if axis is None else np.moveaxis(found[0], axis, 0)
-        return whole.reshape(len(whole), -1)
 
-    return densities, by_row
+def prior_entered_by(
+    context: Context, rows: LabelRows, marked: Sequence[Mapping[str, Marks]]
+) -> NDArray[np.bool_]:
+    """Say which log densities (K, P) of some row each of K sets of numbers enters."""
+    variables = [context.model[name] for name in rows.names]
+    found = values_entering(context.model, variables, context.start, marked)
+    each = zip(*found, strict=True)
+    return np.array([_by_row(own, rows).any(axis=0) for own in each])
+
+
+def _by_row(found: Sequence[NDArray], rows: LabelRows) -> NDArray:
+    """Bring what is found of each variable of rows to (T, ...)."""
+    whole = np.stack(found) if rows.axis is None else np.moveaxis(found[0], rows.axis, 0)
+    return whole.reshape(len(whole), -1)
 
 
 def given(context: Context, variables: Sequence[RV]) -> list[RV]:

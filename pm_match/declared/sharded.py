@@ -4,28 +4,24 @@ There are no sums that a cluster's parameters could be drawn from. But given the
 independent between clusters, and so are numbers that enter no log density together, as the means of
 independent columns: one pass serves a try of all of these, and looks again only at the rows of
 clusters that are not done.
-
-What enters which log density is found by numbers: each is moved by itself, at points from the prior
-and at the start, there by little and much, in both directions and over all rows. A number that
-enters a log density nowhere there, but elsewhere, would not be seen.
+What enters which log density is read from its graph.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import batched, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.declared.parts import MOST_SLICED, Likelihoods
-from pm_match.declared.recognise import point_inside
 from pm_match.declared.row_densities import RowDensities
-from pm_match.declared.rows import given, prior_by_row
+from pm_match.declared.rows import given, prior_by_row, prior_entered_by
 from pm_match.numerics.slices import draw_slices
 from pm_match.numerics.sums import add_up
 from pm_match.reading import as_read
 from pm_match.reading.ancestry import RV, names
 from pm_match.reading.context import Context
+from pm_match.reading.entering import Marks
 from pm_match.reading.evidence import Point
 from pm_match.reading.label_tables import prior_draws, value_density
 from pm_match.reading.parts import Component, UnservedModelError
@@ -42,10 +38,6 @@ _WIDTH = 4.0
 _MEMORY = 50
 # Rows that are worked on at once.
 _BLOCK = 2**14
-# What is moved at once, and how far, to see what enters which log density.
-_LOT, _MOVES = 8, (0.3, -0.3, 3.0, -3.0)
-# Rows of the sample that show what enters which log density, and points.
-_ROWS, _POINTS = 20, 2
 
 
 class LikelihoodScorer(Scorer):
@@ -79,20 +71,17 @@ class LikelihoodScorer(Scorer):
         found = [own.cells(point, chunk[name], labels) for name, own in self._rows.items()]
         return np.concatenate(found, axis=1)
 
-    def _each(self, point: Point, chunk: Chunk) -> list[NDArray[np.float64]]:
-        """Log densities (n, C) in each cluster."""
-        n = len(next(iter(chunk.values())))
-        return [self._cells(point, chunk, np.full(n, own)) for own in range(self._n_clusters)]
-
-    def sample(self, point: Point) -> NDArray[np.float64]:
-        """Log densities (T, n, C) of a few rows of the sample."""
-        few = {name: own.known[:_ROWS] for name, own in self._rows.items()}
-        return np.array(self._each(point, few))
+    def entered_by(self, point: Point, marked: Sequence[Mapping[str, Marks]]) -> NDArray[np.bool_]:
+        """Say which log densities (K, C) each of K sets of the clusters' numbers enters."""
+        found = [own.entered_by(point, marked) for own in self._rows.values()]
+        return np.concatenate(found, axis=1)
 
     def table(self, chunk: Chunk, parameters: Sequence[Try]) -> NDArray[np.float64]:
         """Sum of each row's log densities, by the one try that there is."""
         ((point, _),) = parameters
-        return np.array([own.sum(axis=1) for own in self._each(point, chunk)]).T
+        n = len(next(iter(chunk.values())))
+        each = [self._cells(point, chunk, np.full(n, own)) for own in range(self._n_clusters)]
+        return np.array([own.sum(axis=1) for own in each]).T
 
     def statistics(
         self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: Sequence[Try]
@@ -190,25 +179,17 @@ class ShardedLikelihoods(ShardedEvidence):
 
     def _entered(self, context: Context) -> NDArray[np.bool_]:
         """Say which log densities (K, C + P), of cells and in priors, each number enters."""
-        rng = np.random.default_rng(20030705)
-        points = [point_inside(context, rng) for _ in range(_POINTS + 1)]
-
-        def parts(point: Point) -> list[NDArray]:
-            """Log densities (T, n, C) of each assignment's rows, and (T, 1, P) in priors."""
-            priors = self._beside([own(point) for own in self._priors])
-            return [*(own.sample(point) for own in self._own.values()), priors[:, None]]
-
-        table = self._table(points[0])
-        enters = [np.zeros((table.shape[1], own.shape[2]), np.bool_) for own in parts(points[0])]
-        for here, there in pairwise(points):
-            before, table, other = parts(here), self._table(here), self._table(there)
-            for number in range(table.shape[1]):
-                moved = table.copy()
-                moved[:, number] = other[:, number]
-                after = parts(self._written(here, moved))
-                for own, one, two in zip(enters, before, after, strict=True):
-                    own[number] |= ~np.equal(one, two).all(axis=(0, 1))
-        return np.concatenate(enters, axis=1)
+        start, redrawn = context.start, self.evidence.redrawn
+        zeros = {key: np.zeros_like(start[key]) for rows in redrawn for key in rows.keys}
+        shape = self._table(start).shape
+        columns = [np.eye(1, shape[1], number) * np.ones(shape) for number in range(shape[1])]
+        written = [self._written(zeros, own) for own in columns]
+        marked = [{key: own[key] != 0 for key in zeros} for own in written]
+        if not marked:
+            return np.zeros((0, 0), np.bool_)
+        cells = [own.entered_by(start, marked) for own in self._own.values()]
+        priors = [prior_entered_by(context, rows, marked) for rows in redrawn]
+        return np.concatenate([*cells, *priors], axis=1)
 
     # -- draws ------------------------------------------------------------------------------------
 
@@ -231,8 +212,6 @@ class ShardedLikelihoods(ShardedEvidence):
         tuning: bool,
     ) -> None:
         """Draw all numbers by slices, and those of empty clusters from their priors."""
-        if not self._n_updates:
-            self._look(new, ask)
         self._n_updates += 1
         for group in self._groups:
             self._draw_group(rng, new, counts, group, ask, tuning)
@@ -242,19 +221,6 @@ class ShardedLikelihoods(ShardedEvidence):
             drawn = self._redraw(rng, new)
             for rows in self.evidence.redrawn:
                 new |= rows.replaced(new, drawn, counts == 0)
-
-    def _look(self, new: dict[str, NDArray], ask: Ask) -> None:
-        """See by all rows what enters which log density: the sample may not have shown it."""
-        table = self._table(new)
-        numbers = np.repeat(np.arange(table.shape[1]), len(_MOVES))
-        steps = np.tile(_MOVES, table.shape[1])
-        for some in batched(zip(numbers, steps, strict=True), _LOT):
-            moved = [table + np.eye(1, table.shape[1], number) * step for number, step in some]
-            points = [new, *(self._written(new, own) for own in moved)]
-            before, *after = self._asked(ask, points, [None] * len(points))
-            for (number, _), own in zip(some, after, strict=True):
-                self._enters[number, : own.shape[1]] |= (own != before).any(axis=0)
-        self._groups = _apart(self._enters)
 
     def _draw_group(self, rng, new, counts, group: list[int], ask: Ask, tuning: bool) -> None:
         """Draw numbers of all clusters that hold something."""

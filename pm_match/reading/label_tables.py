@@ -19,7 +19,7 @@ from pymc.logprob.utils import CheckParameterValue, local_remove_check_parameter
 from pymc.model.core import Model
 from pymc.pytensorf import compile as compile_random
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
-from pytensor.compile.mode import Mode, get_default_mode
+from pytensor.compile.mode import get_default_mode
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
@@ -30,7 +30,8 @@ from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV
-from pm_match.reading.probe import PLAIN, density_graphs, point_function, stand_in
+from pm_match.reading.entering import Marks, entering
+from pm_match.reading.probe import PLAIN, UNCHANGED, density_graphs, point_function, stand_in
 
 # From a point, and rows of labels for every assignment (B, N), and then of what is varied beside
 # (B, ...), to log densities (B, E).
@@ -38,7 +39,6 @@ Entries = Callable[[Mapping[str, NDArray], Sequence[NDArray[np.int64]]], NDArray
 
 # Numbers in the largest intermediate result of the rows that are evaluated at once.
 _MOST_CELLS = 2**20
-_AS_IT_IS = Mode(linker="py", optimizer="None")
 
 
 class LabelDensities:
@@ -81,7 +81,7 @@ class LabelDensities:
             }
             self._graphs = [*graph_replace(self._graphs, held, strict=True)]
         labels = [*(model.rvs_to_values[rv] for rv in assignments), *stands.values()]
-        self._labels = labels
+        self._labels, self._varied = labels, [*stands.values()]
         self._rows = [pt.tensor(dtype=v.dtype, shape=(None,) * (v.ndim + 1)) for v in labels]
         values = {*model.value_vars} - {*labels}
         self._inputs: list[RV] = [v for v in explicit_graph_inputs(self._graphs) if v in values]
@@ -112,13 +112,39 @@ class LabelDensities:
         """Say of every factor whether any of some values, by their names, enters it."""
         return [any(v.name in keys for v in explicit_graph_inputs([g])) for g in self._graphs]
 
+    def entered_by(
+        self,
+        conditions: bool,
+        point: Mapping[str, NDArray],
+        labels: Sequence[NDArray],
+        marked: Sequence[Mapping[str, Marks]],
+    ) -> list[Marks]:
+        """Say of every factor which of its entries (K, ...) each of K sets of numbers enters.
+
+        Parameters
+        ----------
+        conditions : bool
+            As of `compiled`.
+        point : mapping
+        labels : sequence of (N,) array
+            As of `shapes`. Whatever the values of what is varied are, nothing else enters.
+        marked : sequence of mapping
+            By the names of values, which of their numbers are marked.
+        """
+        graphs = [_by_entry(graph, conditions) for graph in self._graphs]
+        inputs = [*self._labels, *self._inputs]
+        values = dict(zip(inputs, [*labels, *self._values(point)], strict=True))
+        named = {str(v.name): v for v in self._inputs}
+        return _entered(graphs, values, named, marked, self._varied)
+
     def only(self, which: Sequence[bool]) -> "LabelDensities":
         """Return the log densities of some of the factors."""
         found = object.__new__(LabelDensities)
         found.factors, found._graphs = (
             [*compress(own, which)] for own in (self.factors, self._graphs)
         )
-        found._labels, found._rows, found._compiled = self._labels, self._rows, {}
+        found._labels, found._varied, found._rows = self._labels, self._varied, self._rows
+        found._compiled = {}
         inputs = {*explicit_graph_inputs(found._graphs)}
         found._inputs = [v for v in self._inputs if v in inputs]
         return found
@@ -164,7 +190,7 @@ class LabelDensities:
             ]
             # Nothing is rewritten, so that every result is asked for its size, and let go of.
             sizes = self._function(
-                self._rows, [pt.prod(v.shape, dtype="int64") for v in tensors], _AS_IT_IS
+                self._rows, [pt.prod(v.shape, dtype="int64") for v in tensors], UNCHANGED
             )
             with np.errstate(all="ignore"):
                 one, two = (
@@ -327,6 +353,32 @@ def value_density(model: Model, variables: Sequence[RV]) -> Callable[[Any], floa
 def value_densities(model: Model, variables: Sequence[RV]) -> Callable[[Any], list[NDArray]]:
     """Compile the log densities of variables, entry by entry, on the scale that is sampled."""
     return _at_values(model, density_graphs(model, variables, sum=False))
+
+
+def values_entering(
+    model: Model,
+    variables: Sequence[RV],
+    point: Mapping[str, NDArray],
+    marked: Sequence[Mapping[str, Marks]],
+) -> list[Marks]:
+    """Say of `value_densities` which entries (K, ...) each of K sets of numbers enters."""
+    graphs = [_by_entry(graph, True) for graph in density_graphs(model, variables, sum=False)]
+    named = {str(v.name): v for v in model.value_vars}
+    values = {v: np.asarray(point[name], v.dtype) for name, v in named.items()}
+    return _entered(graphs, values, named, marked)
+
+
+def _entered(
+    graphs: Sequence[RV],
+    values: Mapping[RV, NDArray],
+    named: Mapping[str, RV],
+    marked: Sequence[Mapping[str, Marks]],
+    varied: Sequence[RV] = (),
+) -> list[Marks]:
+    """Say of graphs which of their entries (K, ...) each of K sets of numbers enters."""
+    sets = [{named[key]: own for key, own in marks.items() if key in named} for marks in marked]
+    found = entering(graphs, values, sets, varied)
+    return [np.stack(own) for own in zip(*found, strict=True)]
 
 
 def value_gradient(

@@ -88,7 +88,7 @@ class _Mode(Mode):
 PLAIN = _Mode(linker=_Interpreter(), optimizer="fast_compile")
 
 # As they are written: for what is asked once, and where nothing can be cancelled out.
-_UNCHANGED = _Mode(linker=_Interpreter(), optimizer="None")
+UNCHANGED = _Mode(linker=_Interpreter(), optimizer="None")
 
 # From a point of value variables to the values of graphs there.
 Reader = Callable[[Any], list[Any]]
@@ -121,7 +121,7 @@ def starts(model: Model, jittered: Iterable[RV] = ()) -> Callable[[int], dict[st
     )
     graphs = replace_rng_nodes(graphs)
     generators = find_rng_nodes(graphs)
-    function: Any = compile_random([], graphs, mode=_UNCHANGED)
+    function: Any = compile_random([], graphs, mode=UNCHANGED)
     names = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs]
 
     def start(seed: int) -> dict[str, NDArray]:
@@ -133,7 +133,7 @@ def starts(model: Model, jittered: Iterable[RV] = ()) -> Callable[[int], dict[st
 
 def evaluate(variable: RV) -> NDArray:
     """Evaluate a variable that depends on nothing."""
-    held = _held(variable)
+    held = held_value(variable)
     return pytensor.function([], variable, mode=PLAIN)() if held is None else np.array(held)
 
 
@@ -152,7 +152,8 @@ def uncast(variable: RV) -> RV:
     return variable
 
 
-def _held(variable: RV) -> NDArray | None:
+def held_value(variable: RV) -> NDArray | None:
+    """Return what a constant or a shared variable holds; None if it is neither."""
     if isinstance(variable, Constant):
         return np.asarray(variable.data)
     return variable.get_value(borrow=True) if isinstance(variable, SharedVariable) else None
@@ -457,7 +458,7 @@ def chosen_objects(
 
 def held_matrices(graph: RV, n_columns: int) -> list[NDArray[np.float64]]:
     """Return the constant matrices of so many columns that a graph is made with."""
-    held = [_held(variable) for variable in ancestors([graph])]
+    held = [held_value(variable) for variable in ancestors([graph])]
     return [
         np.ascontiguousarray(v, np.float64)
         for v in held

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pm_match.numerics.kernels import entry
 
 # Numbers of a table that are worked on at once, so that they stay in a cache.
-_BLOCK = 2**16
+_BLOCK = 2**17
 
 
 def block_rows(n_clusters: int) -> int:

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pandas as pd
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy.sparse import csr_array
 
@@ -15,7 +16,7 @@ from pm_match.sharded import sample_sharded as entrance
 from pm_match.sharded.centre import Centre
 from pm_match.sharded.store import Store
 from tests.sharded import models
-from tests.sharded.chains import calls, drawn, halves
+from tests.sharded.chains import halves
 from tests.sharded.far_apart import N, T, counts, declared, dispersed, same, sampled, started
 
 
@@ -379,13 +380,23 @@ def test_what_the_sample_does_not_show_to_go_together_is_drawn_apart_too():
         mu = pm.Gamma("mu", 2.0, 1.0, shape=(T, 2))
         s = pm.Categorical("cluster_a", p=w, shape=4)
         pm.HurdlePoisson("a", psi=psi[s][:, None], mu=mu[s], observed=counts_of)
-    centre, shards, _ = halves(model, {"a": np.repeat(counts_of[:, :1], 2, axis=1)}, 2, 0)
+    centre, *_ = halves(model, {"a": np.repeat(counts_of[:, :1], 2, axis=1)}, 2, 0)
     # No row of the sample has a second count, whose mean would matter.
     (own,) = centre.evidence
-    assert own._groups == [[0, 2], [1]]
-    drawn(centre, shards, 0)
-    centre.update(calls(shards))
     assert own._groups == [[0], [1, 2]]
+
+
+def test_what_enters_a_log_density_only_elsewhere_is_drawn_apart_too():
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    with pm.Model() as model:
+        s = pm.Categorical("c", p=pm.StickBreakingWeights("w", alpha=1.0, K=T - 1), shape=6)
+        centre = pm.Normal("centre", shape=(T, 2))
+        # Nowhere near here does the second centre enter the first column.
+        low = pt.minimum(centre[:, :1], centre[:, 1:] + 1e6)
+        means = pt.concatenate([low, centre[:, 1:]], axis=1)
+        pm.StudentT("x", nu=3.0, mu=means[s], sigma=1.0, observed=x)
+    (own,) = Centre(model, read(model), np.random.default_rng(0), model.initial_point()).evidence
+    assert own._groups == [[0], [1]]
 
 
 def test_what_clusters_have_goes_along_when_labels_are_swapped(any_likelihood, tmp_path):

@@ -1,0 +1,77 @@
+"""Which numbers enter what, from the structure of graphs: held against moving them."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.tensor.special import softmax
+
+from pm_match.reading.entering import entering
+
+P, LABELS, X = pt.matrix("p"), pt.lvector("labels"), pt.matrix("x")
+VALUES = {
+    P: np.random.default_rng(0).normal(size=(3, 2)),
+    LABELS: np.array([0, 1, 2, 0]),
+    X: np.random.default_rng(1).normal(size=(4, 2)),
+}
+SHARED = pytensor.shared(np.array([2, 0]))
+
+# Graphs, and whether numbers enter just what changes with them.
+GRAPHS = {
+    "numbers": ((X - P[LABELS]) ** 2, True),
+    "sum of a row": (pt.sum(P, axis=1), True),
+    "sum of all": (pt.exp(P).sum(), True),
+    "product": (P @ P.T, False),
+    "joined": (pt.concatenate([P, P[::-1] ** 2]), True),
+    "stacked": (pt.stack([P[0, 0], P[1, 1]]), True),
+    "split": (pt.split(P, [1, 2], axis=0)[1], True),
+    "softmax": (softmax(P, axis=1), False),
+    "replaced": (pt.set_subtensor(P[0], 1.0), True),
+    "added to": (pt.inc_subtensor(P[LABELS[:2]], P[SHARED]), True),
+    "chosen by labels": (P[LABELS, LABELS % 2], True),
+    "chosen by what is held": (P[SHARED], True),
+    "in another shape": (P.reshape((1, -1)), True),
+    "repeated": (pt.repeat(P, 2, axis=0), True),
+    "turned": (P.T[None], True),
+    "filled": (pt.zeros_like(P) + P[0], True),
+    "shape": (P.shape * 1.0, True),
+    "running sum": (pt.cumsum(P, axis=1), False),
+    "chosen by numbers": (P[LABELS, (P[0, 0] > 0).astype("int64")], False),
+    "none": (X + 1.0, True),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_changes_with_a_number_is_what_it_enters(name):
+    graph, exact = GRAPHS[name]
+    call = pytensor.function([*VALUES], graph, on_unused_input="ignore")
+    before = call(*VALUES.values())
+    places = [*np.ndindex(3, 2)]
+    marks = [np.zeros((3, 2), bool) for _ in places]
+    for own, place in zip(marks, places, strict=True):
+        own[place] = True
+    found = entering([graph], VALUES, [{P: own} for own in marks])
+    for own, (entered,) in zip(marks, found, strict=True):
+        changed = np.zeros(np.shape(before), bool)
+        for step in (0.37, -0.37, 5.0, -5.0):
+            changed |= call(*{**VALUES, P: VALUES[P] + step * own}.values()) != before
+        assert entered.shape == changed.shape
+        assert (entered >= changed).all()
+        if exact:
+            np.testing.assert_array_equal(entered, changed)
+
+
+def test_what_is_nowhere_near_enters_too():
+    graph = pt.minimum(P[:, 0], P[:, 1] + 1e6)
+    second = np.array([[False, True]] * 3)
+    ((found,),) = entering([graph], VALUES, [{P: second}])
+    assert found.all()
+
+
+def test_what_data_choose_may_be_anything():
+    graph = P[LABELS, (X[:, 0] > 0).astype("int64")]
+    second = np.array([[False, True]] * 3)
+    ((found,),) = entering([graph], VALUES, [{P: second}])
+    np.testing.assert_array_equal(found, VALUES[X][:, 0] > 0)
+    ((found,),) = entering([graph], VALUES, [{P: second}], changing=[X])
+    assert found.all()
