@@ -228,7 +228,8 @@ def main() -> None:
             sweeps(model, data, start, time.process_time, few=1, many=2)
             files = [own.filename for own in data.values()]
             base = min(least(files) for _ in range(3))
-            own = sweeps(model, data, start, time.process_time)
+            many = max(6, 2 * 10**6 // n_objects)
+            own = sweeps(model, data, start, time.process_time, many=many)
             row = [
                 f"{n_objects:,}",
                 f"{base / n_objects * 1e9:.0f}",

@@ -119,22 +119,26 @@ class Collapsed:
         return collect([*seen, *self._apart[number]])
 
     def kernels(self) -> list[Job]:
-        """List what tables of terms and a step of `ClusterGibbs` call, in that order."""
+        """List what tables of terms and a step of `ClusterGibbs` call.
+
+        The last are compiled first elsewhere. So what takes longest comes late, and where both meet
+        there is little that they do twice.
+        """
         terms = [term for evidence in self.evidence for _, term in evidence.terms]
         terms += [term for own in self._apart for term in own]
         found = [own for term in terms for own in jobs(term)]
         rng, prior, table = np.random.default_rng(), np.zeros(0), np.zeros((1, 1), np.int64)
         given = prior, prior, self.partitions[0]
         found.append(job(place, self.partitions[0], self._renamed[0]))
-        for evidence in self.evidence:
-            found += evidence.kernels()
         found.append(job(sweep, rng, *given, table))
-        found.append(job(split_or_merge, rng, *given, table, self._members[0], 1))
+        found.append(job(rename, rng, *given, self._renamed[0], 1))
+        found.append(job(log_joint, *given, table))
         if any(len(clustering.assignments) > 1 for clustering in self.component.clusterings):
             kernel, *scratch = kernel_and_scratch(terms, 1)
             found.append(job(kernel, rng, *given, table, 0, 1, *scratch))
-        found.append(job(rename, rng, *given, self._renamed[0], 1))
-        found.append(job(log_joint, *given, table))
+        found.append(job(split_or_merge, rng, *given, table, self._members[0], 1))
+        for evidence in self.evidence:
+            found += evidence.kernels()
         return found
 
     def of_kind(self, state: type) -> list[Any]:

@@ -192,20 +192,25 @@ def _turn(shape, one, two):
 def draw_shape(rng, shape, n_turns):
     """Draw the numbers, and `n_turns` angles between rows of q, all but these being given."""
     n_features, n_factors = shape.q.shape
-    for what in range(2):
-        if shape.prior[what, 1] > 0.0:
-            given = shape, what, -1, -1
-            slice_of(rng, _log_density, given, shape.numbers[what], _WIDTH, _MOST_STEPS)
     _damp(shape)
-    for _ in range(n_turns):
-        one = int(n_features * rng.random())
-        two = int((n_features - 1) * rng.random())
-        if two >= one:
-            two += 1
-        _sum_rows(shape, one, two)
-        width = 2.0 * pi if rng.random() < _ALL_ROUND else _NARROW
-        slice_of(rng, _log_density, (shape, _ANGLE, one, two), 0.0, width, 1)
-        _turn(shape, one, two)
+    # One loop, as what is drawn by slices is compiled wherever it is called.
+    for turn in range(-2, n_turns):
+        what, one, two = min(turn + 2, _ANGLE), -1, -1
+        start, width, most_steps = 0.0, _WIDTH, _MOST_STEPS
+        if what != _ANGLE:
+            if not shape.prior[what, 1] > 0.0:
+                continue
+            start = shape.numbers[what]
+        else:
+            one = int(n_features * rng.random())
+            two = int((n_features - 1) * rng.random())
+            if two >= one:
+                two += 1
+            _sum_rows(shape, one, two)
+            width, most_steps = 2.0 * pi if rng.random() < _ALL_ROUND else _NARROW, 1
+        slice_of(rng, _log_density, (shape, what, one, two), start, width, most_steps)
+        if what == _ANGLE:
+            _turn(shape, one, two)
     # A reflection: no rotation leads there if the projection is square.
     one = int(n_features * rng.random())
     _sum_rows(shape, -1, -1)

@@ -13,7 +13,7 @@ from pm_match.numerics.sums import add_up
 from pm_match.reading import read
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import natural_function
+from pm_match.reading.probe import initial_point, natural_function
 from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
 
 
@@ -100,7 +100,7 @@ class ShardedNormals(ShardedEvidence):
             raise UnservedModelError(
                 f"{normals.mean!r}: over shards, expected one variable of each domain's objects"
             )
-        self._centre = normals.prior(model.initial_point()).center
+        self._centre = normals.prior(initial_point(model)).center
         self.scorers = {
             own.assignment: NormalScorer(own.name, self._centre, normals.shared)
             for own in normals.values

@@ -28,7 +28,7 @@ def compile_ahead(jobs: Iterable[Job]) -> bool:
     It ends by itself, and nobody waits for it. There is none where a process cannot be forked, or
     has one processor.
 
-    `jobs`, iterable of (kernel, signature): in the order in which this process needs them. Return
+    `jobs`, iterable of (kernel, signature): first what this process needs first. Return
     whether there were any that are not on disk, and had not been asked for.
     """
     new = {one: kept(*one) for one in jobs if one not in _asked}

@@ -20,7 +20,7 @@ from typing import Any
 
 from numba import njit
 
-from pm_match.numerics.numba_internals import KernelCompiler, PartCompiler, keep
+from pm_match.numerics.numba_internals import KernelCompiler, PartCompiler, for_any_number, keep
 
 _ROOT = Path(__file__).parents[1]
 # What every room may have compiled into its kernels.
@@ -57,12 +57,13 @@ def addressed(function: Callable, *modules: str) -> Any:
 
 def part(function: Callable) -> Any:
     """Compile a function that only kernels call: into each of them, and not on its own."""
-    return njit(**PART)(function)
+    return for_any_number(njit(**PART)(function))
 
 
 def reducing(function: Callable) -> Any:
     """Compile a part whose order of operations does not matter, so that it may be vectorised."""
-    return njit(**{**PART, "fastmath": {"nnan", "nsz", "reassoc"}})(function)
+    options = PART | {"fastmath": {"nnan", "nsz", "reassoc"}}
+    return for_any_number(njit(**options)(function))
 
 
 def template(function: Callable) -> Any:
@@ -72,7 +73,7 @@ def template(function: Callable) -> Any:
 
 def inlined(function: Callable) -> Any:
     """Compile a part into its callers: for what inner loops of a few dozen numbers call."""
-    return njit(**PART, forceinline=True)(function)
+    return for_any_number(njit(**PART, forceinline=True)(function))
 
 
 def watched(module: str) -> list[Path]:

@@ -73,6 +73,7 @@ RELIED_ON = (
     "numba.core.cpu:CPUTargetOptions.no_cpython_wrapper",
     "numba.core.datamodel:default_manager",
     "numba.core.datamodel.models:PointerModel",
+    "numba.core.dispatcher:_DispatcherBase.get_call_template",
     "numba.core.errors:NumbaError",
     "numba.core.pythonapi:PythonAPI.decref",
     "numba.core.pythonapi:PythonAPI.object_getattr_string",
@@ -516,6 +517,18 @@ class CacheFile(IndexDataCacheFile):
         name = self._data_name(int(hashlib.sha256(repr(key).encode()).hexdigest()[:12], 16))
         self._save_data(name, data)
         self._save_index({**self._load_index(), key: name})
+
+
+def for_any_number(dispatcher: Any) -> Any:
+    """Let a dispatcher compile once for all numbers: numba does anew where one is written out."""
+    template = dispatcher.get_call_template
+
+    def get_call_template(args, kws):
+        given = {name: types.unliteral(kind) for name, kind in kws.items()}
+        return template([types.unliteral(kind) for kind in args], given)
+
+    dispatcher.get_call_template = get_call_template
+    return dispatcher
 
 
 def keep(dispatcher: Any, function: Callable, stamp: tuple[str, ...]) -> None:

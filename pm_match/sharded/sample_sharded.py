@@ -19,7 +19,7 @@ from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import say
 from pm_match.reading import read
 from pm_match.reading.ancestry import depends
-from pm_match.reading.probe import natural_function
+from pm_match.reading.probe import initial_point, natural_function
 from pm_match.results import annotate
 from pm_match.sharded.centre import Centre
 from pm_match.sharded.data import Rows, cut
@@ -168,7 +168,7 @@ def sample_sharded(
     rng = get_random_generator(random_seed)
     seed, search_seed = (int(rng.integers(2**63)) for _ in range(2))
     structure = read(model)
-    centre = Centre(model, structure, rng, model.initial_point())
+    centre = Centre(model, structure, rng, initial_point(model))
     sources = _sources(model, centre.scorers, data)
     pieces = cut(sources, chunk_size)
     n_kept = -(-draws // thin)
