@@ -16,8 +16,11 @@ import os
 import resource
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import arviz as az
 import common
 import numpy as np
 import pymc as pm
@@ -168,6 +171,44 @@ def by_passes(n_objects: int) -> list[str]:
     return [f"{n_objects:,}", f"{seconds / n_objects * 1e9:.0f}", f"{peak():.2f}"]
 
 
+def given_up(n_objects: int) -> list[list[str]]:
+    """Make the rows of effective draws a CPU second: of `pmm.sample`, and over shards.
+
+    Overlapping clusters of one domain, whose projection has nothing to match.
+    """
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(N_TRUE, N_FACTORS)) @ rng.normal(size=(N_FACTORS, 10))
+    rows = means[rng.integers(N_TRUE, size=n_objects)] + 2.0 * rng.normal(size=(n_objects, 10))
+    declare = partial(pmm.models.projected_clusters, n_factors=N_FACTORS, n_clusters=N_CLUSTERS)
+    model, few = (declare({"a": own}, projection="normal") for own in (rows, rows[:1000]))
+    asked: dict[str, Any] = {"tune": 500, "random_seed": 1, "progressbar": False}
+    runs = {
+        "pmm.sample": lambda draws: pmm.sample(
+            draws, chains=1, model=model, quiet=True, compute_convergence_checks=False, **asked
+        ),
+        "over shards": lambda draws: pmm.sample_sharded(
+            few, {"a": rows}, draws=draws, chunk_size=CHUNK, **asked
+        ),
+    }
+    found = []
+    for name, run in runs.items():
+        seconds = []
+        for draws in (10, 2000):
+            begin = time.process_time()
+            posterior = run(draws)["posterior"]
+            seconds.append(time.process_time() - begin)
+        if "size_a" in posterior:
+            counts = posterior["size_a"].values
+        else:
+            (labels,) = posterior["cluster_a"].values
+            counts = np.array([[np.bincount(own, minlength=N_CLUSTERS) for own in labels]])
+        sizes = np.sort(counts, axis=2)[:, :, ::-1]
+        told = (posterior["precision"].values, sizes[:, :, 0], (sizes > 0).sum(axis=2))
+        each = [az.ess(own.astype(float)) / (seconds[1] - seconds[0]) for own in told]
+        found.append([name, f"{(seconds[1] - seconds[0]) / 2:.2f}", *(f"{x:.1f}" for x in each)])
+    return found
+
+
 def on_workers(n: int, model, data, start) -> tuple[float, float, float]:
     """Median wall seconds of a sweep by `n` workers, the least that they need, and GiB of one.
 
@@ -214,6 +255,7 @@ def main() -> None:
     parser.add_argument("--objects", type=float, nargs="*", default=[1e5, 1e6])
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--rows", type=float, nargs="*", default=[1e5])
+    parser.add_argument("--effective", type=float, default=1e4)
     parser.add_argument("--edges", type=float, nargs="*", default=[1e5, 1e6, 1e7])
     given = parser.parse_args()
     rows = []
@@ -250,6 +292,10 @@ def main() -> None:
         head = ["objects", "sweep, CPU ns/object", "most GiB"]
         passes = [by_passes(int(n)) for n in given.rows]
         common.print_table("Student-t rows over shards", head, passes)
+    if given.effective:
+        head = [f"{given.effective:,.0f} objects", "ms a draw", "precision", "largest", "occupied"]
+        title = "Effective draws a CPU second"
+        common.print_table(title, head, given_up(int(given.effective)))
     if not given.edges:
         return
     head = ["edges", "least, CPU ns/edge", "sweep, CPU ns/edge", "ratio", "most GiB"]
