@@ -186,7 +186,7 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
     """Make a function of an operation's inputs, which returns its outputs."""
     if isinstance(step, Interpreted):
         return step.evaluated
-    quick = arithmetic(step)
+    quick = _arithmetic(step)
     if quick is not None:
         return lambda *values: (quick(*values),)
     node = step.clone()
@@ -201,7 +201,7 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
     return performed
 
 
-def arithmetic(node: Apply) -> Callable[..., Any] | None:
+def _arithmetic(node: Apply) -> Callable[..., Any] | None:
     """Return NumPy's function for a node, where there is one."""
     op: Any = node.op
     if isinstance(op, DimShuffle):

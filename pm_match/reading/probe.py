@@ -12,7 +12,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.initial_point import make_initial_point_expression
+from pymc.initial_point import convert_str_to_rv_dict, make_initial_point_expression
 from pymc.model.core import Model
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import Mode, get_default_mode
@@ -102,16 +102,20 @@ def initial_point(model: Model) -> dict[str, NDArray]:
     return {name: np.array(value) for name, value in point.items()}
 
 
-def starts(model: Model, jittered: Iterable[RV] = ()) -> Callable[[int], dict[str, NDArray]]:
+def starts(
+    model: Model, jittered: Iterable[RV] = (), given: Mapping[str, Any] | None = None
+) -> Callable[[int], dict[str, NDArray]]:
     """Make a function of a seed that gives PyMC's initial points, some variables jittered.
 
     PyMC's own rewrites the graph at length, to evaluate it once. Where starts are drawn from priors
-    of several variables, the same seed may give another of them.
+    of several variables, the same seed may give another of them. `given`: values of variables, as
+    PyMC takes them in place of those that models are declared with.
     """
+    own = {} if given is None else convert_str_to_rv_dict(model, dict(given))
     graphs = make_initial_point_expression(
         free_rvs=model.free_RVs,
         rvs_to_transforms=model.rvs_to_transforms,
-        initval_strategies=model.rvs_to_initial_values,
+        initval_strategies={**model.rvs_to_initial_values, **own},
         jitter_rvs=set(jittered),
         return_transformed=True,
     )
@@ -130,7 +134,10 @@ def starts(model: Model, jittered: Iterable[RV] = ()) -> Callable[[int], dict[st
 def evaluate(variable: RV) -> NDArray:
     """Evaluate a variable that depends on nothing."""
     held = _held(variable)
-    return function([], [variable])()[0] if held is None else np.array(held)
+    if held is not None:
+        return np.array(held)
+    # Rewritten, a shape follows from others: nothing has to be drawn for it.
+    return _rewritten([], [variable])()[0]
 
 
 def n_entries(variable: RV) -> int:
