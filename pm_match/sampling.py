@@ -24,7 +24,7 @@ from pm_match.progress import SearchProgress, drawn_over, saying, silent
 from pm_match.reading import read
 from pm_match.reading.probe import without_c
 from pm_match.results import annotate, convergence_warnings, stored_types, warn_if_full
-from pm_match.running.chain import ChainSteps, all_steps
+from pm_match.running.chain import ChainSteps, all_steps, asked_less
 from pm_match.running.checkpoint import Checkpoint, fingerprint, seed_state, settings
 from pm_match.running.draws import Draws
 from pm_match.running.interrupt import Interrupt
@@ -593,16 +593,17 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
             kwargs["trace"] = _draws(model, kwargs.get("var_names"), tuned, run.landmarks)
             _warn_if_large(kwargs["trace"], run)
         try:
-            found = pm.sample(
-                run.draws,
-                step=chain,
-                chains=run.chains,
-                random_seed=run.seed,
-                initvals=run.initvals,
-                compute_convergence_checks=False,
-                callback=interrupt,
-                **kwargs,
-            )
+            with asked_less(model, chain):
+                found = pm.sample(
+                    run.draws,
+                    step=chain,
+                    chains=run.chains,
+                    random_seed=run.seed,
+                    initvals=run.initvals,
+                    compute_convergence_checks=False,
+                    callback=interrupt,
+                    **kwargs,
+                )
         except ValueError:
             # PyMC's, of traces without draws.
             if not interrupt.asked or interrupt.n_draws:

@@ -7,6 +7,7 @@ import re
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
@@ -85,6 +86,27 @@ def test_chains_differ(one_core):
     first, second = one_core["posterior"].isel(chain=0), one_core["posterior"].isel(chain=1)
     for name in ("precision", "latent", "projection_a", "weights"):
         assert not np.array_equal(first[name], second[name])
+
+
+def test_pymc_is_asked_for_no_density_and_compiles_nothing(monkeypatch):
+    model, made, asked = tiny_model(missing=True), [], []
+    function, density = pytensor.function, pm.Model.logp
+
+    def compiled(*args, **kwargs):
+        made.append(args)
+        return function(*args, **kwargs)
+
+    def logp(own, *args, **kwargs):
+        asked.extend([] if args or kwargs else [own])
+        return density(own, *args, **kwargs)
+
+    monkeypatch.setattr(pytensor, "function", compiled)
+    monkeypatch.setattr(pm.Model, "logp", logp)
+    idata = draw(model, draws=3, cores=1)
+    assert idata["posterior"].sizes["chain"] == 2
+    assert not made
+    assert not asked
+    assert not vars(model).keys() & {"logp", "_make_initial_point"}
 
 
 def test_form_of_the_result(one_core):

@@ -116,16 +116,20 @@ class _Watched:
     """
 
     watched: Sequence[str]
-    _given: list[NDArray] | None = None
-    _found: Any = None
+    # By the values that were given, what was found: so many of the latest.
+    _known: dict[tuple[bytes, ...], Any] | None = None
+    _n_known = 1
 
     def __call__(self, point: Point) -> Any:
-        given = [point[name] for name in self.watched]
-        if self._given is None or not all(map(np.array_equal, given, self._given)):
+        known = self._known = self._known or {}
+        given = tuple([np.asarray(point[name]).tobytes() for name in self.watched])
+        if given not in known:
             # Copies: points may be written to by those who own them.
-            kept = [np.array(v) for v in given]
-            self._found, self._given = self._read(point, kept), kept
-        return self._found
+            kept = [np.array(point[name]) for name in self.watched]
+            known[given] = self._read(point, kept)
+            if len(known) > self._n_known:
+                del known[next(iter(known))]
+        return known[given]
 
     def _read(self, point: Point, kept: list[NDArray]) -> Any:
         raise NotImplementedError
@@ -151,6 +155,8 @@ class _Part(_Watched):
         self._function, self.inputs = compiled(model, [graph], dict(stands), inputs)
         self.watched = self.inputs
         self._probes, self._finish = probes, finish
+        # While a model is read, the same few points come again and again.
+        self._n_known = 64
 
     def _read(self, point: Point, kept: list[NDArray]) -> Any:
         return self._finish([self._function(point, *probe)[0] for probe in self._probes])
@@ -158,7 +164,7 @@ class _Part(_Watched):
     def forget(self, points: Sequence[Point], keys: set[str]) -> None:
         """Watch no more what does not matter: values `keys`, and what moves nothing at `points`."""
         self.watched = [n for n in self.inputs if n not in keys and self._matters(points, n)]
-        self._given = None
+        self._known, self._n_known = None, 1
 
     def _matters(self, points, name: str) -> bool:
         """Whether a value moves what is found: a little, or to where another point has it."""
@@ -251,6 +257,8 @@ class EmissionReader:
             return np.broadcast_to(found[0], shape).astype(float)
 
         centre = _Part(self._model, self.graphs.observed[d].mean, stands, [values], finish)
+        # As large as the data.
+        centre._n_known = 1
         return centre, self._noise(d, (stands, values))
 
     def _stands(self, d: int | None, n: int | None) -> tuple[list, list[NDArray]]:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
@@ -19,7 +18,7 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from pm_match.reading.ancestry import RV
-from pm_match.reading.probe import UNCHANGED, held_value
+from pm_match.reading.probe import function, held_value
 
 # Inputs whose numbers are put in other places, by the names of PyTensor's classes, which move
 # between its modules. The rest says where.
@@ -69,7 +68,7 @@ def entering(
         if type(node.op).__name__ not in _SHAPES and known.intersection(node.inputs):
             known.update(node.outputs)
     wanted = [pt.as_tensor(v) for v in numbers]
-    read = pytensor.function([*values], wanted, mode=UNCHANGED, on_unused_input="ignore")
+    read = function([*values], wanted)
     with np.errstate(all="ignore"):
         at = {**values, **dict(zip(numbers, read(*values.values()), strict=True))}
     found = []

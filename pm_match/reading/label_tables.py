@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pymc.distributions.transforms import _default_transform
 from pymc.logprob.utils import CheckParameterValue, local_remove_check_parameter
 from pymc.model.core import Model
-from pymc.pytensorf import compile as compile_random
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import get_default_mode
 from pytensor.graph.basic import Constant
@@ -31,7 +30,7 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV
 from pm_match.reading.entering import Marks, entering
-from pm_match.reading.probe import PLAIN, UNCHANGED, density_graphs, point_function, stand_in
+from pm_match.reading.probe import PLAIN, density_graphs, function, point_function, stand_in
 
 # From a point, and rows of labels for every assignment (B, N), and then of what is varied beside
 # (B, ...), to log densities (B, E).
@@ -152,14 +151,16 @@ class LabelDensities:
     @cached_property
     def _plain(self) -> Callable[..., list[NDArray]]:
         """Evaluates the factors at one vector of labels for each assignment."""
-        return self._function(self._labels, [_by_entry(g, False) for g in self._graphs], PLAIN)
+        return self._function(self._labels, [_by_entry(g, False) for g in self._graphs])
 
-    def _function(self, labels: Sequence[RV], graphs: Sequence[RV], mode: Any):
-        function = pytensor.function(
-            [*labels, *self._inputs], graphs, mode=mode, on_unused_input="ignore"
-        )
-        function.trust_input = True
-        return function
+    def _function(self, labels: Sequence[RV], graphs: Sequence[RV], mode: Any = None) -> Any:
+        """Make a function of labels and values: PyTensor's in some mode, or interpreted."""
+        inputs = [*labels, *self._inputs]
+        if mode is None:
+            return function(inputs, graphs)
+        found = pytensor.function(inputs, graphs, mode=mode, on_unused_input="ignore")
+        found.trust_input = True
+        return found
 
     def _values(self, point) -> list[NDArray]:
         return [np.asarray(point[v.name], v.dtype) for v in self._inputs]
@@ -188,10 +189,8 @@ class LabelDensities:
                 for v in node.outputs
                 if isinstance(v.type, pt.TensorType)
             ]
-            # Nothing is rewritten, so that every result is asked for its size, and let go of.
-            sizes = self._function(
-                self._rows, [pt.prod(v.shape, dtype="int64") for v in tensors], UNCHANGED
-            )
+            # Every result is asked for its size, and let go of.
+            sizes = self._function(self._rows, [pt.prod(v.shape, dtype="int64") for v in tensors])
             with np.errstate(all="ignore"):
                 one, two = (
                     np.array(sizes(*self._cast(self._rows, labels, n), *self._values(point)))
@@ -226,7 +225,7 @@ class LabelDensities:
         return [np.asarray(r[:n], v.dtype) for r, v in zip(rows, like, strict=True)]
 
     def _entries(self, batch: int, conditions: bool, fast: bool) -> Entries:
-        mode, single = get_default_mode() if fast else PLAIN, batch == 1
+        mode, single = get_default_mode() if fast else None, batch == 1
         labels = self._labels if single else self._rows
         if not single:
             call = self._function(labels, self._all_rows(conditions), mode)
@@ -318,7 +317,7 @@ def prior_draws(
         outputs = graph_replace(outputs, list(zip(given, stands, strict=True)), strict=False)
     outputs = replace_rng_nodes(outputs)
     generators = find_rng_nodes(outputs)
-    function: Any = compile_random(stands, outputs, mode=PLAIN, on_unused_input="ignore")
+    drawn = function(stands, outputs)
     natural = point_function(model, list(given)) if given else lambda point: []
     dtypes = [v.dtype for v in stands]
     values = [model.rvs_to_values[rv] for rv in variables]
@@ -326,7 +325,7 @@ def prior_draws(
 
     def draw(rng: np.random.Generator, point: Mapping[str, NDArray]) -> dict[str, NDArray]:
         reseed_rngs(generators, int(rng.integers(2**63)))
-        found = function(*map(np.asarray, natural(point), dtypes))
+        found = drawn(*map(np.asarray, natural(point), dtypes))
         return {key: np.asarray(v, d) for (key, d), v in zip(keys, found, strict=True)}
 
     return draw
@@ -400,12 +399,11 @@ def _at_values(model: Model, graphs: Sequence[RV]) -> Callable[[Any], list[NDArr
     """Compile graphs of value variables."""
     values = set(model.value_vars)
     inputs: list[RV] = [v for v in explicit_graph_inputs(graphs) if v in values]
-    function = pytensor.function(inputs, graphs, mode=PLAIN)
-    function.trust_input = True
+    call = function(inputs, graphs)
     names = [(str(v.name), v.dtype) for v in inputs]
 
     def read(point) -> list[NDArray]:
         with np.errstate(all="ignore"):
-            return [np.asarray(v) for v in function(*[np.asarray(point[n], d) for n, d in names])]
+            return call(*[np.asarray(point[n], d) for n, d in names])
 
     return read

@@ -12,22 +12,21 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.initial_point import make_initial_point_expression
-from pymc.logprob.transforms import LogTransform
+from pymc.initial_point import convert_str_to_rv_dict, make_initial_point_expression
 from pymc.model.core import Model
-from pymc.pytensorf import compile as compile_random
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import Mode, get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
-from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.link.basic import PerformLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scalar.basic import Cast, Reciprocal
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV, scale
+from pm_match.reading.interpret import Interpreted, NotInterpretedError
 from pm_match.reading.kept import Kept
 
 
@@ -87,9 +86,6 @@ class _Mode(Mode):
 # them would take longer than everything else in a start-up.
 PLAIN = _Mode(linker=_Interpreter(), optimizer="fast_compile")
 
-# As they are written: for what is asked once, and where nothing can be cancelled out.
-UNCHANGED = _Mode(linker=_Interpreter(), optimizer="None")
-
 # From a point of value variables to the values of graphs there.
 Reader = Callable[[Any], list[Any]]
 
@@ -106,27 +102,31 @@ def initial_point(model: Model) -> dict[str, NDArray]:
     return {name: np.array(value) for name, value in point.items()}
 
 
-def starts(model: Model, jittered: Iterable[RV] = ()) -> Callable[[int], dict[str, NDArray]]:
+def starts(
+    model: Model, jittered: Iterable[RV] = (), given: Mapping[str, Any] | None = None
+) -> Callable[[int], dict[str, NDArray]]:
     """Make a function of a seed that gives PyMC's initial points, some variables jittered.
 
     PyMC's own rewrites the graph at length, to evaluate it once. Where starts are drawn from priors
-    of several variables, the same seed may give another of them.
+    of several variables, the same seed may give another of them. `given`: values of variables, as
+    PyMC takes them in place of those that models are declared with.
     """
+    own = {} if given is None else convert_str_to_rv_dict(model, dict(given))
     graphs = make_initial_point_expression(
         free_rvs=model.free_RVs,
         rvs_to_transforms=model.rvs_to_transforms,
-        initval_strategies=model.rvs_to_initial_values,
+        initval_strategies={**model.rvs_to_initial_values, **own},
         jitter_rvs=set(jittered),
         return_transformed=True,
     )
     graphs = replace_rng_nodes(graphs)
     generators = find_rng_nodes(graphs)
-    function: Any = compile_random([], graphs, mode=UNCHANGED)
+    draw = function([], graphs)
     names = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs]
 
     def start(seed: int) -> dict[str, NDArray]:
         reseed_rngs(generators, seed)
-        return dict(zip(names, map(np.asarray, function()), strict=True))
+        return dict(zip(names, draw(), strict=True))
 
     return start
 
@@ -134,7 +134,10 @@ def starts(model: Model, jittered: Iterable[RV] = ()) -> Callable[[int], dict[st
 def evaluate(variable: RV) -> NDArray:
     """Evaluate a variable that depends on nothing."""
     held = held_value(variable)
-    return pytensor.function([], variable, mode=PLAIN)() if held is None else np.array(held)
+    if held is not None:
+        return np.array(held)
+    # Rewritten, a shape follows from others: nothing has to be drawn for it.
+    return _rewritten([], [variable])()[0]
 
 
 def n_entries(variable: RV) -> int:
@@ -172,26 +175,73 @@ def compiled(
     of the inputs; `names`: what is read of the point.
     """
     outputs = [pt.as_tensor(v) for v in outputs]
-    if replaced:
-        stands = [
-            (rv, v if isinstance(v, Variable) else pt.constant(v, dtype=rv.dtype))
-            for rv, v in replaced.items()
-        ]
-        outputs = graph_replace(outputs, stands, strict=False)
-    outputs = model.replace_rvs_by_values(outputs)
+    stands = {
+        rv: v if isinstance(v, Variable) else pt.constant(v, dtype=rv.dtype)
+        for rv, v in (replaced or {}).items()
+    }
     values = set(model.value_vars)
-    found = [v for v in explicit_graph_inputs(outputs) if v in values]
-    function = pytensor.function([*inputs, *found], outputs, mode=PLAIN, on_unused_input="ignore")
-    # Half of the time of a call is that PyTensor looks at what it is given.
-    function.trust_input = True
+    try:
+        call: Any = Interpreted(inputs, outputs, _instead(model, stands))
+        found = call.others
+        if not values.issuperset(found):
+            raise NotInterpretedError
+    except NotInterpretedError:
+        if stands:
+            outputs = graph_replace(outputs, [*stands.items()], strict=False)
+        outputs = model.replace_rvs_by_values(outputs)
+        found = [v for v in explicit_graph_inputs(outputs) if v in values]
+        call = _rewritten([*inputs, *found], outputs)
     names = [str(v.name) for v in found]
     dtypes = [v.dtype for v in (*inputs, *found)]
 
-    def call(point, *given) -> list[NDArray]:
+    def at(point, *given) -> list[NDArray]:
         values = (*given, *[point[name] for name in names])
-        return [*map(np.asarray, function(*map(np.asarray, values, dtypes)))]
+        return call(*map(np.asarray, values, dtypes))
 
-    return call, names
+    return at, names
+
+
+def _instead(model: Model, stands: Mapping[RV, RV]) -> Callable[[RV], RV]:
+    """Say what stands for variables, in terms of values."""
+
+    def instead(variable: RV) -> RV:
+        found = stands.get(variable, model.rvs_to_values.get(variable, variable))
+        transform = model.rvs_to_transforms.get(variable)
+        if transform is not None and variable not in stands:
+            found = transform.backward(found, *variable.owner.inputs)
+        if found is not variable:
+            own, other = variable.type, found.type
+            alike = (own.dtype, own.broadcastable) == (other.dtype, other.broadcastable)
+            # What is made of other variables may lead back to this one.
+            if not alike or (variable in stands and found.owner is not None):
+                raise NotInterpretedError(variable)
+        return found
+
+    return instead
+
+
+def function(inputs: Sequence[RV], outputs: Sequence[RV]) -> Callable[..., list[NDArray]]:
+    """Make a function of the values of variables, for which nothing is compiled if that can be.
+
+    The state of its random number generators does not change.
+    """
+    try:
+        found = Interpreted(inputs, outputs)
+    except NotInterpretedError:
+        return _rewritten(inputs, outputs)
+    return _rewritten(inputs, outputs) if found.others else found
+
+
+def _rewritten(inputs: Sequence[RV], outputs: Sequence[RV]) -> Callable[..., list[NDArray]]:
+    """Make a function of the values of variables that PyTensor makes ready."""
+    made = pytensor.function([*inputs], [*outputs], mode=PLAIN, on_unused_input="ignore")
+    # Half of the time of a call is that PyTensor looks at what it is given.
+    made.trust_input = True
+
+    def call(*values: Any) -> list[NDArray]:
+        return [*map(np.asarray, made(*values))]
+
+    return call
 
 
 def rejoined(whole: RV, parts: Mapping[RV, tuple[RV, tuple[int, ...]]]) -> RV:
@@ -218,73 +268,11 @@ def point_function(
     `givens` are random variables set to constants. What depends on no free variable is evaluated
     once.
     """
-    found = _interpreted(model, outputs, givens or {})
-    if found is not None:
-        return found
-    function, names = compiled(model, outputs, givens)
+    read, names = compiled(model, outputs, givens)
     if names:
-        return function
-    constant = function({})
-    return lambda point: constant
-
-
-def _interpreted(model: Model, outputs: Sequence[RV], givens: Mapping[RV, Any]) -> Reader | None:
-    """Read graphs of arithmetic on constants and free variables without compiling them.
-
-    Compiling takes milliseconds and a compiled function costs ten times as much as what it does,
-    and hyperparameters are read at every candidate. None for all other graphs.
-    """
-    known = {rv: np.asarray(value, rv.dtype) for rv, value in givens.items()}
-    nodes = [*toposort(outputs, blockers=[*known, *model.free_RVs])]
-    leaves = {*outputs, *(v for node in nodes for v in node.inputs)}
-    leaves -= {*known, *(node.outputs[0] for node in nodes)}
-    reads = {}
-    for variable in leaves:
-        if isinstance(variable, Constant):
-            known[variable] = np.asarray(variable.data)
-            continue
-        transform = model.rvs_to_transforms.get(variable)
-        if variable not in model.free_RVs or type(transform) not in (type(None), LogTransform):
-            return None
-        reads[variable] = model.rvs_to_values[variable].name, transform is not None
-    program = []
-    for node in nodes:
-        function, inputs = _arithmetic(node), node.inputs
-        if function is None:
-            return None
-        if all(v in known for v in inputs):
-            known[node.outputs[0]] = np.asarray(function(*[known[v] for v in inputs]))
-        else:
-            program.append((node.outputs[0], function, inputs))
-
-    def read(point) -> list[NDArray]:
-        values = dict(known)
-        with np.errstate(all="ignore"):
-            for variable, (name, log_scale) in reads.items():
-                # A copy: what is read may be written to.
-                values[variable] = np.exp(point[name]) if log_scale else np.array(point[name])
-            for variable, function, inputs in program:
-                values[variable] = function(*[values[v] for v in inputs])
-        return [np.asarray(values[v]) for v in outputs]
-
-    if reads:
         return read
     constant = read({})
     return lambda point: constant
-
-
-def _arithmetic(node) -> Callable[..., Any] | None:
-    """Return NumPy's function for a node, where there is one."""
-    op, dtypes = node.op, [v.dtype[:5] for v in node.inputs]
-    if isinstance(op, DimShuffle):
-        axes = (*op.shuffle, *op.drop)
-        index = *(None if i == "x" else slice(None) for i in op.new_order), *(0 for _ in op.drop)
-        return lambda x: x.transpose(axes)[index]
-    spec = getattr(op.scalar_op, "nfunc_spec", None) if isinstance(op, Elemwise) else None
-    # Of whole numbers alone, NumPy's results have other types than PyTensor's.
-    if spec is None or spec[1:] != (len(dtypes), 1) or "float" not in dtypes:
-        return None
-    return getattr(np, spec[0], None)
 
 
 def over_points(
@@ -298,8 +286,8 @@ def over_points(
     """
     inputs: list[Any] = [v for v in explicit_graph_inputs(outputs) if v in set(model.value_vars)]
     names = [str(v.name) for v in inputs]
-    one = pytensor.function(inputs, list(outputs), mode=PLAIN)
-    values = [np.asarray(v) for v in one(*[point[name] for name in names])]
+    one = function(inputs, outputs)
+    values = one(*[np.asarray(point[name], v.dtype) for name, v in zip(names, inputs, strict=True)])
 
     def one_by_one(points: Mapping[str, NDArray]) -> list[NDArray]:
         found = [one(*own) for own in zip(*[points[name] for name in names], strict=True)]
@@ -310,10 +298,10 @@ def over_points(
     stacks = {v: pt.tensor(dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs}
     try:
         graphs = vectorize_graph(list(outputs), stacks)
-        together = pytensor.function([*stacks.values()], graphs, mode=PLAIN)
+        together = function([*stacks.values()], graphs)
 
         def at_once(points: Mapping[str, NDArray]) -> list[NDArray]:
-            return [np.asarray(v) for v in together(*[points[name] for name in names])]
+            return together(*[points[name] for name in names])
 
         twice = at_once({name: np.stack([point[name]] * 2) for name in names})
         same = [

@@ -1,6 +1,8 @@
 """One chain: all steps of an iteration as one step, which can be stopped, saved and restored."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,7 +16,7 @@ from pymc.sampling.mcmc import (
 from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from pymc.util import get_random_generator
 
-from pm_match.reading.probe import untraced
+from pm_match.reading.probe import starts, untraced
 from pm_match.running.checkpoint import Checkpoint
 from pm_match.running.interrupt import Interrupt
 from pm_match.running.plain_values import unpacked
@@ -124,3 +126,37 @@ def all_steps(
             compile_kwargs=resolve_backend_compile_kwargs(backend, compile_kwargs),
         )
     return made if isinstance(made, list) else [made]
+
+
+@contextmanager
+def asked_less(model: Model, chain: ChainSteps) -> Iterator[None]:
+    """Let `pm.sample` ask a model for no more than it needs meanwhile.
+
+    It begins with the graph of the whole log density, for variables without steps, even where all
+    have one; and it compiles a function that gives starts as they are given.
+    """
+    own = vars(model)
+
+    def logp(*args: Any, **kwargs: Any) -> Any:
+        if sys._getframe(1).f_code is assign_step_methods.__code__:
+            # It looks at it where a variable has no step.
+            return None
+        return type(model).logp(model, *args, **kwargs)
+
+    def make_initial_point(
+        *, overrides: Any = None, jitter_rvs: Any = None, return_transformed: bool = True
+    ) -> Any:
+        if return_transformed:
+            return starts(model, jitter_rvs or (), overrides)
+        return type(model)._make_initial_point(
+            model, overrides=overrides, jitter_rvs=jitter_rvs, return_transformed=False
+        )
+
+    if set(chain.vars) >= set(model.value_vars):
+        own["logp"] = logp
+    own["_make_initial_point"] = make_initial_point
+    try:
+        yield
+    finally:
+        own.pop("logp", None)
+        own.pop("_make_initial_point", None)

@@ -1,0 +1,226 @@
+"""Evaluates graphs operation by operation: nothing is copied, rewritten or compiled for it.
+
+To rewrite a graph takes PyTensor a hundred times as long as to evaluate it, and most graphs of a
+model are evaluated a handful of times while it is read.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.op import Op
+from pytensor.link.c.op import COp
+from pytensor.scalar.basic import Second
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Argmax
+
+from pm_match.reading.ancestry import RV
+
+# What is to stand for a variable: itself, or another one.
+Instead = Callable[[RV], RV]
+
+
+# An operation, or a graph inside of one; places of its inputs; places of its outputs.
+_Step = tuple[Any, list[int], slice]
+
+
+class NotInterpretedError(Exception):
+    """Raised for graphs that are left to PyTensor."""
+
+
+class Interpreted:
+    """A function of the values of `inputs`, and of `others`, which evaluates `outputs`.
+
+    `instead`: what stands for variables, if not they themselves; it is to be of their type. What
+    depends on no input, nor on shared variables, is evaluated once. Raises `NotInterpretedError`
+    if there are operations that cannot be evaluated by themselves.
+
+    Attributes
+    ----------
+    others : list of variables
+        What else the outputs depend on that has no value yet.
+    """
+
+    def __init__(self, inputs: Sequence[RV], outputs: Sequence[RV], instead: Instead = lambda v: v):
+        self._places: dict[RV, int] = {}
+        self._n = 0
+        # Operations in an order in which they may be evaluated, with the places of their inputs
+        # and outputs; and what is known, by place. Both are replaced at once: threads may share it.
+        self._left: tuple[list[_Step], dict[int, Any]] = [], {}
+        self._shared: list[tuple[int, SharedVariable]] = []
+        self._inputs = [self._place(v) for v in inputs]
+        self.others: list[RV] = []
+        self._read(outputs, instead)
+        self._outputs = [self._places[v] for v in outputs]
+        del self._places
+        self._program: list[Any] | None = None
+
+    def _place(self, variable: RV) -> int:
+        """Make room for the value of a variable."""
+        self._places[variable] = self._n
+        self._n += 1
+        return self._n - 1
+
+    def _read(self, outputs: Sequence[RV], instead: Instead) -> None:
+        """Look up the operations that outputs are made by."""
+        waiting, stands = [*reversed(outputs)], {}
+        while waiting:
+            variable = waiting[-1]
+            if variable in self._places:
+                waiting.pop()
+                continue
+            node = variable.owner
+            for v in (variable, *(node.outputs if node else ())):
+                if v not in stands:
+                    stands[v] = instead(v)
+            replaced = stands[variable] is not variable
+            needed = [stands[variable]] if replaced else node.inputs if node else []
+            missing = [v for v in needed if v not in self._places]
+            if missing:
+                waiting += reversed(missing)
+            elif replaced:
+                self._places[variable] = self._places[stands[variable]]
+            elif node is None:
+                self._add_leaf(variable)
+            else:
+                first = self._add(node)
+                own = {v: first + n for n, v in enumerate(node.outputs) if stands[v] is v}
+                self._places |= own
+
+    def _add_leaf(self, variable: RV) -> None:
+        place = self._place(variable)
+        if isinstance(variable, Constant):
+            self._left[1][place] = variable.data
+        elif isinstance(variable, SharedVariable):
+            self._shared.append((place, variable))
+        else:
+            self.others.append(variable)
+            self._inputs.append(place)
+
+    def _add(self, node: Apply) -> int:
+        """Add an operation; return the place of its first output."""
+        given, first = [self._places[v] for v in node.inputs], self._n
+        self._n += len(node.outputs)
+        op: Any = node.op
+        if isinstance(op, OpFromGraph):
+            own: Any = Interpreted(op.fgraph.inputs, op.fgraph.outputs)
+        else:
+            _check(op)
+            # Types are all that operations ask of their inputs: the rest of the graph is let go of.
+            own = Apply(op, [_bare(v) for v in node.inputs], [v.type() for v in node.outputs])
+        self._left[0].append((own, given, slice(first, self._n)))
+        return first
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made ready."""
+        return self.__dict__ | {"_program": None}
+
+    def _made_ready(self) -> list[Any]:
+        """Evaluate what is constant; return what is left to do, and what may be forgotten when."""
+        steps, known = self._left[0], dict(self._left[1])
+        left, functions = [], []
+        for step in steps:
+            own, given, places = step
+            function = _function(own)
+            if all(place in known for place in given):
+                found = function(*[known[place] for place in given])
+                known |= dict(zip(range(places.start, places.stop), found, strict=True))
+            else:
+                left.append(step)
+                functions.append(function)
+        used, program = set(self._outputs), []
+        for (_, given, places), function in zip(reversed(left), reversed(functions), strict=True):
+            last = [place for place in {*given} - used if place not in known]
+            used |= {*given}
+            program.append((function, given, places, last))
+        self._left = left, {place: v for place, v in known.items() if place in used}
+        return [*reversed(program)]
+
+    def __call__(self, *values: Any) -> list[NDArray]:
+        """Evaluate the outputs: new arrays."""
+        with np.errstate(all="ignore"):
+            return [np.array(v) for v in self.evaluated(*values)]
+
+    def evaluated(self, *values: Any) -> list[Any]:
+        """Evaluate the outputs, which may be the values given, or parts of them."""
+        if self._program is None:
+            self._program = self._made_ready()
+        room: list[Any] = [None] * self._n
+        for place, value in self._left[1].items():
+            room[place] = value
+        for place, variable in self._shared:
+            room[place] = variable.get_value(borrow=True)
+        for place, value in zip(self._inputs, values, strict=True):
+            room[place] = value
+        for function, given, places, last in self._program:
+            room[places] = function(*[room[place] for place in given])
+            for place in last:
+                room[place] = None
+        return [room[place] for place in self._outputs]
+
+
+def _bare(variable: RV) -> RV:
+    """Return a variable of the same type that nothing made."""
+    return variable if variable.owner is None else variable.type()
+
+
+def _check(op: Any) -> None:
+    """Raise for operations that do not evaluate what they are given at once and by themselves."""
+    own = type(op)
+    plain = own.make_thunk in (Op.make_thunk, COp.make_thunk)
+    ready = own.prepare_node is Op.prepare_node or isinstance(op, Elemwise | Blockwise | Argmax)
+    if not plain or not ready or own.perform is Op.perform or getattr(op, "destroy_map", None):
+        raise NotInterpretedError(op)
+    if isinstance(op, Blockwise):
+        if isinstance(op.core_op, OpFromGraph):
+            raise NotInterpretedError(op)
+        _check(op.core_op)
+
+
+def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
+    """Make a function of an operation's inputs, which returns its outputs."""
+    if isinstance(step, Interpreted):
+        return step.evaluated
+    quick = _arithmetic(step)
+    if quick is not None:
+        return lambda *values: (quick(*values),)
+    node = step.clone()
+    node.op.prepare_node(node, None, None, "py")
+    perform, n = node.op.perform, len(node.outputs)
+
+    def performed(*values: Any) -> list[Any]:
+        found: list[list[Any]] = [[None] for _ in range(n)]
+        perform(node, list(values), found)
+        return [own for (own,) in found]
+
+    return performed
+
+
+def _arithmetic(node: Apply) -> Callable[..., Any] | None:
+    """Return NumPy's function for a node, where there is one."""
+    op: Any = node.op
+    if isinstance(op, DimShuffle):
+        axes = (*op.shuffle, *op.drop)
+        index = *(None if i == "x" else slice(None) for i in op.new_order), *(0 for _ in op.drop)
+        return lambda x: x.transpose(axes)[index]
+    if not isinstance(op, Elemwise):
+        return None
+    if isinstance(op.scalar_op, Second):
+        return _second
+    spec = getattr(op.scalar_op, "nfunc_spec", None)
+    inputs: list[RV] = node.inputs
+    dtypes = [v.dtype[:5] for v in inputs]
+    # Of whole numbers alone, NumPy's results have other types than PyTensor's.
+    if spec is None or spec[1:] != (len(dtypes), 1) or "float" not in dtypes:
+        return None
+    return getattr(np, spec[0], None)
+
+
+def _second(like: NDArray, value: NDArray) -> NDArray:
+    """Return a value in the shape of it and another array."""
+    return np.broadcast_to(value, np.broadcast_shapes(like.shape, value.shape))

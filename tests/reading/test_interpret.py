@@ -1,0 +1,142 @@
+"""Graphs that are evaluated operation by operation: what PyTensor's own functions say."""
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.traversal import explicit_graph_inputs
+
+from pm_match.reading.interpret import Interpreted, NotInterpretedError
+from pm_match.reading.probe import density_graphs, starts
+
+
+def declared():
+    """Variables of most families that matter here, with all of PyMC's default transforms."""
+    with pm.Model() as model:
+        share = pm.Beta("share", 2.0, 3.0)
+        limit = pm.Uniform("limit", 0.0, 5.0)
+        weights = pm.Dirichlet("weights", np.ones(4))
+        pm.StickBreakingWeights("sticks", alpha=2.0, K=5)
+        tails = pm.StudentT("tails", nu=4.0, mu=0.0, sigma=limit, shape=6)
+        spread = pm.Exponential.dist(1.0)
+        factor, *_ = pm.LKJCholeskyCov("factor", n=3, eta=2.0, sd_dist=spread)
+        rows = pm.MvNormal("rows", np.zeros(3), chol=factor, shape=(7, 3))
+        rate = pm.Gamma("rate", 3.0 * share, limit)
+        label = pm.Categorical("label", p=weights, shape=8)
+        pm.Normal("seen", (tails[:4] + rows.sum())[label], rate, observed=np.arange(8.0))
+        pm.Poisson("count", rate, observed=np.arange(3))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return declared()
+
+
+def some_point(model, seed):
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.normal(size=np.shape(v)) if np.asarray(v).dtype.kind == "f" else v
+        for name, v in model.initial_point(seed).items()
+    }
+
+
+@pytest.mark.parametrize("jacobian", [False, True])
+def test_densities_are_those_of_compiled_functions(model, jacobian):
+    variables = model.basic_RVs
+    graphs = density_graphs(model, variables, jacobian, sum=False)
+    found = Interpreted([], graphs)
+    compiled = pytensor.function(found.others, graphs, mode="FAST_COMPILE")
+    assert set(found.others) == set(explicit_graph_inputs(graphs))
+    for seed in range(3):
+        point = some_point(model, seed)
+        values = [np.asarray(point[v.name]) for v in found.others]
+        ours, theirs = found(*values), compiled(*values)
+        for rv, one, other in zip(variables, ours, theirs, strict=True):
+            assert (one.dtype, one.shape) == (other.dtype, other.shape), rv
+            np.testing.assert_allclose(one, other, rtol=1e-9, err_msg=rv.name)
+
+
+def test_starts_are_those_of_pymc(model):
+    for seed in range(2):
+        expected = model.initial_point(seed)
+        found = starts(model)(seed)
+        assert list(found) == list(expected)
+        for name, value in found.items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-12, err_msg=name)
+
+
+def test_what_is_found_is_new_and_what_is_given_is_left_as_it_is():
+    x, held = pt.vector(), pt.constant(np.arange(3.0))
+    found = Interpreted([x], [x, x[:2], held, held + 1.0, x.dimshuffle("x", 0)])
+    given = np.arange(3.0)
+    for value in found(given):
+        value += 5.0
+    assert np.array_equal(given, np.arange(3.0))
+    assert np.array_equal(found(given)[2], np.arange(3.0))
+    assert np.array_equal(found(given)[3], np.arange(1.0, 4.0))
+
+
+def test_shared_variables_are_read_anew():
+    shared = pytensor.shared(np.ones(2))
+    found = Interpreted([], [shared * 2.0])
+    assert np.array_equal(found()[0], [2.0, 2.0])
+    shared.set_value(np.zeros(2))
+    assert np.array_equal(found()[0], [0.0, 0.0])
+
+
+def test_variables_have_others_in_their_place():
+    x, y = pt.vector("x"), pt.vector("y")
+    graph = pt.exp(x) + x.sum()
+    found = Interpreted([y], [graph], lambda v: 2.0 * y if v is x else v)
+    assert not found.others
+    np.testing.assert_allclose(found(np.ones(2))[0], np.exp(2.0) + 4.0)
+
+
+def test_what_is_missing_is_named():
+    x, y = pt.vector("x"), pt.vector("y")
+    found = Interpreted([x], [x + y])
+    assert found.others == [y]
+    assert np.array_equal(found(np.ones(2), np.ones(2))[0], [2.0, 2.0])
+
+
+def test_it_can_be_sent_elsewhere_before_and_after_it_is_used(model):
+    graphs = density_graphs(model, model.basic_RVs, sum=False)
+    found = Interpreted([], graphs)
+    values = [np.asarray(some_point(model, 1)[v.name]) for v in found.others]
+    sent = [cloudpickle.loads(cloudpickle.dumps(found))]
+    expected = found(*values)
+    sent.append(cloudpickle.loads(cloudpickle.dumps(found)))
+    for own in sent:
+        for one, other in zip(own(*values), expected, strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_loops_are_left_to_pytensor():
+    x = pt.vector()
+    total = pytensor.scan(lambda v, sum: sum + v, x, pt.zeros(()), return_updates=False)
+    with pytest.raises(NotInterpretedError):
+        Interpreted([x], [total[-1]])
+
+
+def test_what_is_drawn_follows_the_generator():
+    generator = pytensor.shared(np.random.default_rng(3))
+    draw = pt.random.normal(size=3, rng=generator)
+    found = Interpreted([], [draw, draw + 1.0])
+    one, other = found()
+    np.testing.assert_allclose(one + 1.0, other)
+    # The generator's own state stays as it was.
+    assert np.array_equal(found()[0], one)
+    assert np.array_equal(one, np.random.default_rng(3).normal(size=3))
+
+
+def test_an_output_may_be_replaced_and_others_of_its_operation_not():
+    first, second = pt.linalg.qr(pt.matrix("x"))
+    (x,) = first.owner.inputs
+    found = Interpreted([x], [second, first], lambda v: 2.0 * x if v is first else v)
+    given = np.array([[2.0, 1.0], [1.0, 3.0]])
+    ours, other = found(given)
+    np.testing.assert_allclose(ours, np.linalg.qr(given)[1])
+    assert np.array_equal(other, 2.0 * given)
