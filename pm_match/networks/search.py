@@ -18,9 +18,9 @@ from pm_match.search.coarse import (
 from pm_match.search.doubt import doubt
 from pm_match.search.groups import groups, kinds_of_objects
 
-# Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/search_accuracy.py).
-_FIRST_STARTS = 40
-_STARTS = 10
+# Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/truth_starts.py).
+_FIRST_STARTS = 150
+_STARTS = 20
 _ROUNDS = 2
 _SHAKES = 10
 _DOUBTS = 5
