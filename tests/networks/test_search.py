@@ -292,6 +292,14 @@ def test_a_matching_is_found_that_chains_do_not_find(n_networks):
         assert pmm.metrics.matching_adjusted_rand_index(own, found) > 0.9
 
 
+@pytest.mark.parametrize("rises", [[0.5], [40.0, 2.0, 0.0], [40.0] * 9])
+def test_clusters_are_taken_apart_as_long_as_that_pays(rises, monkeypatch):
+    chain, made = chain_of(network_model()), iter(rises)
+    monkeypatch.setattr(networks, "shake", lambda *_: next(made))
+    networks.search(chain, 0, np.random.default_rng(0))
+    assert len(list(made)) == (len(rises) - networks._SHAKINGS if len(rises) > 3 else 0)
+
+
 def test_the_truncation_is_kept_to():
     data = network_data(seed=3)
     model = network_model(data=data, truncation=2, relevance=False)
