@@ -1,4 +1,4 @@
-"""Choose the numbers of clusters by the log evidence about the best matching."""
+"""Choose the numbers of clusters by the log joint of the best matching."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 import pm_match as pmm
-from pm_match.prediction.points import RecordedPoints
-from pm_match.search.chain import Chain
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +25,7 @@ class Choice:
     found : DataTree
         From `pm_match.find_matching`.
     table : DataFrame
-        A row for each model that was tried, in that order: the numbers by type, and the `score`:
-        its log evidence.
+        A row for each model that was tried, in that order: the numbers by type, and the `score`.
     """
 
     n_clusters: dict[str, int]
@@ -67,46 +64,6 @@ def score(found: xr.DataTree, n_clusters: Mapping[str, int]) -> float:
     return total
 
 
-def log_evidence(model: pm.Model, found: xr.DataTree, n_clusters: Mapping[str, int]) -> float:
-    r"""Estimate the log evidence of data from the matching that was found.
-
-    The probability of one partition says little of a model in which many are as good: most words
-    are on few pages, and may be in several clusters, the more the more there are. Chib's (1995)
-    identity divides by the posterior probability of the partition,
-
-    .. math:: p(X) = \frac{p(X, \hat s)}{p(\hat s \mid X)} \approx
-              \frac{p(X, \hat s)}{\prod_n p(\hat s_n \mid \hat s_{-n}, X)},
-
-    here as if labels were independent about the mode.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        With uniform weights, whose variables form one component.
-    found : DataTree
-        From `pm_match.find_matching` of that model.
-    n_clusters : mapping of str to int
-        As for `score`.
-    """
-    (point,) = RecordedPoints(found, model, "posterior", ("chain", "draw"), None)
-    state = Chain(model, [], point, np.random.default_rng(0)).loaded(0)
-    total = score(found, n_clusters)
-    for number, partition in enumerate(state.partitions):
-        relevance, log_size = partition.relevance, np.log(len(partition.counts))
-        for unit, label in enumerate(partition.label):
-            scores = state.scores(number, unit)
-            scores[:-1] -= log_size
-            group = relevance.group[unit]
-            if group < 0:
-                scores = scores[:-1]
-            else:
-                e, f, learned = relevance.prior[group]
-                no, yes = relevance.counts[group] - (label < 0, label >= 0)
-                scores[-1] += np.log(f + learned * no) - np.log(e + learned * yes)
-            total += logsumexp(scores) - scores[label]
-    return total
-
-
 def choose(
     declare: Callable[[dict[str, int]], pm.Model],
     candidates: Mapping[str, Sequence[int]],
@@ -114,9 +71,7 @@ def choose(
     starts: int = 4,
     random_seed: int = 0,
 ) -> Choice:
-    """Climb the `log_evidence` over a grid of numbers, from the smallest.
-
-    Steps are of all types together, and of one at a time.
+    """Climb the score over a grid of numbers from the smallest, of all types and of one at a time.
 
     Parameters
     ----------
@@ -152,11 +107,10 @@ def choose(
         nonlocal best
         if place not in tried:
             numbers = {t: own[i] for i, (t, own) in zip(place, grid.items(), strict=True)}
-            model = declare(numbers)
             found = pmm.find_matching(
-                model, starts=starts, random_seed=random_seed, progressbar=False
+                declare(numbers), starts=starts, random_seed=random_seed, progressbar=False
             )
-            tried[place] = log_evidence(model, found, numbers)
+            tried[place] = score(found, numbers)
             if tried[place] >= max(tried.values()):
                 best = place, found
         return tried[place]

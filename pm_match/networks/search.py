@@ -20,7 +20,7 @@ from pm_match.search.groups import groups, kinds_of_objects
 
 # Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/truth_starts.py).
 _FIRST_STARTS = 150
-_STARTS = 20
+_STARTS = 60
 _ROUNDS = 2
 _SHAKES = 10
 _SHAKINGS = 5

@@ -5,14 +5,12 @@ import argparse
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 import pm_match as pmm
-from case_studies.cluster_numbers import choose, log_evidence, score
+from case_studies.cluster_numbers import choose, score
 from case_studies.degree_networks import declare, index, one
 from pm_match.datasets import LabelledNetworks
-from pm_match.prediction.points import RecordedPoints
-from pm_match.search.chain import Chain
 
 
 def two_classes(seed=0):
@@ -40,27 +38,6 @@ def test_the_score_counts_partitions_not_names():
     assert score(found, numbers) == pytest.approx(expected)
     with pytest.raises(ValueError, match="found 'film'"):
         score(found, {"film": 2})
-
-
-def test_evidence_is_the_score_over_what_labels_are_worth():
-    """Labels given the others, from log joints with all of each object's labels."""
-    loaded, numbers = two_classes(), {"document": 3, "word": 2}
-    model = declare(loaded, numbers)
-    found = pmm.find_matching(model, starts=1, random_seed=0, progressbar=False)
-    (point,) = RecordedPoints(found, model, "posterior", ("chain", "draw"), None)
-    chain = Chain(model, [], point, np.random.default_rng(0))
-    labels = chain.labels(0)
-    expected, here = score(found, numbers), chain.log_joint()
-    for own, clustering in zip(labels, chain.components[0].clusterings, strict=True):
-        for n, label in enumerate(own):
-            joints = []
-            for own[n] in range(-1, clustering.truncation):
-                chain.place(0, labels)
-                joints.append(chain.log_joint())
-            own[n] = label
-            expected += logsumexp(joints) - here
-    assert log_evidence(model, found, numbers) == pytest.approx(expected, abs=1e-6)
-    assert expected - score(found, numbers) > 0.1
 
 
 def test_candidates_are_checked():
