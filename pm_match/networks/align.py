@@ -9,7 +9,11 @@ over groups g and their labels j,
 
 with :math:`S_{jl}` the sums of block (j, l) without the groups and F the family's marginal
 likelihood (Iwata & Ishiguro 2017, eq. 6, for edges). The best labels are a linear assignment. What
-is fixed here is another assignment's to change: from many random starts, all are solved in turn.
+is fixed here is another assignment's to change: from many starts, all are solved in turn.
+
+Where data sets lack clusters of others, most pairs are wrong in whatever has a place for all groups
+at once, and what is solved next is led astray by them. So a start is a pair or two, and what is
+matched grows from there, the groups first whose place is worth most beside a label of their own.
 """
 
 from collections.abc import Sequence
@@ -32,6 +36,10 @@ from pm_match.search.groups import ObjectGroups
 # The label of a group that has no place yet, which counts for nothing.
 ABSENT = -2
 _MOST_ROUNDS = 10
+# Pairs that starts begin with, if not with all groups.
+_SEEDS = 1, 2
+# How often a start begins with some of what is best so far.
+_KEPT = 0.5
 
 
 class Mobile(NamedTuple):
@@ -184,8 +192,7 @@ class Sums:
         own, chosen = labels[mobile.clustering], self.members(mobile, labels)
         if not len(chosen):
             return False
-        values = self.values(mobile, labels)
-        _, best = scipy.optimize.linear_sum_assignment(np.maximum(values, -1e300), maximize=True)
+        values, best = self._assigned(mobile, labels)
         # A tie is no reason to move.
         rows = np.arange(len(chosen))
         before = own[chosen]
@@ -195,6 +202,25 @@ class Sums:
                 return False
         own[chosen] = best
         return True
+
+    def place(self, mobile: Mobile, labels: Sequence[NDArray[np.int64]], n: int) -> None:
+        """Give the `n` groups of a kind their best labels that gain most by them; others none.
+
+        What they gain is beside a label that nothing has, or if there is none beside any label.
+        """
+        own, chosen = labels[mobile.clustering], self.members(mobile, labels)
+        values, best = self._assigned(mobile, labels)
+        own[chosen] = ABSENT
+        free = np.setdiff1d(np.arange(values.shape[1]), own)
+        alone = values[:, free].max(axis=1) if len(free) else values.mean(axis=1)
+        gained = values[np.arange(len(chosen)), best] - alone
+        first = np.argsort(-gained, kind="stable")[:n]
+        own[chosen[first]] = best[first]
+
+    def _assigned(self, mobile: Mobile, labels: Sequence[NDArray[np.int64]]):
+        """Compute the `values` (G, T) of a kind's groups, and their best labels (G,)."""
+        values = np.maximum(self.values(mobile, labels), -1e300)
+        return values, scipy.optimize.linear_sum_assignment(values, maximize=True)[1]
 
 
 def _sum_axis(values, axis: int, one_hot):
@@ -223,14 +249,11 @@ def align(
     seen: set[bytes] = set()
     for start in range(n_starts + 1 if mobile else 0):
         trial = [own.copy() for own in labels]
-        order = rng.permutation(len(mobile))
+        order = [mobile[m] for m in rng.permutation(len(mobile))]
         if start or best is None:
-            for m in mobile:
-                trial[m.clustering][sums.members(m, labels)] = ABSENT
-            _scatter(sums, mobile[order[0]], trial, rng)
-            order = np.roll(order, -1)
+            order = _grow(sums, trial, order, best, rng)
         for _ in range(_MOST_ROUNDS):
-            moved = [sums.solve(mobile[m], trial) for m in order]
+            moved = [sums.solve(m, trial) for m in order]
             if not any(moved):
                 break
         key = b"".join(own.tobytes() for own in trial)
@@ -244,11 +267,26 @@ def align(
     return best or labels, highest
 
 
-def _scatter(sums: Sums, mobile: Mobile, labels, rng: np.random.Generator) -> None:
-    """Give the groups of a kind labels at random: those in use first, so far as they go."""
-    own, chosen = labels[mobile.clustering], sums.members(mobile, labels)
-    used = np.unique(own[own >= 0])
-    truncation = sums.component.clusterings[mobile.clustering].truncation
-    free = np.setdiff1d(np.arange(truncation), used)
-    pool = np.concatenate([used, free[: max(0, len(chosen) - len(used))]])
-    own[chosen] = rng.permutation(pool)[: len(chosen)]
+def _grow(sums: Sums, labels, order: list[Mobile], best, rng: np.random.Generator) -> list[Mobile]:
+    """Match a few groups, at random or as in `best`, then more of each kind in turn.
+
+    Return the kinds, the first of which has waited longest.
+    """
+    members = [sums.members(m, labels) for m in order]
+    for m, chosen in zip(order, members, strict=True):
+        labels[m.clustering][chosen] = ABSENT
+    c, pool = order[0].clustering, rng.permutation(members[0])
+    own = labels[c]
+    if best is not None and rng.random() < _KEPT:
+        n = int(rng.integers(1, len(pool) + 1))
+        own[pool[:n]] = best[c][pool[:n]]
+    else:
+        n = min(int(rng.choice([*_SEEDS, len(pool)])), len(pool))
+        used = np.unique(own[own >= 0])
+        free = np.setdiff1d(np.arange(sums.component.clusterings[c].truncation), used)
+        names = np.append(used, free[: max(0, len(pool) - len(used))])
+        own[pool[:n]] = rng.permutation(names)[:n]
+    for size in range(n + 1, max(map(len, members))):
+        order = [*order[1:], order[0]]
+        sums.place(order[0], labels, size)
+    return [*order[1:], order[0]]

@@ -18,11 +18,14 @@ from pm_match.search.coarse import (
 from pm_match.search.doubt import doubt
 from pm_match.search.groups import groups, kinds_of_objects
 
-# Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/search_accuracy.py).
-_FIRST_STARTS = 40
-_STARTS = 10
+# Measured on the synthetic networks of Iwata & Ishiguro (see benchmarks/truth_starts.py).
+_FIRST_STARTS = 150
+_STARTS = 60
 _ROUNDS = 2
 _SHAKES = 10
+_SHAKINGS = 5
+# Shaking goes on while ten shakes rise by more nats than this.
+_WORTH_MORE = 1.0
 _DOUBTS = 5
 _SWEEPS = 25
 _SWEEPS_A_STEP = 5
@@ -37,7 +40,8 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
     3. Rounds of doubt whether objects are relevant (see `doubt`), sweeps over single objects, with
        steps of the hyperparameters, alignment of each network with the others, and moves of whole
        clusters (see `coarse`).
-    4. More sweeps, and at last labels and hyperparameters are brought to the top of their mode.
+    4. More sweeps, and clusters are taken apart as long as that pays (see `shake`).
+    5. At last labels and hyperparameters are brought to the top of their mode.
 
     The chain's point is left at the mode that was found; it differs between generators. It is a
     search, not a sample: what follows it has to be.
@@ -53,7 +57,9 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
         realign(chain, number, parts, rng, _STARTS)
         coarse_climb(chain, number)
     _sweep(chain, number)
-    shake(chain, number, rng, _SHAKES)
+    for _ in range(_SHAKINGS):
+        if shake(chain, number, rng, _SHAKES) <= _WORTH_MORE:
+            break
     for _ in range(_DOUBTS):
         chain.maximise_hyperparameters(number)
         if doubt(chain, number, rng) <= LEAST:

@@ -108,8 +108,9 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
     """Take clusters apart at random, `n` times, and keep what settles higher than it was.
 
     The objects of one data set leave a cluster together for a free label, or a random half of the
-    cluster does. What single moves cannot undo, two clusters of different data sets that have
-    become one and have drawn others along, so gets a second chance.
+    cluster does. If all labels are in use, a cluster of little worth is given up first. What single
+    moves cannot undo, two clusters of different data sets that have become one and have drawn
+    others along, so gets a second chance.
 
     Return what the log joint rose by. The chain's point has the new labels.
     """
@@ -126,6 +127,8 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
     for _ in range(n):
         labels = [own.copy() for own in best]
         c = int(rng.integers(len(labels)))
+        if len(np.unique(labels[c][labels[c] >= 0])) == len(state.partitions[c].counts):
+            _give_up(rng, chain, number, labels, c)
         if not _take_apart(rng, labels[c], kinds[c], state.units[c], state.partitions[c]):
             continue
         state.load(chain.point, labels)
@@ -134,6 +137,27 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
             best, highest = state.found(), found
     chain.place(number, best)
     return highest - before
+
+
+def _give_up(rng: np.random.Generator, chain: Chain, number: int, labels, c: int) -> None:
+    """Merge one of the clusters that data miss least with its next best place, or with none."""
+    whole = [groups(np.zeros(len(own), np.int64), own) for own in labels]
+    state = chain.collapsed(number).regrouped([own.units for own in whole])
+    state.load(chain.point, labels)
+    partition, names = state.partitions[c], whole[c].label
+    flagged = all(a.group >= 0 for a in chain.components[number].clusterings[c].assignments)
+    losses = np.full(len(partition.counts), np.inf)
+    place = np.full(len(partition.counts), -1)
+    for unit in np.flatnonzero((names >= 0) & (partition.fixed == 0)):
+        worth = state.scores(c, int(unit))
+        own, worth[names[unit]] = worth[names[unit]], -np.inf
+        best = int(np.argmax(worth if flagged else worth[:-1]))
+        losses[names[unit]] = own - worth[best]
+        place[names[unit]] = best if best < len(partition.counts) else -1
+    order = np.argsort(losses)[: np.isfinite(losses).sum()]
+    if len(order):
+        given = order[min(int(rng.geometric(0.5)), len(order)) - 1]
+        labels[c][labels[c] == given] = place[given]
 
 
 def _take_apart(rng: np.random.Generator, labels, kinds, linked, partition) -> bool:

@@ -163,7 +163,7 @@ def test_aligning_reaches_the_best_of_all(kind, weights):
     for seed in range(4):
         chain = chain_of(model, seed)
         sums, labels = sums_of(chain)
-        found, height = align(sums, labels, mobile, np.random.default_rng(seed), 60)
+        found, height = align(sums, labels, mobile, np.random.default_rng(seed), 400)
         assert height == pytest.approx(sums.log_joint(found), abs=1e-9)
         assert height >= sums.log_joint(labels) - 1e-9
         if weights != "stick-breaking":
@@ -172,6 +172,38 @@ def test_aligning_reaches_the_best_of_all(kind, weights):
         for c, own in enumerate(sums.grouped):
             fixed = (own.kind != 1) | (labels[c] == -1)
             np.testing.assert_array_equal(found[c][fixed], labels[c][fixed])
+
+
+@pytest.mark.parametrize("kind", ["bipartite", "undirected"])
+def test_networks_that_lack_clusters_are_aligned(kind):
+    """Each lacks clusters that the other has: of all pairs, but few are right."""
+    n_clusters, lacking = 8, 2
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        rates = rng.gamma(1.0, 1.0, (n_clusters, n_clusters))
+        if kind == "undirected":
+            rates = np.triu(rates) + np.triu(rates, 1).T
+        data, truth = {}, {}
+        for name, gone in (("a", range(lacking)), ("b", range(lacking, 2 * lacking))):
+            present = np.setdiff1d(np.arange(n_clusters), gone)
+            rows = rng.permutation(np.repeat(present, 12))
+            columns = rows if kind == "undirected" else rng.permutation(np.repeat(present, 12))
+            x = rng.poisson(rates[np.ix_(rows, columns)]).astype(float)
+            if kind == "undirected":
+                x = np.triu(x, 1) + np.triu(x, 1).T
+            data[name], truth[name] = x, (rows, columns)
+        model = network_model(kind, data=data, family="poisson", truncation=12, relevance=False)
+        chain = chain_of(model, seed)
+        n_types = len(chain.components[0].clusterings)
+        chain.place(0, [np.concatenate([own[t] for own in truth.values()]) for t in range(n_types)])
+        sums, labels = sums_of(chain)
+        mobile = networks._mobile(parts_of(chain.components[0])[1])
+        unknown = [
+            np.where([Mobile(c, int(k)) in mobile for k in own.kind], ABSENT, own.label)
+            for c, own in enumerate(sums.grouped)
+        ]
+        _, found = align(sums, unknown, mobile, rng, 300)
+        assert found > sums.log_joint(labels) - 1e-6
 
 
 def test_parts_are_what_networks_connect():
@@ -258,6 +290,14 @@ def test_a_matching_is_found_that_chains_do_not_find(n_networks):
         found = dict(zip(data, np.split(best[number], n_networks), strict=True))
         own = {name: labels[number] for name, labels in truth.items()}
         assert pmm.metrics.matching_adjusted_rand_index(own, found) > 0.9
+
+
+@pytest.mark.parametrize("rises", [[0.5], [40.0, 2.0, 0.0], [40.0] * 9])
+def test_clusters_are_taken_apart_as_long_as_that_pays(rises, monkeypatch):
+    chain, made = chain_of(network_model()), iter(rises)
+    monkeypatch.setattr(networks, "shake", lambda *_: next(made))
+    networks.search(chain, 0, np.random.default_rng(0))
+    assert len(list(made)) == (len(rises) - networks._SHAKINGS if len(rises) > 3 else 0)
 
 
 def test_the_truncation_is_kept_to():

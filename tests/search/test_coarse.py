@@ -192,3 +192,32 @@ def test_polish_ends_at_a_mode():
     assert climb_objects(chain, 0) <= 1e-5
     for one, other in zip(labels, chain.labels(0), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("relevance", [False, True], ids=["merged", "irrelevant"])
+def test_a_cluster_is_given_up_for_one_that_is_worth_more(relevance):
+    """All labels are in use, two clusters share one, and one is split or better in none."""
+    rng = np.random.default_rng(0)
+    rows, columns = np.repeat([0, 1, 2], 15), np.repeat([0, 1, 2], 10)
+    last = [1.0, 1.0, 1.0 if relevance else 9.0]
+    rates = np.array([[4.0, 0.5, 1.0], [0.5, 4.0, 1.0], last])
+    data = {name: rng.poisson(rates[np.ix_(rows, columns)]).astype(float) for name in "ab"}
+    rows, columns = np.tile(rows, 2), np.tile(columns, 2)
+    model = network_model(
+        data=data, family="poisson", weights="known", truncation=2 + (not relevance),
+        relevance="rows" if relevance else False,
+    )  # fmt: skip
+    chain = chain_of(model)
+    truth = np.where(rows < 2, rows, -1) if relevance else rows
+    chain.place(0, [truth, columns])
+    best = chain.log_joint()
+    found = np.where(rows < 2, 0, 1)
+    if not relevance:
+        found += (rows == 2) & (np.arange(len(rows)) % 2 == 0)
+    chain.place(0, [found, columns])
+    before = chain.log_joint()
+    climb_objects(chain, 0)
+    coarse_climb(chain, 0)
+    assert chain.log_joint() < best - 50.0
+    shake(chain, 0, np.random.default_rng(0), 20)
+    assert chain.log_joint() > best - 5.0 > before
