@@ -90,8 +90,8 @@ def test_formulas_by_covariances(shared, most, monkeypatch):
     assert sorted(seen_rows) == sorted(rows)
 
 
-def conditional_laws(model, point, x):
-    """Means and covariances of rows of `x` in every cluster, and the log weights."""
+def conditional_laws(model, point):
+    """Means and covariances of all clusters, and their log weights."""
     values = natural(model, point)
     covariances = np.linalg.inv(values["precision_x"])
     return values["mean_x"], covariances, np.log(values["weights"])
@@ -102,7 +102,7 @@ def test_labels_and_values_are_drawn_jointly_from_their_conditional():
     step, _ = steps_of(model)
     point = random_point(model, np.random.default_rng(2))
     (values,) = read(model).of(Normals)[0].values
-    means, covariances, logs = conditional_laws(model, point, values.data)
+    means, covariances, logs = conditional_laws(model, point)
     n_draws = 6_000
     kept, label, drawn = point["cluster_a"].copy(), [], []
     for _ in range(n_draws):
@@ -263,14 +263,25 @@ def labels_drawn(model, n=200):
 
 
 def test_labels_of_linked_objects_are_drawn_together():
-    model = declared(tiny_data(), more=lambda a: pmm.must_link("links", {a: [[0, 2]]}))
-    missing, _ = steps_of(model)
-    point, seen = random_point(model, np.random.default_rng(0)), set()
-    for _ in range(100):
-        point, _ = missing.step(point)
-        assert point["cluster_a"][0] == point["cluster_a"][2]
-        seen.add(int(point["cluster_a"][0]))
-    assert len(seen) > 1
+    """By the values of all, also of those of which nothing is missing."""
+    data, n_draws = tiny_data(), 6_000
+    model = declared(data, more=lambda a: pmm.must_link("links", {a: [[0, 2]]}))
+    step, _ = steps_of(model)
+    point = random_point(model, np.random.default_rng(3))
+    counts = np.zeros(TRUNCATION)
+    for _ in range(n_draws):
+        label = step.step(point)[0]["cluster_a"]
+        assert label[0] == label[2]
+        counts[label[0]] += 1
+    means, covariances, logs = conditional_laws(model, point)
+    own = 2.0 * logs + [
+        multivariate_normal.logpdf(data[0, 0], m[0], c[0, 0])
+        + multivariate_normal.logpdf(data[2], m, c)
+        for m, c in zip(means, covariances, strict=True)
+    ]
+    law = np.exp(own - np.logaddexp.reduce(own))
+    assert law.max() < 0.95
+    assert np.abs(counts / n_draws - law).max() < 4.5 * np.sqrt(0.25 / n_draws)
 
 
 def test_labels_stay_where_more_is_seen_than_normal_vectors():
@@ -438,6 +449,10 @@ def test_a_search_finds_clusters_and_expects_what_is_missing():
         np.testing.assert_allclose(filled[~holes], whole[part][~holes], atol=1e-9)
         error = (filled - whole[part])[holes] / np.broadcast_to(scale, holes.shape)[holes]
         assert np.sqrt(np.mean(error**2)) < 0.7
+        # Chains start there, not anywhere.
+        (start,) = pmm.initial_points(model, 1, random_seed=1, progressbar=False)
+        away = start[f"{name}_unobserved"] - found["posterior"][name].values[0, 0][holes]
+        assert np.sqrt(np.mean(away**2)) < 0.2
 
 
 def test_log_joints_hardly_depend_on_what_is_missing():
