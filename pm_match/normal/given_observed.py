@@ -95,6 +95,11 @@ class Given(NamedTuple):
         shift = np.einsum("rde,re->rd", self.slopes[self.pattern, labels], away)
         return np.where(self.hidden, means + shift, self.x)
 
+    def deviations(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Give standard deviations (r, D) of what is missing about what is expected."""
+        root = np.linalg.inv(self.missing_root[self.pattern, labels])
+        return np.sqrt(np.square(root).sum(axis=1))
+
     def drawn(self, rng: np.random.Generator, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Fill vectors (r, D) of clusters `labels` (r,) by draws where they are missing."""
         noise = rng.standard_normal(self.x.shape)[:, :, None]

@@ -84,6 +84,9 @@ def test_formulas_by_covariances(shared, most, monkeypatch):
                     slope = covariance[np.ix_(m, o)] @ np.linalg.inv(covariance[np.ix_(o, o)])
                     middle = means[j, m] + slope @ (whole[row, o] - means[j, o])
                     np.testing.assert_allclose(expected[place, m], middle, atol=1e-10)
+                    own = covariance[np.ix_(m, m)] - slope @ covariance[np.ix_(o, m)]
+                    found = part.deviations(labels)[place, m]
+                    np.testing.assert_allclose(found, np.sqrt(np.diag(own)), atol=1e-10)
                     joint = multivariate_normal.logpdf(whole[row], means[j], covariance)
                     assert of_missing[place] == pytest.approx(joint - marginal, abs=1e-9)
         seen_rows += part.rows.tolist()
