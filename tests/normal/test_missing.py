@@ -13,8 +13,10 @@ from pm_match.models.declare import imputing
 from pm_match.normal import given_observed
 from pm_match.normal.given_observed import Incomplete
 from pm_match.normal.parts import Normals
+from pm_match.normal.sharded import ShardedNormals
 from pm_match.reading import read
 from pm_match.reading.probe import point_function
+from tests.declared import hierarchies
 from tests.declared.normals import (
     CENTER,
     DEGREES,
@@ -218,11 +220,11 @@ def visits(model, n_steps, seed=0):
     return after
 
 
-def declared(data, concentration=1.4, more=None):
+def declared(data, concentration=1.4, more=None, shared=False):
     with pm.Model() as model:
         weights = pm.StickBreakingWeights("weights", np.float64(concentration), TRUNCATION - 1)
         a = pm.Categorical("cluster_a", p=weights, shape=len(data))
-        mean, noise = parameters("x", data.shape[1], shared=False)
+        mean, noise = parameters("x", data.shape[1], shared=shared)
         with imputing():
             pm.MvNormal("x", mean[a], **noise(a), observed=data)
         if more is not None:
@@ -422,6 +424,33 @@ def test_nan_that_is_not_declared_missing_is_refused():
         "'x' holds nan; expected finite numbers, or NaN or a mask"
         in (read(model).refusals["cluster_a"])
     )
+
+
+def test_em_does_without():
+    with pytest.raises(pmm.UnservedModelError, match="'x' has rows with some values missing"):
+        pmm.fit_em(declared(tiny_data(), shared=True), progressbar=False)
+
+
+def test_shards_do_without():
+    model = declared(tiny_data())
+    (normals,) = read(model).of(Normals)
+    with pytest.raises(pmm.UnservedModelError, match=r"'x': .*without a map or missing values"):
+        ShardedNormals(model, normals)
+
+
+def test_log_predictive_does_without():
+    model = declared(tiny_data())
+    idata = pmm.sample(2, tune=1, chains=1, cores=1, model=model, random_seed=1, quiet=True)
+    with pytest.raises(pmm.UnservedModelError, match="'x_observed': expected rows that are"):
+        pmm.log_predictive(idata, model, progressbar=False)
+
+
+def test_a_hierarchy_does_without():
+    with imputing():
+        model = hierarchies.declared(observed=holed(hierarchies.X, (1, 0)))
+    found = read(model)
+    assert not found.parts
+    assert "'x_unobserved' holds missing values" in found.refusals["u"]
 
 
 # -- searches and whole chains ---------------------------------------------------------------------
