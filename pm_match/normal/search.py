@@ -38,8 +38,6 @@ _NUMBERS = (2, 4, 8, 16, 32)
 # Objects there are at least for each cluster to begin with.
 _LEAST_OBJECTS = 3
 _MOST_ROUNDS = 30
-# How often missing values are filled in anew by the clusters that were found.
-_FILLS = 3
 
 
 @compiled_ahead(climbs)
@@ -82,11 +80,10 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
         if value > highest + LEAST:
             best, highest = chain.labels(number), value
     chain.place(number, best)
-    for _ in range(_FILLS if incomplete else 1):
-        if incomplete:
-            fill(chain, number, by_cluster=True)
-        shake(chain, number, rng, _SHAKES)
-        polish(chain, number)
+    if incomplete:
+        fill(chain, number, by_cluster=True)
+    shake(chain, number, rng, _SHAKES)
+    polish(chain, number)
     if incomplete:
         fill(chain, number, by_cluster=True)
         chain.settle(number)
