@@ -310,6 +310,8 @@ def _dependency_clusters(
                 "observed view"
             )
         (values,) = own.values
+        if values.missing:
+            raise Refusal(f"{values.name!r} has rows with some values missing")
         if len(np.unique(values.objects)) < len(values.objects):
             raise Refusal(f"{values.name!r} has several rows for one object")
         tables[values.name] = placed(assignment.n_objects, values.objects, values.data)

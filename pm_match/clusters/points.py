@@ -1,6 +1,6 @@
 """Reads and writes points of value variables, for what is declared of the parts of a model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ from pymc.model.core import Model
 from pm_match.checks import warn
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
+from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Clustering
+from pm_match.reading.probe import natural_function
 
 # In logs: how far above the smallest float weights are kept.
 _MARGIN = 18.0
@@ -224,6 +226,25 @@ class ClusteringPoints(Writer):
                 "clusters, or the sticks themselves as pm.Beta, which have no such limit."
             )
         self.write_simplex(point, name, logs)
+
+
+def log_weights_function(model: Model, clustering: Clustering) -> Callable[[Point], NDArray]:
+    """Make a function of a point: the log weights (T,) of a clustering there."""
+    if not clustering.weights:
+
+        def constant(point: Point) -> NDArray[np.float64]:
+            a, b = clustering.prior(point)
+            return log_weights(np.log(a / (a + b)), np.log(b / (a + b)))
+
+        return constant
+    read, sticks = natural_function(model, [clustering.weights]), clustering.sticks
+
+    def drawn(point: Point) -> NDArray[np.float64]:
+        value = np.asarray(read(point)[0], np.float64)
+        with np.errstate(divide="ignore"):
+            return log_weights(np.log(value), np.log1p(-value)) if sticks else np.log(value)
+
+    return drawn
 
 
 def least_log(dtype: Any) -> float:

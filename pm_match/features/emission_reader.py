@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pymc.distributions.distribution import PartialObservedRV
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import MvNormalRV
 
@@ -19,7 +18,7 @@ from pm_match.features.emission import Emission, with_deviations
 from pm_match.features.kept import Kept
 from pm_match.features.parts import Background, Parameter, Setting
 from pm_match.numerics.masked import MaskedTable
-from pm_match.reading.ancestry import RV, Refusal, mean, scale
+from pm_match.reading.ancestry import RV, Refusal, mean, scale, undivided
 from pm_match.reading.context import Context
 from pm_match.reading.densities import common
 from pm_match.reading.evidence import Point
@@ -67,18 +66,13 @@ class Observed:
         """
         total = np.zeros(len(observed))
         for rv, found, where in zip(self.rvs, declared, (observed, ~observed), strict=False):
-            if isinstance(rv.owner.op, PartialObservedRV):
+            if undivided(rv) is not rv:
                 total += found if found.size else 0.0
             elif self.multivariate:
                 total[where.all(axis=1)] += found
             else:
                 np.add.at(total, np.nonzero(where)[0], found.ravel())
         return total
-
-
-def undivided(rv: RV) -> RV:
-    """Return the variable that an observed part of it is taken from, or the variable itself."""
-    return rv.owner.inputs[0] if isinstance(rv.owner.op, PartialObservedRV) else rv
 
 
 @dataclass(frozen=True, eq=False)

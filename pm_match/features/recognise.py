@@ -13,7 +13,6 @@ from pm_match.features.emission_reader import (
     EmissionReader,
     Graphs,
     Observed,
-    undivided,
 )
 from pm_match.features.parts import (
     FeatureDomain,
@@ -25,7 +24,7 @@ from pm_match.features.parts import (
 )
 from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
-from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale
+from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale, undivided
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same

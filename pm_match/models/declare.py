@@ -79,6 +79,7 @@ def normal_view(
     name : str
         Of what is observed; means and precisions are called `mean_<name>` and `precision_<name>`.
     values : (N, D) array
+        Masked where values are missing.
     cluster : (N,) variable
     cluster_dim, object_dim : str
         Dims beside `<name>_feature` and `<name>_other_feature`.
@@ -93,10 +94,11 @@ def normal_view(
     precision: Any = pm.Wishart(f"precision_{name}", nu=prior[0], V=np.diag(prior[1]), dims=dims)
     # Of an array of matrices, PyMC misreads the inverse itself given as a covariance.
     spread: Any = pt.linalg.inv(precision)
-    middle, strength = values.mean(axis=0), real(mean_strength)
+    middle, strength = np.asarray(values.mean(axis=0)), real(mean_strength)
     mean = pm.MvNormal(f"mean_{name}", middle, cov=spread / strength, dims=(cluster_dim, feature))
     spread = spread[cluster] if own else spread
-    pm.MvNormal(name, mean[cluster], cov=spread, observed=values, dims=(object_dim, feature))
+    with imputing():
+        pm.MvNormal(name, mean[cluster], cov=spread, observed=values, dims=(object_dim, feature))
 
 
 @contextmanager

@@ -63,13 +63,15 @@ def normal_clusters(
     Parameters
     ----------
     domains : mapping
-        From names to tables of objects by features, nothing missing. They are standardised (see
-        `standardise`): the model's variables are in the units of standardised features.
+        From names to tables of objects by features. They are standardised (see `standardise`): the
+        model's variables are in the units of standardised features. NaN and masked values are
+        missing: free variables `<name>_unobserved`, which are drawn.
     n_clusters : int, default 12
         Truncation: the most clusters there can be.
     n_components : int, optional
         For features of one kind, such as pixels: keep so many principal components of each table,
-        instead of standardising its columns.
+        instead of standardising its columns. Missing values are filled in before, as the
+        components expect them, and not drawn.
     concentration : float, default 1.0
         :math:`\gamma` of the stick-breaking. It matters less than in `table_clusters`, whose
         clusters cost little: with 0.1, the index on the breast cancer data is the same.
@@ -89,7 +91,7 @@ def normal_clusters(
     Raises
     ------
     TypeError, ValueError
-        If a table, a link or a parameter is not as described, or a value is missing.
+        If a table, a link or a parameter is not as described, or a row or a column has no value.
 
     Examples
     --------
@@ -101,13 +103,6 @@ def normal_clusters(
     check_count("n_clusters", n_clusters, 2)
     check_all_positive(concentration=concentration, mean_strength=mean_strength)
     linked = link_sets(links)
-    for name, table in as_domains(domains).items():
-        if table.missing.any():
-            row, column = np.argwhere(table.missing)[0]
-            raise ValueError(
-                f"domain {name!r}: expected no missing values, which `table_clusters` takes; found "
-                f"one in row {table.objects[row]}, column {table.features[column]}"
-            )
     tables = as_domains(standardise(domains, n_components))
     check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)
     coords: dict[str, Any] = {"cluster": range(n_clusters)}
@@ -117,10 +112,10 @@ def normal_clusters(
     with pm.Model(coords=coords) as model:
         weights = cluster_weights("stick-breaking", n_clusters, concentration)
         for name, table in tables.items():
-            objects, x = f"{name}_object", np.asarray(table.values)
+            objects, x = f"{name}_object", table.values
             cluster = assignment(name, weights, objects, known)
             # With two degrees of freedom above the least, it is the covariance that has this mean.
-            prior = x.shape[1] + 2, 1.0 / x.var(axis=0)
+            prior = x.shape[1] + 2, 1.0 / np.asarray(x.var(axis=0))
             normal_view(name, x, cluster, "cluster", objects, prior, mean_strength, own=True)
         declare_links(linked, list(tables))
     return model

@@ -7,6 +7,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import Site
 from pm_match.normal import search, search_aligned
 from pm_match.normal.alignment_gibbs import AlignmentGibbs
+from pm_match.normal.missing_value_gibbs import MissingValueGibbs
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.normal.predictor import NormalsPredictor
@@ -31,7 +32,7 @@ class NormalClusters(Kind):
 
     name = "normal"
     potentials = True
-    steps = (AlignmentGibbs, ScaleMatrixGibbs)
+    steps = (AlignmentGibbs, ScaleMatrixGibbs, MissingValueGibbs)
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether a variable is normal around normal means that share its Wishart precision.

@@ -75,15 +75,33 @@ class NormalValues:
     name: str  # the variable, observed or free
     assignment: str
     objects: NDArray[np.int64]  # (R,): the object of every vector, as its assignment numbers them
-    # (R, D) or None: what is observed; None if the variable is free, and its value is read from
-    # points
+    # (R, D) or None: what is observed, NaN where it is missing; None if the variable is free, and
+    # its value is read from points
     data: NDArray[np.float64] | None
     # what they are mapped by before they are compared with other domains'; None if by nothing
     alignment: Alignment | None = None
+    # the free variable with the missing values, in the order of the array; None if none is missing
+    missing: str | None = None
+
+    @property
+    def incomplete(self) -> NDArray[np.int64]:
+        """The rows of which something is missing."""
+        if self.missing is None or self.data is None:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(np.isnan(self.data).any(axis=1))
+
+    def missing_of(self, x: NDArray, point: Point) -> dict[str, NDArray[np.float64]]:
+        """Take what is missing out of vectors (R, D), by its variable, as a point has it."""
+        if self.missing is None or self.data is None:
+            return {}
+        return {self.missing: x[np.isnan(self.data)].reshape(np.shape(point[self.missing]))}
 
     def vectors(self, point: Point) -> NDArray[np.float64]:
-        """Read the vectors (R, D), brought to the space of the clusters."""
+        """Read the vectors (R, D), brought to the space of the clusters, and nothing missing."""
         x = np.asarray(point[self.name]) if self.data is None else self.data
+        if self.missing:
+            x = x.copy()
+            x[np.isnan(x)] = np.ravel(point[self.missing])
         return x if self.alignment is None else self.alignment.read(point, x.shape[1])(x)
 
 
@@ -130,8 +148,13 @@ class Normals(Evidence):
 
     @property
     def handed_on(self) -> list[str]:
-        """Steps of what the priors depend on are given the parameters; and all maps."""
-        return [*self.names, *self.drawn] if self.searchable else []
+        """Steps of what the priors depend on are given the parameters; and all that is drawn."""
+        return [*self.names, *self.drawn, *self.missing] if self.searchable else []
+
+    @property
+    def missing(self) -> list[str]:
+        """The free variables with missing values of vectors."""
+        return [own.missing for own in self.values if own.missing]
 
     @property
     def aligned(self) -> list[tuple[NormalValues, Alignment]]:

@@ -16,7 +16,7 @@ class NormalsPoints(Writer):
     """Writes the means and precisions of normal clusters."""
 
     def __init__(self, model: Model, normals: Normals):
-        super().__init__(model, [*normals.names, *normals.drawn])
+        super().__init__(model, [*normals.names, *normals.drawn, *normals.missing])
         self.normals = normals
         proper = [name for name in normals.drawn if name not in normals.orientations]
         self.log_parameters = log_densities_function(model, proper)

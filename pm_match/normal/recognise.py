@@ -2,11 +2,13 @@
 
 Means and precisions have conjugate priors, and every cluster has a precision of its own, or all
 share one. What varies around the means may be observed or a free variable. Observed domains may be
-seen through maps of their own, and their densities may count to a power (`coarsen`).
+seen through maps of their own, and their densities may count to a power (`coarsen`). Where values
+are missing, PyMC observes a part of a variable, and has a free one for the rest.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,15 @@ from pytensor.tensor.random.basic import LogNormalRV, MvNormalRV, NormalRV
 
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Alignment, Normals, NormalValues, ScaleMatrix
-from pm_match.reading.ancestry import RV, Refusal, mean, names, parameters, scale
+from pm_match.reading.ancestry import (
+    RV,
+    Refusal,
+    mean,
+    names,
+    parameters,
+    scale,
+    undivided,
+)
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.coarsen import read_power
 from pm_match.reading.context import Context
@@ -27,8 +37,8 @@ from pm_match.reading.probe import chosen_objects
 
 # What is said of values that are not finite.
 _INSTEAD = (
-    "; expected finite numbers: let objects that are not seen have no row, as in "
-    "mean[assignment[seen]]"
+    "; expected finite numbers, or NaN or a mask where they are missing; objects that are not seen "
+    "need no row, as in mean[assignment[seen]]"
 )
 # How far from each other means are put to see which objects they are of: means that are cut off
 # do not look like means then.
@@ -44,20 +54,27 @@ class NormalsCandidate:
     precision: RV
     truncation: int
     # values, assignments: what varies around the means, and the assignment of each
-    values: list[RV]
-    assignments: list[RV]
+    values: list[RV] = field(default_factory=list)
+    assignments: list[RV] = field(default_factory=list)
     # by the coarsened ones of these, the potential that says so, and the power
-    powers: dict[RV, tuple[RV, float]]
+    powers: dict[RV, tuple[RV, float]] = field(default_factory=dict)
+    # by those of which something is missing, what holds it
+    missing: dict[RV, RV] = field(default_factory=dict)
 
     @property
     def covered(self) -> list[RV]:
         """The claimed variables that it is evidence of."""
-        return [*self.values, *(potential for potential, _ in self.powers.values())]
+        potentials = [potential for potential, _ in self.powers.values()]
+        return [*self.values, *self.missing.values(), *potentials]
 
     @property
     def checked(self) -> list[RV]:
         """All random variables whose declared densities are looked at."""
-        return [self.mean, *self.values]
+        return [self.mean, *self.values, *self.missing.values()]
+
+    def parts(self, rv: RV) -> list[RV]:
+        """Return one of the values, and what holds what is missing of it, if something is."""
+        return [rv, self.missing[rv]] if rv in self.missing else [rv]
 
     def verified(
         self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
@@ -80,7 +97,7 @@ def normals_candidates(
             pair = mean_and_precision(context, of[0])
             assert pair is not None
             if pair[0] not in found:
-                found[pair[0]] = NormalsCandidate(number, *pair, clustering.truncation, [], [], {})
+                found[pair[0]] = NormalsCandidate(number, *pair, clustering.truncation)
             own = found[pair[0]]
             if of[0] is not rv:
                 if of[0] in own.powers:
@@ -88,6 +105,15 @@ def normals_candidates(
                 own.powers[of[0]] = rv, of[1]
                 continue
             context.must_be_plain(rv, (), discrete=[assignment])
+            if context.is_missing(rv):
+                # It goes with what is observed.
+                context.ancestry.only_children(rv, [])
+                continue
+            missing = context.missing_part(rv)
+            if missing is not None:
+                if not context.observed([rv]).size:
+                    raise Refusal(f"{context.whole_name(rv)!r}: expected some observed value")
+                own.missing[rv] = missing
             own.values.append(rv)
             own.assignments.append(assignment)
     flagged = [rv for c in found.values() for rv in c.assignments if rv in clustering.flags]
@@ -104,7 +130,7 @@ def normals_candidates(
 def mean_and_precision(context: Context, rv: RV) -> tuple[RV, RV] | None:
     """Return the means and precisions that a variable varies around, if it looks like that."""
     parents = context.ancestry.parents[rv]
-    if not isinstance(rv.owner.op, MvNormalRV):
+    if not isinstance(undivided(rv).owner.op, MvNormalRV):
         return None
     for candidate in parents:
         if candidate in context.model.free_RVs and isinstance(candidate.owner.op, MvNormalRV):
@@ -189,6 +215,11 @@ def _check_candidate(context: Context, candidate: NormalsCandidate) -> None:
             f"{precision.name!r} is one precision for all clusters; expected one for each where "
             "domains are seen through maps, or coarsened"
         )
+    if candidate.missing and (candidate.powers or any(mapped)):
+        raise Refusal(
+            f"{names(candidate.missing.values())} holds missing values; expected none where "
+            "domains are seen through maps, or coarsened"
+        )
     powers = {candidate.powers[rv][1] if rv in candidate.powers else 1.0 for rv in candidate.values}
     if len(powers) > 1:
         raise Refusal(
@@ -208,13 +239,15 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
     values = []
     for rv, assignment in zip(candidate.values, candidate.assignments, strict=True):
         alignment = _alignment(context, candidate, rv, assignment)
-        data = None if rv in context.model.free_RVs else context.table([rv], _INSTEAD)[0]
+        data = None if rv in context.model.free_RVs else _table(context, candidate.parts(rv))
         if alignment is None:
-            objects = _objects(context, rv, assignment, candidate)
+            objects = _objects_of_rows(context, rv, assignment, candidate, data)
         else:
             objects = _all_objects(context, rv, assignment)
             _check_alignment(rv, alignment, check)
-        values.append(NormalValues(rv.name, assignment.name, objects, data, alignment))
+        missing = candidate.missing[rv].name if rv in candidate.missing else None
+        name = context.whole_name(rv)
+        values.append(NormalValues(name, assignment.name, objects, data, alignment, missing))
     expected: dict[RV, list[NDArray]] = {rv: [] for rv in candidate.checked}
     natural = check.at([centers, precision])
     for number, (point, (own_mean, own_precision)) in enumerate(
@@ -231,7 +264,8 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
             if own.alignment is not None:
                 d = own_mean.shape[1]
                 found -= d * np.log(own.alignment.read(point, d).scale)
-            expected[rv].append(found)
+            for part, members in _rows_of_parts(candidate.parts(rv), own.data):
+                expected[part].append(found[members])
     if not check.agrees(centers, expected[centers]):
         raise Refusal(
             f"the declared density of {centers.name!r} is not that of means whose precision is a "
@@ -256,6 +290,26 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
         power=power,
         scale_matrix=_scale_matrix(context, precision, prior, check),
     )
+
+
+def _table(context: Context, rvs: list[RV]) -> NDArray[np.float64]:
+    """Return what is observed (R, D), NaN where it is missing."""
+    values, seen = context.table(rvs, _INSTEAD)
+    return values if seen is None else np.where(seen, values, np.nan)
+
+
+def _rows_of_parts(rvs: list[RV], data: NDArray | None) -> list[tuple[RV, Any]]:
+    """Say which rows (R,) are those of a variable, and of what holds its missing values.
+
+    PyMC takes variables apart by rows if none is missing in part. Otherwise the density of all is
+    that of what is observed.
+    """
+    if len(rvs) == 1 or data is None:
+        return [(rvs[0], slice(None))]
+    if undivided(rvs[0]) is not rvs[0]:
+        return [(rvs[0], slice(None)), (rvs[1], slice(0))]
+    missing = np.isnan(data).any(axis=1)
+    return [(rvs[0], ~missing), (rvs[1], missing)]
 
 
 def _all_objects(context: Context, rv: RV, assignment: RV) -> NDArray[np.int64]:
@@ -350,6 +404,18 @@ def _prior_function(context: Context, centers: RV, precision: RV):
     return prior
 
 
+def _objects_of_rows(
+    context: Context, rv: RV, assignment: RV, candidate: NormalsCandidate, data: NDArray | None
+) -> NDArray[np.int64]:
+    """Find which object each row of a variable is of, those with missing values as well."""
+    if data is None or undivided(rv) is not rv:
+        return _objects(context, rv, assignment, candidate)
+    found = np.zeros(len(data), np.int64)
+    for part, members in _rows_of_parts(candidate.parts(rv), data):
+        found[members] = _objects(context, part, assignment, candidate)
+    return found
+
+
 def _objects(
     context: Context, rv: RV, assignment: RV, candidate: NormalsCandidate
 ) -> NDArray[np.int64]:
@@ -363,7 +429,7 @@ def _objects(
     identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
     numbered = np.repeat(_FAR * np.arange(n_clusters)[:, None], d, axis=1)
     givens = {centers: numbered, precision: identity}
-    found = chosen_objects(context.model, mean(rv), assignment, givens, n_objects, _FAR)
+    found = chosen_objects(context.model, mean(undivided(rv)), assignment, givens, n_objects, _FAR)
     if found is None:
         raise Refusal(
             f"the mean of {rv.name!r} is not {centers.name!r} of the clusters of some of the "

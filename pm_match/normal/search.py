@@ -49,7 +49,10 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     component = chain.components[number]
     state = chain.loaded(number)
     states: list[NormalsState] = state.of_kind(NormalsState)
-    starts = []
+    starts, incomplete = [], any(own.normals.missing for own in states)
+    if incomplete:
+        fill(chain, number, by_cluster=False)
+        state = chain.loaded(number)
     for place, clustering in enumerate(component.clusterings):
         evidence = [own.evidence for own in states if own.normals.clustering == place]
         if not evidence:
@@ -77,8 +80,24 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
         if value > highest + LEAST:
             best, highest = chain.labels(number), value
     chain.place(number, best)
+    if incomplete:
+        fill(chain, number, by_cluster=True)
     shake(chain, number, rng, _SHAKES)
     polish(chain, number)
+    if incomplete:
+        fill(chain, number, by_cluster=True)
+        chain.settle(number)
+
+
+def fill(chain: Chain, number: int, by_cluster: bool) -> None:
+    """Put missing values into the point as the others of their row let expect.
+
+    `by_cluster`: given their cluster as well, rather than all objects of their variable.
+    """
+    new = dict(chain.point)
+    for own in chain.loaded(number).of_kind(NormalsState):
+        own.points.write(new, own.expected(chain.point, by_cluster))
+    chain.point = new
 
 
 def _spaces(

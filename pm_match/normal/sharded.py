@@ -87,9 +87,10 @@ class ShardedNormals(ShardedEvidence):
         clustering = read(model).clustering_of(normals)
         n = {own.name: own.n_objects for own in clustering.assignments}
         for own in normals.values:
-            if own.data is None or own.alignment is not None:
+            if own.data is None or own.missing or own.alignment is not None:
                 raise UnservedModelError(
-                    f"{own.name!r}: over shards, expected observed vectors, without a map"
+                    f"{own.name!r}: over shards, expected observed vectors, without a map or "
+                    "missing values"
                 )
             if not np.array_equal(own.objects, np.arange(n[own.assignment])):
                 raise UnservedModelError(

@@ -1,19 +1,23 @@
 """Normal clusters in a collapsed state."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.normal import maps
-from pm_match.normal.conjugate import NormalEvidence
+from pm_match.normal.conjugate import NormalEvidence, posterior
+from pm_match.normal.given_observed import Given, Incomplete
 from pm_match.normal.normal_rows import NormalRows
 from pm_match.normal.normal_wishart import NormalWishartEvidence
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.normal.shared_normal import SharedNormalEvidence
 from pm_match.numerics.ahead import Job
+
+# Rounds in which missing values, and what they are expected by, are found in turn.
+_ROUNDS = 20
 
 
 class NormalsState(EvidenceState):
@@ -32,6 +36,10 @@ class NormalsState(EvidenceState):
         else:
             self.evidence = NormalWishartEvidence(rows, clustering.truncation, normals.power)
         self.terms = [(normals.clustering, self.evidence.term)]
+        self._incomplete = [
+            None if own.data is None else Incomplete.of(own.data, own.incomplete)
+            for own in normals.values
+        ]
 
     def kernels(self) -> list[Job]:
         """List what the sums are made by."""
@@ -55,5 +63,55 @@ class NormalsState(EvidenceState):
         return found + self.normals.log_jacobian(point)
 
     def log_prior(self, point: Point) -> float:
-        """Log density of maps, and of the precisions' scale matrix."""
-        return self.points.log_parameters(point)
+        """Log density of maps, and of the precisions' scale matrix; less that of missing values.
+
+        What is left of the log evidence is that of the observed values alone, as far as means and
+        precisions given all vectors are known (J. Besag 1989, "A candidate's formula"): other
+        missing values do not make a mode another one.
+        """
+        total = self.points.log_parameters(point)
+        x, labels = self.evidence.values, self._labels()
+        for rows, part in self._given(x, labels, self.normals.truncation):
+            total -= part.log_missing(x[rows], labels[rows]).sum()
+        return float(total)
+
+    def expected(self, point: Point, by_cluster: bool) -> dict[str, NDArray[np.float64]]:
+        """Expect missing values given the others of their row, and their cluster or all objects.
+
+        Means and precisions are expected in turn with them. Return values by variable.
+        """
+        normals = self.normals
+        x, labels, n = normals.vectors(point), self._labels(), normals.truncation
+        if not by_cluster:
+            labels, n = np.zeros_like(labels), 1
+        for _ in range(_ROUNDS if normals.missing else 0):
+            for rows, part in self._given(x.copy(), labels, n):
+                x[rows] = part.expected(labels[rows])
+        ends = np.cumsum([len(own.objects) for own in normals.values])[:-1]
+        found: dict[str, NDArray[np.float64]] = {}
+        for own, vectors in zip(normals.values, np.split(x, ends), strict=True):
+            found |= own.missing_of(vectors, point)
+        return found
+
+    def _labels(self) -> NDArray[np.int64]:
+        """Return the labels (R,) of the objects of all vectors."""
+        return self.site.labels(self.normals.clustering)[self.evidence.rows.object]
+
+    def _given(
+        self, x: NDArray, labels: NDArray[np.int64], n_clusters: int
+    ) -> Iterator[tuple[NDArray[np.int64], Given]]:
+        """Say what clusters expect of vectors with missing values, as `x` (R, D) lets expect them.
+
+        Yield the rows of some of these, and what is expected.
+        """
+        normals, start = self.normals, 0
+        if not normals.missing:
+            return
+        given = self.evidence.prior, normals.shared, normals.power
+        _, means, degrees, scales = posterior(x, labels, n_clusters, *given)
+        precisions = degrees[:, None, None] * np.linalg.inv(scales)
+        for own, incomplete in zip(normals.values, self._incomplete, strict=True):
+            if incomplete is not None:
+                for part in incomplete.given(means, precisions):
+                    yield start + part.rows, part
+            start += len(own.objects)

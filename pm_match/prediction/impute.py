@@ -43,8 +43,9 @@ def impute(
     .. math:: x_{dnm} \mid s \sim N(w_{dm}^\top \mu_j,\; \alpha^{-1} + w_{dm}^\top C_j w_{dm}),
               \quad j = s_{dn}
 
-    (eq. 23–26 of Iwata, Hirao & Ueda 2016); independent columns have the distribution that they are
-    declared with, with parameters that are drawn from their conditional in each draw. Mean and
+    (eq. 23–26 of Iwata, Hirao & Ueda 2016). Independent columns have the distribution that they are
+    declared with, with parameters that are drawn from their conditional in each draw; so have
+    vectors of normal clusters, but new ones are t, with parameters integrated out. Mean and
     quantiles are those of the mixture, so that they are steadier than those of the recorded draws
     ``<name>_unobserved``, which say the same.
 

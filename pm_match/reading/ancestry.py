@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from pymc.distributions.distribution import SymbolicRandomVariable
+from pymc.distributions.distribution import PartialObservedRV, SymbolicRandomVariable
 from pymc.model.core import Model
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.traversal import ancestors, walk
@@ -73,6 +73,11 @@ def missing_part(model: Model, rv: RV) -> RV | None:
     name = rv.name.removesuffix("_observed")
     found = model.named_vars.get(f"{name}_unobserved") if name != rv.name else None
     return found if found in model.free_RVs else None
+
+
+def undivided(rv: RV) -> RV:
+    """Return the variable that an observed part of it is taken from, or the variable itself."""
+    return rv.owner.inputs[0] if isinstance(rv.owner.op, PartialObservedRV) else rv
 
 
 def parameters(rv: RV) -> list[RV]:

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pymc.distributions.distribution import PartialObservedRV
 from pymc.distributions.transforms import CholeskyCovPacked, CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
 from pm_match.checks import LARGEST
-from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
+from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters, undivided
 from pm_match.reading.context import Context
 from pm_match.reading.operations import not_analytic
 from pm_match.reading.probe import log_densities
@@ -127,8 +126,7 @@ class DensityCheck:
 
 def _must_be_analytic(context: Context, rv: RV, analytic: Callable[[RV], Sequence[RV]]) -> None:
     """Refuse a variable whose distribution random points do not tell."""
-    whole = rv.owner.inputs[0] if isinstance(rv.owner.op, PartialObservedRV) else rv
-    name = not_analytic(context.model, analytic(whole))
+    name = not_analytic(context.model, analytic(undivided(rv)))
     if name is not None:
         raise Refusal(
             f"{rv.name!r} depends on free variables by way of {name!r}, which is not analytic; "

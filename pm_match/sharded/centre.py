@@ -22,12 +22,11 @@ from pymc.model.core import Model
 
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.clusters.label_swap import swap
-from pm_match.clusters.points import ClusteringPoints
-from pm_match.numerics.stick_breaking import draw_log_sticks, log_prior, log_weights
+from pm_match.clusters.points import ClusteringPoints, log_weights_function
+from pm_match.numerics.stick_breaking import draw_log_sticks, log_prior
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
-from pm_match.reading.probe import natural_function
 from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums, added
 from pm_match.sharded.shards import ChunkResult, Setting
 
@@ -93,10 +92,7 @@ class Centre:
             self.evidence.append(made)
         _check_covered(model, self.component, self.evidence)
         self._points = [ClusteringPoints(model, own) for own in self.clusterings]
-        self._weights = [
-            natural_function(model, [own.weights]) if own.weights else None
-            for own in self.clusterings
-        ]
+        self._weights = [log_weights_function(model, own) for own in self.clusterings]
         self.watched = {name for own in self.evidence for name in own.watched}
         self.labels: dict[str, NDArray[np.int16]] = {}
         self.sizes: dict[str, NDArray[np.int64]] = {}
@@ -179,7 +175,7 @@ class Centre:
             setting = Setting(
                 iteration,
                 assignments,
-                self._log_weights(),
+                self._weights[self._number](self.point),
                 {number: own.parameters(self.point) for number, own in seen.items()},
                 {
                     number: {a: own.context(a) for a in assignments if a in own.scorers}
@@ -189,17 +185,6 @@ class Centre:
             )
             self._settings |= dict.fromkeys(self._seen, setting)
             yield setting
-
-    def _log_weights(self) -> NDArray[np.float64]:
-        weights = self._weights[self._number]
-        if weights is None:
-            a, b = self.clustering.prior(self.point)
-            return log_weights(np.log(a / (a + b)), np.log(b / (a + b)))
-        value = np.asarray(weights(self.point)[0], np.float64)
-        with np.errstate(divide="ignore"):
-            if self.clustering.sticks:
-                return log_weights(np.log(value), np.log1p(-value))
-            return np.log(value)
 
     # -- sums -------------------------------------------------------------------------------------
 

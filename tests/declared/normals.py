@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from pymc.distributions.transforms import CholeskyCovTransform
 
 import pm_match as pmm
+from pm_match.models.declare import imputing
 from pm_match.normal.parts import Normals
 from pm_match.reading.probe import natural_function
 from tests.declared.plain import plain_log_prior
@@ -18,11 +19,33 @@ CENTER = {"x": [0.4, -0.3], "y": [0.2], "f": [0.0, 0.0]}
 STRENGTH = {"x": 0.5, "y": 0.8, "f": 0.6}
 # Fifteen degrees give precisions light tails: Geweke's averages then settle.
 DEGREES = {"x": 9, "y": 8, "f": 9}
-CASES = ("own", "shared", "views", "matched", "free", "free scale")
+CASES = (
+    "own",
+    "shared",
+    "views",
+    "matched",
+    "free",
+    "free scale",
+    "missing",
+    "missing in views",
+)
 
 
 def scale_matrix(d):
     return 0.15 * (np.eye(d) + 0.3)
+
+
+def holed(values, *places):
+    """The values without those at some places."""
+    values = values.copy()
+    values[tuple(zip(*places, strict=True))] = np.nan
+    return np.ma.masked_invalid(values)
+
+
+def observe(name, mean, **kwargs):
+    """Observe vectors some values of which are missing."""
+    with imputing():
+        pm.MvNormal(name, mean, **kwargs)
 
 
 def parameters(name, d, shared, strength=None):
@@ -49,7 +72,10 @@ def normals_model(case, concentration=1.4) -> pm.Model:
     - matched: two assignments that share weights, with links within and across, and a view each
       as these two; and a second variable of the first view over the second assignment;
     - free: what is clustered is a free variable, around which something is observed;
-    - free scale: how much the means vary is a free variable.
+    - free scale: how much the means vary is a free variable;
+    - missing: as own, but one object misses a value, and another one all;
+    - missing in views: two views of the objects, the first with one precision, in both of which
+      something is missing, also of two objects that are linked.
     """
     rng = np.random.default_rng(4)
 
@@ -66,8 +92,18 @@ def normals_model(case, concentration=1.4) -> pm.Model:
             f = pm.MvNormal("f", mean[a], **noise(a), shape=(n, 2))
             pm.Normal("seen_f", f, 1.0, observed=data(n, 2))
             return model
-        mean, noise = parameters("x", 2, case in ("shared", "views", "matched"), strength)
-        if case != "views":
+        one = ("shared", "views", "matched", "missing in views")
+        mean, noise = parameters("x", 2, case in one, strength)
+        if case == "missing in views":
+            x, y = holed(data(n, 2), (1, 0), (4, 0), (4, 1)), holed(data(n, 1), (2, 0))
+            observe("x", mean[a], **noise(a), observed=x)
+            mean, noise = parameters("y", 1, shared=False)
+            observe("y", mean[a], **noise(a), observed=y)
+            pmm.must_link("links", {a: [[1, 2]]})
+        elif case == "missing":
+            x = holed(data(n, 2), (0, 1), (3, 0), (3, 1))
+            observe("x", mean[a], **noise(a), observed=x)
+        elif case != "views":
             pm.MvNormal("x", mean[a], **noise(a), observed=data(n, 2))
         else:
             some = np.array([4, 0, 1])

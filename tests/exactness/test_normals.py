@@ -405,14 +405,21 @@ class NormalsSimulator(ModelSimulator):
 
     @property
     def observed(self):
-        return [rv.name for rv in self.model.observed_RVs]
+        return [rv.name.removesuffix("_observed") for rv in self.model.observed_RVs]
+
+    @property
+    def missing(self):
+        return [name for normals in self.normals for name in normals.missing]
 
     def new_data(self, draw):
         self._seen = dict(zip(self.observed, self.data(draw), strict=True))
         for normals in self.normals:
             for values in normals.values:
                 if values.data is not None:
-                    values.data[:] = self._seen[values.name]
+                    x, holes = self._seen[values.name], np.isnan(values.data)
+                    values.data[:] = np.where(holes, np.nan, x)
+                if values.missing:
+                    draw[values.missing] = x[holes].reshape(np.shape(draw[values.missing]))
 
     def update(self, point):
         point = super().update(point)

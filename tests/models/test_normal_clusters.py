@@ -1,9 +1,11 @@
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 from scipy.stats import multivariate_normal, wishart
 
 import pm_match as pmm
+from pm_match.reading.probe import natural_function
 
 
 def domains(seed=0):
@@ -93,15 +95,66 @@ def test_bad_options(options, message):
         pmm.models.normal_clusters(domains()[0], **options)
 
 
-@pytest.mark.parametrize("n_components", [None, 2])
-def test_missing_values_are_refused_where_they_are(n_components):
+def test_missing_values_are_variables():
+    """Prior and scale are those of the observed values; density is of all, declared as one."""
+    tables, _ = domains()
+    x = tables["right"].copy()
+    x[7, 1] = x[9, 0] = x[9, 2] = np.nan
+    model = pmm.models.normal_clusters({"left": tables["left"], "right": x}, 3, mean_strength=0.5)
+    assert "right_unobserved" in {rv.name for rv in model.free_RVs}
+    served = {v.name for step in pmm.steps(model) for v in step.vars}
+    assert served == {v.name for v in model.value_vars}
+    scaled = (x - np.nanmean(x, axis=0)) / np.nanstd(x, axis=0)
+    rng = np.random.default_rng(3)
+    drawn, label = rng.normal(size=3), rng.integers(3, size=len(x))
+    point = model.initial_point() | {"right_unobserved": drawn, "cluster_right": label}
+    scaled[7, 1], scaled[9, 0], scaled[9, 2] = drawn
+    precision = np.asarray(natural_function(model, ["precision_right"])(point)[0])
+    expected = sum(
+        multivariate_normal.logpdf(row, point["mean_right"][j], np.linalg.inv(precision[j]))
+        for row, j in zip(scaled, label, strict=True)
+    )
+    found = model.compile_logp(vars=[model["right_observed"]], jacobian=False)(point)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_missing_values_are_filled_in_before_components():
     tables, _ = domains()
     tables["right"][7, 1] = np.nan
-    with pytest.raises(
-        ValueError,
-        match=r"domain 'right': expected no missing values.* found one in row 7, column 1",
-    ):
-        pmm.models.normal_clusters(tables, n_components=n_components)
+    model = pmm.models.normal_clusters(tables, n_components=2)
+    assert not [rv.name for rv in model.free_RVs if rv.name.endswith("_unobserved")]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ((7, slice(None)), "domain 'right': row 7: expected an observed value; found none"),
+        ((slice(None), 1), "domain 'right': column 1: expected an observed value; found none"),
+    ],
+)
+def test_rows_and_columns_without_a_value_are_refused(place, message):
+    tables, _ = domains()
+    tables["right"][place] = np.nan
+    with pytest.raises(ValueError, match=message):
+        pmm.models.normal_clusters(tables)
+
+
+def test_a_summary_of_draws_with_missing_values():
+    tables, true = domains()
+    tables["left"][::7, 0] = tables["right"][1::6, 1] = np.nan
+    model = pmm.models.normal_clusters(
+        {name: pd.DataFrame(own) for name, own in tables.items()}, n_clusters=6
+    )
+    idata = pmm.sample(
+        40, tune=20, chains=2, cores=1, model=model, random_seed=1, progressbar=False, quiet=True
+    )
+    labels = pmm.partition_estimate(idata)
+    for name in tables:
+        found = labels[f"cluster_{name}"].to_numpy()
+        assert pmm.metrics.adjusted_rand_index({name: true}, {name: found}) > 0.9
+    summary = pmm.match_summary(idata)
+    assert len(summary.objects) == 210
+    assert idata["posterior"]["left_unobserved"].shape[-1] == np.isnan(tables["left"]).sum()
 
 
 def test_reserved_names():

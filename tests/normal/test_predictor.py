@@ -113,7 +113,7 @@ def test_densities_where_some_objects_are_seen_are_ratios_of_marginals(within):
     place = find_place(read(model), "object")
     predictive = Predictive(model, place.component)
     predictive.load(point)
-    new = np.array([[0.3, -0.2], [2.0, 4.0], [np.nan, np.nan]])
+    new = np.array([[0.3, -0.2], [2.0, 4.0], [np.nan, np.nan], [0.3, np.nan], [np.nan, -0.2]])
     seen = read_new_objects(model, predictive, place, {"x": new}).seen
     ((number, vectors),) = seen.items()
     found = predictive.predictors[number].log_predictive(place, vectors)
@@ -126,6 +126,94 @@ def test_densities_where_some_objects_are_seen_are_ratios_of_marginals(within):
         for j in range(4):
             after = marginal(np.vstack([known, x]), np.append(own, j), 4, prior, shared)
             assert abs(found[i, j] - (after - before)) < 1e-10, (i, j)
+    # Of a row with a missing value, the integral over it.
+    grid = np.sinh(np.linspace(-12.0, 12.0, 1_001))
+    for i, hidden in ((3, 1), (4, 0)):
+        rows = np.tile(new[i], (len(grid), 1))
+        rows[:, hidden] = grid
+        for j in range(4):
+            added = [np.append(own, j), 4, prior, shared]
+            logs = [marginal(np.vstack([known, x]), *added) - before for x in rows]
+            expected = np.log(np.trapezoid(np.exp(logs), grid))
+            assert found[i, j] == pytest.approx(expected, abs=1e-4), (i, j)
+
+
+@pytest.mark.parametrize("row", [[0.4, np.nan], [np.nan, 1.5], [np.nan, np.nan]])
+def test_missing_values_of_new_objects_by_quadrature(row):
+    """Of one cluster and one draw: the law of what is missing given the rest of the row."""
+    data = tables()
+    model = pmm.models.normal_clusters(data, n_clusters=3)
+    x = model.rvs_to_values[model["a"]].data
+    point = model.initial_point(0) | {"cluster_a": np.zeros(5, int)}
+    place = find_place(read(model), "a")
+    number = next(n for n, e in enumerate(place.component.evidence) if e.mean == "mean_a")
+    prior = place.component.evidence[number].prior(point)
+    predictive = Predictive(model, place.component)
+    predictive.load(point)
+    predictor = predictive.predictors[number]
+    seen = read_new_objects(model, predictive, place, np.array([row, row])).seen[number]
+    (holes,) = predictor.holes(place, seen)
+    weight = np.log(np.full((2, 4), 0.25))
+    ((members, hidden, _, given),) = predictor.of_new(None, place, seen, holes, weight)
+    np.testing.assert_array_equal(members, [0, 1])
+    np.testing.assert_array_equal(hidden, np.isnan(row))
+    assert given.shape == (2, 3, hidden.sum(), 3)
+    grid = np.sinh(np.linspace(-6.0, 6.0, 121))
+    labels = np.zeros(6, int)
+    for j in (0, 1):  # a full cluster, and an empty one
+        known = x if j == 0 else x[:0]
+        axes = np.meshgrid(
+            *[grid if h else np.array([v]) for h, v in zip(hidden, row, strict=True)]
+        )
+        points = np.stack([axis.ravel() for axis in axes], axis=1)
+        own = labels[: len(known) + 1]
+        logs = [marginal(np.vstack([known, one]), own, 1, prior, False) for one in points]
+        density = np.exp(np.array(logs) - max(logs)).reshape(axes[0].shape)
+        law = holes.law(given[:, j])
+        for place_of, column in enumerate(np.flatnonzero(hidden)):
+            # The array's axes are y, x.
+            others = [axis for axis in (0, 1) if axis != 1 - column]
+            own = density
+            for axis in sorted(others, reverse=True):
+                size = own.shape[axis]
+                own = np.trapezoid(own, grid, axis=axis) if size > 1 else own.sum(axis=axis)
+            own = own / np.trapezoid(own, grid)
+            for at in (40, 60, 75):
+                below = np.trapezoid(own[: at + 1], grid[: at + 1])
+                assert law.cdf(np.full(hidden.sum(), grid[at]))[0, place_of] == pytest.approx(
+                    below, abs=5e-3
+                )
+
+
+def test_missing_values_of_the_data_are_imputed_as_the_steps_draw_them():
+    rng = np.random.default_rng(8)
+    labels = rng.integers(2, size=60)
+    x = np.array([[0.0, 0.0], [8.0, -5.0]])[labels] + rng.normal(size=(60, 2))
+    holed = x.copy()
+    holed[[3, 7, 20], [0, 1, 1]] = np.nan
+    model = pmm.models.normal_clusters({"a": holed[:30], "b": holed[30:]}, n_clusters=4)
+    idata = pmm.sample(
+        400, tune=50, chains=1, model=model, random_seed=1, progressbar=False, quiet=True
+    )
+    found = pmm.impute(idata, model, ci_prob=0.8, random_seed=2, progressbar=False)
+    assert set(found) == {"a", "a_lower", "a_upper"}
+    holes = np.isnan(holed[:30])
+    drawn = idata["posterior"]["a_unobserved"].values[0]
+    spread = drawn.std(axis=0)
+    assert (np.abs(found["a"].values[holes] - drawn.mean(axis=0)) < 0.35 * spread).all()
+    for level, end in ((0.1, "lower"), (0.9, "upper")):
+        below = (drawn < found[f"a_{end}"].values[holes]).mean(axis=0)
+        assert (np.abs(below - level) < 0.08).all()
+    seen = (holed[:30] - np.nanmean(holed[:30], axis=0)) / np.nanstd(holed[:30], axis=0)
+    np.testing.assert_allclose(found["a"].values[~holes], seen[~holes])
+    # Where new objects belong, and what they lack.
+    new = np.array([[np.nan, seen[labels[:30] == 0][:, 1].mean()], [np.nan, np.nan]])
+    assigned = pmm.assign(idata, model, {"a": new}, progressbar=False)["prediction/a"]
+    same = labels[:30] == 0
+    assert assigned["match_a"].values[0][same].min() > 0.8
+    filled = pmm.impute(idata, model, {"a": new}, random_seed=2, progressbar=False)
+    assert abs(filled["a"].values[0, 0] - np.nanmean(seen[same][:, 0])) < 0.3
+    assert filled["a_upper"].values[1, 0] > filled["a_lower"].values[1, 0] + 1.0
 
 
 def test_new_objects_of_aligned_domains_find_their_clusters():

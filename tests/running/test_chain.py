@@ -50,6 +50,10 @@ MODELS = {
     ),
     "one mode": (lambda: networks.network_model("directed"), {"ClusterGibbs"}),
     "normal": (lambda: normals.normals_model("own"), {"ClusterGibbs"}),
+    "missing": (
+        lambda: normals.normals_model("missing in views"),
+        {"MissingValueGibbs", "ClusterGibbs"},
+    ),
     "beside features": (
         any_likelihood.beside_features,
         {"FeatureGibbs", "ClusterGibbs", "ClusterSlice"},

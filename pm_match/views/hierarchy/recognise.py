@@ -143,6 +143,11 @@ def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
                 f"{rv.name!r} has {len(own)} sets of normal clusters; expected one observed "
                 "variable that is normal around one mean for each cluster, with one precision"
             )
+        if own[0].missing:
+            raise Refusal(
+                f"{names(own[0].missing.values())} holds missing values; expected none in views "
+                "with clusters of their own"
+            )
         context.ancestry.only_children(rv, own[0].values)
         normals.append(own[0])
     labels = candidate.labels | {rv: n for one in below for rv, n in one.labels.items()}
