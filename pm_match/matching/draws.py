@@ -1,6 +1,7 @@
 """What a DataTree of draws holds: assignments, their relevance, and the sets of their clusters."""
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -200,8 +201,49 @@ def assignment_of(
     return variable
 
 
-def stacked(assignment: xr.DataArray) -> np.ndarray:
-    """Labels as an array of shape (draws, objects)."""
+class OnDisk:
+    """Labels (draws, objects) that are read when they are asked for: whole draws, or objects."""
+
+    def __init__(self, rows: Any):
+        self._rows, (*self._n_draws, n_objects) = rows, rows.shape
+        self.shape, self.size = (int(np.prod(self._n_draws)), n_objects), rows.size
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        if isinstance(key, tuple):
+            draws, objects = key
+            return np.asarray(self._rows[..., objects]).reshape(len(self), -1)[draws]
+        if isinstance(key, slice):
+            draws = range(*key.indices(len(self)))
+            return np.array([self[draw] for draw in draws]).reshape(len(draws), -1)
+        return np.asarray(self._rows[np.unravel_index(range(len(self))[key], self._n_draws)])
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[draw] for draw in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._rows, dtype).reshape(self.shape)
+
+    @cached_property
+    def _span(self) -> tuple[int, int]:
+        least, largest = zip(*((int(own.min()), int(own.max())) for own in self), strict=True)
+        return min(least), max(largest)
+
+    def min(self) -> int:
+        """Return the least label of all draws."""
+        return self._span[0]
+
+    def max(self) -> int:
+        """Return the largest label of all draws."""
+        return self._span[1]
+
+
+def stacked(assignment: xr.DataArray) -> Any:
+    """Labels of shape (draws, objects): an array, or `OnDisk` if they are Dask's."""
+    if assignment.chunks is not None:
+        return OnDisk(assignment.data)
     *n_draws, n_objects = assignment.shape
     return assignment.to_numpy().reshape(int(np.prod(n_draws)), n_objects)
 
@@ -257,7 +299,7 @@ def relevance_of(
             f"variable {name!r}: expected the dims of {assignment.name!r}, {assignment.dims}; "
             f"found {variable.dims}"
         )
-    flags = stacked(variable)
+    flags = np.asarray(stacked(variable))
     strange = flags[(flags != 0) & (flags != 1)]
     if len(strange):
         raise ValueError(

@@ -252,7 +252,7 @@ def _n_labels(posterior, own, raw, mask, target, title) -> int:
 def _renumber(changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64]) -> None:
     """Renumber assignments; numbers that are no cluster's, of irrelevant objects, stay."""
     for name, variable, labels in zip(draws.names, draws.variables, draws.labels, strict=True):
-        values = labels.copy()
+        values = np.array(labels)
         for row, number in zip(values, numbers, strict=True):
             inside = (row >= 0) & (row < len(number))
             row[inside] = number[row[inside]]

@@ -35,9 +35,9 @@ class SetDraws:
 
     title: str | None  # the set's name: the attribute ``clusters`` of its assignments
     variables: list[xr.DataArray]  # the assignments, sample dims first
-    # labels, relevant, each (n_draws, n_objects): their values, and which objects are
-    # relevant (None for all), by assignment
-    labels: list[np.ndarray]
+    # labels, relevant, each (n_draws, n_objects): their values, which may be `OnDisk`, and which
+    # objects are relevant (None for all), by assignment
+    labels: list[Any]
     relevant: list[np.ndarray | None]
 
     @property
