@@ -167,9 +167,21 @@ def check_initvals(model: Model, initvals: Any, chains: int) -> None:
     start = initial_point(model)
     natural = [name for name in given if name in names]
     like = start | dict(zip(natural, natural_function(model, natural)(start), strict=True))
+    n_labels = {
+        own.variable: clustering.truncation
+        for component in read(model).components
+        for clustering in component.clusterings
+        for own in clustering.assignments
+    }
     for name, values in given.items():
         for value in values:
             _check_initval(name, value, np.asarray(like[name]))
+            # What depends on labels is looked up before a step sees them.
+            if name in n_labels and not 0 <= value.min() <= value.max() < n_labels[name]:
+                raise ValueError(
+                    f"initvals: {name!r}: expected labels in 0 ... {n_labels[name] - 1}; found "
+                    f"{value.min()} to {value.max()}"
+                )
 
 
 def _check_initval(name: str, value: NDArray, like: NDArray) -> None:

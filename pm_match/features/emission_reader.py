@@ -120,13 +120,19 @@ class _Watched:
         if given not in known:
             # Copies: points may be written to by those who own them.
             kept = [np.array(point[name]) for name in self.watched]
-            known[given] = self._read(point, kept)
+            found = self._read(point, kept)
+            known[given] = found
             if len(known) > self._n_known:
-                del known[next(iter(known))]
+                known.pop(next(iter(known)), None)
+            return found
         return known[given]
 
     def _read(self, point: Point, kept: list[NDArray]) -> Any:
         raise NotImplementedError
+
+    def keep_latest(self) -> None:
+        """Forget what was found but for the latest, from now on."""
+        self._known, self._n_known = None, 1
 
 
 class _Part(_Watched):
@@ -158,7 +164,7 @@ class _Part(_Watched):
     def forget(self, points: Sequence[Point], keys: set[str]) -> None:
         """Watch no more what does not matter: values `keys`, and what moves nothing at `points`."""
         self.watched = [n for n in self.inputs if n not in keys and self._matters(points, n)]
-        self._known, self._n_known = None, 1
+        self.keep_latest()
 
     def _matters(self, points, name: str) -> bool:
         """Whether a value moves what is found: a little, or to where another point has it."""
@@ -350,7 +356,7 @@ class EmissionReader:
                 self._means[d] = _Direct(keys[w.name], w.transposed, intercept)
 
     def forget(self, points: Sequence[Point], keys: set[str]) -> None:
-        """Let backgrounds be evaluated no more often than they change.
+        """Let backgrounds be evaluated no more often than they change, and keep what is latest.
 
         `points`: random points of value variables; `keys`: value variables that backgrounds do not
         depend on.
@@ -358,6 +364,10 @@ class EmissionReader:
         for parts in self._backgrounds:
             for part in parts or ():
                 part.forget(points, keys)
+        others: list[_Part | None] = [self._latent, *self._noises, *self._spreads]
+        for other in others:
+            if other is not None:
+                other.keep_latest()
 
     def __call__(self, point: Point) -> Setting:
         """Read the setting at a point of value variables.

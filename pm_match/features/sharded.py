@@ -1,6 +1,7 @@
 """Feature vectors over shards: latent vectors are drawn from sums of features by cluster."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,10 @@ class FeatureScorer(Scorer):
         # Where tables are written: new memory for each block costs a third of a sweep on workers
         # that give it back at once, as Dask's do.
         self._room = np.empty(0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the room for tables."""
+        return self.__dict__ | {"_room": np.empty(0)}
 
     def totals(self, chunk: Chunk) -> Sums:
         """Sum of x^2 (M,), or of x x' (M, M)."""

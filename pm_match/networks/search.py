@@ -40,7 +40,8 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
     3. Rounds of doubt whether objects are relevant (see `doubt`), sweeps over single objects, with
        steps of the hyperparameters, alignment of each network with the others, and moves of whole
        clusters (see `coarse`).
-    4. More sweeps, and clusters are taken apart as long as that pays (see `shake`).
+    4. More sweeps, and clusters are taken apart again, up to five times, while that pays (see
+       `shake`).
     5. At last labels and hyperparameters are brought to the top of their mode.
 
     The chain's point is left at the mode that was found; it differs between generators. It is a

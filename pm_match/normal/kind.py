@@ -64,7 +64,7 @@ class NormalClusters(Kind):
     def predictor(
         self, model: Model, evidence: Normals, state: NormalsState
     ) -> NormalsPredictor | None:
-        """Predict from the clusters of the draws, if all vectors are observed."""
+        """Predict from the clusters of the draws, if no vector is a free variable."""
         if not evidence.searchable:
             return None
         return NormalsPredictor(evidence, state.site.clusterings[evidence.clustering])

@@ -29,7 +29,8 @@ class MissingValueGibbs(PartitionStep):
 
     which is normal. Objects that are linked have a label in common. Labels of objects that cannot
     be linked to others, that are known, or of which data of another kind are seen, stay as they
-    are. `ClusterGibbs` draws all labels given the vectors, without means and precisions.
+    are; so do all in the first step of a chain, which `ClusterGibbs` may have to begin. It draws
+    all labels given the vectors, without means and precisions.
 
     Parameters
     ----------
@@ -82,7 +83,8 @@ class MissingValueGibbs(PartitionStep):
         """Perform one update of a point; the point given is left as it is."""
         new = dict(point)
         for own in self._incomplete:
-            own.draw(self.rng, point, new)
+            own.draw(self.rng, point, new, labels_too=self.started)
+        self.started = True
         return new, [{}]
 
 
@@ -135,8 +137,10 @@ class _Incomplete:
             own = Incomplete.of(x, np.flatnonzero(looked_at))
             self._vectors.append(_Vectors(values, place, self._place[objects], objects, own))
 
-    def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
-        """Draw labels, then missing values, and write them to a `new` point."""
+    def draw(
+        self, rng: np.random.Generator, point: Point, new: dict[str, NDArray], labels_too: bool
+    ) -> None:
+        """Draw labels (if `labels_too`), then missing values, and write them to a `new` point."""
         parameters = [read(point) for read in self._parameters]
         parts = []
         for own in self._vectors:
@@ -145,7 +149,7 @@ class _Incomplete:
                 incomplete = incomplete._replace(values=own.values.vectors(point))
             parts.append(list(incomplete.given(*parameters[own.number])))
         labels = self._points.labels(point)
-        if len(self._size):
+        if labels_too and len(self._size):
             logs = self._size[:, None] * self._weights(point)
             for own, found in zip(self._vectors, parts, strict=True):
                 for part in found:

@@ -143,7 +143,7 @@ class Normals(Evidence):
 
     @property
     def searchable(self) -> bool:
-        """Whether all vectors are observed."""
+        """Whether no vector is a free variable; single values may be missing."""
         return all(values.data is not None for values in self.values)
 
     @property

@@ -271,7 +271,7 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
             f"the declared density of {centers.name!r} is not that of means whose precision is a "
             f"multiple of {precision.name!r}, around one centre for all clusters"
         )
-    for rv in candidate.values:
+    for rv in (*candidate.values, *candidate.missing.values()):
         if not check.agrees(rv, expected[rv]):
             raise Refusal(
                 f"the declared density of {rv.name!r} is not normal around {centers.name!r} of its "

@@ -5,6 +5,9 @@ score, and single objects and whole clusters climb it fast. What is left to find
 are k-means of the views side by side, each whitened by its own covariance: all of it, or those
 principal components alone that the views have in common, scaled by how much. (Principal components
 of whitened views are their canonical variates; see Klami & Kaski 2006, section 3.1.)
+
+Where values are missing, k-means has what the others of their row let expect; from there on they
+are drawn with the labels.
 """
 
 from collections.abc import Sequence
@@ -26,6 +29,7 @@ from pm_match.search.coarse import (
     settled,
     shake,
 )
+from pm_match.search.recipe import any_kinds
 
 # Starts for every number of clusters and kind of k-means, and how many of all go on.
 _STARTS = 2
@@ -33,6 +37,8 @@ _CHOSEN = 3
 # Sweeps of a start that goes on, and clusters taken apart at the end.
 _SWEEPS = 15
 _SHAKES = 10
+# Draws whose mean log joint says how good a matching is where values are missing.
+_LEVEL = 10
 # Numbers of clusters that are begun with, if only a truncation is declared.
 _NUMBERS = (2, 4, 8, 16, 32)
 # Objects there are at least for each cluster to begin with.
@@ -51,7 +57,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     states: list[NormalsState] = state.of_kind(NormalsState)
     starts, incomplete = [], any(own.normals.missing for own in states)
     if incomplete:
-        fill(chain, number, by_cluster=False)
+        fill(chain, number)
         state = chain.loaded(number)
     for place, clustering in enumerate(component.clusterings):
         evidence = [own.evidence for own in states if own.normals.clustering == place]
@@ -70,6 +76,9 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
                     ascend(state)
                     starts.append((state.log_joint(), state.found()))
     starts.sort(key=lambda start: -start[0])
+    if incomplete:
+        _draw_missing(chain, number, rng, [labels for _, labels in starts[:_CHOSEN]])
+        return
     best, highest = starts[0][1], -np.inf
     for _, labels in starts[:_CHOSEN]:
         state.load(chain.point, labels)
@@ -80,23 +89,38 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
         if value > highest + LEAST:
             best, highest = chain.labels(number), value
     chain.place(number, best)
-    if incomplete:
-        fill(chain, number, by_cluster=True)
     shake(chain, number, rng, _SHAKES)
     polish(chain, number)
-    if incomplete:
-        fill(chain, number, by_cluster=True)
-        chain.settle(number)
 
 
-def fill(chain: Chain, number: int, by_cluster: bool) -> None:
-    """Put missing values into the point as the others of their row let expect.
+def _draw_missing(
+    chain: Chain, number: int, rng: np.random.Generator, starts: Sequence[Sequence[NDArray]]
+) -> None:
+    """Go on from some labels, and from the chain's, where missing values are drawn with them.
 
-    `by_cluster`: given their cluster as well, rather than all objects of their variable.
+    Held at what is expected of them, missing values would make clusters narrow, and few.
     """
+    first, best, highest = chain.point, chain.point, -np.inf
+    for labels in (None, *starts):
+        chain.point = first
+        if labels is not None:
+            chain.place(number, labels)
+            chain.settle(number)
+        any_kinds(chain, number, rng)
+        found, values = chain.point, []
+        for _ in range(_LEVEL):
+            chain.run(1, number)
+            values.append(chain.log_joint(number))
+        if np.mean(values) > highest:
+            best, highest = found, float(np.mean(values))
+    chain.point = best
+
+
+def fill(chain: Chain, number: int) -> None:
+    """Put missing values into the point as the others of their row let expect."""
     new = dict(chain.point)
     for own in chain.loaded(number).of_kind(NormalsState):
-        own.points.write(new, own.expected(chain.point, by_cluster))
+        own.points.write(new, own.expected(chain.point))
     chain.point = new
 
 

@@ -71,22 +71,20 @@ class NormalsState(EvidenceState):
         """
         total = self.points.log_parameters(point)
         x, labels = self.evidence.values, self._labels()
-        for rows, part in self._given(x, labels, self.normals.truncation):
-            total -= part.log_missing(x[rows], labels[rows]).sum()
+        for rows, part, clusters in self._given(x, labels):
+            total -= part.log_missing(x[rows], clusters).sum()
         return float(total)
 
-    def expected(self, point: Point, by_cluster: bool) -> dict[str, NDArray[np.float64]]:
-        """Expect missing values given the others of their row, and their cluster or all objects.
+    def expected(self, point: Point) -> dict[str, NDArray[np.float64]]:
+        """Expect missing values given the others of their row, as if all were of one cluster.
 
-        Means and precisions are expected in turn with them. Return values by variable.
+        Its mean and precision are expected in turn with them. Return values by variable.
         """
         normals = self.normals
-        x, labels, n = normals.vectors(point), self._labels(), normals.truncation
-        if not by_cluster:
-            labels, n = np.zeros_like(labels), 1
+        x, labels = normals.vectors(point), np.zeros_like(self._labels())
         for _ in range(_ROUNDS if normals.missing else 0):
-            for rows, part in self._given(x.copy(), labels, n):
-                x[rows] = part.expected(labels[rows])
+            for rows, part, clusters in self._given(x.copy(), labels):
+                x[rows] = part.expected(clusters)
         ends = np.cumsum([len(own.objects) for own in normals.values])[:-1]
         found: dict[str, NDArray[np.float64]] = {}
         for own, vectors in zip(normals.values, np.split(x, ends), strict=True):
@@ -98,20 +96,23 @@ class NormalsState(EvidenceState):
         return self.site.labels(self.normals.clustering)[self.evidence.rows.object]
 
     def _given(
-        self, x: NDArray, labels: NDArray[np.int64], n_clusters: int
-    ) -> Iterator[tuple[NDArray[np.int64], Given]]:
+        self, x: NDArray, labels: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], Given, NDArray[np.int64]]]:
         """Say what clusters expect of vectors with missing values, as `x` (R, D) lets expect them.
 
-        Yield the rows of some of these, and what is expected.
+        Yield the rows of some of these, what is expected by the clusters that hold something, and
+        of which of these each row is.
         """
         normals, start = self.normals, 0
         if not normals.missing:
             return
         given = self.evidence.prior, normals.shared, normals.power
-        _, means, degrees, scales = posterior(x, labels, n_clusters, *given)
+        used, labels = np.unique(labels, return_inverse=True)
+        _, means, degrees, scales = posterior(x, labels, len(used), *given)
         precisions = degrees[:, None, None] * np.linalg.inv(scales)
         for own, incomplete in zip(normals.values, self._incomplete, strict=True):
             if incomplete is not None:
                 for part in incomplete.given(means, precisions):
-                    yield start + part.rows, part
+                    rows = start + part.rows
+                    yield rows, part, labels[rows]
             start += len(own.objects)

@@ -209,7 +209,7 @@ class _Objects:
 
 
 def _check_whole(model: Model, rv: RV) -> None:
-    """Refuse rows of several variables that are missing in part."""
+    """Refuse rows of several variables some of which are missing."""
     name = str(rv.name)
     several = getattr(rv.owner.op, "ndim_supp", 0) > 0
     if (
@@ -218,6 +218,6 @@ def _check_whole(model: Model, rv: RV) -> None:
         and (several or type(rv.owner.op).__name__.startswith("PartialObserved"))
     ):
         raise UnservedModelError(
-            f"{name!r}: expected rows that are missing as a whole or not at all; found rows that "
-            "are missing in part, whose variables depend on each other"
+            f"{name.removesuffix('_observed')!r}: expected rows of variables that depend on each "
+            "other to have all values; found missing ones"
         )

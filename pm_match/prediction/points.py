@@ -18,8 +18,8 @@ class RecordedPoints:
     """The draws of a DataTree, one after the other, as points of value variables.
 
     What every draw's other variables leave to be integrated out (weights, latent vectors,
-    densities, missing values) need not have been recorded, and is left at its initial value; if
-    `everything` is asked for, it is read all the same. The attribute `posterior` has the draws that
+    densities, missing values but for those of normal clusters) need not have been recorded, and is
+    left at its initial value; if `everything` is asked for, it is read all the same. The attribute `posterior` has the draws that
     are taken: `num_draws` along the last of `sample_dims`, evenly spaced, or all.
 
     Raise `UnservedModelError` if no part of the model is one that the steps can serve; `KeyError`

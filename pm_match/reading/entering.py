@@ -54,8 +54,8 @@ def entering(
     marked : sequence of dict of variable to array of bool
         Inputs, and which of their numbers are marked.
     changing : collection of variables
-        Inputs with whose values what is chosen by them may change: their values here show no more
-        than shapes.
+        Inputs, beside those with marks, whose values may be others. What is chosen by them, or has
+        their number of entries, may be anything.
 
     Returns
     -------
@@ -63,10 +63,8 @@ def entering(
         For each of `marked`, marks of the shape of each graph.
     """
     nodes = [*toposort(graphs)]
-    known, numbers = {*changing}, [v for node in nodes for v in node.outputs if _is_numbers(v)]
-    for node in nodes:
-        if type(node.op).__name__ not in _SHAPES and known.intersection(node.inputs):
-            known.update(node.outputs)
+    numbers = [v for node in nodes for v in node.outputs if _is_numbers(v)]
+    known, loose = _changing(nodes, {*changing, *(v for own in marked for v in own)})
     wanted = [pt.as_tensor(v) for v in numbers]
     read = function([*values], wanted)
     with np.errstate(all="ignore"):
@@ -75,7 +73,7 @@ def entering(
     for own in marked:
         marks = dict(own)
         for node in nodes:
-            marks |= dict(zip(node.outputs, _through(node, marks, at, known), strict=True))
+            marks |= dict(zip(node.outputs, _through(node, marks, at, known, loose), strict=True))
         found.append([marks.get(v, np.zeros(np.shape(at[v]), np.bool_)) for v in graphs])
     return found
 
@@ -84,13 +82,45 @@ def _is_numbers(v: RV) -> bool:
     return isinstance(v.type, pt.TensorType | ScalarType)
 
 
+def _changing(nodes: Sequence[Apply], changing: Collection[RV]) -> tuple[set[RV], set[RV]]:
+    """Find what changes with some inputs, and what has a shape that may."""
+    known, loose = {*changing}, set[RV]()
+    for node in nodes:
+        name = type(node.op).__name__
+        if name in _SHAPES:
+            known |= {*node.outputs} if loose.intersection(node.inputs) else set()
+            continue
+        plain = isinstance(node.op, Elemwise | CAReduce)
+        asked = () if plain else node.inputs if name not in _MOVED else _parts(node)[1]
+        if loose.intersection(node.inputs) or known.intersection(asked):
+            loose |= {*node.outputs}
+        if known.intersection(node.inputs):
+            known |= {*node.outputs}
+    return known, loose
+
+
+def _parts(node: Apply) -> tuple[range, list[RV]]:
+    """Tell which inputs have numbers that are put in other places, and return the rest."""
+    places = range(len(node.inputs))
+    moved = places[_MOVED.get(type(node.op).__name__, slice(0))]
+    return moved, [v for place, v in enumerate(node.inputs) if place not in moved]
+
+
 def _through(
-    node: Apply, marks: Mapping[RV, Marks], at: Mapping[RV, Any], changing: Collection[RV]
+    node: Apply,
+    marks: Mapping[RV, Marks],
+    at: Mapping[RV, Any],
+    changing: Collection[RV],
+    loose: Collection[RV],
 ) -> list[Marks]:
     """Take marks through a node."""
     shapes = [np.shape(at[v]) if v in at else () for v in node.outputs]
-    name = type(node.op).__name__
-    if name in _SHAPES or not any(marks[v].any() for v in node.inputs if v in marks):
+    fixed = type(node.op).__name__ in _SHAPES and node.inputs[0] not in loose
+    # What has no entries here may have some elsewhere.
+    entered = (
+        marks[v].any() or (not marks[v].size and v in loose) for v in node.inputs if v in marks
+    )
+    if fixed or not any(entered):
         return [np.zeros(shape, np.bool_) for shape in shapes]
 
     def value(v: RV) -> Any:
@@ -109,12 +139,13 @@ def _through(
     if isinstance(node.op, CAReduce):
         (own,) = node.inputs
         return [np.asarray(marks_of(own).any(axis=node.op.axis))]
-    data = node.inputs[_MOVED.get(name, slice(0))]
-    beside = [v for v in node.inputs if v not in data]
+    moved, beside = _parts(node)
     placed = all(isinstance(v, Constant | SharedVariable) or v in at for v in beside)
-    if data and placed and not any(v in changing or marks_of(v).any() for v in beside):
+    if moved and placed and not any(v in changing or marks_of(v).any() for v in beside):
+        # Large whole numbers: marks may be added up.
         given = [
-            np.asarray(marks_of(v), v.type.dtype) if v in data else value(v) for v in node.inputs
+            marks_of(v).astype(np.int64) if place in moved else value(v)
+            for place, v in enumerate(node.inputs)
         ]
         storage: list[list[Any]] = [[None] for _ in node.outputs]
         node.op.perform(node, given, storage)

@@ -89,7 +89,12 @@ class Interpreted:
                 self._add_leaf(variable)
             else:
                 first = self._add(node)
-                own = {v: first + n for n, v in enumerate(node.outputs) if stands[v] is v}
+                # An input may be what an operation gives: it is as it is given.
+                own = {
+                    v: first + n
+                    for n, v in enumerate(node.outputs)
+                    if stands[v] is v and v not in self._places
+                }
                 self._places |= own
 
     def _add_leaf(self, variable: RV) -> None:
@@ -122,7 +127,8 @@ class Interpreted:
 
     def _made_ready(self) -> list[Any]:
         """Evaluate what is constant; return what is left to do, and what may be forgotten when."""
-        steps, known = self._left[0], dict(self._left[1])
+        steps, constants = self._left
+        known = dict(constants)
         left, functions = [], []
         for step in steps:
             own, given, places = step

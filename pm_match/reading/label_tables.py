@@ -134,7 +134,8 @@ class LabelDensities:
         inputs = [*self._labels, *self._inputs]
         values = dict(zip(inputs, [*labels, *self._values(point)], strict=True))
         named = {str(v.name): v for v in self._inputs}
-        return _entered(graphs, values, named, marked, self._varied)
+        # Whatever parameters are: labels alone are as they are given.
+        return _entered(graphs, values, named, marked, [*self._varied, *self._inputs])
 
     def only(self, which: Sequence[bool]) -> "LabelDensities":
         """Return the log densities of some of the factors."""
@@ -364,7 +365,7 @@ def values_entering(
     graphs = [_by_entry(graph, True) for graph in density_graphs(model, variables, sum=False)]
     named = {str(v.name): v for v in model.value_vars}
     values = {v: np.asarray(point[name], v.dtype) for name, v in named.items()}
-    return _entered(graphs, values, named, marked)
+    return _entered(graphs, values, named, marked, model.value_vars)
 
 
 def _entered(
@@ -372,11 +373,11 @@ def _entered(
     values: Mapping[RV, NDArray],
     named: Mapping[str, RV],
     marked: Sequence[Mapping[str, Marks]],
-    varied: Sequence[RV] = (),
+    changing: Sequence[RV],
 ) -> list[Marks]:
     """Say of graphs which of their entries (K, ...) each of K sets of numbers enters."""
     sets = [{named[key]: own for key, own in marks.items() if key in named} for marks in marked]
-    found = entering(graphs, values, sets, varied)
+    found = entering(graphs, values, sets, changing)
     return [np.stack(own) for own in zip(*found, strict=True)]
 
 

@@ -272,7 +272,7 @@ def point_function(
     if names:
         return read
     constant = read({})
-    return lambda point: constant
+    return lambda point: [np.array(v) for v in constant]
 
 
 def over_points(
@@ -287,10 +287,14 @@ def over_points(
     inputs: list[Any] = [v for v in explicit_graph_inputs(outputs) if v in set(model.value_vars)]
     names = [str(v.name) for v in inputs]
     one = function(inputs, outputs)
-    values = one(*[np.asarray(point[name], v.dtype) for name, v in zip(names, inputs, strict=True)])
+
+    def cast(points: Mapping[str, NDArray]) -> list[NDArray]:
+        return [np.asarray(points[name], v.dtype) for name, v in zip(names, inputs, strict=True)]
+
+    values = one(*cast(point))
 
     def one_by_one(points: Mapping[str, NDArray]) -> list[NDArray]:
-        found = [one(*own) for own in zip(*[points[name] for name in names], strict=True)]
+        found = [one(*own) for own in zip(*cast(points), strict=True)]
         return [np.array(own) for own in zip(*found, strict=True)]
 
     if not names:
@@ -301,7 +305,7 @@ def over_points(
         together = function([*stacks.values()], graphs)
 
         def at_once(points: Mapping[str, NDArray]) -> list[NDArray]:
-            return together(*[points[name] for name in names])
+            return together(*cast(points))
 
         twice = at_once({name: np.stack([point[name]] * 2) for name in names})
         same = [

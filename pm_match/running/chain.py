@@ -152,11 +152,14 @@ def asked_less(model: Model, chain: ChainSteps) -> Iterator[None]:
             model, overrides=overrides, jitter_rvs=jitter_rvs, return_transformed=False
         )
 
+    instead: dict[str, Any] = {"_make_initial_point": make_initial_point}
     if set(chain.vars) >= set(model.value_vars):
-        own["logp"] = logp
-    own["_make_initial_point"] = make_initial_point
+        instead["logp"] = logp
+    # What the user has put in these places stays.
+    instead = {name: function for name, function in instead.items() if name not in own}
+    own |= instead
     try:
         yield
     finally:
-        own.pop("logp", None)
-        own.pop("_make_initial_point", None)
+        for name in instead:
+            own.pop(name, None)

@@ -59,7 +59,10 @@ class Scorer:
         return ()
 
     def table(self, chunk: Chunk, parameters: Any) -> NDArray:
-        """Log density (n, T) of every object in every cluster, up to a constant of the object."""
+        """Log density (n, T) of every object in every cluster, up to a constant of the object.
+
+        It may be written over, and is by the next call.
+        """
         raise NotImplementedError
 
     def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: Any) -> Sums:

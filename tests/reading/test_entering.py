@@ -68,6 +68,59 @@ def test_what_is_nowhere_near_enters_too():
     assert found.all()
 
 
+def held_against_moving(graph, inputs, moved, number, steps, **kwargs):
+    """Marks of what a number enters, and what changes as it is moved."""
+    call = pytensor.function([*inputs], graph)
+    mark = np.zeros(np.shape(inputs[moved]), bool)
+    mark[number] = True
+    ((found,),) = entering([graph], inputs, [{moved: mark}], **kwargs)
+    before, changed = call(*inputs.values()), False
+    for step in steps:
+        there = {**inputs, moved: inputs[moved] + np.asarray(step * mark, inputs[moved].dtype)}
+        changed = changed | (call(*there.values()) != before)
+    return found, changed
+
+
+def test_what_is_data_and_place_at_once_is_told_by_place():
+    y, places = pt.lvector("y"), pt.lvector("places")
+    graph = pt.set_subtensor(y[places], places)
+    inputs = {y: np.arange(3), places: np.array([1])}
+    found, changed = held_against_moving(graph, inputs, y, 0, [5])
+    np.testing.assert_array_equal(found, changed)
+    assert found.any()
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        X[0] * pt.nonzero(P[:, 0] > 0)[0].shape[0],
+        X[0] * P[P > 0].shape[0],
+        X[0] * pt.arange(pt.cast(pt.abs(P[0, 0]) * 4, "int64")).shape[0],
+    ],
+)
+def test_shapes_that_depend_on_numbers_are_numbers(graph):
+    inputs = {P: VALUES[P], X: VALUES[X]}
+    found, changed = held_against_moving(graph, inputs, P, (0, 0), [5.0, -5.0])
+    assert (found >= changed).all()
+    assert changed.any()
+
+
+def test_marks_are_not_lost_where_many_are_added_up():
+    small = pt.cast(P[0, 0], "uint8") * np.ones(256, "uint8")
+    graph = pt.inc_subtensor(pt.zeros(2, "uint8")[np.zeros(256, int)], small)
+    mark = np.zeros((3, 2), bool)
+    mark[0, 0] = True
+    ((found,),) = entering([graph], {P: VALUES[P]}, [{P: mark}])
+    np.testing.assert_array_equal(found, [True, False])
+
+
+def test_what_other_numbers_choose_may_be_anything():
+    graph = P[LABELS, pt.cast(X[0, 0] > 100.0, "int64")]
+    second = np.array([[False, True]] * 3)
+    ((found,),) = entering([graph], VALUES, [{P: second}], changing=[P, X])
+    assert found.all()
+
+
 def test_what_data_choose_may_be_anything():
     graph = P[LABELS, (X[:, 0] > 0).astype("int64")]
     second = np.array([[False, True]] * 3)

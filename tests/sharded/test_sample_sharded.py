@@ -399,6 +399,19 @@ def test_what_enters_a_log_density_only_elsewhere_is_drawn_apart_too():
     assert own._groups == [[0], [1]]
 
 
+def test_what_a_parameter_chooses_is_drawn_apart_too():
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    with pm.Model() as model:
+        s = pm.Categorical("c", p=pm.StickBreakingWeights("w", alpha=1.0, K=T - 1), shape=6)
+        centre, choice = pm.Normal("centre", shape=(T, 2)), pm.Normal("choice")
+        # At the start, and near it, nothing has the second centre.
+        second = centre[:, pt.cast(choice > 1.0, "int64")]
+        means = pt.stack([centre[:, 0], second], axis=1)
+        pm.StudentT("x", nu=3.0, mu=means[s], sigma=1.0, observed=x)
+    (own,) = Centre(model, read(model), np.random.default_rng(0), model.initial_point()).evidence
+    assert own._groups == [[0], [1]]
+
+
 def test_what_clusters_have_goes_along_when_labels_are_swapped(any_likelihood, tmp_path):
     found = sampled(any_likelihood, counts(), labels=tmp_path / "labels.zarr", draws=30)
     posterior, data = found["posterior"], counts()
