@@ -19,8 +19,9 @@ class RecordedPoints:
 
     What every draw's other variables leave to be integrated out (weights, latent vectors,
     densities, missing values but for those of normal clusters) need not have been recorded, and is
-    left at its initial value; if `everything` is asked for, it is read all the same. The attribute `posterior` has the draws that
-    are taken: `num_draws` along the last of `sample_dims`, evenly spaced, or all.
+    left at its initial value; if `everything` is asked for, it is read all the same. The attribute
+    `posterior` has the draws that are taken: `num_draws` along the last of `sample_dims`, evenly
+    spaced, or all.
 
     Raise `UnservedModelError` if no part of the model is one that the steps can serve; `KeyError`
     if the draws lack a variable; `ValueError` if a variable has another shape than the model's,
