@@ -36,13 +36,7 @@ SUMMARIES = {
     "diagnose": lambda draws: pmm.diagnose(draws).table,
 }
 # Those that look at one draw at a time, or some.
-STREAMED = [
-    "match_summary",
-    "unmatched_probability",
-    "cluster_spans",
-    "diagnose",
-    "partition_estimate",
-]
+STREAMED = ["match_summary", "unmatched_probability", "cluster_spans", "partition_estimate"]
 
 
 def estimate(draws):
