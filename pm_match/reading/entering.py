@@ -130,8 +130,8 @@ def _through(
         return marks[v] if v in marks else np.zeros(np.shape(value(v)), np.bool_)
 
     if isinstance(node.op, Elemwise):
-        # The second of two fills the shape of the first.
-        fills = type(node.op.scalar_op).__name__ == "Second"
+        # The second of two fills the shape of the first, which is no number if it is fixed.
+        fills = type(node.op.scalar_op).__name__ == "Second" and node.inputs[0] not in loose
         joined = np.zeros((), np.bool_)
         for v in node.inputs[fills:]:
             joined = joined | marks_of(v)

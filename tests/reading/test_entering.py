@@ -95,6 +95,7 @@ def test_what_is_data_and_place_at_once_is_told_by_place():
     [
         X[0] * pt.nonzero(P[:, 0] > 0)[0].shape[0],
         X[0] * P[P > 0].shape[0],
+        X[0] * pt.ones_like(P[P > 0]).sum(),
         X[0] * pt.arange(pt.cast(pt.abs(P[0, 0]) * 4, "int64")).shape[0],
     ],
 )
