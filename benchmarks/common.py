@@ -2,9 +2,10 @@
 
 import one_core  # noqa: F401, I001  (first: it has to come before numpy)
 
+import argparse
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,16 @@ def cpu_seconds(function: Callable[[], Any], repeats: int = 5, number: int = 1) 
             function()
         least = min(least, (time.process_time() - begin) / number)
     return least
+
+
+def options_of_sets(doc: str, kinds: Iterable[str]) -> argparse.ArgumentParser:
+    """Say which data sets of which kinds a benchmark takes."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--sets", type=int, default=10, help="data sets of each kind (10)")
+    parser.add_argument("--first", type=int, default=5000, help="seed of the first (5000)")
+    parser.add_argument("--only", nargs="+", choices=list(kinds), help="some kinds only")
+    parser.add_argument("--every", action="store_true", help="print every data set too")
+    return parser
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -9,7 +9,6 @@ and the seconds are those of the three searches.
 
 import common  # noqa: I001  (before numpy)
 
-import argparse
 import logging
 import time
 import warnings
@@ -85,12 +84,7 @@ def mean(values) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sets", type=int, default=10, help="data sets of each kind (10)")
-    parser.add_argument("--first", type=int, default=5000, help="seed of the first (5000)")
-    parser.add_argument("--only", nargs="+", choices=list(KINDS), help="some kinds only")
-    parser.add_argument("--every", action="store_true", help="print every data set too")
-    options = parser.parse_args()
+    options = common.options_of_sets(__doc__, KINDS).parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
     summary, rows = [], []

@@ -10,7 +10,6 @@ Run ``python benchmarks/truth_starts.py --sets 100 --only partial "one mode"``.
 
 import common  # noqa: I001  (before numpy)
 
-import argparse
 import logging
 import time
 import warnings
@@ -170,12 +169,8 @@ def run(drawn: Drawn, starts: int, seed: int) -> tuple[float, ...]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sets", type=int, default=10, help="data sets of each kind (10)")
-    parser.add_argument("--first", type=int, default=5000, help="seed of the first (5000)")
+    parser = common.options_of_sets(__doc__, KINDS)
     parser.add_argument("--starts", type=int, default=4, help="searches, the best of which counts")
-    parser.add_argument("--only", nargs="+", choices=list(KINDS), help="some kinds only")
-    parser.add_argument("--every", action="store_true", help="print every data set too")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)

@@ -18,6 +18,7 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from pm_match.reading.ancestry import RV
+from pm_match.reading.operations import SHAPES
 from pm_match.reading.probe import function, held_value
 
 # Inputs whose numbers are put in other places, by the names of PyTensor's classes, which move
@@ -32,8 +33,6 @@ _MOVED = {
     **dict.fromkeys(("IncSubtensor", "AdvancedIncSubtensor", "AdvancedIncSubtensor1"), slice(2)),
     **dict.fromkeys(("Join", "MakeVector"), slice(None)),
 }  # fmt: skip
-# Of these only the shape enters.
-_SHAPES = frozenset(("Shape", "Shape_i"))
 
 Marks = NDArray[np.bool_]
 
@@ -87,7 +86,7 @@ def _changing(nodes: Sequence[Apply], changing: Collection[RV]) -> tuple[set[RV]
     known, loose = {*changing}, set[RV]()
     for node in nodes:
         name = type(node.op).__name__
-        if name in _SHAPES:
+        if name in SHAPES:
             known |= {*node.outputs} if loose.intersection(node.inputs) else set()
             continue
         plain = isinstance(node.op, Elemwise | CAReduce)
@@ -115,7 +114,7 @@ def _through(
 ) -> list[Marks]:
     """Take marks through a node."""
     shapes = [np.shape(at[v]) if v in at else () for v in node.outputs]
-    fixed = type(node.op).__name__ in _SHAPES and node.inputs[0] not in loose
+    fixed = type(node.op).__name__ in SHAPES and node.inputs[0] not in loose
     # What has no entries here may have some elsewhere.
     entered = (
         marks[v].any() or (not marks[v].size and v in loose) for v in node.inputs if v in marks

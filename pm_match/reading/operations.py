@@ -33,7 +33,7 @@ _ARRAYS = frozenset((
     "SLogDet", "SVD", "Expm", "CheckAndRaise", "Assert", "CheckParameterValue", "ViewOp",
 ))  # fmt: skip
 # Shapes do not depend on values.
-_SHAPES = frozenset(("Shape", "Shape_i"))
+SHAPES = frozenset(("Shape", "Shape_i"))
 
 
 def not_analytic(model: Model, graphs: Iterable[RV]) -> str | None:
@@ -56,7 +56,7 @@ def _first(graphs: list[RV], ends: Iterable[RV], entering: set[RV]) -> str | Non
             moving.update(node.outputs)
             continue
         own = [v in moving for v in node.inputs]
-        if any(own) and type(node.op).__name__ not in _SHAPES:
+        if any(own) and type(node.op).__name__ not in SHAPES:
             name = _unfit(node, own)
             if name is not None:
                 return name

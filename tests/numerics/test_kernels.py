@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pm_match.clusters.sweep import sweep
 from pm_match.features.projected_normal import rebuild
 from pm_match.numerics import kernels
+from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.numba_internals import CacheFile
 
 ROOT = Path(kernels.__file__).parents[1]
@@ -148,3 +150,18 @@ def test_terms_from_elsewhere_are_kept_on_disk_until_their_files_change(tmp_path
     assert run(1.0) == pytest.approx((2.0, 0, 0))
     # Only a helper in another file changes, by a number.
     assert run(3.0) == pytest.approx((6.0, 5, 0))
+
+
+@part
+def _or_none(x, which):
+    return x[which] if which >= 0 else 0.0
+
+
+@entry
+def _of_both(x, which):
+    return _or_none(x, which) + _or_none(x, -1) + _or_none(x, 1)
+
+
+def test_parts_are_compiled_once_for_all_numbers():
+    assert _of_both(np.array([2.0, 3.0]), 0) == 5.0
+    assert len(_or_none.overloads) == 1
