@@ -222,7 +222,7 @@ def _row(fits: Sequence[Fit], types: Sequence[str]) -> dict[str, str]:
     }
     for t, side in zip(types, ("rows", "columns"), strict=True):
         pooled = [
-            np.concatenate([v for name, v in fit.labels.items() if name.endswith(f"_{t}")])
+            np.concatenate([v for name, v in fit.labels.items() if str(name).endswith(f"_{t}")])
             for fit in fits
         ]
         row[f"{side}: clusters"] = f"{np.mean([labels.max() + 1 for labels in pooled]):.0f}"

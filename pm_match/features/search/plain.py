@@ -63,7 +63,7 @@ class Mode:
     log_joint: float
 
 
-def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
+def search(chain: Chain, number: int, rng: np.random.Generator, begun: bool = False) -> None:
     """Bring a chain to a good mode of the feature vectors of one component.
 
     Parameters
@@ -73,6 +73,8 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     number : int
         Of the component.
     rng : numpy.random.Generator
+    begun : bool, default False
+        Whether to begin with the chain's labels, instead of matching everything anew.
 
     Notes
     -----
@@ -91,7 +93,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
             problem, units_of, part = problem_of(clustering, features, chain.point)
             labels = [np.array(label) for label in chain.labels(number)]
             own = labels[place_of][units_of.first]
-            first = own[part] if again else match_all(problem, rng)
+            first = own[part] if begun or again else match_all(problem, rng)
             own[part] = refine(problem, rng, first)
             labels[place_of] = own[units_of.of_object]
             chain.place(number, labels)
