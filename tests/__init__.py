@@ -1,0 +1,9 @@
+"""Imported before NumPy, keeps its linear algebra to one thread.
+
+Tests run side by side, on matrices so small that it takes longer to wake a second thread.
+"""
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")

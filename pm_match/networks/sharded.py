@@ -96,12 +96,40 @@ class CellRows:
         found._others, found._values = self._others[own], self._values[own]
         return found
 
-    def rows(self, start: int, stop: int) -> Any:
-        """Read the cells of some objects, as a sparse array (n, M)."""
+    def rows(self, start: int, stop: int) -> "Cells":
+        """Read the cells of some objects."""
         first = self._first[start - self._offset : stop + 1 - self._offset]
         own = slice(first[0], first[-1])
-        parts = self._values[own], self._others[own], first - first[0]
-        return sp.csr_array(parts, shape=(stop - start, self._n_others))
+        return Cells(self._values[own], self._others[own], first - first[0], self._n_others)
+
+
+class Cells:
+    """The cells of n objects: a sparse array (n, M), which SciPy takes a while to make.
+
+    Parameters
+    ----------
+    data, indices, indptr : arrays
+        As those of `scipy.sparse.csr_array`.
+    n_others : int
+    """
+
+    def __init__(self, data: NDArray, indices: NDArray, indptr: NDArray, n_others: int):
+        self.data, self.indices, self.indptr = data, indices, indptr
+        self.shape = len(indptr) - 1, n_others
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return the cells of some objects, or the value of one."""
+        if isinstance(rows, tuple):
+            return self.sparse()[rows]
+        first = self.indptr[rows]
+        n = self.indptr[rows + 1] - first
+        indptr = np.concatenate([[0], np.cumsum(n)])
+        own = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], n)
+        return type(self)(self.data[own], self.indices[own], indptr, self.shape[1])
+
+    def sparse(self) -> Any:
+        """Return a sparse array of SciPy's."""
+        return sp.csr_array((self.data, self.indices, self.indptr), shape=self.shape)
 
 
 @entry
@@ -156,7 +184,7 @@ class NetworkScorer(Scorer):
             elif self.family == POISSON:
                 wrong, expected = (x < 0) | (x != np.floor(x)) | wrong, "a whole number from 0"
             if wrong.any():
-                row, column = (int(own[wrong][0]) for own in chunk[name].tocoo().coords)
+                row, column = (int(own[wrong][0]) for own in chunk[name].sparse().tocoo().coords)
                 return name, (row, column), expected
         return None
 
@@ -245,7 +273,7 @@ class ShardedRelation(ShardedEvidence):
         for name, network in self.relation.networks.items():
             rows, columns = (places[own] for own in self._ends[name])
             source = sources[self._ends[name][0]][name]
-            found = source.rows(0, source.n_rows)[rows][:, columns]
+            found = source.rows(0, source.n_rows).sparse()[rows][:, columns]
             own = sp.csr_array((network.values, tuple(network.index.T)), shape=network.shape)
             differ = (found.astype(np.float64) != own).tocoo()
             if differ.nnz:

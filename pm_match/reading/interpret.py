@@ -14,10 +14,17 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.op import Op
 from pytensor.link.c.op import COp
-from pytensor.scalar.basic import Second
+from pytensor.scalar.basic import Identity, Second
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Argmax
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.subtensor import (
+    AdvancedSubtensor,
+    Subtensor,
+    unflatten_index_variables,
+)
 
 from pm_match.reading.ancestry import RV
 
@@ -192,7 +199,7 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
     """Make a function of an operation's inputs, which returns its outputs."""
     if isinstance(step, Interpreted):
         return step.evaluated
-    quick = _arithmetic(step)
+    quick = _quick(step)
     if quick is not None:
         return lambda *values: (quick(*values),)
     node = step.clone()
@@ -207,24 +214,73 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
     return performed
 
 
-def _arithmetic(node: Apply) -> Callable[..., Any] | None:
-    """Return NumPy's function for a node, where there is one."""
+def _quick(node: Apply) -> Callable[..., Any] | None:
+    """Return a function of NumPy's for what graphs have most of, far quicker than PyTensor's."""
     op: Any = node.op
     if isinstance(op, DimShuffle):
-        axes = (*op.shuffle, *op.drop)
-        index = *(None if i == "x" else slice(None) for i in op.new_order), *(0 for _ in op.drop)
-        return lambda x: x.transpose(axes)[index]
-    if not isinstance(op, Elemwise):
+        return _shuffled(op)
+    if isinstance(op, Elemwise):
+        return _elementwise(node)
+    if isinstance(op, Alloc):
+        return _filled
+    if isinstance(op, Shape):
+        return lambda x: np.array(x.shape, np.int64)
+    own = op.core_op if isinstance(op, Blockwise) else op
+    if not isinstance(own, Subtensor | AdvancedSubtensor):
         return None
+    entries = tuple(own.idx_list)
+    # Of the first axes, one each; no slices.
+    plain = entries == tuple(range(len(node.inputs) - 1))
+    if own is not op:
+        vectors = [len(sig) for sig in op.inputs_sig[1:]] == [1]
+        return _rows_of_each if plain and vectors and op.batch_ndim(node) == 1 else None
+    if plain:
+        return lambda x, *index: np.asarray(x[index])
+    return lambda x, *index: np.asarray(x[unflatten_index_variables(index, entries)])
+
+
+def _shuffled(op: DimShuffle) -> Callable[..., Any]:
+    """Return what transposes, and then takes away and adds axes of length 1."""
+    axes: Any = (*op.shuffle, *op.drop)
+    index = *(None if i == "x" else slice(None) for i in op.new_order), *(0 for _ in op.drop)
+    if axes == tuple(range(len(axes))):
+        return lambda x: x[index]
+    if index == (slice(None),) * len(axes):
+        return lambda x: x.transpose(axes)
+    return lambda x: x.transpose(axes)[index]
+
+
+def _elementwise(node: Apply) -> Callable[..., Any] | None:
+    """Return NumPy's or SciPy's function for an operation on each entry, where there is one."""
+    op: Any = node.op
     if isinstance(op.scalar_op, Second):
         return _second
-    spec = getattr(op.scalar_op, "nfunc_spec", None)
+    if isinstance(op.scalar_op, Identity):
+        return lambda x: x
     inputs: list[RV] = node.inputs
-    dtypes = [v.dtype[:5] for v in inputs]
-    # Of whole numbers alone, NumPy's results have other types than PyTensor's.
-    if spec is None or spec[1:] != (len(dtypes), 1) or "float" not in dtypes:
+    if op.nfunc_spec is None or op.nfunc_spec[1:] != (len(inputs), 1):
         return None
-    return getattr(np, spec[0], None)
+    ready = node.clone()
+    op.prepare_node(ready, None, None, "py")
+    output: RV = node.outputs[0]
+    function, dtype = op.nfunc, output.dtype
+    if "." not in op.nfunc_spec[0] and any(v.dtype.startswith("float") for v in inputs):
+        return function
+    # Of whole numbers alone, NumPy's results have other types than PyTensor's.
+    types = {"sig": ready.tag.sig} if hasattr(ready.tag, "sig") else {}
+    return lambda *values: np.asarray(function(*values, **types), dtype)
+
+
+def _filled(value: NDArray, *shape: Any) -> NDArray:
+    """Return a value all over a shape."""
+    found = np.empty(shape, value.dtype)
+    found[...] = value
+    return found
+
+
+def _rows_of_each(x: NDArray, index: NDArray) -> NDArray:
+    """Return `x[b][index[b]]` for every b; if either has one row only, that for all."""
+    return x[0][index] if len(x) == 1 else x[np.arange(len(x))[:, None], index]
 
 
 def _second(like: NDArray, value: NDArray) -> NDArray:

@@ -182,7 +182,8 @@ class Shard:
         for piece in self._pieces(setting):
             chunk = self._chunk(piece)
             labels = self._present(piece, setting)
-            rows = np.flatnonzero(np.isin(labels, division.labels))
+            one, other = division.labels[0], division.labels[-1]
+            rows = np.flatnonzero((labels == one) | (labels == other))
             taken = {name: values[rows] for name, values in chunk.items()}
             some = self._prepared(piece, taken, setting)
             parts, log_q = self._divided(piece, some, labels[rows], division)
@@ -279,18 +280,20 @@ class Shard:
         self, piece: Piece, chunk: Chunk, labels: NDArray, division: Division
     ) -> tuple[NDArray[np.int16], float]:
         """Divide the objects of a chunk (m,), and give the log probability of the division."""
-        rng = self._rng(piece, 1, division.number)
+        rng = None if division.given else self._rng(piece, 1, division.number)
         parts, log_q = np.zeros(len(labels), np.int16), 0.0
         for rows in self._blocks(len(labels), 2):
             block = {name: values[rows] for name, values in chunk.items()}
             table = self._table(piece, block, division.parameters)
-            logs = np.asarray(table, np.float64) + division.log_weights
-            logs -= np.logaddexp(logs[:, :1], logs[:, 1:])
-            if division.given:
-                parts[rows] = labels[rows] == division.labels[1]
+            first, second = (np.asarray(table, np.float64) + division.log_weights).T
+            either = np.logaddexp(first, second)
+            first, second = first - either, second - either
+            if rng is None:
+                own = labels[rows] == division.labels[1]
             else:
-                parts[rows] = np.log(rng.random(len(logs))) >= logs[:, 0]
-            log_q += float(np.take_along_axis(logs, parts[rows, None].astype(np.int64), 1).sum())
+                own = np.log(rng.random(len(first))) >= first
+            parts[rows] = own
+            log_q += float(np.where(own, second, first).sum())
         return parts, log_q
 
     @staticmethod

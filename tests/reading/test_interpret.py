@@ -6,6 +6,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import explicit_graph_inputs
 
 from pm_match.reading.interpret import Interpreted, NotInterpretedError
@@ -140,3 +141,39 @@ def test_an_output_may_be_replaced_and_others_of_its_operation_not():
     ours, other = found(given)
     np.testing.assert_allclose(ours, np.linalg.qr(given)[1])
     assert np.array_equal(other, 2.0 * given)
+
+
+def quick_graphs():
+    """What is evaluated by NumPy's own functions: of each type of numbers, and of each form."""
+    numbers = {
+        dtype: pt.tensor(dtype=dtype, shape=(None, 3)) for dtype in ("int8", "int64", "float32")
+    }
+    for x in numbers.values():
+        yield from (x + x, x * np.int8(2), x / x, x > 1, pt.eq(x, 2), pt.switch(x > 1, x, 0))
+        yield from (pt.exp(x), pt.gammaln(x), pt.sigmoid(x), pt.clip(x, 1, 2), x + x + x)
+        yield from (pt.cast(x, "float64"), pt.cast(x, "int8"), pt.second(x, 1.5), x // 2)
+        yield from (pt.alloc(x[0], x.shape[0], 3), pt.alloc(x[0, 0], 2, x.shape[1]))
+        yield from (x[1], x[:, 1], x[1, 2], x[1:], x.shape[:-1], x[[0, 0, 1]], x[[1, 0], [0, 2]])
+        yield from (x.T, x[:, None], x.dimshuffle(1, "x", 0), x[:1].sum(), pt.tensor_copy(x))
+        yield pt.specify_broadcastable(x[:1], 0).dimshuffle(1)
+    rows, label = pt.tensor(dtype="float64", shape=(9, 2)), pt.tensor(dtype="int64", shape=(None,))
+    for shapes in (((3, 9, 2), (3, 3)), ((1, 9, 2), (3, 3)), ((3, 9, 2), (1, 3))):
+        each = [
+            pt.tensor(dtype=v.dtype, shape=own)
+            for v, own in zip((rows, label), shapes, strict=True)
+        ]
+        yield vectorize_graph(rows[label], dict(zip((rows, label), each, strict=True)))
+
+
+def test_quick_functions_give_what_those_of_pytensor_do():
+    graphs = [*quick_graphs()]
+    found = Interpreted([], graphs)
+    compiled = pytensor.function(found.others, graphs, mode="FAST_COMPILE")
+    shapes = [[n or 3 for n in v.type.shape] for v in found.others]
+    rng = np.random.default_rng(0)
+    values = [
+        rng.integers(1, 9, s).astype(v.dtype) for s, v in zip(shapes, found.others, strict=True)
+    ]
+    for graph, one, other in zip(graphs, found(*values), compiled(*values), strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape), graph.owner
+        np.testing.assert_allclose(one, other, rtol=1e-6, err_msg=str(graph.owner))

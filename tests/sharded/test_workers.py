@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -32,6 +31,26 @@ def cluster(n_workers, threads=1):
 
 
 @pytest.fixture(scope="module")
+def one():
+    """A client of one worker, for all tests: a worker takes longer to start than they do."""
+    with cluster(1) as own, distributed.Client(own) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def of_two():
+    with cluster(2) as own, distributed.Client(own) as client:
+        yield client
+
+
+@pytest.fixture
+def two(of_two):
+    """A client of two workers, which both run: one may have been killed before."""
+    of_two.wait_for_workers(2)
+    return of_two
+
+
+@pytest.fixture(scope="module")
 def mapped(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("data"), {}
     for name, values in counts().items():
@@ -40,22 +59,11 @@ def mapped(tmp_path_factory):
     return found
 
 
-def test_draws_are_the_same_on_any_number_of_workers(either, mapped, tmp_path):
-    model = either
-    reference = sampled(model, mapped, labels=tmp_path / "0", n_split_merge=0.5)
-    with cluster(2) as two, distributed.Client(two) as client:
-        given = {"client": client, "n_split_merge": 0.5}
-        assert same(reference, sampled(model, mapped, labels=tmp_path / "2", **given))
-        two.scale(1)
-        client.wait_for_workers(1)
-        while len(client.scheduler_info(n_workers=-1)["workers"]) > 1:
-            time.sleep(0.1)
-        assert same(reference, sampled(model, counts(), labels=tmp_path / "1", **given))
-        two.scale(0)
-        while client.scheduler_info(n_workers=-1)["workers"]:
-            time.sleep(0.1)
-        with pytest.raises(ValueError, match="client: expected workers; found none"):
-            sampled(model, mapped, **given)
+def test_draws_are_the_same_on_any_number_of_workers(either, mapped, one, two, tmp_path):
+    reference = sampled(either, mapped, labels=tmp_path / "0", n_split_merge=0.5)
+    for name, client, data in (("1", one, counts()), ("2", two, mapped)):
+        options = {"client": client, "labels": tmp_path / name, "n_split_merge": 0.5}
+        assert same(reference, sampled(either, data, **options))
 
 
 def test_draws_are_the_same_on_eight_threads(model, mapped, tmp_path):
@@ -65,15 +73,20 @@ def test_draws_are_the_same_on_eight_threads(model, mapped, tmp_path):
         assert same(reference, sampled(model, mapped, **options))
 
 
-def test_workers_of_other_versions_are_refused(model, mapped, monkeypatch):
-    here = workers.surroundings() | {"numpy": "0.1"}
-    monkeypatch.setattr(workers, "surroundings", lambda: here)
+def test_a_client_without_workers_is_refused(model, mapped):
     with (
-        cluster(1) as one,
-        distributed.Client(one) as client,
-        pytest.raises(RuntimeError, match=r"expected workers .*: numpy 0\.1; found numpy \d"),
+        cluster(0) as none,
+        distributed.Client(none) as client,
+        pytest.raises(ValueError, match="client: expected workers; found none"),
     ):
         sampled(model, mapped, client=client)
+
+
+def test_workers_of_other_versions_are_refused(model, mapped, one, monkeypatch):
+    here = workers.surroundings() | {"numpy": "0.1"}
+    monkeypatch.setattr(workers, "surroundings", lambda: here)
+    with pytest.raises(RuntimeError, match=r"expected workers .*: numpy 0\.1; found numpy \d"):
+        sampled(model, mapped, client=one)
 
 
 class Killing:
@@ -92,16 +105,15 @@ class Killing:
         return self.values[rows]
 
 
-def test_draws_are_the_same_if_a_worker_is_killed(either, tmp_path):
-    model, data = either, counts()
-    reference = sampled(model, data, labels=tmp_path / "0")
-    with cluster(2) as two, distributed.Client(two) as client:
-        before = set(client.scheduler_info(n_workers=-1)["workers"])
-        log = tmp_path / "readings"
-        killing = data | {"a": Killing(data["a"], str(log))}
-        found = sampled(model, killing, client=client, labels=tmp_path / "1")
-        assert log.stat().st_size > 4
-        assert set(client.scheduler_info(n_workers=-1)["workers"]) != before
+def test_draws_are_the_same_if_a_worker_is_killed(either, two, tmp_path):
+    data = counts()
+    reference = sampled(either, data, labels=tmp_path / "0")
+    before = set(two.scheduler_info(n_workers=-1)["workers"])
+    log = tmp_path / "readings"
+    killing = data | {"a": Killing(data["a"], str(log))}
+    found = sampled(either, killing, client=two, labels=tmp_path / "1")
+    assert log.stat().st_size > 4
+    assert set(two.scheduler_info(n_workers=-1)["workers"]) != before
     assert same(reference, found)
 
 
@@ -116,7 +128,6 @@ class _Total:
 
 
 @pytest.mark.filterwarnings("error:Sending large graph")
-def test_data_are_sent_without_a_warning():
-    with cluster(1) as one, distributed.Client(one) as client:
-        made = workers.OnDask(_Total, [0], client, 0)
-        assert made.call("total", np.ones(3_000_000)) == [6e6]
+def test_data_are_sent_without_a_warning(one):
+    made = workers.OnDask(_Total, [0], one, 0)
+    assert made.call("total", np.ones(3_000_000)) == [6e6]
