@@ -23,22 +23,13 @@ _WIDTH = 2.0
 
 
 class _Block(NamedTuple):
-    """Rows of labels, and what they enter.
-
-    Attributes
-    ----------
-    evidence : Likelihoods
-    rows : LabelRows
-    priors : callable
-        From a point to the log densities (T,) of the rows, and of rows that depend on them.
-    worth : callable
-        From a point and labels to what the objects of each label are worth (T,), where the rows
-        enter it.
-    """
+    """Rows of labels, and what they enter."""
 
     evidence: Likelihoods
     rows: LabelRows
+    # from a point to the log densities (T,) of the rows, and of rows that depend on them
     priors: Callable[[Any], NDArray]
+    # from a point and labels to what objects of each label are worth (T,), where the rows enter it
     worth: Callable[[Any, NDArray[np.int64]], NDArray]
 
 

@@ -30,13 +30,7 @@ from pm_match.tables.domains import as_new_objects
 
 
 class FeaturePredictor(Predictor):
-    """The features of a clustering at a draw.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    features : Features
-    """
+    """The features of a clustering at a draw."""
 
     clusters: Clusters
     # of the irrelevant objects of each domain that may have any

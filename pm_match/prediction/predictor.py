@@ -66,19 +66,11 @@ class NewVectors:
 
 @dataclass(frozen=True, eq=False)
 class NewObjects:
-    """New objects of one domain.
-
-    Attributes
-    ----------
-    place : Place
-    labels : (N,) array
-    seen : dict of int to Seen
-        What is seen of them, by the number of the evidence that it is of.
-    """
+    """New objects of one domain."""
 
     place: Place
-    labels: NDArray
-    seen: dict[int, Seen]
+    labels: NDArray  # (N,)
+    seen: dict[int, Seen]  # what is seen of them, by the number of the evidence that it is of
 
     def __len__(self) -> int:
         return len(self.labels)
