@@ -1,7 +1,7 @@
 """Parameters of clusters that are not integrated out, drawn by slices, all clusters at once."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,6 @@ class ClusterSlice(PartitionStep):
     name = "cluster_slice"
     order = 110
     one_by_one = True
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
     _state_class = ClusterSliceState
 
     def __init__(self, vars, **kwargs):

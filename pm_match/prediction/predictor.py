@@ -63,6 +63,11 @@ class NewVectors:
         """Return the vectors of some of the objects."""
         return NewVectors(self.values[wanted])
 
+    def patterns(self) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Group them by what is missing: the objects, and which of their values are hidden (M,)."""
+        hidden, which = np.unique(np.isnan(self.values), axis=0, return_inverse=True)
+        return [(np.flatnonzero(which.ravel() == number), own) for number, own in enumerate(hidden)]
+
 
 @dataclass(frozen=True, eq=False)
 class NewObjects:
