@@ -95,11 +95,6 @@ class Likelihoods(Evidence):
         return []
 
     @property
-    def clusterings(self) -> tuple[int, ...]:
-        """The number of its clustering."""
-        return (self.clustering,)
-
-    @property
     def searchable(self) -> bool:
         """Not where the scale of what is free could be climbed to nothing."""
         return self.all_seen
