@@ -1,6 +1,6 @@
 """Collapsed Gibbs sweeps over clusters, and exact draws of all that they integrate out."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from rich.table import Column
 
 from pm_match.checks import check_count
 from pm_match.clusters.collapsed import Collapsed
-from pm_match.clusters.step import PartitionStep
+from pm_match.clusters.step import PartitionStep, statistics
 from pm_match.clusters.units import Units
 from pm_match.reading.parts import Component
 
@@ -84,15 +84,15 @@ class ClusterGibbs(PartitionStep):
     name = "cluster_gibbs"
     order = 100
     _announces = True
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {
-        "log_joint": (np.float64, []),
-        "n_occupied": (np.int64, []),
-        "filled": (np.float64, []),
-        "moved": (np.float64, []),
-        "swap_accepted": (np.float64, []),
-        "split_merge_accepted": (np.float64, []),
-        "exchange_accepted": (np.float64, []),
-    }
+    stats_dtypes_shapes = statistics(
+        "log_joint",
+        "filled",
+        "moved",
+        "swap_accepted",
+        "split_merge_accepted",
+        "exchange_accepted",
+        n_occupied=np.int64,
+    )
 
     def __init__(
         self,

@@ -19,19 +19,8 @@ from pm_match.reading.parts import Clustering
 class Board:
     """Where the units of several partitions stand, for evidence that looks at more than one.
 
-    Parameters
-    ----------
-    units : sequence of Units
-        One a partition.
-    truncations : sequence of int
-
-    Attributes
-    ----------
-    slot : (U',) integer array
-        The slots of all units, partition after partition.
-    n_slots : (P,) integer array
-    start : (P + 1,) integer array
-        Where each partition's units begin.
+    `units`: one a partition. It has `slot` (U',): the slots of all units, partition after
+    partition; `n_slots` (P,); `start` (P + 1,): where each partition's units begin.
     """
 
     def __init__(self, units: Sequence[Units], truncations: Sequence[int]):

@@ -101,23 +101,9 @@ def list_groups(partition, start, stop, groups, objects):
 def exchange_by_table(rng, a, b, partition, terms, start, stop, scratch, tables):
     """Propose exchanges of labels within an assignment, worth what tables say.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    a, b : (T - 1,) array
-        Beta parameters of the sticks (see `stick_breaking`).
-    partition : Partition
-    terms : (n_terms, 8) integer array
-        The terms of evidence (see `protocol.collect`), in the partition's present state.
-    start, stop : int
-        The units of the assignment.
-    scratch : (4, T) integer array
-    tables : (2, S, S) array
-        Scratch.
-
-    Returns
-    -------
-    accepted, proposed : int
+    `a`, `b` (T - 1,): beta parameters of the sticks (see `stick_breaking`); `terms` (n_terms, 8):
+    the terms of evidence (see `protocol.collect`), in the partition's present state; `start`,
+    `stop`: the units of the assignment; `scratch` (4, T); `tables` (2, S, S): scratch.
     """
     renamed, objects, counts = scratch[1], scratch[2], scratch[3]
     n_groups = list_groups(partition, start, stop, scratch[0], objects)
@@ -213,19 +199,9 @@ def exchange_by_moves(rng, a, b, partition, terms, start, stop, scratch):
 class Exchange:
     """Exchange of labels within the assignments of one partition.
 
-    Parameters
-    ----------
-    partition : Partition
-    terms : (n_terms, 8) integer array
-        See `protocol.collect`.
-    units : Units
-    ends : (A - 1,) integer array
-        Where the objects of the second and of later assignments begin.
-
-    Attributes
-    ----------
-    free : list of (int, int)
-        First and last unit (excluded) of the assignments that may exchange labels.
+    `terms` (n_terms, 8): see `protocol.collect`; `ends` (A - 1,): where the objects of the second
+    and of later assignments begin. `free` has the first
+    and last unit (excluded) of the assignments that may exchange labels.
     """
 
     def __init__(self, partition: Partition, terms: Terms, units: Units, ends: NDArray[np.int64]):

@@ -1,7 +1,6 @@
 """Hyperparameters under the collapsed joint: concentrations, and parameters of conjugate priors."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -65,7 +64,6 @@ class HyperparameterGibbs(PartitionStep):
     name = "hyperparameter_gibbs"
     order = 40
     one_by_one = True
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def served(cls, part: Component) -> list[str]:

@@ -1,6 +1,6 @@
 """What the steps share: finding the part of the model that they serve, and going to workers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from inspect import signature
 from typing import Any, ClassVar
@@ -39,8 +39,8 @@ def statistics(*names: str, **types: type) -> dict[str, Any]:
 class PartitionStep(BlockedStep):
     """A step on the variables of one recognised part of a model.
 
-    Subclasses say which `parts` of a `Structure` they are for (those of the class `record`, if they
-    name one), and which variables of a part they serve. Arguments of their constructors are kept in
+    Subclasses say what `record` they are for, a part or evidence of a `Structure` (by default its
+    components), and which variables of one they serve. Arguments of their constructors are kept in
     attributes of the same names.
     """
 
@@ -107,10 +107,12 @@ class PartitionStep(BlockedStep):
 
     @classmethod
     def parts(cls, structure: Structure) -> list[Any]:
-        """Return the parts of a model that the step may serve."""
-        if cls.record is None:
-            return list(structure.components)
-        return [part for part in structure.parts if isinstance(part, cls.record)]
+        """Return the parts of a model that have variables for the step."""
+        found: Iterable[Any] = structure.components
+        if cls.record is not None:
+            evidence = (own for component in found for own in component.evidence)
+            found = [p for p in (*structure.parts, *evidence) if isinstance(p, cls.record)]
+        return [part for part in found if cls.served(part)]
 
     @classmethod
     def served(cls, part: Any) -> list[str]:

@@ -7,9 +7,11 @@ Links are pairs of objects that share a cluster; overlapping links merge into co
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
+
+from pm_match.reading.parts import linked_parts
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,11 @@ class Units:
 
 def units(n_objects: int, links: NDArray[np.int64]) -> Units:
     """Group `n_objects` by `links`, a (n_links, 2) array of pairs of objects."""
-    graph = coo_array((np.ones(len(links)), links.T), shape=(n_objects, n_objects))
-    _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
-    _, first, of_object, size = np.unique(
-        component, return_index=True, return_inverse=True, return_counts=True
-    )
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    order = np.argsort(first)
-    return Units(rank[of_object], size[order].astype(np.int64), first[order].astype(np.int64))
+    return together(linked_parts(n_objects, links))
+
+
+def together(keys: NDArray) -> Units:
+    """Make the units of the objects with equal `keys` (N,)."""
+    of_object = pd.factorize(keys)[0].astype(np.int64)
+    _, first, size = np.unique(of_object, return_index=True, return_counts=True)
+    return Units(of_object, size.astype(np.int64), first.astype(np.int64))

@@ -106,11 +106,6 @@ class Columns(Evidence):
         return [*self.parameters, *missing]
 
     @property
-    def clusterings(self) -> tuple[int, ...]:
-        """The number of its clustering."""
-        return (self.clustering,)
-
-    @property
     def hyperpriors(self) -> list[str]:
         """All parameters: their priors may have free hyperparameters."""
         return list(self.parameters)

@@ -34,15 +34,7 @@ class _Variable:
 
 
 class ColumnsScorer(Scorer):
-    """The columns of one assignment's objects.
-
-    Parameters
-    ----------
-    prior : Conjugate
-    variables : sequence of _Variable
-    n_columns, n_categories : int
-    widths : dict of str to int or None
-    """
+    """The columns of one assignment's objects."""
 
     def __init__(self, prior: Conjugate, variables, n_columns: int, n_categories: int, widths):
         self.prior, self.variables, self.widths = prior, variables, widths

@@ -1,7 +1,7 @@
 """Parameters of clusters that are not integrated out, drawn by slices, all clusters at once."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,22 +23,13 @@ _WIDTH = 2.0
 
 
 class _Block(NamedTuple):
-    """Rows of labels, and what they enter.
-
-    Attributes
-    ----------
-    evidence : Likelihoods
-    rows : LabelRows
-    priors : callable
-        From a point to the log densities (T,) of the rows, and of rows that depend on them.
-    worth : callable
-        From a point and labels to what the objects of each label are worth (T,), where the rows
-        enter it.
-    """
+    """Rows of labels, and what they enter."""
 
     evidence: Likelihoods
     rows: LabelRows
+    # from a point to the log densities (T,) of the rows, and of rows that depend on them
     priors: Callable[[Any], NDArray]
+    # from a point and labels to what objects of each label are worth (T,), where the rows enter it
     worth: Callable[[Any, NDArray[np.int64]], NDArray]
 
 
@@ -95,7 +86,6 @@ class ClusterSlice(PartitionStep):
     name = "cluster_slice"
     order = 110
     one_by_one = True
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {}
     _state_class = ClusterSliceState
 
     def __init__(self, vars, **kwargs):

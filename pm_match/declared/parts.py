@@ -14,18 +14,12 @@ MOST_SLICED = 32
 
 @dataclass(frozen=True, eq=False)
 class LabelRows:
-    """What every label has of the parameters: rows of one variable, or a variable each.
+    """What every label has of the parameters: rows of one variable, or a variable each."""
 
-    Attributes
-    ----------
-    names, keys : tuple of str
-        The variables, and the names of their values in points: one, or one for each label.
-    axis : int or None
-        The axis of the value along which the rows are; None if every label has a variable.
-    """
-
+    # names, keys: variables, and names of their values in points: one, or one for each label
     names: tuple[str, ...]
     keys: tuple[str, ...]
+    # the axis of the value along which the rows are; None if every label has a variable
     axis: int | None
 
     def table(self, point: Mapping[str, NDArray]) -> NDArray:
@@ -65,69 +59,40 @@ class LabelRows:
 
 @dataclass(frozen=True, eq=False)
 class Likelihoods(Evidence):
-    """Factors of the declared density whose entries depend on the labels of one object each.
-
-    Attributes
-    ----------
-    clustering : int
-        The number of the clustering in its component.
-    assignments, factors : tuple of str
-        All of the clustering; variables and potentials, in the order of their entries.
-    sizes : tuple of int
-        Numbers of entries of the factors.
-    truncation : int
-    owner : (E,) integer array
-        The object of every entry, numbered assignment after assignment; -1 if no label changes it.
-    batch : int
-    conditions : bool
-        How entries are compiled (see `reading.label_tables`).
-    parameters : tuple of str
-        Free variables that the factors depend on, or that labels have rows of.
-    climbed : tuple of str
-        Of these, and of factors that are free variables, what a search climbs.
-    rows : tuple of LabelRows
-        What labels have of them.
-    redrawn : tuple of LabelRows
-        Of these, what is independent between labels, and can be drawn from its prior.
-    sliced : tuple of LabelRows
-        Of these, what is drawn by slices: few numbers, none of them whole.
-    swappable : bool
-        Whether the joint density stays as it is if labels, and their rows, take others' places.
-    numbers : (N, K) array
-        What is observed of every object, for a start, NaN where nothing is. K may be 0.
-    all_seen : bool
-        Whether no factor is a free variable, missing values apart.
-    """
+    """Factors of the declared density whose entries depend on the labels of one object each."""
 
     kind = "declared"
     anchored = True
 
-    clustering: int
+    clustering: int  # the number of the clustering in its component
+    # assignments, factors: all of the clustering; variables and potentials in their entries' order
     assignments: tuple[str, ...]
     factors: tuple[str, ...]
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # numbers of entries of the factors
     truncation: int
+    # (E,): object of every entry, numbered assignment after assignment; -1 if no label changes it
     owner: NDArray[np.int64]
     batch: int
-    conditions: bool
+    conditions: bool  # how entries are compiled (see `reading.label_tables`)
+    # free variables that the factors depend on, or that labels have rows of
     parameters: tuple[str, ...]
+    # of these, and of factors that are free variables, what a search climbs
     climbed: tuple[str, ...]
-    rows: tuple[LabelRows, ...]
+    rows: tuple[LabelRows, ...]  # what labels have of them
+    # of these, what is independent between labels, and can be drawn from its prior
     redrawn: tuple[LabelRows, ...]
+    # of these, what is drawn by slices: few numbers, none of them whole
     sliced: tuple[LabelRows, ...]
+    # whether the joint density stays as it is if labels, and their rows, take others' places
     swappable: bool
+    # (N, K): What is observed of every object, for a start, NaN where nothing is. K may be 0.
     numbers: NDArray[np.float64]
-    all_seen: bool
+    all_seen: bool  # whether no factor is a free variable, missing values apart
 
     @property
     def names(self) -> list[str]:
         """Nothing is integrated out."""
         return []
-
-    @property
-    def clusterings(self) -> tuple[int, ...]:
-        """The number of its clustering."""
-        return (self.clustering,)
 
     @property
     def searchable(self) -> bool:

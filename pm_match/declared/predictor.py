@@ -31,13 +31,7 @@ class NewRows:
 
 
 class LikelihoodPredictor(Predictor):
-    """The log densities of new objects' rows, with the parameters of a draw.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    evidence : Likelihoods
-    """
+    """The log densities of new objects' rows, with the parameters of a draw."""
 
     def __init__(self, model: Model, evidence: Likelihoods):
         model = as_read(model)

@@ -28,20 +28,11 @@ _NEAR = 0.3
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodCandidate:
-    """Factors of the declared density that depend on the labels of a clustering.
-
-    Attributes
-    ----------
-    clustering : int
-    assignments : list of variables
-        All of the clustering.
-    factors : list of variables
-        Observed and free variables, and potentials.
-    """
+    """Factors of the declared density that depend on the labels of a clustering."""
 
     clustering: int
-    assignments: list[RV]
-    factors: list[RV]
+    assignments: list[RV]  # all of the clustering
+    factors: list[RV]  # observed and free variables, and potentials
 
     @property
     def covered(self) -> list[RV]:
@@ -236,13 +227,7 @@ class _Reading:
             )
 
     def _best_way(self, densities: LabelDensities) -> tuple[int, bool]:
-        """Choose the fastest way to compile entries that says what the declared graph does.
-
-        Returns
-        -------
-        batch : int
-        conditions : bool
-        """
+        """Choose the fastest way to compile entries that says what the declared graph does."""
         labels = self.split(self.some_labels[[0, -1]])
         expected = [densities.compiled(1, False)(p, labels) for p in self.points]
         for conditions in (True, False):

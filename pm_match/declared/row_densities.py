@@ -29,31 +29,11 @@ class RowDensities:
     so many times side by side. That a row is worth the same in all of them, whatever the others
     are, is checked by numbers. It can go to other processes, and knows no model there.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    evidence : Likelihoods
-    assignment : str
-        Of the rows' objects.
-    name : str
-    refused : str
-        What the messages of errors begin with.
-
-    Attributes
-    ----------
-    known : (N, ...) array
-        What is observed.
-    n_cells : int
-        Log densities of a row, K.
-    by_cell : bool
-        Whether there is a log density of every cell, which depends on nothing but that cell.
-    keys : list of str
-        Names of the values that are read of points.
-
-    Raises
-    ------
-    UnservedModelError
-        If rows are not whole, or worth more in one place than in another.
+    `assignment`: of the rows' objects; `refused`: what the messages of errors begin with. It has
+    `known` (N, ...): what is observed; `n_cells`: log densities of a row, K; `by_cell`: whether
+    there is a log density of every cell, which depends on nothing but that cell; `keys`: names of
+    the values that are read of points. Raise `UnservedModelError` if rows are not whole, or worth
+    more in one place than in another.
     """
 
     def __init__(

@@ -28,23 +28,13 @@ Response = Callable[[dict[str, NDArray]], NDArray]
 
 @dataclass(frozen=True, eq=False)
 class RowReader:
-    """Finds what labels have of the variables that some factors depend on.
-
-    Attributes
-    ----------
-    context : Context
-    factors : list of variables
-    points : list of dict
-        Points of the value variables that have nothing special about them.
-    table : callable
-        From a point to log densities (T, E) of all entries under each label.
-    n_labels : int
-    """
+    """Finds what labels have of the variables that some factors depend on."""
 
     context: Context
     factors: Sequence[RV]
+    # points of the value variables that have nothing special about them
     points: Sequence[dict[str, NDArray]]
-    table: Response
+    table: Response  # from a point to log densities (T, E) of all entries under each label
     n_labels: int
     _known: dict[LabelRows, Response | None] = field(default_factory=dict, repr=False)
     # A response, and what it is at the first two points.
@@ -192,13 +182,8 @@ class RowReader:
     ) -> bool:
         """Whether labels and their rows can take others' places, weights aside.
 
-        Parameters
-        ----------
-        found : sequence of LabelRows
-        keys : sequence of str
-            The values of the assignments.
-        labels : sequence of (N,) integer array
-            Some labels of every assignment.
+        `keys`: the values of the assignments; `labels` (each N,): some labels of every
+        assignment.
         """
         ancestry, model = self.context.ancestry, self.context.model
         own = [model[name] for rows in found for name in rows.names]

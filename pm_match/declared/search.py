@@ -41,15 +41,7 @@ _FAR = 3.0
 
 @compiled_ahead(climbs)
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
-    """Bring a chain to a good mode of a component with parameters that are not integrated out.
-
-    Parameters
-    ----------
-    chain : Chain
-    number : int
-        Of the component.
-    rng : numpy.random.Generator
-    """
+    """Bring a chain to a good mode of a component with parameters that are not integrated out."""
     component = chain.components[number]
     maximise = Parameters.of(chain, component)
     begin, best, highest = chain.point, chain.point, -np.inf
@@ -107,13 +99,7 @@ def _labels(
 
 
 class Parameters:
-    """Climbs to the mode of the parameters of a component's likelihoods, all else fixed.
-
-    Parameters
-    ----------
-    chain : Chain
-    component : Component
-    """
+    """Climbs to the mode of the parameters of a component's likelihoods, all else fixed."""
 
     def __init__(self, chain: Chain, component: Component):
         model, ancestry = chain.model, Ancestry(chain.model)

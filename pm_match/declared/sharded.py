@@ -43,11 +43,7 @@ _BLOCK = 2**14
 class LikelihoodScorer(Scorer):
     """The rows of one assignment's objects.
 
-    Parameters
-    ----------
-    rows : dict of str to RowDensities
-        By observed variable.
-    n_clusters : int
+    `rows`: by observed variable.
     """
 
     def __init__(self, rows: Mapping[str, RowDensities], n_clusters: int):
@@ -104,17 +100,8 @@ class ShardedLikelihoods(ShardedEvidence):
 
     Clusters are not split or merged: that takes their parameters integrated out.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    evidence : Likelihoods
-    component : Component
-
-    Raises
-    ------
-    UnservedModelError
-        If the log density of a row is not that of its numbers alone, or parameters are whole
-        numbers, or more than a few take passes of their own.
+    Raise `UnservedModelError` if the log density of a row is not that of its numbers alone, or
+    parameters are whole numbers, or more than a few take passes of their own.
     """
 
     divisible = False

@@ -30,13 +30,7 @@ _LARGE = 20_000
 
 
 class LikelihoodAccess:
-    """What is compiled of a model for some likelihoods over its assignments.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    evidence : Likelihoods
-    """
+    """What is compiled of a model for some likelihoods over its assignments."""
 
     def __init__(self, model: Model, evidence: Likelihoods):
         model = as_read(model)
@@ -59,11 +53,7 @@ class LikelihoodAccess:
     def entries_with(self, keys: Collection[str]) -> tuple[Entries, NDArray[np.bool_]]:
         """Compile the entries of the factors that some values enter.
 
-        Returns
-        -------
-        entries : callable
-        which : (E,) array of bool
-            Which of all entries these are.
+        Return `which` (E,): which of all entries these are.
         """
         entered = tuple(self._densities.entered(keys))
         if entered not in self._some:

@@ -10,21 +10,12 @@ from pm_match.clusters.protocol import implements
 
 
 class LabelTable(NamedTuple):
-    """State of the term, for U units and S slots of an anchored partition.
+    """State of the term, for U units and S slots of an anchored partition."""
 
-    Attributes
-    ----------
-    worth : (U, S) array
-        Log density of the entries of a unit, in column l + 1 under label l.
-    slot : (U,) integer array
-        The partition's own.
-    constant : (1,) array
-        Log density of the entries that no label changes.
-    """
-
+    # (U, S): log density of the entries of a unit, in column l + 1 under label l
     worth: NDArray[np.float64]
-    slot: NDArray[np.int16]
-    constant: NDArray[np.float64]
+    slot: NDArray[np.int16]  # (U,): the partition's own
+    constant: NDArray[np.float64]  # (1,): log density of the entries that no label changes
 
 
 @implements(protocol.score, LabelTable)

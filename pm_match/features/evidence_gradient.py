@@ -35,21 +35,13 @@ from pm_match.features.parts import Setting
 
 @dataclass(eq=False)
 class Gradient:
-    """The gradient of the evidence in what the features of a domain depend on.
+    """The gradient of the evidence in what the features of a domain depend on."""
 
-    Attributes
-    ----------
-    intercept : (M,) array
-    projection : (M, K) array
-    precision : (M, M) array or None
-        Of dependent noise; as if its entries were independent.
-    log_spread : (M,) array or None
-    """
-
-    intercept: NDArray[np.float64]
-    projection: NDArray[np.float64]
+    intercept: NDArray[np.float64]  # (M,)
+    projection: NDArray[np.float64]  # (M, K)
+    # (M, M): of dependent noise, as if its entries were independent
     precision: NDArray[np.float64] | None
-    log_spread: NDArray[np.float64] | None
+    log_spread: NDArray[np.float64] | None  # (M,)
 
 
 class _Said:
@@ -82,13 +74,8 @@ class _Said:
     def gradient(self, z: NDArray, covariance: NDArray, weight: float) -> Gradient:
         """Give the gradient of the evidence, the latent vectors having means and covariances.
 
-        Parameters
-        ----------
-        z : (J, K) array
-        covariance : (J, K, K) array
-            Where one precision is shared, that at a precision of 1.
-        weight : float
-            The precision that is shared, or 1.
+        `z` (J, K); `covariance` (J, K, K): where one precision is shared, that at a precision of 1;
+        `weight`: the precision that is shared, or 1.
         """
         sums, towards = self.sums, self.towards
         mean = np.einsum("jmk,jk->jm", towards, z) + self.offset
@@ -151,23 +138,8 @@ def evidence(
 ) -> tuple[float, list[Gradient]]:
     """Log density of all features given the clusters, and its gradient.
 
-    Parameters
-    ----------
-    sums : sequence of ClusterSums
-        Of every domain.
-    setting : Setting
-    n_factors : int
-        Without those of deviations.
-
-    Returns
-    -------
-    value : float
-    gradients : list of Gradient
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a precision is not positive definite.
+    `sums`: of every domain; `n_factors`: without those of deviations. Raise
+    `numpy.linalg.LinAlgError` if a precision is not positive definite.
     """
     k, r = n_factors, setting.latent_precision
     said = [_Said(*own, k) for own in zip(sums, setting.emissions, setting.spreads, strict=True)]

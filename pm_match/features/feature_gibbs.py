@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from pymc.model.core import Model
 from pm_match.checks import check_flag
 from pm_match.clusters.hyperparameter_gibbs import numbers_of
 from pm_match.clusters.points import ClusteringPoints
-from pm_match.clusters.step import PartitionStep
+from pm_match.clusters.step import PartitionStep, statistics
 from pm_match.clusters.units import units
 from pm_match.features.emission import Emission, draw_missing
 from pm_match.features.feature_sums import (
@@ -101,17 +101,13 @@ class FeatureGibbs(PartitionStep):
 
     name = "feature_gibbs"
     order = 31
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"permute_accepted": (np.float64, [])}
+    record = Features
+    stats_dtypes_shapes = statistics("permute_accepted")
 
     def __init__(self, vars: Any, permute: bool = True, **kwargs: Any):
         check_flag("FeatureGibbs: permute", permute)
         self.permute = bool(permute)
         super().__init__(vars, **kwargs)
-
-    @classmethod
-    def parts(cls, structure: Structure) -> list[Features]:
-        """Return the feature vectors of a model."""
-        return structure.of(Features)
 
     @classmethod
     def served(cls, part: Features) -> list[str]:

@@ -430,20 +430,10 @@ def exchange_labels(
 ) -> Exchanged:
     """Propose exchanges of two labels of a domain, its projection being turned along.
 
-    Parameters
-    ----------
-    rng, features, setting, point, keys
-        As of `draw_isometries`.
-    sums : sequence of ClusterSums
-        Of each domain, of all T clusters.
-    isometry : Isometry
-        Of the domain.
-    prior : ((T - 1,) array, (T - 1,) array)
-        Beta parameters of the weights' sticks.
-    held, objects : (T,) integer array
-        Objects in each cluster, of all domains and of this one.
-    n_proposals : int
-        For every cluster of the domain.
+    `rng`, `features`, `setting`, `point`, `keys`: as of `draw_isometries`; `sums`: of each domain,
+    of all T clusters; `isometry`: of the domain; `prior` (T - 1,), (T - 1,): beta
+    parameters of the weights' sticks; `held`, `objects` (T,): objects in each cluster, of all
+    domains and of this one; `n_proposals`: for every cluster of the domain.
     """
     d, r = isometry.domain, setting.latent_precision
     rigid = {own.domain for own in features.sliced}

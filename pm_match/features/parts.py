@@ -185,11 +185,6 @@ class Features(Evidence):
         return [*precision, self.latent, *deviations, *missing]
 
     @property
-    def clusterings(self) -> tuple[int, ...]:
-        """The number of its clustering."""
-        return (self.clustering,)
-
-    @property
     def relabelled(self) -> list[str]:
         """What factors' rotations and labels turn: all but the precision and other parameters."""
         turned = [own.name for own in self.parameters if own.update in _ROTATED]

@@ -57,18 +57,10 @@ class FeaturesPoints(Writer):
     ) -> None:
         """Write what is integrated out: precision, latent vectors, deviations, missing values.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            By which missing values are drawn given all else.
-        point : dict
-            A new point, with the present labels.
-        precision : float or None
-            The shared one, 1 if there is none; None leaves it as it is.
-        factors : (T, K') array
-            Of all clusters, those of deviations included.
-        setting : Setting
-            At the point, given the shared precision.
+        `rng`: by which missing values are drawn given all else; `point`: a new point, with the
+        present labels; `precision`: the shared one, 1 if there is none; None leaves it as it is.
+        `factors` (T, K'): of all clusters, those of deviations included; `setting`: at the point,
+        given the shared precision.
         """
         features = self.features
         fine = precision is None or (np.isfinite(precision) and precision > 0.0)

@@ -14,8 +14,9 @@ from pm_match.features.emission import Emission
 from pm_match.features.parts import Background, FeatureDomain, Features
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictive import Clusters, Joined
-from pm_match.features.values import Outlook, entries, normal_law, normals
+from pm_match.features.values import Outlook, entries, normals
 from pm_match.numerics.masked import MaskedTable
+from pm_match.prediction.mixture import NormalLaw
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import (
     Holes,
@@ -30,13 +31,7 @@ from pm_match.tables.domains import as_new_objects
 
 
 class FeaturePredictor(Predictor):
-    """The features of a clustering at a draw.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    features : Features
-    """
+    """The features of a clustering at a draw."""
 
     clusters: Clusters
     # of the irrelevant objects of each domain that may have any
@@ -116,14 +111,11 @@ class FeaturePredictor(Predictor):
         Return a list of (rows, features, Joined): objects of which the same features are observed.
         """
         emission = self.emission_of(place)
-        known = ~np.isnan(seen.values)
-        distinct, which = np.unique(known, axis=0, return_inverse=True)
         found = []
-        for pattern, observed in enumerate(distinct):
-            rows = np.flatnonzero(which.ravel() == pattern)
-            own = emission.restricted(observed)
-            x = seen.values[np.ix_(rows, observed)]
-            found.append((rows, observed, Joined(self.clusters, own, x)))
+        for rows, hidden in seen.patterns():
+            own = emission.restricted(~hidden)
+            x = seen.values[np.ix_(rows, ~hidden)]
+            found.append((rows, ~hidden, Joined(self.clusters, own, x)))
         return found
 
     def by_row(self, log_joint: NDArray) -> NDArray[np.float64]:
@@ -152,9 +144,8 @@ class FeaturePredictor(Predictor):
             return []
         domain = self.domain_of(place)
         values = domain.data.filled(np.nan) if seen is None else seen.values
-        return (
-            [Holes(place.domain, domain.name, values, normal_law)] if np.isnan(values).any() else []
-        )
+        holed = np.isnan(values).any()
+        return [Holes(place.domain, domain.name, values, NormalLaw.of)] if holed else []
 
     def of_missing(self, rng, place, holes, wanted):
         """Return means and standard deviations, factors integrated out."""

@@ -550,26 +550,11 @@ def _log_shared(term, change):
 def draw_latent(rng, precision, linear, first, slot_of, shape, rate, lower, vector, out):
     """Draw the precision and every latent vector from their exact conditional (eq. 9 and 10).
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    precision, linear : (S, K, K), (S, K) array
-        Inverse of C_j and m_j of every slot; slot 0 holds the prior's.
-    first : (K,) integer array
-        As in `ProjectedNormal`.
-    slot_of : (T,) integer array
-        Slot of each label; labels without objects (0) draw from the prior.
-    shape, rate : float
-        Posterior a' and b'; a rate of 0 if the precision is known to be 1.
-    lower, vector : (K, K), (K,) array
-        Scratch.
-    out : (T, K) array
-        Filled with the latent vectors.
-
-    Returns
-    -------
-    float
-        The precision.
+    `precision`, `linear` (S, K, K), (S, K): inverse of C_j and m_j of every slot; slot 0 holds the
+    prior's. `first` (K,): as in `ProjectedNormal`; `slot_of` (T,): slot of each label; labels
+    without objects (0) draw from the prior. `shape`, `rate`: posterior a' and b'; a rate of 0 if
+    the precision is known to be 1. `lower`, `vector` (K, K), (K,): scratch; `out` (T, K): filled
+    with the latent vectors. Return the precision.
     """
     alpha = rng.standard_gamma(shape) / rate if rate > 0.0 else 1.0
     scale = alpha**-0.5
@@ -714,19 +699,11 @@ class ProjectedNormalEvidence:
     ) -> None:
         """Bring the term to a point.
 
-        Parameters
-        ----------
-        emissions : sequence of Emission
-            Of every domain.
-        slots : (U,) integer array
-            The slot of every unit, 0 if it is irrelevant.
-        latent_precision : float
-            r.
-        gamma : (float, float), optional
-            Shape and rate of the prior of a precision that multiplies those of all noise and of the
-            latent vectors, and is integrated out.
-        background : (N,) array, optional
-            Log density of every object as an irrelevant one, without such a precision.
+        `emissions`: of every domain; `slots` (U,): the slot of every unit, 0 if it is irrelevant;
+        `latent_precision`: r; `gamma` (float, float): shape and rate of the prior of a precision
+        that multiplies those of all noise and of the latent vectors, and is integrated out;
+        `background` (N,): log density of every object as an irrelevant one, without such a
+        precision.
         """
         found = [e.statistics(data) for e, data in zip(emissions, self.domains, strict=True)]
         term, k = self.term, self.n_factors

@@ -203,22 +203,10 @@ class ProjectionObjective:
 
     What is optimised are the projections of shifted and whitened data.
 
-    Parameters
-    ----------
-    sums : sequence of ClusterSums
-        Of every domain. Not of missing values in dependent noise.
-    emissions : sequence of Emission
-        Their projections of deviations stay as they are.
-    latent_precision : float
-    n_factors : int
-        K, without those of deviations.
-    gamma : (float, float), optional
-        Prior of the precision that all noise and the latent vectors share.
-
-    Attributes
-    ----------
-    table : ClusterTable
-        Of all clusters; `sorted` lists those that are not empty.
+    `sums`: of every domain. Not of missing values in dependent noise. `emissions`: their
+    projections of deviations stay as they are; `n_factors`: k, without those of deviations; `gamma`
+    (float, float): prior of the precision that all noise and the latent vectors share. It has
+    `table`: of all clusters; `sorted` lists those that are not empty.
     """
 
     def __init__(

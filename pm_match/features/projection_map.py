@@ -1,14 +1,13 @@
 """MAP sub-steps on projections that have no prior: the M-step of the papers' stochastic EM."""
 
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import dataclass_state
 
 from pm_match.checks import check_count
-from pm_match.clusters.step import PartitionStep, PartitionStepState
+from pm_match.clusters.step import PartitionStep, PartitionStepState, statistics
 from pm_match.features.feature_sums import ClusterSums
 from pm_match.features.parts import Features, random_projection
 from pm_match.features.points import FeaturesPoints
@@ -72,8 +71,8 @@ class ProjectionMAP(PartitionStep):
     name = "projection_map"
     order = 30
     maximises = True
-    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"projection_log_joint": (np.float64, [])}
-
+    record = Features
+    stats_dtypes_shapes = statistics("projection_log_joint")
     _state_class = ProjectionMAPState
 
     def __init__(self, vars: Any, n_iterations: int = 1, n_final: int = 20, **kwargs: Any):
@@ -91,11 +90,6 @@ class ProjectionMAP(PartitionStep):
         # Without a warm-up there is no telling where the search ends.
         self.n_gradual = round(_GRADUAL * tune) if tune else sys.maxsize
         self.n_done = 0
-
-    @classmethod
-    def parts(cls, structure: Structure) -> list[Features]:
-        """Return the feature vectors of a model."""
-        return structure.of(Features)
 
     @classmethod
     def served(cls, part: Features) -> list[str]:

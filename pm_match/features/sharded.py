@@ -30,12 +30,7 @@ from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
 class FeatureScorer(Scorer):
     """The feature vectors of one domain.
 
-    Parameters
-    ----------
-    name : str
-    width : int
-    full : bool
-        Whether the noise of features is dependent.
+    `full`: whether the noise of features is dependent.
     """
 
     def __init__(self, name: str, width: int, full: bool):

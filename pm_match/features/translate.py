@@ -8,11 +8,11 @@ import xarray as xr
 from pymc.model.core import Model
 
 from pm_match.features.predictor import FeaturePredictor, feature_predictor, vectors_of
-from pm_match.features.values import Outlook, normal_law, normals
+from pm_match.features.values import Outlook, normals
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.components import Components, draw_weights, predicted
-from pm_match.prediction.mixture import NUMBERS
+from pm_match.prediction.mixture import NUMBERS, NormalLaw
 from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
@@ -107,7 +107,7 @@ def translate(
     n_features = domain.n_features
     found = []
     for rows, draws in predicted(points, predictive, n, n_features, progressbar):
-        components = Components(len(range(n)[rows]), n_features, normal_law)
+        components = Components(len(range(n)[rows]), n_features, NormalLaw.of)
         own = None if new is None else new.rows(rows)
         for _ in draws:
             if own is None:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
 from pm_match.numerics.masked import MaskedTable
-from pm_match.prediction.mixture import NormalLaw
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +82,5 @@ def entries(
 
 
 def normals(mean: NDArray, sd: NDArray) -> NDArray[np.float64]:
-    """Put means and standard deviations together as parameters (..., 2) of `normal_law`."""
+    """Put means and standard deviations together as parameters (..., 2) of a `NormalLaw`."""
     return np.stack(np.broadcast_arrays(mean, sd), axis=-1)
-
-
-def normal_law(parameters: NDArray) -> NormalLaw:
-    """Make normal distributions of their `normals`."""
-    return NormalLaw(parameters[..., 0], parameters[..., 1])

@@ -25,10 +25,7 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> An
     that the domain has. Return it by observed variable, where there are several. Raise `ValueError`
     if the table has no column that is used.
 
-    Warns
-    -----
-    UserWarning
-        Of columns that are not there, and of categories that were never seen.
+    Warn of columns that are not there, and of categories that were never seen.
     """
     looked = {column: own.use for column, own in prepared.columns[name].items()}
     where = f"new objects of {prepared.titles[name]!r}"

@@ -74,20 +74,12 @@ def normal_view(
 ) -> None:
     """Declare a view whose clusters are normal, with one precision or each its `own`.
 
-    Parameters
-    ----------
-    name : str
-        Of what is observed; means and precisions are called `mean_<name>` and `precision_<name>`.
-    values : (N, D) array
-        Masked where values are missing.
-    cluster : (N,) variable
-    cluster_dim, object_dim : str
-        Dims beside `<name>_feature` and `<name>_other_feature`.
-    prior : (int, (D,) array)
-        Degrees of freedom of the precisions' Wishart prior, and the diagonal of its scale.
-    mean_strength : float
-        How many objects the prior of a mean is worth; it is around the mean of all.
-    own : bool, default False
+    `name`: of what is observed; means and precisions are called `mean_<name>` and
+    `precision_<name>`. `values` (N, D): masked where values are missing; `cluster` (N,);
+    `cluster_dim`, `object_dim`: dims beside `<name>_feature` and `<name>_other_feature`; `prior`
+    (int, (D,)): degrees of freedom of the precisions' Wishart prior, and the diagonal of its
+    scale; `mean_strength`: how many objects the prior of a mean is worth; it is around the mean of
+    all.
     """
     feature, other = f"{name}_feature", f"{name}_other_feature"
     dims = (*((cluster_dim,) if own else ()), feature, other)

@@ -40,7 +40,7 @@ class NetworkCells:
     values: NDArray[np.float64]
     full: bool  # whether absent cells are known zeros, rather than unknown
     unknown: NDArray[np.int64]  # (H, A): cells that are unknown though absent cells are not
-    # tuple of (N_a,) or None: exposures of the objects on each axis (Poisson); None for ones
+    # (N_a,) or None: exposures of the objects on each axis (Poisson); None for ones
     exposure: tuple[NDArray[np.float64] | None, ...]
     first: tuple[int, ...]  # the number of each axis' first object in its partition
 
@@ -61,25 +61,11 @@ class NetworkCells:
 class BlockEvidence:
     """The networks of one relation: those that share their densities.
 
-    Parameters
-    ----------
-    family : {"bernoulli", "poisson", "normal"}
-    networks : sequence of NetworkCells
-    partitions : sequence of int
-        The partition of each axis.
-    board : Board
-    flagged : sequence of boolean array
-        For each partition of the board, which units may be irrelevant.
-    one_mode : bool
-        Whether both axes have the same objects.
-    symmetric, self_loops : bool
-        In a one-mode relation, whether cells (i, j) and (j, i) are one, which is stored with i <=
-        j; and whether cells (i, i) are data.
-
-    Attributes
-    ----------
-    terms : list of (int, term)
-        The terms of evidence, each with the partition whose sweeps it takes part in.
+    `partitions`: the partition of each axis; `flagged`: for each partition of the board, which
+    units may be irrelevant; `one_mode`: whether both axes have the same objects; `symmetric`,
+    `self_loops`: in a one-mode relation, whether cells (i, j) and (j, i) are one, which is stored
+    with i <= j; and whether cells (i, i) are data. It has `terms`: the terms of
+    evidence, each with the partition whose sweeps it takes part in.
     """
 
     def __init__(

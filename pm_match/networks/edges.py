@@ -116,25 +116,11 @@ def log_edges(
 ) -> NDArray[np.float64]:
     """Log predictive of new objects' cells in every cluster.
 
-    Parameters
-    ----------
-    evidence : BlockEvidence
-        Loaded with a draw.
-    slot_of : list of (T_a,) array
-        The slots of the clusters of each axis.
-    axis : int
-        That of the new objects.
-    sums : (3, N, L + 1) array
-        Of their cells, from `NewCells.sums`.
-    backward : (3, N, L + 1) array, optional
-        Of cells towards the new objects, in directed one-mode networks.
-    noisy : bool
-        Whether they may be irrelevant.
-
-    Returns
-    -------
-    (N, T + 1) array
-        The last column is that of irrelevant objects; -inf if there are none.
+    `evidence`: loaded with a draw; `slot_of` (each T_a,): the slots of the clusters of each
+    axis; `axis`: that of the new objects; `sums` (3, N, L + 1): of their cells, from
+    `NewCells.sums`; `backward` (3, N, L + 1): of cells towards the new objects, in directed
+    one-mode networks; `noisy`: whether they may be irrelevant. Return (N, T + 1): the last column
+    is that of irrelevant objects; -inf if there are none.
     """
     blocks = evidence.by_label(slot_of)
     if evidence.symmetric:

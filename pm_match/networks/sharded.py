@@ -44,26 +44,8 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 class CellRows:
     """The cells of a network, by the objects of one of its axes.
 
-    Parameters
-    ----------
-    name : str
-    given : SciPy sparse matrix or array
-        What is not stored is zero.
-    axis : {0, 1}
-
-    Attributes
-    ----------
-    name : str
-    n_rows : int
-        Objects on the axis.
-    step : None
-    in_memory : int
-        Bytes.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no matrix of numbers.
+    `given`: what is not stored is zero. It has `n_rows`: objects on the axis; `in_memory`: bytes.
+    Raise `TypeError` or `ValueError` if it is no matrix of numbers.
     """
 
     step: int | None = None
@@ -153,14 +135,7 @@ def add_cells(first, others, values, labels, n_labels, out):
 class NetworkScorer(Scorer):
     """The cells of one axis' objects, in one or several networks that share their densities.
 
-    Parameters
-    ----------
-    family : int
-    axis : {0, 1}
-    names : sequence of str
-        The networks.
-    n_labels : int
-        Clusters of the other axis, L.
+    `names`: the networks; `n_labels`: clusters of the other axis, L.
     """
 
     def __init__(self, family: int, axis: int, names: list[str], n_labels: int):
@@ -221,16 +196,8 @@ class NetworkScorer(Scorer):
 class ShardedRelation(ShardedEvidence):
     """Networks that share their densities, given sums of their blocks.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    relation : Relation
-    component : Component
-
-    Raises
-    ------
-    UnservedModelError
-        If the objects of one axis depend on each other, or cells are not known zeros and values.
+    Raise `UnservedModelError` if the objects of one axis depend on each other, or cells are not
+    known zeros and values.
     """
 
     def __init__(self, model: Model, relation: Relation, component: Component):
@@ -265,10 +232,7 @@ class ShardedRelation(ShardedEvidence):
     ) -> None:
         """Check that the networks of the model are parts of those that are given.
 
-        Raises
-        ------
-        ValueError
-            If a cell differs.
+        Raise `ValueError` if a cell differs.
         """
         for name, network in self.relation.networks.items():
             rows, columns = (places[own] for own in self._ends[name])

@@ -48,11 +48,7 @@ class AlignmentGibbs(PartitionStep):
 
     name = "alignment_gibbs"
     order = 32
-
-    @classmethod
-    def parts(cls, structure: Structure) -> list[Normals]:
-        """Return the normal clusters of a model that domains are aligned by."""
-        return [normals for normals in structure.of(Normals) if normals.aligned]
+    record = Normals
 
     @classmethod
     def served(cls, part: Normals) -> list[str]:

@@ -25,27 +25,11 @@ def posterior(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Update the prior by the vectors of every cluster.
 
-    Parameters
-    ----------
-    values : (N, D) array
-    labels : (N,) integer array
-    n_clusters : int
-        T. What has no vector keeps the prior.
-    prior : NormalWishartPrior
-    shared : bool
-        Whether all clusters have one precision: P is 1 then, otherwise T.
-    power : float, default 1.0
-        Of the vectors' densities: each vector is worth so much of one.
-
-    Returns
-    -------
-    counts : (T,) array
-        How many vectors they are worth.
-    means : (T, D) array
-        m_j.
-    degrees : (P,) array
-    inverse_scales : (P, D, D) array
-        Of the Wishart conditionals.
+    `values` (N, D); `labels` (N,); `n_clusters`: t. What has no vector keeps the prior. `shared`:
+    whether all clusters have one precision: P is 1 then, otherwise T. `power`: of the vectors'
+    densities: each vector is worth so much of one. Return `counts` (T,): how many vectors they are
+    worth; `means` (T, D): m_j; `degrees` (P,); `inverse_scales` (P, D, D): of the Wishart
+    conditionals.
     """
     counts = power * np.bincount(labels, minlength=n_clusters).astype(np.float64)
     averages = np.tile(prior.center, (n_clusters, 1))
@@ -155,13 +139,8 @@ def draw_posterior(
 class NormalEvidence:
     """The data behind one term of normal clusters: the base of both kinds.
 
-    Parameters
-    ----------
-    rows : NormalRows
-        Which vectors there are, and of which units.
-    truncation : int
-    power : float, default 1.0
-        Of the vectors' densities (see `coarsen`).
+    `rows`: which vectors there are, and of which units; `power`: of the vectors' densities (see
+    `coarsen`).
     """
 
     term: Any

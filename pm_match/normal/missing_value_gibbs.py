@@ -58,11 +58,6 @@ class MissingValueGibbs(PartitionStep):
     order = 45
 
     @classmethod
-    def parts(cls, structure: Structure) -> list[Component]:
-        """Return the components that have normal vectors with missing values."""
-        return [component for component in structure.components if cls.served(component)]
-
-    @classmethod
     def served(cls, part: Component) -> list[str]:
         """Names of what holds the missing values."""
         return [name for normals in part.of(Normals) for name in normals.missing]

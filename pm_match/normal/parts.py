@@ -137,11 +137,6 @@ class Normals(Evidence):
         return dict.fromkeys([self.mean] if self.shared else self.names, 0)
 
     @property
-    def clusterings(self) -> tuple[int, ...]:
-        """The number of its clustering."""
-        return (self.clustering,)
-
-    @property
     def searchable(self) -> bool:
         """Whether no vector is a free variable; single values may be missing."""
         return all(values.data is not None for values in self.values)

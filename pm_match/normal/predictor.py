@@ -106,7 +106,7 @@ class NormalsPredictor(Predictor):
             to_clusters = alignment.read(self._point, d)
             x, base = to_clusters(x), -d * float(np.log(to_clusters.scale))
         found = np.zeros((len(x), self.normals.truncation + 1))
-        for rows, hidden in _patterns(x):
+        for rows, hidden in seen.patterns():
             if not hidden.all():
                 known = np.flatnonzero(~hidden)
                 for j in self._different:
@@ -129,7 +129,7 @@ class NormalsPredictor(Predictor):
             if own.data is not None and own.missing:
                 n = place.assignment.n_objects
                 whole = np.array_equal(own.objects, np.arange(n))
-                found.append(Holes(own.name, own.name, own.data, _normal_law, by_object=whole))
+                found.append(Holes(own.name, own.name, own.data, NormalLaw.of, by_object=whole))
         return found
 
     def of_missing(self, rng, place, holes, wanted):
@@ -150,7 +150,7 @@ class NormalsPredictor(Predictor):
 
     def of_new(self, rng, place, seen, holes, log_weight):
         """Return places, scales and degrees of what is missing, by what that is."""
-        for rows, hidden in _patterns(seen.values):
+        for rows, hidden in seen.patterns():
             if not hidden.any():
                 continue
             known = ~hidden
@@ -182,16 +182,6 @@ class NormalsPredictor(Predictor):
                 "predictions of several such variables are not served"
             )
         return found[0]
-
-
-def _patterns(x: NDArray) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """Group vectors (N, D) by what is missing of them: the rows, and what is hidden (D,)."""
-    hidden, which = np.unique(np.isnan(x), axis=0, return_inverse=True)
-    return [(np.flatnonzero(which.ravel() == number), own) for number, own in enumerate(hidden)]
-
-
-def _normal_law(parameters: NDArray) -> NormalLaw:
-    return NormalLaw(parameters[..., 0], parameters[..., 1])
 
 
 def _t_law(parameters: NDArray) -> Law:

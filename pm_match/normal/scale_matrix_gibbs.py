@@ -46,17 +46,12 @@ class ScaleMatrixGibbs(PartitionStep):
 
     name = "scale_matrix_gibbs"
     order = 33
-
-    @classmethod
-    def parts(cls, structure: Structure) -> list[Normals]:
-        """Return the normal clusters of a model whose precisions share a scale matrix."""
-        return [n for n in structure.of(Normals) if n.scale_matrix is not None]
+    record = Normals
 
     @classmethod
     def served(cls, part: Normals) -> list[str]:
-        """Name of the scale matrix."""
-        assert part.scale_matrix is not None
-        return [part.scale_matrix.name]
+        """Name of the scale matrix, if the precisions share one."""
+        return [] if part.scale_matrix is None else [part.scale_matrix.name]
 
     @classmethod
     def writes(cls, structure: Structure, part: Normals) -> list[str]:

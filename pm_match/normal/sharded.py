@@ -20,13 +20,8 @@ from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
 class NormalScorer(Scorer):
     """The vectors of one variable.
 
-    Parameters
-    ----------
-    name : str
-    centre : (D,) array
-        What vectors are summed about, so that squares keep their digits.
-    shared : bool
-        Whether the clusters share one precision: sums of squares are then those of all.
+    `centre` (D,): what vectors are summed about, so that squares keep their digits; `shared`:
+    whether the clusters share one precision: sums of squares are then those of all.
     """
 
     def __init__(self, name: str, centre: NDArray, shared: bool):

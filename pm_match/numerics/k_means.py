@@ -19,24 +19,10 @@ def k_means(
 ) -> NDArray[np.int64]:
     """Cluster points by k-means, begun far apart, over the coordinates that each has.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    points : (N, K) array
-    n_clusters : int
-        At most; there are fewer if fewer points differ.
-    weight : (N, K) array, optional
-        How many values every coordinate is the mean of, 0 (or False) where a point lacks it; all
-        1 by default.
-    n_rounds : int, default 10
-        The most of Lloyd's rounds that follow.
-    tries : int, default 1
-        Of every centre to begin with, the best of which is taken.
-
-    Returns
-    -------
-    (N,) integer array
-        Labels in 0 ... n_clusters - 1.
+    `points` (N, K); `n_clusters`: at most; there are fewer if fewer points differ. `weight` (N, K):
+    how many values every coordinate is the mean of, 0 (or False) where a point lacks it; all 1 by
+    default. `n_rounds`: the most of Lloyd's rounds that follow; `tries`: of every centre to begin
+    with, the best of which is taken. Return (N,): labels in 0 ... n_clusters - 1.
     """
     return settle(points, spread(rng, points, n_clusters, weight, tries), weight, n_rounds)
 

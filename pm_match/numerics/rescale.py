@@ -44,20 +44,9 @@ def _slice(rng, quadratic, linear, square, exponent):
 def rescale(rng, w, mean, precision, z, tau, n_directions, u):
     """Draw the scale along `n_directions` random directions, updating `w` and `z` in place.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    w : (M, K) array
-        Projections of all domains.
-    mean, precision : (M, K) array
-        Of their independent normal priors.
-    z : (J, K) array
-        Latent vectors of the occupied clusters; the others are to be drawn anew afterwards.
-    tau : float
-        Prior precision of the latent vectors.
-    n_directions : int
-    u : (K,) array
-        Scratch.
+    `w` (M, K): projections of all domains; `mean`, `precision` (M, K): of their independent normal
+    priors; `z` (J, K): latent vectors of the occupied clusters; the others are to be drawn anew
+    afterwards. `tau`: prior precision of the latent vectors; `u` (K,): scratch.
     """
     n_features, n_factors = w.shape
     n_clusters = z.shape[0]
@@ -90,24 +79,11 @@ def rescale_sums(
     then only the sums :math:`W_i^\top W_i` and :math:`\sum_j z_j z_j^\top` matter, and the cost
     of a direction does not grow with features and latent vectors.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    grams : (V, K, K) array
-        :math:`W_i^\top W_i` of every view; updated.
-    precision : (V, K) array
-        Of the columns' priors.
-    latent_gram : (K, K) array
-        Sum of outer products of latent vectors; updated.
-    tau : float
-        Prior precision of the latent vectors.
-    exponent : float
-        Latent vectors less rows of all projections.
-    n_directions : int
-    u, v : (K,) array
-        Scratch.
-    w_map, z_map : (K, K) array
-        Overwritten by what the rows of projections, and latent vectors, are to be multiplied with.
+    `grams` (V, K, K): :math:`W_i^\top W_i` of every view; updated. `precision` (V, K): of the
+    columns' priors; `latent_gram` (K, K): sum of outer products of latent vectors; updated. `tau`:
+    prior precision of the latent vectors; `exponent`: latent vectors less rows of all projections;
+    `u`, `v` (K,): scratch; `w_map`, `z_map` (K, K): overwritten by what the rows of projections,
+    and latent vectors, are to be multiplied with.
     """
     n_views, n_factors = precision.shape
     for i in range(n_factors):
@@ -144,21 +120,11 @@ def rescale_axes(rng, quadratic, exponent, rows, pulls, precisions, t):
               - \sum_j \bigl[\tfrac12 (e^{-t} - 1)^2 P_{jkk} \omega_{jk}^2
               + (e^{-t} - 1) \omega_{jk} (P_j (\omega_j - \mu_j))_k\bigr] + \mathrm{exponent}_k\, t.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    quadratic : (K,) array
-        q: of latent vectors, the sum of their squares times their precision; of every Gamma
-        precision, twice its rate times its value.
-    exponent : (K,) array
-        Latent vectors less frequencies, and twice the shapes of the Gamma precisions.
-    rows : (M, K) array
-        Frequencies; updated.
-    pulls : (M, K) array
-        :math:`P_j (\omega_j - \mu_j)`; updated.
-    precisions : (M, K, K) array
-    t : (K,) array
-        Overwritten by what was drawn.
+    `quadratic` (K,): q: of latent vectors, the sum of their squares times their precision; of every
+    Gamma precision, twice its rate times its value. `exponent` (K,): latent vectors less
+    frequencies, and twice the shapes of the Gamma precisions; `rows` (M, K): frequencies; updated.
+    `pulls` (M, K): :math:`P_j (\omega_j - \mu_j)`; updated. `precisions` (M, K, K); `t` (K,):
+    overwritten by what was drawn.
     """
     n_rows, n_factors = rows.shape
     for k in range(n_factors):

@@ -65,17 +65,11 @@ def draw_slices(
 ) -> NDArray[np.float64]:
     """Draw independent numbers (n,) by one slice each, stepping out and shrinking side by side.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    start, width : (n,) array
-        Where they are, and their first intervals.
-    log_density : callable
-        From some values of all numbers (m, n) to the log density of each, where it is asked for:
-        the second argument (m, n) says where.
-    tries : int, default 1
-        Values that are asked for at once when shrinking. Each is drawn as if those before it had
-        been rejected, so that the law is the same for any number of them.
+    `start`, `width` (n,): where they are, and their first intervals; `log_density`: from some
+    values of all numbers (m, n) to the log density of each, where it is asked for: the second
+    argument (m, n) says where. `tries`: values that are asked for at once when shrinking. Each is
+    drawn as if those before it had been rejected, so that the law is the same for any number of
+    them.
     """
     n = len(start)
     drop = rng.standard_exponential(n)

@@ -37,19 +37,11 @@ _CERTAIN = 1e40
 def predictive(a, b, counts, label, size, out):
     """Prior weight of every label for `size` objects that move together, given all others.
 
-    Parameters
-    ----------
-    a, b : (T - 1,) array
-        Beta parameters of the sticks.
-    counts : (T,) integer array
-        Objects in each cluster, the moving ones included.
-    label : int
-        The cluster that the moving objects are in now; they are taken out of it first. -1 if they
-        are in none (irrelevant objects).
-    size : int
-        How many move (1, or the size of a group of linked objects).
-    out : (T,) array
-        Filled with E[w_j^size | the others], up to a common factor.
+    `a`, `b` (T - 1,): beta parameters of the sticks; `counts` (T,): objects in each cluster, the
+    moving ones included; `label`: the cluster that the moving objects are in now; they are taken
+    out of it first. -1 if they are in none (irrelevant objects). `size`: how many move (1, or the
+    size of a group of linked objects); `out` (T,): filled with E[w_j^size | the others], up to a
+    common factor.
     """
     n_labels = counts.shape[0]
     after = 0

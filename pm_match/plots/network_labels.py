@@ -79,7 +79,8 @@ def labels_by_type(
                     f"found shape {vector.shape}"
                 )
     if types is None:
-        types = ("object",) if _one_mode(found) else ("row", "column")
+        one_mode = all(row is column and row is not None for row, column in found.values())
+        types = ("object",) if one_mode else ("row", "column")
     return found, types, objects
 
 
@@ -93,7 +94,3 @@ def _types_of(name: str, labels: xr.Dataset, networks: Mapping[str, Any]) -> lis
         for key in labels
         if str(key).startswith(start) and not str(key).startswith(longer)
     ]
-
-
-def _one_mode(found: Mapping[str, Sequence[np.ndarray | None]]) -> bool:
-    return all(row is column and row is not None for row, column in found.values())

@@ -16,18 +16,9 @@ _MOST_BINS = 500  # along a side of a panel: about its pixels
 class AxisLayout:
     """Where the objects of one axis are drawn.
 
-    Attributes
-    ----------
-    place : ndarray, shape (n_objects,)
-        Each object's place.
-    borders : list of int
-        Where lines are, in units of objects: around every cluster.
-    framed : int
-        How many objects are within lines: all, or those that are relevant.
-    irrelevant : int
-        How many are not.
-    summary : str
-        Numbers of objects.
+    It has `place` (n_objects,): each object's place; `borders`: where lines are, in units of
+    objects: around every cluster. `framed`: how many objects are within lines: all, or those that
+    are relevant. `irrelevant`: how many are not; `summary`: numbers of objects.
     """
 
     def __init__(

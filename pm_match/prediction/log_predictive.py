@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
-from pm_match.reading.ancestry import RV, depends_on
+from pm_match.reading.ancestry import RV, depends
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import Owned, check_owners, each_label, find_owners, mixed_labels
 from pm_match.reading.parts import Assignment, UnservedModelError
@@ -134,7 +134,7 @@ class _Objects:
         assignment = model[own.name]
         relevance = None if own.relevance is None else model[own.relevance]
         self._flags = None if relevance is None else model.rvs_to_values[relevance].name
-        observed = [rv for rv in model.observed_RVs if depends_on(rv, assignment)]
+        observed = [rv for rv in model.observed_RVs if depends(rv, [assignment])]
         for rv in observed:
             _check_whole(model, rv)
         densities = LabelDensities(model, [assignment, *observed], [assignment])

@@ -3,6 +3,8 @@ r"""Mixtures of distributions: what many draws and clusters say of a value toget
 .. math:: F(y) = \sum_c w_c\, F_c(y)
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,11 @@ class NormalLaw(Law):
     def __init__(self, mean: NDArray, sd: NDArray):
         super().__init__(scipy.stats.norm, mean, sd)
         self._mean, self._sd = mean, sd
+
+    @classmethod
+    def of(cls, parameters: NDArray) -> NormalLaw:
+        """Make those with means and standard deviations (C, M, 2)."""
+        return cls(parameters[..., 0], parameters[..., 1])
 
     def mean(self) -> NDArray[np.float64]:
         """Return means (C, M)."""

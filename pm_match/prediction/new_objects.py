@@ -38,29 +38,11 @@ def places(structure: Structure) -> Iterator[Place]:
 def read_new_objects(model: Model, predictive: Predictive, place: Place, given: Any) -> NewObjects:
     """Check what is given of the new objects of a domain.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    predictive : Predictive
-        Of the place's component.
-    place : Place
-    given : table, network, or mapping of str to these
-        By the names of the observed variables, if there are several over the domain's objects;
-        those that are left out are not seen.
-
-    Returns
-    -------
-    NewObjects
-
-    Raises
-    ------
-    KeyError
-        If there is no such observed variable.
-    TypeError, ValueError
-        If what is given does not fit the model; the message says which, what was expected, and
-        what was found.
-    UnservedModelError
-        If there is evidence for the domain's clusters of a kind that predicts nothing.
+    `given`: a table or a network; by the names of the observed variables, if there are several over
+    the domain's objects: those that are left out are not seen. Raise `KeyError` if there is no such
+    variable, `TypeError` or `ValueError` if what is given does not fit the model, and
+    `UnservedModelError` if some evidence for the domain's clusters is of a kind that predicts
+    nothing.
     """
     where = f"new objects of domain {place.domain!r}"
     sources: dict[str, int] = {}

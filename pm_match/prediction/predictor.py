@@ -63,22 +63,19 @@ class NewVectors:
         """Return the vectors of some of the objects."""
         return NewVectors(self.values[wanted])
 
+    def patterns(self) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Group them by what is missing: the objects, and which of their values are hidden (M,)."""
+        hidden, which = np.unique(np.isnan(self.values), axis=0, return_inverse=True)
+        return [(np.flatnonzero(which.ravel() == number), own) for number, own in enumerate(hidden)]
+
 
 @dataclass(frozen=True, eq=False)
 class NewObjects:
-    """New objects of one domain.
-
-    Attributes
-    ----------
-    place : Place
-    labels : (N,) array
-    seen : dict of int to Seen
-        What is seen of them, by the number of the evidence that it is of.
-    """
+    """New objects of one domain."""
 
     place: Place
-    labels: NDArray
-    seen: dict[int, Seen]
+    labels: NDArray  # (N,)
+    seen: dict[int, Seen]  # what is seen of them, by the number of the evidence that it is of
 
     def __len__(self) -> int:
         return len(self.labels)

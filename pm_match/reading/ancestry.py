@@ -63,11 +63,6 @@ def itself(variable: RV) -> RV:
     return variable
 
 
-def depends_on(rv: RV, other: RV) -> bool:
-    """Say whether a variable depends on another one."""
-    return other in ancestors([rv])
-
-
 def missing_part(model: Model, rv: RV) -> RV | None:
     """Return the free variable with the missing values of an observed one, if there are any."""
     name = rv.name.removesuffix("_observed")

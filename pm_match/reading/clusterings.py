@@ -6,13 +6,11 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.logprob.transforms import LogOddsTransform, SimplexTransform
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, DirichletRV
-from scipy.sparse import coo_array
 
 from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
 from pm_match.reading.ancestry import RV, Refusal, a_kind, names, parameters
@@ -20,7 +18,7 @@ from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
 from pm_match.reading.links import MustLink, read_pairs
-from pm_match.reading.parts import Assignment, Clustering
+from pm_match.reading.parts import Assignment, Clustering, linked_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,9 +161,8 @@ def _spread(
     known: NDArray[np.int64], links: NDArray[np.int64], apart: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Give the objects that are linked to one whose label is known its label."""
-    graph = coo_array((np.ones(len(links)), links.T), shape=(len(known), len(known)))
-    n, part = scipy.sparse.csgraph.connected_components(graph, directed=False)
-    label = np.full(n, -1)
+    part = linked_parts(len(known), links)
+    label = np.full(part.max(initial=-1) + 1, -1)
     seen = known >= 0
     label[part[seen]] = known[seen]
     if (label[part[seen]] != known[seen]).any():

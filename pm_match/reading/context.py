@@ -171,20 +171,16 @@ class Context:
 
     def is_missing(self, rv: RV) -> bool:
         """Whether a free variable holds the missing values of an observed one."""
-        return (
-            rv.name.endswith("_unobserved")
-            and rv in self.model.free_RVs
-            and self._observed_part(rv) in self.model.observed_RVs
-        )
+        whole = rv.name.removesuffix("_unobserved")
+        if whole == rv.name or rv not in self.model.free_RVs:
+            return False
+        return self.model.named_vars.get(f"{whole}_observed") in self.model.observed_RVs
 
     def whole_name(self, rv: RV) -> str:
         """Return the name of a variable, as the user gave it, that PyMC may have split."""
         if self.is_missing(rv):
             return rv.name.removesuffix("_unobserved")
         return rv.name if self.missing_part(rv) is None else rv.name.removesuffix("_observed")
-
-    def _observed_part(self, rv: RV) -> RV | None:
-        return self.model.named_vars.get(f"{rv.name.removesuffix('_unobserved')}_observed")
 
     def missing_part(self, rv: RV) -> RV | None:
         """Return the free variable with the missing values of an observed one, if there are any."""

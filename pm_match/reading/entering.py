@@ -45,21 +45,10 @@ def entering(
 ) -> list[list[Marks]]:
     """Find the entries of graphs that marked numbers enter.
 
-    Parameters
-    ----------
-    graphs : sequence of variables
-    values : dict of variable to array
-        Of all inputs.
-    marked : sequence of dict of variable to array of bool
-        Inputs, and which of their numbers are marked.
-    changing : collection of variables
-        Inputs, beside those with marks, whose values may be others. What is chosen by them, or has
-        their number of entries, may be anything.
-
-    Returns
-    -------
-    list of list of array of bool
-        For each of `marked`, marks of the shape of each graph.
+    `values`: of all inputs; `marked`: inputs, and which of their numbers are marked; `changing`:
+    inputs, beside those with marks, whose values may be others. What is chosen by them, or has
+    their number of entries, may be anything. Return for each of `marked`, marks of the shape of
+    each graph.
     """
     nodes = [*toposort(graphs)]
     numbers = [v for node in nodes for v in node.outputs if _is_numbers(v)]

@@ -27,6 +27,8 @@ class Evidence:
 
     # The name of its kind.
     kind: ClassVar[str]
+    # The number of its clustering in the component, if it has one alone.
+    clustering: int
 
     # -- what every kind provides -----------------------------------------------------------------
 
@@ -35,12 +37,12 @@ class Evidence:
         """The free variables that it integrates out, and draws with the clusters."""
         raise NotImplementedError
 
+    # -- what it may provide ----------------------------------------------------------------------
+
     @property
     def clusterings(self) -> tuple[int, ...]:
-        """The numbers of the component's clusterings that it is evidence for."""
-        raise NotImplementedError
-
-    # -- what it may provide ----------------------------------------------------------------------
+        """The numbers of the component's clusterings that it is evidence for: its `clustering`."""
+        return (self.clustering,)
 
     @property
     def hyperpriors(self) -> list[str]:

@@ -47,10 +47,7 @@ class Interpreted:
     depends on no input, nor on shared variables, is evaluated once. Raises `NotInterpretedError`
     if there are operations that cannot be evaluated by themselves.
 
-    Attributes
-    ----------
-    others : list of variables
-        What else the outputs depend on that has no value yet.
+    It has `others`: what else the outputs depend on that has no value yet.
     """
 
     def __init__(self, inputs: Sequence[RV], outputs: Sequence[RV], instead: Instead = lambda v: v):

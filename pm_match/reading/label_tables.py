@@ -43,19 +43,9 @@ _MOST_CELLS = 2**20
 class LabelDensities:
     """Log densities of `factors` as functions of labels, on the scale that is sampled.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    factors : sequence of variables
-        Random variables and potentials that depend on labels.
-    assignments : sequence of variables
-    varied : sequence of variables
-        Observed ones whose values are given with the labels, after these, rather than as observed.
-
-    Attributes
-    ----------
-    factors : list of variables
-        In the order of the entries: potentials last. They do not go to other processes.
+    `factors`: random variables and potentials that depend on labels; `varied`: observed ones whose
+    values are given with the labels, after these, rather than as observed. It has `factors`: in the
+    order of the entries: potentials last. They do not go to other processes.
     """
 
     def __init__(
@@ -120,15 +110,9 @@ class LabelDensities:
     ) -> list[Marks]:
         """Say of every factor which of its entries (K, ...) each of K sets of numbers enters.
 
-        Parameters
-        ----------
-        conditions : bool
-            As of `compiled`.
-        point : mapping
-        labels : sequence of (N,) array
-            As of `shapes`. Whatever the values of what is varied are, nothing else enters.
-        marked : sequence of mapping
-            By the names of values, which of their numbers are marked.
+        `conditions`: as of `compiled`; `labels` (each N,): as of `shapes`. Whatever the
+        values of what is varied are, nothing else enters. `marked`: by the names of values, which
+        of their numbers are marked.
         """
         graphs = [_by_entry(graph, conditions) for graph in self._graphs]
         inputs = [*self._labels, *self._inputs]
@@ -174,13 +158,8 @@ class LabelDensities:
         As many as keep every intermediate result below a million numbers or so; one if PyTensor
         cannot make one graph of all rows, or one whose intermediate results outgrow the rows.
 
-        Parameters
-        ----------
-        conditions : bool
-            As of `compiled`.
-        point : mapping
-        labels : sequence of (2, ...) array
-            Two rows for every assignment, and of what is varied.
+        `conditions`: as of `compiled`; `labels` (each 2, ...): two rows for every
+        assignment, and of what is varied.
         """
         try:
             graphs = self._all_rows(conditions)

@@ -150,15 +150,19 @@ class Clustering:
         return self._relevance_prior(point)
 
 
+def linked_parts(n_objects: int, links: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give what links (L, 2) join, directly or through others, the same number (N,)."""
+    graph = coo_array((np.ones(len(links)), links.T), shape=(n_objects, n_objects))
+    return connected_components(graph, directed=False)[1]
+
+
 def separated(labels: NDArray[np.int64], clustering: Clustering) -> NDArray[np.int64]:
     """Give objects that cannot be linked other labels where they share one, few at a time.
 
     Those that are linked go together. A label that nothing has comes first, then the largest
     cluster that may be joined.
     """
-    n = len(labels)
-    links = coo_array((np.ones(len(clustering.links)), clustering.links.T), shape=(n, n))
-    part = connected_components(links, directed=False)[1]
+    part = linked_parts(len(labels), clustering.links)
     fixed = np.bincount(part, clustering.known >= 0) > 0
     against: dict[int, set[int]] = {}
     for one, other in part[clustering.apart].tolist():

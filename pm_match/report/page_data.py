@@ -34,20 +34,10 @@ def page_data(
 ) -> dict[str, Any]:
     """Collect what the script shows, as JSON has it.
 
-    Parameters
-    ----------
-    idata, labels
-        The draws, and the partition that is reported.
-    objects : DataFrame
-        Of their `match_summary`.
-    pairs : sequence of two str
-        The pairs of assignments whose clusters are of one set.
-    rows : mapping
-        Of `rows_of`.
-    most_pairs : int
-        Pairs of objects above which no matrix is shown.
-    options : mapping
-        What summaries are given.
+    `idata`, `labels`: the draws, and the partition that is reported; `objects`: of their
+    `match_summary`; `pairs`: the pairs of assignments whose clusters are of one set; `rows`: of
+    `rows_of`; `most_pairs`: pairs of objects above which no matrix is shown; `options`: what
+    summaries are given.
     """
     names = list(dict.fromkeys(objects["domain"]))
     number = {name: k for k, name in enumerate(names)}

@@ -39,38 +39,20 @@ def runs[Item, Found](
     executor: Executor | None = None,
     cores: int | None = None,
 ) -> Iterator[tuple[int, Found]]:
-    """Call a task with every item; give what it returns as soon as it does.
+    """Call a task with every item; yield the item's number, and what it returns as soon as it does.
 
     What a worker had that died is run again in a fresh pool of processes, twice at most. When the
     iterator is closed, or Ctrl-C is pressed, what has not begun is cancelled.
 
-    Parameters
-    ----------
-    task : callable
-        Of one item. It must draw from nothing but its item, and may keep what it has made for the
-        next one. On an executor, it is sent by cloudpickle, once for every item.
-    items : sequence
-        Generators that were spawned beforehand, or numbers.
-    executor : concurrent.futures.Executor, optional
-        Where to run. In one process, runs take turns: PyTensor cannot compile in two threads.
-    cores : int, optional
-        Without an executor, how many processes of this machine. Default: as many as it has
-        processors. There is one only where processes cannot be forked (all but Linux), or in a
-        process that may not start others.
+    `task` must draw from nothing but its item, and may keep what it has made for the next one;
+    `items` are generators that were spawned beforehand, or numbers. On an `executor`, the task is
+    sent by cloudpickle, once for every item; runs take turns in a process, as PyTensor cannot
+    compile in two threads. Without one, there are `cores` processes of this machine, by default as
+    many as it has processors; one only where processes cannot be forked (all but Linux), or in a
+    process that may not start others.
 
-    Yields
-    ------
-    number : int
-        Of the item.
-    found : object
-        What the task returned.
-
-    Raises
-    ------
-    TypeError
-        If `executor` is none, or the task cannot be pickled.
-    RuntimeError
-        If workers die again and again, or have other versions of what draws depend on.
+    Raise `TypeError` if `executor` is none, or the task cannot be pickled, and `RuntimeError` if
+    workers die again and again, or have other versions of what draws depend on.
     """
     left = dict(enumerate(items))
     if executor is not None:

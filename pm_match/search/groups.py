@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.units import Units
+from pm_match.clusters.units import Units, together
 from pm_match.reading.parts import Clustering
 
 
@@ -51,16 +51,5 @@ def kinds_of_objects(clustering: Clustering, linked: Units) -> NDArray[np.int64]
 def groups(kind_of_object: NDArray[np.int64], labels: NDArray[np.int64]) -> ObjectGroups:
     """Group objects by kind and label (N,)."""
     width = int(labels.max(initial=0)) + 2
-    _, first, of_object, size = np.unique(
-        kind_of_object * width + labels + 1,
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-    )
-    # Units are numbered by their first object.
-    order = np.argsort(first)
-    rank = np.empty(len(first), np.int64)
-    rank[order] = np.arange(len(first))
-    first = first[order]
-    grouped = Units(rank[of_object.ravel()], size[order].astype(np.int64), first)
-    return ObjectGroups(grouped, labels[first], kind_of_object[first])
+    grouped = together(kind_of_object * width + labels + 1)
+    return ObjectGroups(grouped, labels[grouped.first], kind_of_object[grouped.first])

@@ -84,36 +84,16 @@ def as_domains(
     kind: str = "domain",
     declared: bool = True,
 ) -> dict[str, Domain]:
-    """Check the user's tables and bring them into one form.
+    """Check the user's tables and bring them into one form, in the order given.
 
-    Parameters
-    ----------
-    domains : mapping of str to table
-        Each table has one row for each object and one column a feature: a 2-D array, masked array,
-        DataFrame, DataArray or SciPy sparse matrix (which is made dense). NaN, or a mask, says
-        that a value is missing. Row and column labels are kept; where there are none, objects
-        and features are numbered from 0. `Domain` objects pass through.
-    unseen : bool, default False
-        Whether a row may be all missing.
-    kind : str, default "domain"
-        What messages call one.
-    declared : bool, default True
-        Whether names become parts of variables' names, so that they have to be identifiers.
+    A table has one row for each object and one column a feature: a 2-D array, masked array,
+    DataFrame, DataArray or SciPy sparse matrix (which is made dense). NaN, or a mask, says that a
+    value is missing. Row and column labels are kept; where there are none, objects and features
+    are numbered from 0. `Domain` objects pass through.
 
-    Returns
-    -------
-    dict of str to Domain
-        In the order given.
-
-    Raises
-    ------
-    TypeError
-        If `domains` is not a mapping, a name not a string, or a table not of real numbers.
-    ValueError
-        If there is no domain; a name is not an identifier or clashes with a name in the model; a
-        table is not 2-D, has no feature or fewer than two objects, has duplicate or missing
-        labels, an infinite value, a masked array's NaN outside of its mask, a column that is
-        constant or all missing, or a row that is all missing.
+    `unseen`: whether a row may be all missing; `kind`: what messages call a domain; `declared`:
+    whether names become parts of variables' names, so that they have to be identifiers. Raise
+    `TypeError` or `ValueError` if a table, or a name, is not one that models can be declared with.
     """
     check_given_by_name(kind, domains)
     if declared:
@@ -175,27 +155,10 @@ def as_new_objects(
 ) -> Domain:
     """Check a table of new objects of a domain: any number, with the features that it has.
 
-    Parameters
-    ----------
-    name : str
-        The domain's name.
-    table : table
-        As `as_domains` takes it. There may be one object alone, and features that do not vary.
-    features : (M,) array or None
-        Labels of the domain's features; None if it has none. Labelled columns are matched by
-        label, others come in their order.
-    kind : str, default "domain"
-        What messages call it.
-
-    Returns
-    -------
-    Domain
-        With the domain's features in their order, and NaN for missing values.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the table is not one of finite real numbers, or its features are not the domain's.
+    There may be one object alone, and features that do not vary. `features` (M,): labels of the
+    domain's, None if it has none; labelled columns are matched by label, others come in their
+    order. Raise `TypeError` or `ValueError` if the table is not one of finite real numbers, or its
+    features are not the domain's. Return these in the domain's order, NaN where missing.
     """
     where = f"new objects of {kind} {name!r}"
     values, objects, own, labelled, labelled_columns = read_table(where, table)

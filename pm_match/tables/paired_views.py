@@ -36,33 +36,13 @@ def as_paired_views(
     derived: Iterable[str] = _DERIVED,
     reserved: Collection[str] = _RESERVED,
 ) -> dict[str, Domain]:
-    """Check tables of the same objects, and bring them into one form.
+    """Check tables of the same objects, as `as_domains` takes them, and bring them into one form.
 
-    Parameters
-    ----------
-    views : mapping of str to table
-        As `domains.as_domains` takes them, row k of every table being the same object. If several
-        have labels on their rows, these must agree, in order. A row may be all missing, unless it
-        is in every view.
-    derived : iterable of str
-        Formats of the names that a view brings into the model.
-    reserved : collection of str
-        Names that the model uses itself.
+    Row k of every table is the same object. If several have labels on their rows, these must
+    agree, in order. A row may be all missing, unless it is in every view.
 
-    Returns
-    -------
-    dict of str to Domain
-        In the order given.
-
-    Raises
-    ------
-    TypeError
-        If `views` is not a mapping, a name not a string, or a table not of real numbers.
-    ValueError
-        If there is no view; a name is not an identifier or clashes with a name in the model; a
-        table is empty, not 2-D, has an infinite value, duplicate labels, or a column without
-        observed values; tables differ in their number of objects or in the labels of these; an
-        object has no observed value in any view.
+    `derived`: formats of the names that a view brings into the model; `reserved`: names that the
+    model uses itself. Raise as `as_domains` does.
     """
     check_given_by_name("view", views)
     check_names(views, "view", derived, reserved.__contains__)

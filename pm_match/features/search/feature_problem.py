@@ -19,47 +19,27 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """The units of an assignment, grouped by where they live and by their label.
-
-    Attributes
-    ----------
-    groups : ProjectionFit
-    of_unit : (U,) integer array
-        The group of every unit.
-    home, label : (G,) integer array
-        The home (see `FeatureProblem.homes`) and the present label of every group.
-    """
+    """The units of an assignment, grouped by where they live and by their label."""
 
     groups: ProjectionFit
-    of_unit: Labels
+    of_unit: Labels  # (U,): the group of every unit
+    # home, label (G,): the home (see `FeatureProblem.homes`) and the present label of every group
     home: Labels
     label: Labels
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureProblem:
-    """One clustering seen by feature vectors alone, all numbers of the model given.
-
-    Attributes
-    ----------
-    domains : tuple of MaskedTable
-    units : Units
-        What moves together: objects are numbered domain after domain.
-    n_factors : int
-    shape, rate : float
-        Gamma prior of the noise precision.
-    latent_precision : float
-        Precision of the latent vectors over that of the noise.
-    a, b : (T - 1,) array
-        Beta parameters of the sticks; T is the most labels there are.
-    """
+    """One clustering seen by feature vectors alone, all numbers of the model given."""
 
     domains: tuple[MaskedTable, ...]
-    units: Units
+    units: Units  # what moves together: objects are numbered domain after domain
     n_factors: int
+    # shape, rate: gamma prior of the noise precision
     shape: float
     rate: float
-    latent_precision: float
+    latent_precision: float  # precision of the latent vectors over that of the noise
+    # a, b (T - 1,): beta parameters of the sticks; T is the most labels there are
     a: NDArray[np.float64]
     b: NDArray[np.float64]
 

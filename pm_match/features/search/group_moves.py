@@ -29,17 +29,7 @@ def unused(labels: Labels, truncation: int) -> list[int]:
 def swaps(home: Labels, labels: Labels, truncation: int, homes: Iterable[int]) -> Labels:
     """Exchange two labels, one of which may be unused, within one home.
 
-    Parameters
-    ----------
-    home, labels : (G,) integer array
-    truncation : int
-    homes : iterable of int
-        In which ones.
-
-    Returns
-    -------
-    (P, G) integer array
-        Every row an assignment.
+    `home`, `labels` (G,); `homes`: in which ones. Return (P, G): every row an assignment.
     """
     used = np.unique(labels).tolist()
     everywhere = [*used, *unused(labels, truncation)]
@@ -89,19 +79,8 @@ def climb_groups(
 ) -> tuple[Labels, float]:
     """Take the best of the proposals, as long as it is better.
 
-    Parameters
-    ----------
-    groups : ProjectionFit
-    labels : (G,) integer array
-    propose : callable
-        From labels (G,) to proposals (P, G).
-    value : float
-        The score of `labels`.
-
-    Returns
-    -------
-    labels : (G,) integer array
-    value : float
+    `labels` (G,); `propose`: from labels (G,) to proposals (P, G); `value`: the score of `labels`.
+    Return `labels` (G,).
     """
     while True:
         proposals = propose(labels)
@@ -140,22 +119,8 @@ def permute(
     All of them if the labels are few; else by climbing in exchanges of two from the best of the
     present one and those that `mean_matching` proposes.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    groups : ProjectionFit
-    home, labels : (G,) integer array
-    truncation : int
-    moved : int
-        The home whose labels are permuted.
-    keep : int, default 1
-        How many permutations to return at most.
-
-    Returns
-    -------
-    labels : (P, G) integer array
-        The best first.
-    scores : (P,) array
+    `home`, `labels` (G,); `moved`: the home whose labels are permuted; `keep`: how many
+    permutations to return at most. Return `labels` (P, G): the best first; `scores` (P,).
     """
     used = np.unique(labels)
     own = home == moved

@@ -40,22 +40,10 @@ def match_shapes(
 ) -> list[list[Map]]:
     """Match the clusters of all domains.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    means : sequence of (J, M_d) array
-    sizes : sequence of (J,) array
-        0 for what stands for a cluster that the domain lacks: one at most.
-    n_factors : int
-        K: no more dimensions can be common.
-    top : int
-        How many matchings to return.
-
-    Returns
-    -------
-    list of list of (J,) integer array
-        Matchings, best first: for each domain the number of its cluster that is matched to the
-        first domain's first cluster, second cluster, and so on.
+    `means` (each J, M_d); `sizes` (each J,): 0 for what stands for a cluster that the
+    domain lacks: one at most. `n_factors`: k: no more dimensions can be common. `top`: how many
+    matchings to return. Return (J,): matchings, best first: for each domain the number of its
+    cluster that is matched to the first domain's first cluster, second cluster, and so on.
     """
     n, n_domains = len(means[0]), len(means)
     k = min([n_factors, *(m.shape[1] for m in means)])
@@ -164,12 +152,8 @@ def common_shape(
 
     Clusters of size 0 are lacking. Every cluster is in some domain.
 
-    Returns
-    -------
-    latent : (J, K) array
-        With variances of about 1.
-    projections : list of (M_d, K) array
-        Semi-orthogonal up to a scale.
+    Return `latent` (J, K): with variances of about 1; `projections` (each M_d, K):
+    semi-orthogonal up to a scale.
     """
     n = len(means[0])
     latent, seen = np.zeros((n, n_factors)), np.zeros(n)

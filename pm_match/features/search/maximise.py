@@ -32,16 +32,10 @@ _MOST_BY_DIFFERENCES = 4
 
 
 class _Part:
-    """Parameters of a domain whose gradient is known.
-
-    Attributes
-    ----------
-    domain : int
-    unit : (M, M) array
-        A root of the noise's covariance at the start, in which steps are taken.
-    """
+    """Parameters of a domain whose gradient is known."""
 
     domain: int
+    # (M, M): a root of the noise's covariance at the start, in which steps are taken
     unit: NDArray[np.float64]
 
     def start(self, point: Point, setting: Setting) -> int:
@@ -212,15 +206,8 @@ class Maximiser:
     uniform. The gradient is exact in intercepts, projections, isometries and noise precisions, and
     by differences in other variables of a few numbers.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    features : Features
-
-    Attributes
-    ----------
-    left : list of str
-        Parameters that stay as they are: what only priors depend on, and arrays of many numbers.
+    It has `left`: parameters that stay as they are: what only priors depend on, and arrays of many
+    numbers.
     """
 
     def __init__(self, model: Model, features: Features):
@@ -248,19 +235,9 @@ class Maximiser:
     def __call__(self, point: Point, most: int) -> tuple[dict[str, NDArray], float]:
         """Climb from a point.
 
-        Parameters
-        ----------
-        point : mapping
-        most : int
-            Steps.
-
-        Returns
-        -------
-        point : dict
-            What is integrated out stays as it was.
-        log_prior : float
-            Log density there of the parameters that climb, up to a constant; -inf if that of the
-            features is not a number.
+        `most`: steps. Return `point`: what is integrated out stays as it was; `log_prior`: log
+        density there of the parameters that climb, up to a constant; -inf if that of the features
+        is not a number.
         """
         if not (self._parts or self._others):
             return dict(point), 0.0

@@ -21,17 +21,8 @@ def propose(
 ) -> list[NDArray[np.int64]]:
     """Propose matchings of some groups' labels to the others' labels.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    table : GroupTable
-    fixed, moved : (G,) integer array
-        Two numberings 0 ... n - 1 of labels, -1 for groups that are not on that side.
-
-    Returns
-    -------
-    list of (n,) integer array
-        For every label of the moved side, the one on the fixed side.
+    `fixed`, `moved` (G,): two numberings 0 ... n - 1 of labels, -1 for groups that are not on that
+    side. Return list of (n,): for every label of the moved side, the one on the fixed side.
     """
     n = int(max(fixed.max(), moved.max())) + 1
     left, right = _means(table, fixed, n), _means(table, moved, n)

@@ -23,35 +23,18 @@ Labels = NDArray[np.int64]
 
 
 class Mixture(NamedTuple):
-    """Clusters of one table alone.
+    """Clusters of one table alone."""
 
-    Attributes
-    ----------
-    labels : (N,) integer array
-        From 0 to J - 1.
-    worth : float
-        Penalised log likelihood, less what that many means cost by the Bayesian information
-        criterion (G. Schwarz 1978).
-    """
-
-    labels: Labels
+    labels: Labels  # (N,): from 0 to J - 1
+    # Penalised log likelihood, less what that many means cost by the Bayesian information criterion
+    # (G. Schwarz 1978).
     worth: float
 
 
 def mixture_path(rng: np.random.Generator, x: NDArray[np.float64], most: int) -> dict[int, Mixture]:
     """Cluster the rows of a table into 2, 3, ... `most` clusters.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    x : (N, M) array
-    most : int
-        Clusters to begin with.
-
-    Returns
-    -------
-    dict of int to Mixture
-        For every number J of clusters that was met.
+    `x` (N, M); `most`: clusters to begin with. Return for every number J of clusters that was met.
     """
     most = min(most, len(x) // 2)
     x = x - x.mean(axis=0)
@@ -75,12 +58,7 @@ def mixture_path(rng: np.random.Generator, x: NDArray[np.float64], most: int) ->
 def fit_mixture(x: NDArray[np.float64], labels: Labels) -> tuple[Labels, float]:
     """Fit a normal mixture with one covariance from `labels`; clusters may vanish.
 
-    Returns
-    -------
-    labels : (N,) integer array
-        The most probable cluster of every row.
-    value : float
-        Penalised log likelihood.
+    Return `labels` (N,): the most probable cluster of every row; `value`: penalised log likelihood.
     """
     n_rows, n_features = x.shape
     degrees = n_features + 2 + _EXTRA

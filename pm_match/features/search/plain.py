@@ -48,39 +48,21 @@ _BEAM = 10
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """What a search found.
+    """What a search found."""
 
-    Attributes
-    ----------
-    labels : list of (N_d,) integer array
-    projections : list of (M_d, K) array
-    log_joint : float
-        Of data and labels, with projections fitted (see `FeatureProblem.fit`).
-    """
-
-    labels: list[Labels]
-    projections: list[NDArray[np.float64]]
-    log_joint: float
+    labels: list[Labels]  # (N_d,)
+    projections: list[NDArray[np.float64]]  # (M_d, K)
+    log_joint: float  # of data and labels, with projections fitted (see `FeatureProblem.fit`)
 
 
 def search(chain: Chain, number: int, rng: np.random.Generator, begun: bool = False) -> None:
     """Bring a chain to a good mode of the feature vectors of one component.
 
-    Parameters
-    ----------
-    chain : Chain
-        Of which `model`, `point`, `run`, `labels`, `place` and `settle` are used.
-    number : int
-        Of the component.
-    rng : numpy.random.Generator
-    begun : bool, default False
-        Whether to begin with the chain's labels, instead of matching everything anew.
-
-    Notes
-    -----
+    `chain`: of which `model`, `point`, `run`, `labels`, `place` and `settle` are used; `number`: of
+    the component; `begun`: whether to begin with the chain's labels, in place of matching all anew.
     Labels are placed, and projections written to the point: fitted ones, also where they have a
-    normal prior, which the chain then draws from there. If hyperparameters are free, the chain
-    runs with what was found, and the search goes on from there with new ones. Assignments without
+    normal prior, which the chain then draws from there. If hyperparameters are free, the chain runs
+    with what was found, and the search goes on from there with new ones. Assignments without
     features keep their labels.
     """
     component = read(chain.model).components[number]
@@ -119,24 +101,16 @@ def search(chain: Chain, number: int, rng: np.random.Generator, begun: bool = Fa
 def spread_evenly(
     projections: Sequence[NDArray[np.float64]], precisions: Sequence[NDArray[np.float64]]
 ) -> list[NDArray[np.float64]]:
-    r"""Bring fitted projections to where a normal prior expects them.
+    """Bring fitted projections to where a normal prior expects them.
 
     W A with any regular A fits as well as W if the latent vectors follow. Fits have latent vectors
     that are uncorrelated, whatever the matching is. The prior of W expects instead that factors are
     equally large and uncorrelated in the projections: then it is the latent vectors that have the
     clusters' shape, which a matching is judged by.
 
-    Parameters
-    ----------
-    projections : sequence of (M_d, K) array
-    precisions : sequence of (M_d, K) array
-        Of the normal prior.
-
-    Returns
-    -------
-    list of (M_d, K) array
-        W A, with the mean over all features of w w', each in units of its prior, the identity.
-        Directions in which nothing is fitted are left as they are.
+    `projections` (each M_d, K); `precisions` (each M_d, K): of the normal prior.
+    Return list of (M_d, K): W A, with the mean over all features of w w', each in units of its
+    prior, the identity. Directions in which nothing is fitted are left as they are.
     """
     scaled = np.concatenate([w * np.sqrt(p) for w, p in zip(projections, precisions, strict=True)])
     size, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
@@ -151,14 +125,9 @@ def problem_of(
 ) -> tuple[FeatureProblem, Units, Labels]:
     """Read the problem that a clustering's feature vectors pose at a point.
 
-    Returns
-    -------
-    problem : FeatureProblem
-        Of the assignments that have features, which are shifted and whitened.
-    units : Units
-        Of all objects of the clustering.
-    part : (P,) integer array
-        Which of these each of the problem's units is part of.
+    Return `problem`: of the assignments that have features, which are shifted and whitened;
+    `units`: of all objects of the clustering; `part` (P,): which of these each of the problem's
+    units is part of.
     """
     setting = features.setting(point)
     assert setting.gamma is not None
@@ -186,18 +155,7 @@ def problem_of(
 
 
 def find_mode(problem: FeatureProblem, rng: np.random.Generator) -> Mode:
-    """Search for the assignment with the largest log joint.
-
-    Parameters
-    ----------
-    problem : FeatureProblem
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Mode
-        The best assignment met.
-    """
+    """Search for the assignment with the largest log joint; return the best one met."""
     labels = refine(problem, rng, match_all(problem, rng))
     value, projections = problem.fit(labels)
     return Mode(problem.split(labels[problem.units.of_object]), projections, value)
@@ -206,11 +164,8 @@ def find_mode(problem: FeatureProblem, rng: np.random.Generator) -> Mode:
 def refine(problem: FeatureProblem, rng: np.random.Generator, labels: Labels) -> Labels:
     """Improve an assignment by sweeps and moves of whole clusters in turn, while that helps.
 
-    Returns
-    -------
-    (U,) integer array
-        A local maximum under exchanges of labels within a domain, moves and merges of clusters; the
-        largest cluster has the heaviest label.
+    Return (U,): a local maximum under exchanges of labels within a domain, moves and merges of
+    clusters; the largest cluster has the heaviest label.
     """
     gibbs = _Gibbs(problem)
     labels, best = improve(problem, rng, labels)
@@ -224,13 +179,7 @@ def refine(problem: FeatureProblem, rng: np.random.Generator, labels: Labels) ->
 
 
 def match_all(problem: FeatureProblem, rng: np.random.Generator) -> Labels:
-    """Cluster every domain alone, then add one at a time, the best matchings so far kept.
-
-    Returns
-    -------
-    (U,) integer array
-        Labels of the units.
-    """
+    """Cluster every domain alone, then add one at a time, keeping the best; give labels (U,)."""
     alone = []
     for d in range(len(problem.domains)):
         one, whole = problem.only([d])
@@ -276,11 +225,7 @@ def improve(
 ) -> tuple[Labels, float]:
     """Move whole clusters, and permute every domain's against all others, until nothing helps.
 
-    Returns
-    -------
-    labels : (U,) integer array
-    value : float
-        Their log joint.
+    Return labels (U,) and their log joint.
     """
     best = -np.inf
     while True:

@@ -53,35 +53,18 @@ _STEPS_A_MOVE = 20
 
 @dataclass(eq=False)
 class Proposal:
-    """A matching that is being judged.
+    """A matching that is being judged."""
 
-    Attributes
-    ----------
-    labels : list of (N,) integer array
-        Of every clustering.
-    projections : list of (M_d, K) array
-        Where to begin.
-    point : dict, optional
-        Where the parameters have climbed to.
-    value : float
-        The log joint there.
-    """
-
-    labels: list[NDArray[np.int64]]
-    projections: list[NDArray[np.float64]]
-    point: dict[str, NDArray] | None = None
-    value: float = -np.inf
+    labels: list[NDArray[np.int64]]  # (N,): of every clustering
+    projections: list[NDArray[np.float64]]  # (M_d, K): where to begin
+    point: dict[str, NDArray] | None = None  # where the parameters have climbed to
+    value: float = -np.inf  # the log joint there
 
 
 def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """Bring a chain to a good mode of a component with features that have rich emissions.
 
-    Parameters
-    ----------
-    chain : Chain
-    number : int
-        Of the component.
-    rng : numpy.random.Generator
+    `number`: of the component.
     """
     for features in chain.components[number].of(Features):
         proposals = propose(chain, number, features.clustering, features, rng)

@@ -117,7 +117,8 @@ def _maximise(tables, shares, latent, projections) -> ProjectedClusters:
         linear = sum(s @ w for s, w in zip(sums, projections, strict=True))
         latent = _solve(gram, linear)
         projections = tuple(
-            _solve_rows((latent * n[:, None]).T @ latent, s.T @ latent)
+            (s.T @ latent)
+            @ np.linalg.pinv((latent * n[:, None]).T @ latent, rcond=1e-12, hermitian=True)
             for n, s in zip(counts, sums, strict=True)
         )
     squares = 0.0
@@ -137,10 +138,6 @@ def _maximise(tables, shares, latent, projections) -> ProjectedClusters:
 def _solve(gram: Array, linear: Array) -> Array:
     """Solve (T, K, K) systems; where one is singular, the shortest solution."""
     return np.einsum("tkl,tl->tk", np.linalg.pinv(gram, rcond=1e-12, hermitian=True), linear)
-
-
-def _solve_rows(gram: Array, linear: Array) -> Array:
-    return linear @ np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
 
 
 def _start(rng, tables, labels, n_clusters: int, n_factors: int) -> ProjectedClusters:

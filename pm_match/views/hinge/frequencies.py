@@ -44,22 +44,9 @@ from pm_match.views.hinge.scales import LostPrecision, factorise, log_marginal, 
 class FrequencyEvidence:
     """What labels, as normal observations of scores, say of frequencies and of v.
 
-    Parameters
-    ----------
-    latent : (N, m) array
-    frequencies : (M, m) array
-    weights, pulls : (N, K) array
-        Of the observations: see `hinge.observe`.
-    precision : float
-        v.
-
-    Attributes
-    ----------
-    frequencies : (M, m) array
-        The present ones.
-    precision : float
-    log_evidence : float
-        The log density of the labels, at these.
+    `latent` (N, m); `frequencies` (M, m); `weights`, `pulls` (N, K): of the observations: see
+    `hinge.observe`. `precision`: v. It has `frequencies` (M, m): the present ones; `log_evidence`:
+    the log density of the labels, at these.
     """
 
     def __init__(
@@ -259,10 +246,7 @@ class FrequencyPrior(NamedTuple):
 class EvidenceTerm:
     """Log evidence of frequencies as a function of them, for Hamiltonian moves of all at once.
 
-    Attributes
-    ----------
-    evidence : FrequencyEvidence
-        At the last place where it could be evaluated.
+    Its `evidence` is at the last place where it could be evaluated.
     """
 
     def __init__(self, evidence: FrequencyEvidence):
@@ -334,24 +318,10 @@ def _dot(one, other):
 def _sweep(products, pulls, pull, inverses, precision, current, levels, accepted, scratch, pairs):
     """Move frequencies one after the other; see the module.
 
-    Parameters
-    ----------
-    products : (K, P + 2M, P + 2M) array
-        Inner products of present, then candidate columns.
-    pulls : (K, P + 2M) array
-    pull : (K, P) array
-        Of the present columns; brought up to date.
-    inverses : (K, P, P) array
-        S of every column of scores; brought up to date.
-    precision : float
-    current : (P,) integer array
-        Which columns the present ones are; brought up to date.
-    levels : (M,) array
-    accepted : (M,) array of bool
-        Filled.
-    scratch : (K, 4, P) array
-    pairs : (K, 6) array
-        More scratch.
+    `products` (K, P + 2M, P + 2M): inner products of present, then candidate columns; `pulls`
+    (K, P + 2M). Brought up to date are `pull` (K, P), of the present columns; `inverses` (K, P, P),
+    S of every column of scores; and `current` (P,), which columns the present ones are. `levels`
+    (M,); `accepted` (M,): filled; `scratch` (K, 4, P) and `pairs` (K, 6).
     """
     n_columns, p = pull.shape
     n = levels.shape[0]

@@ -115,6 +115,7 @@ class FrequencyMetropolis(HMCStep):
 
     name = "frequency_metropolis"
     order = 50
+    record = HingeModel
     first_step_size = 0.05
     stats_dtypes_shapes = statistics(
         "accepted_prior",
@@ -145,14 +146,9 @@ class FrequencyMetropolis(HMCStep):
         super().__init__(vars, **kwargs)
 
     @classmethod
-    def parts(cls, structure: Structure) -> list[HingeModel]:
-        """Return the hinges whose frequencies may be drawn."""
-        return [p for p in structure.parts if isinstance(p, HingeModel) and p.adapts]
-
-    @classmethod
     def served(cls, part: Any) -> list[str]:
-        """Names of the variables that the step serves."""
-        return [part.frequencies]
+        """Name of the frequencies, if they may be drawn."""
+        return [part.frequencies] if part.adapts else []
 
     @classmethod
     def writes(cls, structure: Structure, part: HingeModel) -> list[str]:
