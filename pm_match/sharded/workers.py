@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 from threadpoolctl import threadpool_limits
 
-from pm_match.running.runs import check_surroundings, surroundings
+from pm_match.running.runs import check_surroundings, dask_workers, surroundings
 from pm_match.sharded.data import Piece
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.store import scale
@@ -220,10 +220,4 @@ def workers_of(given: Any) -> Mapping[str, Any]:
     """
     if not isinstance(given, scale("distributed").Client):
         raise TypeError(f"client: expected a dask.distributed.Client; found {given!r}")
-    workers = given.scheduler_info(n_workers=-1)["workers"]
-    if not workers:
-        raise ValueError(
-            "client: expected workers; found none. Start some, or call client.wait_for_workers() "
-            "first"
-        )
-    return workers
+    return dask_workers(given)
