@@ -219,6 +219,17 @@ def test_what_is_no_executor_is_refused_before_anything_is_done(model):
         pmm.sample(2, model=model, executor=4)
 
 
+def test_a_dask_client_without_workers_is_refused(model):
+    """Chains would wait for ever."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+        pytest.raises(ValueError, match="client: expected workers; found none"),
+    ):
+        pmm.sample(2, model=model, executor=client.get_executor())
+
+
 def test_numbers_of_factors_on_an_executor():
     tables = pmm.datasets.synthetic(30, 8, n_factors=2, random_seed=0)
 

@@ -152,7 +152,9 @@ def match_probability(
         )
     labels = apart([draws.labels[0], draws.labels[-1]], relevant)
     rows, columns = first.dims[-1], second.dims[-1]
-    chance = probability_together(replace(draws, relevant=relevant[: len(draws.labels)]))
+    n = len(draws.labels)
+    # By the labels that are in memory now.
+    chance = probability_together(replace(draws, labels=labels[:n], relevant=relevant[:n]))
     if top is not None:
         check_count("top", top)
         object_, partner, count = best_partners(labels[0], labels[1], top, same=a == b)

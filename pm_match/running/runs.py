@@ -74,13 +74,30 @@ def runs[Item, Found](
 
 
 def check_executor(executor: Any) -> None:
-    """Refuse what is no executor."""
+    """Refuse what is no executor, and Dask's if nothing would ever run there."""
     if not isinstance(executor, Executor):
         hint = " (its get_executor() gives one)" if hasattr(executor, "get_executor") else ""
         raise TypeError(
             "executor: expected a concurrent.futures.Executor; found an object of type "
             f"{type(executor).__name__}{hint}"
         )
+    client = getattr(executor, "_client", None)
+    if hasattr(client, "scheduler_info"):
+        dask_workers(client)
+
+
+def dask_workers(client: Any) -> Mapping[str, Any]:
+    """Return the workers of a Dask client, by their addresses.
+
+    Raise `ValueError` if there is none.
+    """
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    if not workers:
+        raise ValueError(
+            "client: expected workers; found none. Start some, or call client.wait_for_workers() "
+            "first"
+        )
+    return workers
 
 
 def _n_processors() -> int:

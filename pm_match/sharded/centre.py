@@ -343,7 +343,7 @@ def _only_component(structure: Structure) -> Component:
             if assignment.relevance:
                 raise UnservedModelError(
                     f"sample_sharded: {assignment.relevance!r}: objects that may be irrelevant are "
-                    "not served"
+                    "not served. Leave relevance out of the model (relevance=False)"
                 )
     return component
 

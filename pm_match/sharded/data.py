@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -73,9 +73,11 @@ class Source:
         if issparse(given):
             raise TypeError(f"{name!r}: expected a table; found a sparse matrix")
         if hasattr(given, "columns"):
-            own = list(given.columns)
-            if labels is not None and own != list(labels):
-                raise ValueError(f"{name!r}: expected the columns {list(labels)}; found {own}")
+            own = np.asarray(given.columns).tolist()
+            wanted = None if labels is None else np.asarray(labels).tolist()
+            # Tables without names have numbers in their place.
+            if wanted not in (None, own, [*range(len(own))]):
+                raise ValueError(f"{name!r}: expected the columns {wanted}; found {own}")
             if isinstance(given, pd.DataFrame):
                 given = given.to_numpy()
             else:
@@ -111,10 +113,8 @@ class Source:
     def __getstate__(self) -> dict[str, Any]:
         """Send the place of a memory map, and not what is in it."""
         state, given = self.__dict__.copy(), self._given
-        file = getattr(given, "filename", None) if isinstance(given, np.memmap) else None
-        if file is not None and isinstance(given.base, mmap) and given.flags.c_contiguous:
-            state["_given"] = _Mapped(str(file), given.dtype, given.shape, given.offset)
-        return state
+        place = _place(given)
+        return state if place is None else state | {"_given": place}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -124,7 +124,7 @@ class Source:
     @property
     def in_memory(self) -> int:
         """Bytes that go to workers with it."""
-        ours = type(self._given) is np.ndarray
+        ours = isinstance(self._given, np.ndarray) and _place(self._given) is None
         return self._given.nbytes if ours else 0
 
     def part(self, start: int, stop: int) -> Self:
@@ -139,6 +139,9 @@ class Source:
         found = self._given[start - self._offset : stop - self._offset]
         if self._dask:
             found = found.compute(scheduler="synchronous")
+        if isinstance(found, np.ma.MaskedArray):
+            kind = np.promote_types(found.dtype, np.float32)
+            found = np.ma.filled(found.astype(kind), np.nan)
         found = np.asarray(found)
         # What computes a chunk may give another one than it has promised.
         if found.shape[1:] != self._shape:
@@ -157,6 +160,7 @@ class _Mapped:
     dtype: np.dtype
     shape: tuple[int, ...]
     offset: int
+    order: Literal["C", "F"]
 
     def open(self) -> NDArray:
         """Map it again."""
@@ -165,7 +169,24 @@ class _Mapped:
                 f"{self.file}: a worker cannot see this file; workers need the data where the "
                 "caller has it, on a shared disk"
             )
-        return np.memmap(self.file, self.dtype, "r", self.offset, self.shape)
+        return np.memmap(self.file, self.dtype, "r", self.offset, self.shape, self.order)
+
+
+def _place(given: Any) -> _Mapped | None:
+    """Find where in its file a memory map is, or a part of one in one piece; None if it is none."""
+    whole = given
+    while isinstance(whole, np.ndarray) and isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    if not isinstance(whole, np.memmap) or not isinstance(whole.base, mmap):
+        return None
+    # What is masked, or was written to a copy, is not in the file.
+    if isinstance(given, np.ma.MaskedArray) or whole.filename is None or whole.mode == "c":
+        return None
+    if not (given.flags.c_contiguous or given.flags.f_contiguous):
+        return None
+    offset = whole.offset + given.ctypes.data - whole.ctypes.data
+    order: Literal["C", "F"] = "C" if given.flags.c_contiguous else "F"
+    return _Mapped(str(whole.filename), given.dtype, given.shape, offset, order)
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,8 @@ def sample_sharded(
                 for setting in centre.settings(iteration):
                     found = workers.call("draw", setting, len(record) if kept else None)
                     centre.load(found)
-                told, before, sizes = centre.told(), centre.point, centre.sizes
+                told = centre.told() if kept else {}
+                before, sizes = centre.point, centre.sizes
                 moved = rng.random() < n_split_merge and split_or_merge(
                     centre, workers.call, setting
                 )

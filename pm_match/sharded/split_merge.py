@@ -19,6 +19,7 @@ place of n.
 """
 
 from collections.abc import Mapping
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,4 +131,5 @@ def _divide(
         sizes, parts = gathered(found)
         held = np.sum(list(sizes.values()), axis=0) + 1.0
         log_weights = np.log(held / held.sum())
-    return sizes, parts, float(sum(own.log_q for own in found))
+    # The same for any order of the chunks.
+    return sizes, parts, fsum(own.log_q for own in found)

@@ -42,11 +42,15 @@ class Store:
 
     Raises
     ------
+    TypeError
+        If it is no path.
     FileExistsError
         If there is something already.
     """
 
     def __init__(self, path: str | Path):
+        if not isinstance(path, str | Path):
+            raise TypeError(f"labels: expected the path of a folder; found {path!r}")
         self.path = str(path)
         scale("zarr")
         self._check_free()

@@ -1,20 +1,26 @@
 """Where shards are worked on: in this process, or by the workers of a Dask client."""
 
+import pickle
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import groupby
 from typing import Any
 
+import cloudpickle
 from threadpoolctl import threadpool_limits
 
-from pm_match.running.runs import check_surroundings, surroundings
+from pm_match.running.runs import check_surroundings, dask_workers, surroundings
 from pm_match.sharded.data import Piece
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.store import scale
 
-# Shards for each thread of a worker: what one that is slow or dead leaves is then shared out.
-_SHARDS_A_THREAD = 2
+# How often shards that died with their worker are made anew for one call.
+_AGAIN = 3
+# Seconds between two looks at whether a worker that has not answered is still there.
+_LOOK = 5.0
 # Data that are sent along with a shard, rather than read by it, in bytes.
 _MOST_SENT = 2**28
 
@@ -33,8 +39,9 @@ class InProcess:
 class OnDask:
     """Works on chunks where the workers of a Dask client are.
 
-    A shard is the result of a task: it stays where it was made, next to what calls it. As it has no
-    state, Dask makes it anew elsewhere if its worker dies, and repeats what that worker had begun.
+    Every worker has an actor with a shard for each of its threads, which a call reaches without the
+    scheduling of a task. Dask does not bring back an actor that died with its worker; but shards
+    have no state, so that it is made anew elsewhere, and what was asked of it is asked again.
 
     Parameters
     ----------
@@ -64,32 +71,99 @@ class OnDask:
                 f"be sent to workers; found {in_memory / 1e6:,.0f} MB. Give memory maps (np.load("
                 "file, mmap_mode='r')), Zarr or Dask arrays, which workers read themselves"
             )
-        threads = sum(worker["nthreads"] for worker in workers.values())
-        n = min(len(pieces), _SHARDS_A_THREAD * threads)
-        bounds = [len(pieces) * i // n for i in range(n + 1)]
-        self._client = client
-        homes = [a for a, worker in workers.items() for _ in range(worker["nthreads"])]
-        with _large_tasks():
-            self._shards = [
-                client.submit(
-                    _made,
-                    make(list(pieces[start:stop])),
-                    surroundings(),
-                    pure=False,
-                    workers=[homes[i * len(homes) // n]],
-                    allow_other_workers=True,
-                )
-                for i, (start, stop) in enumerate(pairwise(bounds))
-            ]
+        homes = [address for address, own in workers.items() for _ in range(own["nthreads"])]
+        shares = shared(pieces, min(len(pieces), len(homes)))
+        sent: dict[str, list[bytes]] = {}
+        for number, own in enumerate(shares):
+            # Each by itself: threads must not share what shards compute in.
+            shard = cloudpickle.dumps(make(own))
+            sent.setdefault(homes[number * len(homes) // len(shares)], []).append(shard)
+        self._client, self._sent = client, [*sent.values()]
+        self._actors = self._made([*sent], self._sent)
 
     def call(self, method: str, *given: Any) -> list[Any]:
-        """Call a method of every shard; return what was found of every chunk, in their order."""
+        """Call a method of every shard; return what was found of the chunks.
+
+        Those of an assignment are in their order.
+
+        Raises
+        ------
+        RuntimeError
+            If workers die again and again.
+        """
+        found: list[list[Any] | None] = [None] * len(self._actors)
+        for _ in range(1 + _AGAIN):
+            asked = {n: self._asked(n, method, given) for n, own in enumerate(found) if own is None}
+            for number, answer in asked.items():
+                found[number] = self._answered(number, answer)
+            lost = [number for number, own in enumerate(found) if own is None]
+            if not lost:
+                return [one for own in found for one in own or ()]
+            made = self._made([None] * len(lost), [self._sent[number] for number in lost])
+            for number, actor in zip(lost, made, strict=True):
+                self._actors[number] = actor
+        raise RuntimeError(
+            f"client: workers died (out of memory?), and so did {_AGAIN} in their place. Smaller "
+            "chunks need less memory"
+        )
+
+    def _asked(self, number: int, method: str, given: tuple[Any, ...]) -> Any:
+        """Call a method of the shards of one worker; None if it is known to be dead."""
+        try:
+            return self._actors[number][1].call(method, given)
+        except RuntimeError:
+            return None
+
+    def _answered(self, number: int, answer: Any) -> list[Any] | None:
+        """Wait for what a worker has found; None if it died."""
+        while answer is not None:
+            try:
+                found, error = answer.result(timeout=_LOOK)
+            except TimeoutError:
+                # There is no answer of a worker that came back without its actor.
+                if self._actors[number][0].status != "finished":
+                    return None
+            except OSError:
+                # Of the connection: what shards raise is returned.
+                return None
+            else:
+                if error is not None:
+                    raise error
+                return found
+        return None
+
+    def _made(
+        self, homes: Sequence[str | None], sent: Sequence[list[bytes]]
+    ) -> list[tuple[Any, Any]]:
+        """Make actors, each on some worker if that is there; return them with their futures."""
         with _large_tasks():
-            pending = [
-                self._client.submit(_call, shard, method, given, pure=False)
-                for shard in self._shards
+            futures = [
+                self._client.submit(
+                    _Home,
+                    own,
+                    surroundings(),
+                    actor=True,
+                    workers=None if home is None else [home],
+                    allow_other_workers=home is not None,
+                )
+                for home, own in zip(homes, sent, strict=True)
             ]
-        return [found for own in self._client.gather(pending) for found in own]
+        return [(future, future.result()) for future in futures]
+
+
+def shared(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
+    """Share chunks out to at most `n`: a run of those of every assignment, as they take turns."""
+    found: list[list[Piece]] = [[] for _ in range(n)]
+    for _, each in groupby(pieces, key=lambda piece: piece.assignment):
+        own = list(each)
+        some, more = divmod(len(own), n)
+        longer = sorted(range(n), key=lambda number: len(found[number]))[:more]
+        start = 0
+        for number, share in enumerate(found):
+            stop = start + some + (number in longer)
+            share += own[start:stop]
+            start = stop
+    return [own for own in found if own]
 
 
 @contextmanager
@@ -100,14 +174,38 @@ def _large_tasks() -> Iterator[None]:
         yield
 
 
-def _made(shard: Shard, expected: dict[str, str]) -> Shard:
-    check_surroundings(expected)
-    return shard
+class _Home:
+    """The shards of one worker, one for each of its threads."""
+
+    def __init__(self, shards: Sequence[bytes], expected: dict[str, str]):
+        check_surroundings(expected)
+        self._shards = [pickle.loads(own) for own in shards]
+
+    def call(
+        self, method: str, given: tuple[Any, ...]
+    ) -> tuple[list[Any], None] | tuple[None, Exception]:
+        """Call a method of every shard; return what was found, or what was raised."""
+        try:
+            with (
+                threadpool_limits(1, user_api="blas"),
+                ThreadPoolExecutor(len(self._shards)) as pool,
+            ):
+                each = [*pool.map(lambda own: getattr(own, method)(*given), self._shards)]
+        except Exception as error:
+            return None, _sendable(error)
+        return [found for own in each for found in own], None
 
 
-def _call(shard: Shard, method: str, given: tuple[Any, ...]) -> list[Any]:
-    with threadpool_limits(1, user_api="blas"):
-        return getattr(shard, method)(*given)
+def _sendable(error: Exception) -> Exception:
+    """Return an error that can be pickled, with where it was raised."""
+    where = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        # What cannot be pickled says so in any way.
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(f"On a worker:\n{where}")
+    return error
 
 
 def workers_of(given: Any) -> Mapping[str, Any]:
@@ -122,10 +220,4 @@ def workers_of(given: Any) -> Mapping[str, Any]:
     """
     if not isinstance(given, scale("distributed").Client):
         raise TypeError(f"client: expected a dask.distributed.Client; found {given!r}")
-    workers = given.scheduler_info(n_workers=-1)["workers"]
-    if not workers:
-        raise ValueError(
-            "client: expected workers; found none. Start some, or call client.wait_for_workers() "
-            "first"
-        )
-    return workers
+    return dask_workers(given)

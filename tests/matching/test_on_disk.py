@@ -77,3 +77,18 @@ def test_labels_are_never_loaded_whole(name, in_memory, monkeypatch):
     monkeypatch.setattr(OnDisk, "__array__", whole)
     SUMMARIES[name](in_memory.chunk(draw=1, a=10, b=10))
     assert 0 < most[0] < 1
+
+
+@pytest.mark.parametrize("top", [None, 2])
+def test_match_probability_reads_labels_twice(top, in_memory, monkeypatch):
+    """Which there are, and then themselves."""
+    read, n_read = OnDisk.__getitem__, [0]
+
+    def counted(own, key):
+        found = read(own, key)
+        n_read[0] += found.size
+        return found
+
+    monkeypatch.setattr(OnDisk, "__getitem__", counted)
+    pmm.match_probability(in_memory.chunk(draw=1, a=10, b=10), "a", "b", top=top)
+    assert n_read[0] == 2 * sum(own.size for own in in_memory.data_vars.values())

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pm_match as pmm
 from pm_match.reading import read
 from pm_match.sharded import sample_sharded as entrance
 from pm_match.sharded.centre import Centre
+from pm_match.sharded.data import Source
 from pm_match.sharded.store import Store
 from tests.sharded import models
 from tests.sharded.chains import halves
@@ -115,6 +117,51 @@ def test_frames_give_the_same_draws(tmp_path):
     assert same(reference, sampled(model, files))
 
 
+def test_columns_of_frames_go_by_their_names_if_the_model_has_any():
+    pytest.importorskip("dask")
+    frames = {n: pd.DataFrame(own, columns=["x", "y"]) for n, own in features().items()}
+    given = {name: frame[:20] for name, frame in frames.items()}
+    named = pmm.models.projected_clusters(given, n_factors=1, projection="normal")
+    unnamed = pmm.models.projected_clusters(
+        {name: own.to_numpy() for name, own in given.items()}, n_factors=1, projection="normal"
+    )
+    options = {"draws": 2, "tune": 0, "random_seed": 1, "progressbar": False}
+    start = pmm.sample(1, tune=1, chains=1, model=named, random_seed=1, progressbar=False)
+    reference = pmm.sample_sharded(named, frames, start=start, **options)
+    assert same(reference, pmm.sample_sharded(unnamed, frames, start=start, **options))
+    turned = frames | {"a": frames["a"][["y", "x"]]}
+    with pytest.raises(
+        ValueError, match=r"'a': expected the columns \['x', 'y'\]; found \['y', 'x'"
+    ):
+        pmm.sample_sharded(named, turned, start=start, **options)
+
+
+def features():
+    """Rows of two domains, in three clusters."""
+    rng = np.random.default_rng(0)
+    return {name: rng.normal(3.0 * rng.integers(3, size=(40, 1)), size=(40, 2)) for name in "ab"}
+
+
+def test_a_part_of_a_memory_map_is_sent_by_its_place(tmp_path):
+    table = np.arange(60.0).reshape(20, 3)
+    np.save(tmp_path / "c.npy", table)
+    np.save(tmp_path / "f.npy", np.asfortranarray(table))
+    c, f = (np.load(tmp_path / f"{own}.npy", mmap_mode="r") for own in "cf")
+    for given in (c, f, c[5:], c[2:9], np.asarray(c)[3:]):
+        source = Source("a", given, 3)
+        assert source.in_memory == 0
+        sent = pickle.dumps(source)
+        assert len(sent) < 1000
+        np.testing.assert_array_equal(pickle.loads(sent).rows(1, 4), given[1:4])
+    changed = np.load(tmp_path / "c.npy", mmap_mode="c")
+    changed[2] = 0.0
+    # In several pieces; or not what is in the file.
+    for given in (c[::2], f[5:], changed, np.ma.masked_less(c, 0.0), table):
+        source = Source("a", given, 3)
+        assert source.in_memory == given.nbytes
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(source)).rows(1, 4), given[1:4])
+
+
 @pytest.mark.parametrize("drawn", [0, 4])
 def test_a_full_disk_costs_the_draws_that_do_not_fit(model, tmp_path, monkeypatch, drawn):
     pytest.importorskip("zarr")
@@ -188,6 +235,16 @@ def test_data_that_do_not_fit_are_named(kind, case, tmp_path, request):
     assert not (tmp_path / "labels.zarr").exists()
 
 
+def test_what_is_masked_is_missing(model):
+    da, data = pytest.importorskip("dask.array"), counts()
+    masked = np.ma.masked_array(data["a"], np.zeros((N, 2)))
+    assert same(sampled(model, data), sampled(model, data | {"a": masked}))
+    masked[41, 1] = np.ma.masked
+    for own in (masked, masked.astype(int), da.from_array(masked, chunks=(25, 2))):
+        with pytest.raises(ValueError, match="'a', row 41, column 1: expected a finite number"):
+            sampled(model, data | {"a": own})
+
+
 def test_a_row_that_no_cluster_can_have_is_named(any_likelihood):
     data = counts()
     data["b"][57, 1] = -1.0
@@ -209,6 +266,8 @@ def test_other_bad_input_is_named(model, tmp_path):
         sampled(model, data, client=3)
     with pytest.raises(ValueError, match="n_split_merge: expected a probability"):
         sampled(model, data, n_split_merge=2.0)
+    with pytest.raises(TypeError, match="labels: expected the path of a folder; found 3"):
+        sampled(model, data, labels=3)
     (tmp_path / "there").mkdir()
     with pytest.raises(
         FileExistsError, match=r"labels: expected a folder that does not exist yet; found"

@@ -1,12 +1,15 @@
 """Workers: the same bits on any number of them, and if one is killed."""
 
 import os
+import pickle
 import signal
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from pm_match.sharded import workers
+from pm_match.sharded.data import Piece
 from tests.sharded.far_apart import counts, declared, dispersed, same, sampled
 
 distributed = pytest.importorskip("distributed")
@@ -129,5 +132,81 @@ class _Total:
 
 @pytest.mark.filterwarnings("error:Sending large graph")
 def test_data_are_sent_without_a_warning(one):
-    made = workers.OnDask(_Total, [0], one, 0)
+    made = workers.OnDask(_Total, [Piece(0, "a", 0, 1)], one, 0)
     assert made.call("total", np.ones(3_000_000)) == [6e6]
+
+
+def test_every_worker_has_chunks_of_every_assignment():
+    """Rows and columns of a network take turns: nobody has to wait for others."""
+    numbers = iter(range(20))
+    pieces = [
+        Piece(next(numbers), name, i, i + 1) for name, n in (("a", 5), ("b", 3)) for i in range(n)
+    ]
+    found = workers.shared(pieces, 2)
+    assert [[piece.number for piece in own] for own in found] == [[0, 1, 2, 5], [3, 4, 6, 7]]
+    # One chunk each, if there are no more.
+    assert [len(own) for own in workers.shared([pieces[0], pieces[5]], 2)] == [1, 1]
+    assert workers.shared(pieces[:2], 5) == [pieces[:1], pieces[1:2]]
+
+
+class _Peculiar(Exception):
+    """An error that cannot be pickled."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+
+
+class _Failing(_Total):
+    def fail(self, error):
+        raise error
+
+    def fail_peculiarly(self):
+        raise _Peculiar("no", "rows")
+
+
+def test_what_shards_raise_comes_back_with_where_it_was_raised():
+    home = workers._Home([cloudpickle.dumps(_Failing([]))], workers.surroundings())
+    assert home.call("total", (np.ones(1),)) == ([3_000_001.0], None)
+    # An error of the disk is none of the connection.
+    found, error = home.call("fail", (OSError(28, "No space left"),))
+    assert found is None
+    assert isinstance(error, OSError)
+    assert "in fail" in error.__notes__[0]
+    _, error = home.call("fail_peculiarly", ())
+    assert str(error) == "_Peculiar: no rows"
+    assert pickle.loads(pickle.dumps(error)).__notes__ == error.__notes__
+
+
+class _Remote:
+    """In place of a client, its futures, actors and answers: the first actors are lost."""
+
+    def __init__(self, n_lost, how, status="finished"):
+        self.n_lost, self.how, self.status, self.home = n_lost, how, status, None
+
+    def submit(self, of, *given, **_):
+        self.n_lost -= 1
+        made = _Remote(self.n_lost, self.how, "error" if self.n_lost >= 0 else "finished")
+        made.home = of(*given)
+        return made
+
+    def result(self, timeout=None):
+        if timeout is None:
+            return self
+        if self.status == "error":
+            raise self.how
+        return self.found
+
+    def call(self, *given):
+        self.found = self.home.call(*given)
+        return self
+
+
+@pytest.mark.parametrize("how", [TimeoutError(), OSError("connection closed")])
+def test_what_workers_had_that_are_lost_is_asked_again(how, monkeypatch):
+    monkeypatch.setattr(workers, "workers_of", lambda client: {"tcp://1": {"nthreads": 1}})
+    pieces = [Piece(0, "a", 0, 1)]
+    made = workers.OnDask(_Total, pieces, _Remote(3, how), 0)
+    assert made.call("total", np.ones(2)) == [3_000_002.0]
+    made = workers.OnDask(_Total, pieces, _Remote(4, how), 0)
+    with pytest.raises(RuntimeError, match=r"client: workers died .*, and so did 3 in their place"):
+        made.call("total", np.ones(2))
