@@ -1,4 +1,4 @@
-"""Imported before NumPy, keeps its linear algebra to one thread.
+"""Keeps linear algebra to one thread, in all processes that are started from here.
 
 Tests run side by side, on matrices so small that it takes longer to wake a second thread.
 """

@@ -104,6 +104,7 @@ def exchange_by_table(rng, a, b, partition, terms, start, stop, scratch, tables)
     `a`, `b` (T - 1,): beta parameters of the sticks (see `stick_breaking`); `terms` (n_terms, 8):
     the terms of evidence (see `protocol.collect`), in the partition's present state; `start`,
     `stop`: the units of the assignment; `scratch` (4, T); `tables` (2, S, S): scratch.
+    Return how many were accepted, and how many proposed.
     """
     renamed, objects, counts = scratch[1], scratch[2], scratch[3]
     n_groups = list_groups(partition, start, stop, scratch[0], objects)
@@ -200,8 +201,8 @@ class Exchange:
     """Exchange of labels within the assignments of one partition.
 
     `terms` (n_terms, 8): see `protocol.collect`; `ends` (A - 1,): where the objects of the second
-    and of later assignments begin. `free` has the first
-    and last unit (excluded) of the assignments that may exchange labels.
+    and of later assignments begin. `free`: the first and last unit (excluded) of each assignment
+    that may exchange labels.
     """
 
     def __init__(self, partition: Partition, terms: Terms, units: Units, ends: NDArray[np.int64]):

@@ -85,7 +85,7 @@ class Likelihoods(Evidence):
     sliced: tuple[LabelRows, ...]
     # whether the joint density stays as it is if labels, and their rows, take others' places
     swappable: bool
-    # (N, K): What is observed of every object, for a start, NaN where nothing is. K may be 0.
+    # (N, K): what is observed of every object, for a start, NaN where nothing is. K may be 0.
     numbers: NDArray[np.float64]
     all_seen: bool  # whether no factor is a free variable, missing values apart
 

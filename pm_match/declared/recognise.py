@@ -227,7 +227,10 @@ class _Reading:
             )
 
     def _best_way(self, densities: LabelDensities) -> tuple[int, bool]:
-        """Choose the fastest way to compile entries that says what the declared graph does."""
+        """Choose the fastest way to compile entries that says what the declared graph does.
+
+        Return `batch` and `conditions`, as `LabelDensities.compiled` takes them.
+        """
         labels = self.split(self.some_labels[[0, -1]])
         expected = [densities.compiled(1, False)(p, labels) for p in self.points]
         for conditions in (True, False):

@@ -204,7 +204,7 @@ class ProjectionObjective:
     What is optimised are the projections of shifted and whitened data.
 
     `sums`: of every domain. Not of missing values in dependent noise. `emissions`: their
-    projections of deviations stay as they are; `n_factors`: k, without those of deviations; `gamma`
+    projections of deviations stay as they are; `n_factors`: K, without those of deviations; `gamma`
     (float, float): prior of the precision that all noise and the latent vectors share. It has
     `table`: of all clusters; `sorted` lists those that are not empty.
     """

@@ -40,7 +40,7 @@ class NetworkCells:
     values: NDArray[np.float64]
     full: bool  # whether absent cells are known zeros, rather than unknown
     unknown: NDArray[np.int64]  # (H, A): cells that are unknown though absent cells are not
-    # (N_a,) or None: exposures of the objects on each axis (Poisson); None for ones
+    # tuple of (N_a,) or None: exposures of the objects on each axis (Poisson); None for ones
     exposure: tuple[NDArray[np.float64] | None, ...]
     first: tuple[int, ...]  # the number of each axis' first object in its partition
 

@@ -86,13 +86,9 @@ class CellRows:
 
 
 class Cells:
-    """The cells of n objects: a sparse array (n, M), which SciPy takes a while to make.
+    """The cells of n objects, in the form of a `csr_array`, which takes SciPy a while to make.
 
-    Parameters
-    ----------
-    data, indices, indptr : arrays
-        As those of `scipy.sparse.csr_array`.
-    n_others : int
+    `data`, `indices`, `indptr`: as those of the sparse array (n, M); `n_others`: M.
     """
 
     def __init__(self, data: NDArray, indices: NDArray, indptr: NDArray, n_others: int):
@@ -100,7 +96,7 @@ class Cells:
         self.shape = len(indptr) - 1, n_others
 
     def __getitem__(self, rows: Any) -> Any:
-        """Return the cells of some objects, or the value of one."""
+        """Return the cells of some objects, given by number, or the value of one cell."""
         if isinstance(rows, tuple):
             return self.sparse()[rows]
         first = self.indptr[rows]

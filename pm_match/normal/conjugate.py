@@ -25,7 +25,7 @@ def posterior(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Update the prior by the vectors of every cluster.
 
-    `values` (N, D); `labels` (N,); `n_clusters`: t. What has no vector keeps the prior. `shared`:
+    `values` (N, D); `labels` (N,); `n_clusters`: T. What has no vector keeps the prior. `shared`:
     whether all clusters have one precision: P is 1 then, otherwise T. `power`: of the vectors'
     densities: each vector is worth so much of one. Return `counts` (T,): how many vectors they are
     worth; `means` (T, D): m_j; `degrees` (P,); `inverse_scales` (P, D, D): of the Wishart

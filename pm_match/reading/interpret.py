@@ -229,7 +229,8 @@ def _quick(node: Apply) -> Callable[..., Any] | None:
     # Of the first axes, one each; no slices.
     plain = entries == tuple(range(len(node.inputs) - 1))
     if own is not op:
-        vectors = [len(sig) for sig in op.inputs_sig[1:]] == [1]
+        index: Any = node.inputs[-1]
+        vectors = [len(sig) for sig in op.inputs_sig[1:]] == [1] and index.dtype != "bool"
         return _rows_of_each if plain and vectors and op.batch_ndim(node) == 1 else None
     if plain:
         return lambda x, *index: np.asarray(x[index])

@@ -254,6 +254,8 @@ class _Sent:
 _turn = threading.Lock()
 # The last task that this process was sent, with what it has made.
 _known: dict[str, Callable[[Any], Any]] = {}
+# The process that has left alone what it inherited.
+_left: int | None = None
 
 
 def leave_inherited() -> None:
@@ -262,8 +264,11 @@ def leave_inherited() -> None:
     If it was forked, that may be an executor, which asks for a lock when it is collected; whoever
     held that lock when the process was forked is not here to release it.
     """
-    if multiprocessing.parent_process() is not None and not gc.get_freeze_count():
+    global _left
+    # What is frozen already may be so in the process that started this one.
+    if multiprocessing.parent_process() is not None and _left != os.getpid():
         gc.freeze()
+        _left = os.getpid()
 
 
 def surroundings() -> dict[str, str]:

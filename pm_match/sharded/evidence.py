@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pm_match.reading.evidence import Point
 from pm_match.sharded.data import Rows, Source
 
-# The rows of every variable: arrays (n, ...), or something else that rows can be taken of.
+# The rows of every variable: arrays (n, ...), or what gives rows by an array of their numbers.
 Chunk = Mapping[str, Any]
 # Sums over objects; the first axis of each array is that of the clusters.
 Sums = tuple[NDArray[np.float64], ...]

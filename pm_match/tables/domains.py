@@ -92,8 +92,13 @@ def as_domains(
     are numbered from 0. `Domain` objects pass through.
 
     `unseen`: whether a row may be all missing; `kind`: what messages call a domain; `declared`:
-    whether names become parts of variables' names, so that they have to be identifiers. Raise
-    `TypeError` or `ValueError` if a table, or a name, is not one that models can be declared with.
+    whether names become parts of variables' names, so that they have to be identifiers.
+
+    Raise `TypeError` if `domains` is not a mapping, a name not a string, or a table not of real
+    numbers; `ValueError` if there is no domain, a name is not an identifier or clashes with one in
+    the model, or a table is not 2-D, has no feature or fewer than two objects, duplicate or missing
+    labels, an infinite value, a masked array's NaN outside of its mask, a column that is constant
+    or all missing, or a row that is all missing.
     """
     check_given_by_name(kind, domains)
     if declared:

@@ -42,7 +42,8 @@ def as_paired_views(
     agree, in order. A row may be all missing, unless it is in every view.
 
     `derived`: formats of the names that a view brings into the model; `reserved`: names that the
-    model uses itself. Raise as `as_domains` does.
+    model uses itself. Raise `TypeError` or `ValueError` as `as_domains` does, and if tables differ
+    in their number of objects or in the labels of these, or no view has seen an object.
     """
     check_given_by_name("view", views)
     check_names(views, "view", derived, reserved.__contains__)

@@ -163,6 +163,13 @@ def quick_graphs():
             for v, own in zip((rows, label), shapes, strict=True)
         ]
         yield vectorize_graph(rows[label], dict(zip((rows, label), each, strict=True)))
+    square, chosen = pt.tensor(dtype="float64", shape=(3, 3)), pt.tensor(dtype="bool", shape=(3,))
+    each, numbers = (
+        pt.tensor(dtype="float64", shape=(3, 3, 3)),
+        pt.tensor(dtype="int64", shape=(3,)),
+    )
+    masks = pt.eq(pt.arange(3)[None, :] + 0 * numbers[:, None], 1)
+    yield vectorize_graph(square[chosen], {square: each, chosen: masks})
 
 
 def test_quick_functions_give_what_those_of_pytensor_do():

@@ -218,10 +218,12 @@ def left_alone(item):
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_what_forked_workers_inherited_is_not_collected(ours):
+    before = gc.get_freeze_count()
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         options = {"cores": 2} if ours else {"executor": pool}
         found = [own for _, own in runs(left_alone, [1, 2, 3], **options)]
     counts = [count for pid, count in found if pid != os.getpid()]
     assert counts
-    assert all(counts)
-    assert not gc.get_freeze_count()
+    # Whether or not something was frozen here before.
+    assert min(counts) > before
+    assert gc.get_freeze_count() <= before

@@ -41,7 +41,7 @@ def match_shapes(
     """Match the clusters of all domains.
 
     `means` (each J, M_d); `sizes` (each J,): 0 for what stands for a cluster that the
-    domain lacks: one at most. `n_factors`: k: no more dimensions can be common. `top`: how many
+    domain lacks: one at most. `n_factors`: K: no more dimensions can be common. `top`: how many
     matchings to return. Return (J,): matchings, best first: for each domain the number of its
     cluster that is matched to the first domain's first cluster, second cluster, and so on.
     """
