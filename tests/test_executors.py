@@ -10,6 +10,7 @@ import pymc as pm
 import pytest
 
 import pm_match as pmm
+from pm_match.running.runs import check_executor
 from tests.declared.kinds import MODELS
 
 sampling = importlib.import_module("pm_match.sampling")
@@ -228,6 +229,16 @@ def test_a_dask_client_without_workers_is_refused(model):
         pytest.raises(ValueError, match="client: expected workers; found none"),
     ):
         pmm.sample(2, model=model, executor=client.get_executor())
+
+
+def test_an_adaptive_dask_cluster_need_not_have_workers_yet():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        cluster.adapt(minimum=0, maximum=1)
+        check_executor(client.get_executor())
 
 
 def test_numbers_of_factors_on_an_executor():

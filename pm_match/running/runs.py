@@ -82,7 +82,9 @@ def check_executor(executor: Any) -> None:
             f"{type(executor).__name__}{hint}"
         )
     client = getattr(executor, "_client", None)
-    if hasattr(client, "scheduler_info"):
+    # Adaptive clusters start workers when there is something to do.
+    adaptive = getattr(getattr(client, "cluster", None), "_adaptive", None) is not None
+    if hasattr(client, "scheduler_info") and not adaptive:
         dask_workers(client)
 
 

@@ -73,8 +73,8 @@ class Source:
         if issparse(given):
             raise TypeError(f"{name!r}: expected a table; found a sparse matrix")
         if hasattr(given, "columns"):
-            own = np.asarray(given.columns).tolist()
-            wanted = None if labels is None else np.asarray(labels).tolist()
+            own = pd.Index(given.columns).tolist()
+            wanted = None if labels is None else pd.Index(labels).tolist()
             # Tables without names have numbers in their place.
             if wanted not in (None, own, [*range(len(own))]):
                 raise ValueError(f"{name!r}: expected the columns {wanted}; found {own}")
@@ -140,7 +140,8 @@ class Source:
         if self._dask:
             found = found.compute(scheduler="synchronous")
         if isinstance(found, np.ma.MaskedArray):
-            kind = np.promote_types(found.dtype, np.float32)
+            # As they are computed in without a mask.
+            kind = np.float32 if found.dtype == np.float32 else np.float64
             found = np.ma.filled(found.astype(kind), np.nan)
         found = np.asarray(found)
         # What computes a chunk may give another one than it has promised.

@@ -80,7 +80,7 @@ def first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
 
 
 def added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, Sums]]:
-    """Add up sums, in their order, by evidence and assignment."""
+    """Add up sums by evidence and assignment, those of each in their order."""
     total: dict[int, dict[str, Sums]] = {}
     for assignment, own in found:
         for number, sums in own.items():
@@ -90,7 +90,8 @@ def added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, S
                 continue
             for one, more in zip(by_assignment[assignment], sums, strict=True):
                 one += more
-    return total
+    # In one order, whichever assignment was first: they are added up, too.
+    return {number: dict(sorted(total[number].items())) for number in sorted(total)}
 
 
 class ShardedEvidence:

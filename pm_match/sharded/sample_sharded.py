@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -179,40 +180,41 @@ def sample_sharded(
     centre.look(_begun(centre, start, sources, sampled or {}))
     make = partial(Shard, seed, sources=sources, scorers=centre.scorers, store=store)
     in_memory = sum(source.in_memory for own in sources.values() for source in own.values())
-    workers = InProcess(make, pieces) if client is None else OnDask(make, pieces, client, in_memory)
-    with threadpool_limits(1, user_api="blas"):
-        centre.begin(workers.call("survey"))
-    # Not before the data were read once: what is wrong with them leaves no folder behind.
-    if store is not None:
-        store.create(pieces, n_kept, dims)
-    record = _Record(model, centre.scorers)
-    began = time.monotonic()
-    try:
+    made = InProcess(make, pieces) if client is None else OnDask(make, pieces, client, in_memory)
+    with closing(made) as workers:
         with threadpool_limits(1, user_api="blas"):
-            for iteration in range(tune + draws):
-                kept = iteration >= tune and (iteration - tune) % thin == 0
-                clock = time.perf_counter()
-                for setting in centre.settings(iteration):
-                    found = workers.call("draw", setting, len(record) if kept else None)
-                    centre.load(found)
-                told = centre.told() if kept else {}
-                before, sizes = centre.point, centre.sizes
-                moved = rng.random() < n_split_merge and split_or_merge(
-                    centre, workers.call, setting
-                )
-                stats = told | {"split_merge_accepted": float(bool(moved))}
-                stats |= centre.update(workers.call, iteration < tune)
-                stats["seconds"] = time.perf_counter() - clock
-                if kept:
-                    record.add(before, sizes, stats)
-                if progressbar and time.monotonic() - began > _PATIENCE:
-                    say(f"Iteration {iteration + 1} of {tune + draws}")
-                    began = time.monotonic()
-    except (KeyboardInterrupt, OSError) as error:
-        if not len(record):
-            raise
-        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by {error!r}"
-        warn(f"{why}: the first {len(record)} of {n_kept} draws.")
+            centre.begin(workers.call("survey"))
+        # Not before the data were read once: what is wrong with them leaves no folder behind.
+        if store is not None:
+            store.create(pieces, n_kept, dims)
+        record = _Record(model, centre.scorers)
+        began = time.monotonic()
+        try:
+            with threadpool_limits(1, user_api="blas"):
+                for iteration in range(tune + draws):
+                    kept = iteration >= tune and (iteration - tune) % thin == 0
+                    clock = time.perf_counter()
+                    for setting in centre.settings(iteration):
+                        found = workers.call("draw", setting, len(record) if kept else None)
+                        centre.load(found)
+                    told = centre.told() if kept else {}
+                    before, sizes = centre.point, centre.sizes
+                    moved = rng.random() < n_split_merge and split_or_merge(
+                        centre, workers.call, setting
+                    )
+                    stats = told | {"split_merge_accepted": float(bool(moved))}
+                    stats |= centre.update(workers.call, iteration < tune)
+                    stats["seconds"] = time.perf_counter() - clock
+                    if kept:
+                        record.add(before, sizes, stats)
+                    if progressbar and time.monotonic() - began > _PATIENCE:
+                        say(f"Iteration {iteration + 1} of {tune + draws}")
+                        began = time.monotonic()
+        except (KeyboardInterrupt, OSError) as error:
+            if not len(record):
+                raise
+            why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by {error!r}"
+            warn(f"{why}: the first {len(record)} of {n_kept} draws.")
     if store is not None:
         try:
             store.finish(pieces, len(record))

@@ -4,7 +4,7 @@ import pickle
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
@@ -21,6 +21,11 @@ from pm_match.sharded.store import scale
 _AGAIN = 3
 # Seconds between two looks at whether a worker that has not answered is still there.
 _LOOK = 5.0
+_DIED = (
+    f"client: workers died (out of memory?), and so did {_AGAIN} in their place. Smaller chunks "
+    "need less memory"
+)
+_GONE = "client: the scheduler cannot be reached any more"
 # Data that are sent along with a shard, rather than read by it, in bytes.
 _MOST_SENT = 2**28
 
@@ -35,13 +40,17 @@ class InProcess:
         """Call a method of the shard; return what it found of every chunk, in their order."""
         return getattr(self._shard, method)(*given)
 
+    def close(self) -> None:
+        """Do nothing: there is nothing to give back."""
+
 
 class OnDask:
     """Works on chunks where the workers of a Dask client are.
 
     Every worker has an actor with a shard for each of its threads, which a call reaches without the
     scheduling of a task. Dask does not bring back an actor that died with its worker; but shards
-    have no state, so that it is made anew elsewhere, and what was asked of it is asked again.
+    have no state, so that it is made anew elsewhere, and what was asked of it is asked again. It
+    moves on to a worker of its own as soon as there is one.
 
     Parameters
     ----------
@@ -79,6 +88,7 @@ class OnDask:
             shard = cloudpickle.dumps(make(own))
             sent.setdefault(homes[number * len(homes) // len(shares)], []).append(shard)
         self._client, self._sent = client, [*sent.values()]
+        self._lost = False
         self._actors = self._made([*sent], self._sent)
 
     def call(self, method: str, *given: Any) -> list[Any]:
@@ -90,27 +100,60 @@ class OnDask:
         ------
         RuntimeError
             If workers die again and again.
+        ConnectionError
+            If the scheduler is gone.
         """
+        sent = [*given]
+        try:
+            return self._found(method, sent)
+        finally:
+            # Dask has it in cycles, until garbage is collected.
+            sent.clear()
+
+    def close(self) -> None:
+        """Give back the memory of the workers."""
+        if self._client.status == "running":
+            self._client.cancel([future for future, _ in self._actors])
+
+    def _found(self, method: str, given: list[Any]) -> list[Any]:
         found: list[list[Any] | None] = [None] * len(self._actors)
-        for _ in range(1 + _AGAIN):
+        for again in range(1 + _AGAIN):
+            if self._client.status != "running":
+                raise ConnectionError(_GONE)
+            if self._lost and not again:
+                self._spread()
             asked = {n: self._asked(n, method, given) for n, own in enumerate(found) if own is None}
             for number, answer in asked.items():
                 found[number] = self._answered(number, answer)
             lost = [number for number, own in enumerate(found) if own is None]
             if not lost:
                 return [one for own in found for one in own or ()]
-            made = self._made([None] * len(lost), [self._sent[number] for number in lost])
-            for number, actor in zip(lost, made, strict=True):
-                self._actors[number] = actor
-        raise RuntimeError(
-            f"client: workers died (out of memory?), and so did {_AGAIN} in their place. Smaller "
-            "chunks need less memory"
-        )
+            self._replace(lost, [None] * len(lost))
+            self._lost = True
+        raise RuntimeError(_DIED)
 
-    def _asked(self, number: int, method: str, given: tuple[Any, ...]) -> Any:
+    def _replace(self, numbers: Sequence[int], homes: Sequence[str | None]) -> None:
+        """Make actors anew, each on some worker if that is there."""
+        self._client.cancel([self._actors[number][0] for number in numbers])
+        made = self._made(homes, [self._sent[number] for number in numbers])
+        for number, actor in zip(numbers, made, strict=True):
+            self._actors[number] = actor
+
+    def _spread(self) -> None:
+        """Give actors that share a worker one of their own, if there is one without any."""
+        where = [None if actor is None else actor._address for _, actor in self._actors]
+        there = self._client.scheduler_info(n_workers=-1)["workers"]
+        free = [address for address in there if address not in where]
+        crowded = [number for number, own in enumerate(where) if own in where[:number]]
+        both = [*zip(crowded, free, strict=False)]
+        if both:
+            self._replace([number for number, _ in both], [address for _, address in both])
+
+    def _asked(self, number: int, method: str, given: list[Any]) -> Any:
         """Call a method of the shards of one worker; None if it is known to be dead."""
+        actor = self._actors[number][1]
         try:
-            return self._actors[number][1].call(method, given)
+            return None if actor is None else actor.call(method, given)
         except RuntimeError:
             return None
 
@@ -129,13 +172,16 @@ class OnDask:
             else:
                 if error is not None:
                     raise error
-                return found
+                return pickle.loads(found)
         return None
 
     def _made(
         self, homes: Sequence[str | None], sent: Sequence[list[bytes]]
     ) -> list[tuple[Any, Any]]:
-        """Make actors, each on some worker if that is there; return them with their futures."""
+        """Make actors, each on some worker if that is there; return them with their futures.
+
+        One whose worker has died by then is None.
+        """
         with _large_tasks():
             futures = [
                 self._client.submit(
@@ -148,7 +194,7 @@ class OnDask:
                 )
                 for home, own in zip(homes, sent, strict=True)
             ]
-        return [(future, future.result()) for future in futures]
+        return [(future, _actor(future)) for future in futures]
 
 
 def shared(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
@@ -182,18 +228,34 @@ class _Home:
         self._shards = [pickle.loads(own) for own in shards]
 
     def call(
-        self, method: str, given: tuple[Any, ...]
-    ) -> tuple[list[Any], None] | tuple[None, Exception]:
-        """Call a method of every shard; return what was found, or what was raised."""
+        self, method: str, given: Sequence[Any]
+    ) -> tuple[bytes, None] | tuple[None, Exception]:
+        """Call a method of every shard; return what was found, pickled, or what was raised."""
         try:
             with (
                 threadpool_limits(1, user_api="blas"),
                 ThreadPoolExecutor(len(self._shards)) as pool,
             ):
                 each = [*pool.map(lambda own: getattr(own, method)(*given), self._shards)]
+            # Here, where what cannot be sent is told of: Dask would not answer.
+            return pickle.dumps([found for own in each for found in own], protocol=5), None
         except Exception as error:
             return None, _sendable(error)
-        return [found for own in each for found in own], None
+
+
+def _actor(future: Any) -> Any:
+    """Wait for an actor to be made; None if its worker has died."""
+    distributed = scale("distributed")
+    try:
+        return future.result()
+    except CancelledError as error:
+        raise ConnectionError(_GONE) from error
+    except distributed.KilledWorker as error:
+        raise RuntimeError(_DIED) from error
+    except RuntimeError as error:
+        if "Worker holding Actor was lost" in str(error):
+            return None
+        raise
 
 
 def _sendable(error: Exception) -> Exception:

@@ -142,6 +142,14 @@ def features():
     return {name: rng.normal(3.0 * rng.integers(3, size=(40, 1)), size=(40, 2)) for name in "ab"}
 
 
+@pytest.mark.parametrize("columns", [[2019, "total"], [("x", 1), ("y", 2)]])
+def test_columns_may_have_names_of_any_kind(columns):
+    frame = pd.DataFrame(np.zeros((3, 2)), columns=columns)
+    assert Source("a", frame, 2, columns).n_rows == 3
+    with pytest.raises(ValueError, match="'a': expected the columns"):
+        Source("a", frame, 2, columns[::-1])
+
+
 def test_a_part_of_a_memory_map_is_sent_by_its_place(tmp_path):
     table = np.arange(60.0).reshape(20, 3)
     np.save(tmp_path / "c.npy", table)
@@ -238,7 +246,10 @@ def test_data_that_do_not_fit_are_named(kind, case, tmp_path, request):
 def test_what_is_masked_is_missing(model):
     da, data = pytest.importorskip("dask.array"), counts()
     masked = np.ma.masked_array(data["a"], np.zeros((N, 2)))
-    assert same(sampled(model, data), sampled(model, data | {"a": masked}))
+    for own in (masked, masked.astype(np.int16)):
+        assert same(sampled(model, data), sampled(model, data | {"a": own}))
+        rows = Source("a", own, 2).rows(0, 4)
+        assert rows.dtype == np.float64
     masked[41, 1] = np.ma.masked
     for own in (masked, masked.astype(int), da.from_array(masked, chunks=(25, 2))):
         with pytest.raises(ValueError, match="'a', row 41, column 1: expected a finite number"):

@@ -3,6 +3,8 @@
 import os
 import pickle
 import signal
+import threading
+import time
 
 import cloudpickle
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from pm_match.sharded import workers
 from pm_match.sharded.data import Piece
+from pm_match.sharded.evidence import added
 from tests.sharded.far_apart import counts, declared, dispersed, same, sampled
 
 distributed = pytest.importorskip("distributed")
@@ -129,6 +132,9 @@ class _Total:
     def total(self, more):
         return [self._values.sum() + more.sum()]
 
+    def where(self):
+        return [os.getpid()]
+
 
 @pytest.mark.filterwarnings("error:Sending large graph")
 def test_data_are_sent_without_a_warning(one):
@@ -160,18 +166,24 @@ class _Failing(_Total):
     def fail(self, error):
         raise error
 
+    def lock(self):
+        return [threading.Lock()]
+
     def fail_peculiarly(self):
         raise _Peculiar("no", "rows")
 
 
 def test_what_shards_raise_comes_back_with_where_it_was_raised():
     home = workers._Home([cloudpickle.dumps(_Failing([]))], workers.surroundings())
-    assert home.call("total", (np.ones(1),)) == ([3_000_001.0], None)
+    found, error = home.call("total", [np.ones(1)])
+    assert (pickle.loads(found), error) == ([3_000_001.0], None)
     # An error of the disk is none of the connection.
     found, error = home.call("fail", (OSError(28, "No space left"),))
     assert found is None
     assert isinstance(error, OSError)
     assert "in fail" in error.__notes__[0]
+    _, error = home.call("lock", ())
+    assert "cannot pickle" in str(error)
     _, error = home.call("fail_peculiarly", ())
     assert str(error) == "_Peculiar: no rows"
     assert pickle.loads(pickle.dumps(error)).__notes__ == error.__notes__
@@ -200,13 +212,65 @@ class _Remote:
         self.found = self.home.call(*given)
         return self
 
+    def cancel(self, futures):
+        """What is cancelled would be gone."""
+
 
 @pytest.mark.parametrize("how", [TimeoutError(), OSError("connection closed")])
 def test_what_workers_had_that_are_lost_is_asked_again(how, monkeypatch):
     monkeypatch.setattr(workers, "workers_of", lambda client: {"tcp://1": {"nthreads": 1}})
     pieces = [Piece(0, "a", 0, 1)]
-    made = workers.OnDask(_Total, pieces, _Remote(3, how), 0)
+    made = workers.OnDask(_Total, pieces, _Remote(3, how, "running"), 0)
     assert made.call("total", np.ones(2)) == [3_000_002.0]
-    made = workers.OnDask(_Total, pieces, _Remote(4, how), 0)
+    remote = _Remote(4, how, "running")
+    made = workers.OnDask(_Total, pieces, remote, 0)
     with pytest.raises(RuntimeError, match=r"client: workers died .*, and so did 3 in their place"):
         made.call("total", np.ones(2))
+    remote.status = "closed"
+    with pytest.raises(ConnectionError, match="client: the scheduler cannot be reached any more"):
+        made.call("total", np.ones(2))
+
+
+def test_actors_have_workers_of_their_own_again_and_are_given_back(two):
+    made = workers.OnDask(_Total, [Piece(i, "a", i, i + 1) for i in range(2)], two, 0)
+    first = made.call("where")
+    assert len(set(first)) == 2
+    os.kill(first[0], signal.SIGKILL)
+    assert first[0] not in made.call("where")
+    # A worker comes back some seconds after it was killed.
+    for _ in range(60):
+        two.wait_for_workers(2)
+        if len(set(made.call("where"))) == 2:
+            break
+        time.sleep(0.5)
+    assert len(set(made.call("where"))) == 2
+    made.close()
+    for _ in range(20):
+        if not any(two.run(lambda dask_worker: len(dask_worker.state.actors)).values()):
+            break
+        time.sleep(0.5)
+    assert not any(two.run(lambda dask_worker: len(dask_worker.state.actors)).values())
+
+
+class _Lost:
+    """The future of an actor whose worker died when it had just been made."""
+
+    def result(self):
+        raise RuntimeError("Worker holding Actor was lost")
+
+
+def test_an_actor_that_is_lost_at_once_is_made_again(monkeypatch):
+    monkeypatch.setattr(workers, "workers_of", lambda client: {"tcp://1": {"nthreads": 1}})
+    remote = _Remote(1, None, "running")
+    submit = remote.submit
+    monkeypatch.setattr(
+        remote, "submit", lambda *given, **how: (submit(*given, **how), _Lost())[remote.n_lost == 0]
+    )
+    made = workers.OnDask(_Total, [Piece(0, "a", 0, 1)], remote, 0)
+    assert made.call("total", np.ones(2)) == [3_000_002.0]
+
+
+def test_sums_do_not_depend_on_which_assignment_was_first():
+    one = {0: (np.ones(2),)}
+    for order in ("cab", "abc"):
+        assert list(added((name, one) for name in order)[0]) == ["a", "b", "c"]
