@@ -155,7 +155,9 @@ class NetworkScorer(Scorer):
             elif self.family == POISSON:
                 wrong, expected = (x < 0) | (x != np.floor(x)) | wrong, "a whole number from 0"
             if wrong.any():
-                row, column = (int(own[wrong][0]) for own in chunk[name].sparse().tocoo().coords)
+                place, cells = int(wrong.argmax()), chunk[name]
+                row = int(np.searchsorted(cells.indptr, place, side="right")) - 1
+                column = int(cells.indices[place])
                 return name, (row, column), expected
         return None
 
