@@ -17,11 +17,11 @@ demo: $(STAMP)
 
 ## Lint, types and every test but the long ones.
 test: $(STAMP) lint
-	$(RUN) -m pytest -n 2 --dist worksteal -m "not slow"
+	$(RUN) -m pytest -n 2 --dist worksteal --timeout 600 -m "not slow"
 
 ## All tests: calibration of whole models and other long runs too.
 test-all: $(STAMP) lint
-	$(RUN) -m pytest -n 2 --dist worksteal
+	$(RUN) -m pytest -n 2 --dist worksteal --timeout 3600
 
 ## The core tests with the oldest supported dependencies (tests/oldest.txt), without the optional ones.
 ## They have no wheels for new Pythons: PYTHON312 says where a Python 3.12 is.

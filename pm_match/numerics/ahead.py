@@ -4,6 +4,7 @@ What is compiled is kept on disk (see `kernels`): whoever needs it next finds it
 no difference to the answer when another process is done, or whether there is one.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -15,6 +16,8 @@ from pm_match.numerics.numba_internals import kept
 
 # A kernel, and the signature that it is compiled for.
 type Job = tuple[Any, Any]
+# After so many seconds, another process gives up.
+_LONGEST = 600
 
 
 def job(kernel: Any, *args: Any) -> Job:
@@ -70,5 +73,19 @@ def _fork(jobs: list[Job]) -> None:
 
 def _compile(jobs: list[Job]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # If it is ever stuck: it has no threads but this one, though it may have others' locks.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_LONGEST)
+    # What is collected may ask for such a lock.
+    gc.disable()
+    _let_go()
     for kernel, signature in reversed(jobs):
         kernel.compile(signature)
+
+
+def _let_go() -> None:
+    """Let go of all files: whoever reads a pipe waits until nobody has its other end."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in [int(name) for name in os.listdir("/proc/self/fd")]:
+        # Those that are closed would be given to others, and closed again by whoever had them.
+        os.dup2(nowhere, number)

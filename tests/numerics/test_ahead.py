@@ -138,6 +138,37 @@ def test_another_process_compiles(tmp_path):
     assert not done.stderr
 
 
+_STUCK = """
+import signal
+import numpy as np
+from pm_match.clusters.relevance import log_flags, new_relevance
+from pm_match.numerics import ahead
+from pm_match.numerics.sines import sines
+
+def stuck():
+    let_go()
+    signal.pause()
+
+let_go, ahead._let_go, ahead._LONGEST = ahead._let_go, stuck, 60
+flags = new_relevance(np.zeros(3, np.int64))
+assert ahead.compile_ahead([ahead.job(log_flags, flags), ahead.job(sines, *np.zeros((3, 2, 2)))])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+@pytest.mark.skipif(os.cpu_count() == 1, reason="there is but one processor")
+def test_nobody_waits_for_what_another_process_compiles(tmp_path):
+    """Whoever reads what is printed waits for all that could still print."""
+    done = subprocess.run(
+        [sys.executable, "-c", _STUCK],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_what_is_never_kept_is_not_compiled_in_vain(monkeypatch):
     def refused():
         raise AssertionError("forked")

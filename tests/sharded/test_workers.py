@@ -52,7 +52,7 @@ def of_two():
 @pytest.fixture
 def two(of_two):
     """A client of two workers, which both run: one may have been killed before."""
-    of_two.wait_for_workers(2)
+    of_two.wait_for_workers(2, timeout=120)
     return of_two
 
 
@@ -239,7 +239,7 @@ def test_actors_have_workers_of_their_own_again_and_are_given_back(two):
     assert first[0] not in made.call("where")
     # A worker comes back some seconds after it was killed.
     for _ in range(60):
-        two.wait_for_workers(2)
+        two.wait_for_workers(2, timeout=120)
         if len(set(made.call("where"))) == 2:
             break
         time.sleep(0.5)
