@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.matching.draws import PREFIX, SET, by_set
+from pm_match.matching.draws import PREFIX, SET, by_set, check_labels
 
 
 def cluster_sizes(labels: xr.Dataset) -> pd.DataFrame:
@@ -24,6 +24,11 @@ def cluster_sizes(labels: xr.Dataset) -> pd.DataFrame:
         several sets of clusters (see `assignment_sets`) the rows are labelled by set and
         cluster.
 
+    Raises
+    ------
+    TypeError
+        If `labels` are draws.
+
     Examples
     --------
     >>> posterior = xr.Dataset({  # four draws
@@ -36,6 +41,7 @@ def cluster_sizes(labels: xr.Dataset) -> pd.DataFrame:
     0        2  1      3
     1        1  1      2
     """
+    check_labels(labels)
     sets = by_set(labels.data_vars)
     tables = []
     for members in sets.values():

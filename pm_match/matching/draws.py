@@ -274,6 +274,16 @@ def by_set(variables: Mapping[Any, xr.DataArray]) -> dict[str | None, list[Any]]
     return sets
 
 
+def check_labels(labels: Any) -> None:
+    """Refuse draws where labels of objects are expected, one each: raise `TypeError`."""
+    draws = [name for name in getattr(labels, "dims", ()) if name in SAMPLE_DIMS]
+    if isinstance(labels, xr.DataTree) or draws:
+        raise TypeError(
+            "labels: expected one label of each object, as partition_estimate(idata) gives them; "
+            "found draws"
+        )
+
+
 def relevance_of(
     posterior: xr.Dataset,
     assignment: xr.DataArray,

@@ -66,6 +66,8 @@ def plot_alluvial(
 
     Raises
     ------
+    TypeError
+        If `labels` are draws.
     ValueError
         If there are no labels, they are not whole numbers, `n_clusters` is not positive, or `ax`
         is given and the clusters are of several sets.

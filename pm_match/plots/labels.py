@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.checks import check_count, identifier, no_such
-from pm_match.matching.draws import PREFIX, by_set
+from pm_match.matching.draws import PREFIX, by_set, check_labels
 from pm_match.plots.canvas import MOST_LABELS
 
 
@@ -41,6 +41,7 @@ def labels_by_set(
     labels: xr.Dataset | Mapping[str, Any], var_names: Sequence[str] | None = None
 ) -> dict[str | None, dict[str, np.ndarray]]:
     """Read labels, whole numbers, by set of clusters and by domain (without ``cluster_``)."""
+    check_labels(labels)
     names = list(labels) if var_names is None else list(var_names)
     names = [name if name in labels else _assignment(labels, name) for name in names]
     unknown = [name for name in names if name not in labels]

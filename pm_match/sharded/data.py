@@ -78,6 +78,7 @@ class Source:
             # Tables without names have numbers in their place.
             if wanted not in (None, own, [*range(len(own))]):
                 raise ValueError(f"{name!r}: expected the columns {wanted}; found {own}")
+            given = _floats(name, given)
             if isinstance(given, pd.DataFrame):
                 given = given.to_numpy()
             else:
@@ -151,6 +152,17 @@ class Source:
                 f"an array of shape {found.shape}"
             )
         return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
+
+
+def _floats(name: str, frame: Any) -> Any:
+    """Give all columns of a frame one dtype, float32 or float64, with NaN where none is."""
+    for column, own in frame.dtypes.items():
+        if own.kind not in "biuf":
+            raise TypeError(f"{name!r}, column {column!r}: expected numbers; found the dtype {own}")
+    # Dtypes of pandas' own stand for one of NumPy's.
+    kinds = [getattr(own, "numpy_dtype", own.type) for own in frame.dtypes]
+    kind = np.result_type(*kinds) if kinds else np.dtype(np.float64)
+    return frame.astype(kind if kind == np.float32 else np.float64)
 
 
 @dataclass(frozen=True)

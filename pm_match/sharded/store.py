@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import xarray as xr
@@ -46,12 +47,15 @@ class Store:
         If it is no path.
     FileExistsError
         If there is something already.
+    OSError
+        If no folder can be made there.
     """
 
     def __init__(self, path: str | Path):
         if not isinstance(path, str | Path):
             raise TypeError(f"labels: expected the path of a folder; found {path!r}")
-        self.path = str(path)
+        # Workers may work in another folder.
+        self.path = str(Path(path).absolute())
         scale("zarr")
         self._check_free()
 
@@ -61,6 +65,17 @@ class Store:
                 f"labels: expected a folder that does not exist yet; found {self.path!r}. Nothing "
                 "was written: give another folder, or remove this one"
             )
+        above = next(own for own in Path(self.path).absolute().parents if own.exists())
+        try:
+            # All that tells whether something can be made there is to make it.
+            with TemporaryDirectory(dir=above):
+                pass
+        except OSError as error:
+            raise type(error)(
+                error.errno,
+                f"labels: expected a folder that can be made; found that nothing can be in "
+                f"{str(above)!r} ({error.strerror})",
+            ) from error
 
     def create(self, pieces: Sequence[Piece], n_draws: int, dims: Mapping[str, str]) -> None:
         """Make the group; `dims` are those of the objects, by assignment.

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import pm_match as pmm
 from pm_match import matching
 from pm_match.matching import partners
 from tests.declared.draws import CHAINS, DRAWS, stacked, tree, typed, with_relevance
@@ -202,6 +203,15 @@ def test_cluster_sizes():
     assert table.columns.tolist() == ["a", "b", "total"]
     assert table.to_numpy().tolist() == [[3, 1, 4], [1, 0, 1], [0, 1, 1]]
     assert table.index.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("of", [matching.cluster_sizes, pmm.plots.plot_alluvial])
+@pytest.mark.parametrize("draws", [tree, lambda: tree()["posterior"].to_dataset()])
+def test_draws_are_no_labels(of, draws):
+    with pytest.raises(
+        TypeError, match=r"labels: expected one label of each object, .*found draws"
+    ):
+        of(draws())
 
 
 def test_assignment_names():

@@ -107,14 +107,18 @@ def test_frames_give_the_same_draws(tmp_path):
     model = declared({name: frame.to_numpy() for name, frame in data.items()})
     reference = sampled(model, counts())
     assert same(reference, sampled(model, data))
-    frames, files = {}, {}
+    frames, files, parquet = {}, {}, {}
     for name, frame in data.items():
         frames[name] = dd.from_pandas(frame, npartitions=4)
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
         files[name] = dd.read_csv(tmp_path / f"{name}.csv", blocksize=200)
+        frames[name].to_parquet(tmp_path / name)
+        parquet[name] = dd.read_parquet(tmp_path / name)
     assert same(reference, sampled(model, frames))
     assert files["a"].npartitions > 2
     assert same(reference, sampled(model, files))
+    assert parquet["a"].npartitions > 2
+    assert same(reference, sampled(model, parquet))
 
 
 def test_columns_of_frames_go_by_their_names_if_the_model_has_any():
@@ -148,6 +152,25 @@ def test_columns_may_have_names_of_any_kind(columns):
     assert Source("a", frame, 2, columns).n_rows == 3
     with pytest.raises(ValueError, match="'a': expected the columns"):
         Source("a", frame, 2, columns[::-1])
+
+
+@pytest.mark.parametrize("dask", [False, True])
+def test_columns_of_frames_may_have_different_types_of_numbers(dask):
+    dd = pytest.importorskip("dask.dataframe") if dask else None
+
+    def source(**columns):
+        frame = pd.DataFrame(columns)
+        return Source("a", dd.from_pandas(frame, npartitions=1) if dask else frame, len(columns))
+
+    x = np.array([1.5, -2.0, 0.25])
+    mixed = source(x=pd.array(x, "Float64"), flag=x > 0.0, small=x.astype("f4"))
+    np.testing.assert_array_equal(mixed.rows(0, 3), np.column_stack([x, x > 0.0, x]))
+    assert mixed.rows(0, 3).dtype == np.float64
+    assert source(x=pd.array(x, "Float32")).rows(0, 3).dtype == np.float32
+    missing = source(x=pd.array([1.5, None, 2.0], "Float64"))
+    np.testing.assert_array_equal(missing.rows(0, 3)[:, 0], [1.5, np.nan, 2.0])
+    with pytest.raises(TypeError, match="'a', column 'name': expected numbers; found the dtype"):
+        source(x=x, name=["p", "q", "r"])
 
 
 def test_a_part_of_a_memory_map_is_sent_by_its_place(tmp_path):

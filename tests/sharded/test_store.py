@@ -69,3 +69,22 @@ def test_labels_are_kept_wherever_the_disk_is_full(k, tmp_path, monkeypatch):
     for name in certain:
         np.testing.assert_allclose(found[certainty_of(name)], sure[name].mean(axis=0), rtol=1e-6)
     assert set(found.data_vars) == {*labels, *map(certainty_of, certain)}
+
+
+def test_where_no_folder_can_be_made_is_said_at_once(tmp_path):
+    pytest.importorskip("zarr")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match=r"labels: expected a folder that can be made; .*"):
+        Store(tmp_path / "file" / "labels.zarr")
+    Store(tmp_path / "new" / "labels.zarr")
+    assert [own.name for own in tmp_path.iterdir()] == ["file"]
+
+
+def test_workers_find_labels_from_any_folder(tmp_path, monkeypatch):
+    pytest.importorskip("zarr")
+    monkeypatch.chdir(tmp_path)
+    store = Store("labels.zarr")
+    store.create(PIECES, KEPT, {"cluster_a": "a", "cluster_b": "b"})
+    monkeypatch.chdir("/")
+    store.write(PIECES[0], 0, np.array([1, 2, 3]), np.ones(3))
+    assert store.read(1)["cluster_a"][0, 0, :3].values.tolist() == [1, 2, 3]
