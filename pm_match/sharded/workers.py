@@ -194,7 +194,7 @@ class OnDask:
                 )
                 for home, own in zip(homes, sent, strict=True)
             ]
-        return [(future, _actor(future)) for future in futures]
+        return [(future, _actor(future, self._client)) for future in futures]
 
 
 def shared(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
@@ -243,11 +243,11 @@ class _Home:
             return None, _sendable(error)
 
 
-def _actor(future: Any) -> Any:
+def _actor(future: Any, client: Any) -> Any:
     """Wait for an actor to be made; None if its worker has died."""
     distributed = scale("distributed")
     try:
-        return future.result()
+        return _bound(future.result(), client)
     except CancelledError as error:
         raise ConnectionError(_GONE) from error
     except distributed.KilledWorker as error:
@@ -256,6 +256,12 @@ def _actor(future: Any) -> Any:
         if "Worker holding Actor was lost" in str(error):
             return None
         raise
+
+
+def _bound(actor: Any, client: Any) -> Any:
+    """Let an actor be called by a client; Dask lets the one that was made last do it."""
+    with client.as_current():
+        return scale("distributed").Actor(_Home, actor._address, actor.key)
 
 
 def _sendable(error: Exception) -> Exception:

@@ -142,6 +142,14 @@ def test_data_are_sent_without_a_warning(one):
     assert made.call("total", np.ones(3_000_000)) == [6e6]
 
 
+def test_actors_are_called_by_the_client_that_was_given(one, two):
+    for client in (one, two):
+        made = workers.OnDask(_Total, [Piece(0, "a", 0, 1)], client, 0)
+        ((_, actor),) = made._actors
+        assert actor.client is client
+        assert made.call("total", np.ones(2)) == [3_000_002.0]
+
+
 def test_every_worker_has_chunks_of_every_assignment():
     """Rows and columns of a network take turns: nobody has to wait for others."""
     numbers = iter(range(20))
@@ -216,9 +224,14 @@ class _Remote:
         """What is cancelled would be gone."""
 
 
-@pytest.mark.parametrize("how", [TimeoutError(), OSError("connection closed")])
-def test_what_workers_had_that_are_lost_is_asked_again(how, monkeypatch):
+@pytest.fixture
+def doubled(monkeypatch):
     monkeypatch.setattr(workers, "workers_of", lambda client: {"tcp://1": {"nthreads": 1}})
+    monkeypatch.setattr(workers, "_bound", lambda actor, client: actor)
+
+
+@pytest.mark.parametrize("how", [TimeoutError(), OSError("connection closed")])
+def test_what_workers_had_that_are_lost_is_asked_again(how, doubled):
     pieces = [Piece(0, "a", 0, 1)]
     made = workers.OnDask(_Total, pieces, _Remote(3, how, "running"), 0)
     assert made.call("total", np.ones(2)) == [3_000_002.0]
@@ -259,8 +272,7 @@ class _Lost:
         raise RuntimeError("Worker holding Actor was lost")
 
 
-def test_an_actor_that_is_lost_at_once_is_made_again(monkeypatch):
-    monkeypatch.setattr(workers, "workers_of", lambda client: {"tcp://1": {"nthreads": 1}})
+def test_an_actor_that_is_lost_at_once_is_made_again(doubled, monkeypatch):
     remote = _Remote(1, None, "running")
     submit = remote.submit
     monkeypatch.setattr(
