@@ -203,7 +203,7 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
     node = step.clone()
     op: Any = node.op
     if isinstance(op, HalfNormalRV):
-        op = _HalfNormal(**op._props_dict())
+        op = _HalfNormal(dtype=op.dtype)
     op.prepare_node(node, None, None, "py")
     perform, n = op.perform, len(node.outputs)
     # SciPy fails at a part of an array that was made read-only since, as PyTensor does with some.

@@ -151,6 +151,8 @@ class Clustering:
 
 def linked_parts(n_objects: int, links: NDArray[np.int64]) -> NDArray[np.int64]:
     """Give what links (L, 2) join, directly or through others, the same number (N,)."""
+    if not len(links):
+        return np.arange(n_objects, dtype=np.int32)  # SciPy's type
     graph = scipy.sparse.coo_array((np.ones(len(links)), links.T), shape=(n_objects, n_objects))
     return scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
 
