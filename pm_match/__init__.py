@@ -1,5 +1,8 @@
 """Match clusters across data sets that share no keys: a posterior over matchings, on PyMC."""
 
+# Its import looks through all modules that are there; early, they are few. PyMC imports it late.
+import arviz_base  # noqa: F401
+
 from pm_match import datasets, metrics, models, plots
 from pm_match.choose_power import choose_power
 from pm_match.clusters.cluster_gibbs import ClusterGibbs

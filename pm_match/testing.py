@@ -276,12 +276,10 @@ def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
         parts = zip(np.split(units, ends), state.units, strict=True)
         logs.append(plain_log_joint(state, point, [part[own.of_object] for part, own in parts]))
     law = np.exp(np.array(logs) - logsumexp(logs))
-    place = {units.tobytes(): n for n, units in enumerate(states)}
-    visits = np.zeros(len(states))
-    for units, count in zip(
-        *np.unique(_visited(state, rng, n_sweeps), axis=0, return_counts=True), strict=True
-    ):
-        visits[place[units.tobytes()]] = count
+    # Places in the order of `product`, in which the last unit's labels change first.
+    places = _visited(state, rng, n_sweeps) - [own[0] for own in choices]
+    numbers = np.ravel_multi_index(tuple(places.T), [len(own) for own in choices])
+    visits = np.bincount(numbers, minlength=len(states))
     distance = 0.5 * np.abs(visits / n_sweeps - law).sum()
     # What independent draws would have; a chain's are correlated.
     noise = 0.5 * np.sqrt(2.0 * law * (1.0 - law) / (np.pi * n_sweeps)).sum()

@@ -90,12 +90,14 @@ class BlockNetworkRV(RandomVariable):
         core.append("m,a")
         signature = ",".join(f"({dims})" for dims in core) + "->(e,c)"
         super().__init__(name=name, signature=signature, dtype=dtype, inplace=inplace)
-        _register()
+        if inplace:
+            _register()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Come from another process, where it was known how draws are compiled."""
         self.__dict__.update(state)
-        _register()
+        if self.inplace:
+            _register()
 
     @property
     def _n_parameters(self) -> int:
@@ -146,7 +148,10 @@ class BlockNetworkRV(RandomVariable):
 
 @cache
 def _register() -> None:
-    """Tell PyTensor how to compile a draw, once there is a network: looking up how takes .2 s."""
+    """Tell PyTensor how to compile a draw, once it draws in place, as it does where it compiles.
+
+    Looking up how takes .2 s.
+    """
     import numba
     from pytensor.link.numba.dispatch.basic import get_numba_type, numba_njit
     from pytensor.link.numba.dispatch.random import numba_core_rv_funcify

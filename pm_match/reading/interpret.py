@@ -19,6 +19,7 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Argmax
+from pytensor.tensor.random.basic import HalfNormalRV, ScipyRandomVariable
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import (
     AdvancedSubtensor,
@@ -200,15 +201,34 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
     if quick is not None:
         return lambda *values: (quick(*values),)
     node = step.clone()
-    node.op.prepare_node(node, None, None, "py")
-    perform, n = node.op.perform, len(node.outputs)
+    op: Any = node.op
+    if isinstance(op, HalfNormalRV):
+        op = _HalfNormal(dtype=op.dtype)
+    op.prepare_node(node, None, None, "py")
+    perform, n = op.perform, len(node.outputs)
+    # SciPy fails at a part of an array that was made read-only since, as PyTensor does with some.
+    copied = isinstance(op, ScipyRandomVariable)
 
     def performed(*values: Any) -> list[Any]:
+        if copied:
+            values = tuple(np.array(v) if isinstance(v, np.ndarray) else v for v in values)
         found: list[list[Any]] = [[None] for _ in range(n)]
         perform(node, list(values), found)
         return [own for (own,) in found]
 
     return performed
+
+
+class _HalfNormal(HalfNormalRV):
+    """Draws as PyTensor's does, without `scipy.stats`: its import takes longer than a reading."""
+
+    @classmethod
+    def rng_fn_scipy(cls, rng: np.random.Generator, loc: Any, scale: Any, size: Any) -> Any:
+        """Draw from a half-normal distribution, as `scipy.stats.halfnorm` does."""
+        if not np.all(scale >= 0.0):
+            raise ValueError(f"scale: expected nonnegative numbers; found {scale}")
+        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
+        return np.abs(rng.standard_normal(shape)) * scale + loc
 
 
 def _quick(node: Apply) -> Callable[..., Any] | None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from pm_match.reading.evidence import Evidence, Point
 
@@ -152,8 +151,10 @@ class Clustering:
 
 def linked_parts(n_objects: int, links: NDArray[np.int64]) -> NDArray[np.int64]:
     """Give what links (L, 2) join, directly or through others, the same number (N,)."""
-    graph = coo_array((np.ones(len(links)), links.T), shape=(n_objects, n_objects))
-    return connected_components(graph, directed=False)[1]
+    if not len(links):
+        return np.arange(n_objects, dtype=np.int32)  # SciPy's type
+    graph = scipy.sparse.coo_array((np.ones(len(links)), links.T), shape=(n_objects, n_objects))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
 
 
 def separated(labels: NDArray[np.int64], clustering: Clustering) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+import scipy.stats
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import explicit_graph_inputs
 
@@ -131,6 +132,33 @@ def test_what_is_drawn_follows_the_generator():
     # The generator's own state stays as it was.
     assert np.array_equal(found()[0], one)
     assert np.array_equal(one, np.random.default_rng(3).normal(size=3))
+
+
+def test_half_normal_numbers_are_those_of_scipy_without_it(monkeypatch):
+    generator = pytensor.shared(np.random.default_rng(3))
+    scale = pt.constant(np.array([[0.5], [2.0]]))
+    draws = [
+        pt.random.halfnormal(loc, scale, size=size, rng=generator)
+        for loc in (0.0, np.array([1.0, 2.0, 3.0]))
+        for size in (None, (2, 3), (4, 2, 3))
+    ]
+    expected = pytensor.function([], draws)()
+    monkeypatch.delattr(scipy.stats.halfnorm.__class__, "_rvs")
+    for one, other in zip(Interpreted([], draws)(), expected, strict=True):
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other)
+    with pytest.raises(ValueError, match="scale: expected nonnegative numbers"):
+        Interpreted([], [pt.random.halfnormal(0.0, -scale, rng=generator)])()
+
+
+def test_numbers_are_drawn_by_constants_that_became_read_only():
+    generator = pytensor.shared(np.random.default_rng(3))
+    scale = pt.constant(2.0)
+    draw = pt.random.halfcauchy(np.arange(4.0), scale[None], rng=generator)
+    found = Interpreted([], [draw])
+    (before,) = found()
+    scale.data.flags.writeable = False
+    assert np.array_equal(found()[0], before)
 
 
 def test_an_output_may_be_replaced_and_others_of_its_operation_not():

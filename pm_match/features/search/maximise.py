@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from scipy.optimize import minimize
 
 from pm_match.features.emission import Emission
 from pm_match.features.evidence_gradient import Gradient, evidence
@@ -290,7 +290,7 @@ class Maximiser:
 
         options = {"maxiter": most, "maxcor": _MEMORY, "ftol": _CLOSE, "gtol": 0.0}
         with np.errstate(all="ignore"):
-            minimize(descent, best, jac=True, method="L-BFGS-B", options=options)
+            scipy.optimize.minimize(descent, best, jac=True, method="L-BFGS-B", options=options)
         own = np.split(best, ends)
         new = self._moved(point, own)
         if np.isfinite(highest):
