@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import rename, sweep
 from pm_match.numerics.kernels import entry
 
@@ -20,6 +21,22 @@ def walked(rng, prior, partition, terms, n, n_renamed):
     labels = np.zeros((n, len(partition.label)), np.int64)
     renamed = np.zeros(len(partition.counts), np.int64)
     _walk(rng, *prior, partition, terms, renamed, n_renamed, labels)
+    return labels
+
+
+@entry
+def _parted(rng, a, b, partition, terms, scratch, labels):
+    for number in range(labels.shape[0]):
+        split_or_merge(rng, a, b, partition, terms, scratch, 4)
+        for unit in range(labels.shape[1]):
+            labels[number, unit] = partition.label[unit]
+
+
+def parted(collapsed, rng, n):
+    """Split or merge four times, `n` times; return the labels of all units, (n, U)."""
+    (partition,), (prior,), (terms,) = collapsed.partitions, collapsed.priors, collapsed.terms
+    labels = np.zeros((n, len(partition.label)), np.int64)
+    _parted(rng, *prior, partition, terms, new_scratch(len(partition.label)), labels)
     return labels
 
 

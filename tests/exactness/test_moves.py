@@ -20,7 +20,7 @@ from tests.declared.networks import (
     plain_log_joint,
 )
 from tests.declared.plain import sampling_noise, tiny_data, tiny_model, total_variation
-from tests.exactness.moves import MOVES
+from tests.exactness.moves import MOVES, parted
 
 FEATURES = {
     "plain": {},
@@ -121,6 +121,24 @@ def test_law_of_labels(case, move):
     states, law = law_of(step, point)
     counts = visits(step, states, MOVES[move], N_DRAWS)
     assert total_variation(counts, law) < 2.0 * sampling_noise(law, N_DRAWS)
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["plain", *(pytest.param(c, marks=pytest.mark.slow) for c in ("linked", "empty labels"))],
+)
+def test_law_of_splits_and_merges(case):
+    """Nothing else moves, and draws are many: small errors of their ratio show."""
+    step, point = tiny_case(case)
+    states, law = law_of(step, point)
+    n = 1_000_000
+    labels = parted(step._collapsed, np.random.default_rng(2), n)
+    powers = (len(step._collapsed.partitions[0].counts) + 1) ** np.arange(labels.shape[1])
+    codes, found = np.unique(labels @ powers, return_counts=True)
+    places = dict(zip((np.array(states) @ powers).tolist(), range(len(states)), strict=True))
+    counts = np.zeros(len(states))
+    counts[[places[code] for code in codes.tolist()]] = found
+    assert total_variation(counts, law) < 2.0 * sampling_noise(law, n)
 
 
 LARGER = {
