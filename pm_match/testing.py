@@ -278,8 +278,8 @@ def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
     law = np.exp(np.array(logs) - logsumexp(logs))
     # Places in the order of `product`, in which the last unit's labels change first.
     places = _visited(state, rng, n_sweeps) - [own[0] for own in choices]
-    numbers = np.ravel_multi_index(tuple(places.T), [len(own) for own in choices])
-    visits = np.bincount(numbers, minlength=len(states))
+    steps = np.cumprod([1, *(len(own) for own in choices[:0:-1])])[::-1]
+    visits = np.bincount(places @ steps, minlength=len(states))
     distance = 0.5 * np.abs(visits / n_sweeps - law).sum()
     # What independent draws would have; a chain's are correlated.
     noise = 0.5 * np.sqrt(2.0 * law * (1.0 - law) / (np.pi * n_sweeps)).sum()

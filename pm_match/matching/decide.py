@@ -12,14 +12,14 @@ from scipy import sparse
 from pm_match.checks import check_count, warn
 from pm_match.matching.chance import MOST_TOGETHER, probability_together
 from pm_match.matching.draws import SAMPLE_DIMS
-from pm_match.matching.memory import check_size
+from pm_match.matching.memory import limit
 from pm_match.matching.pair_counts import apart, best_partners, counts_together
 from pm_match.matching.set_draws import SetDraws, full_names, read_one_set, set_of
 from pm_match.matching.unmatched_probability import probability_alone
 
 _RULES = ("one-to-one", "many-to-many")
-# Numbers of 8 bytes that a pair takes, with what it is sorted by.
-_OF_A_PAIR = 12
+# Bytes that a pair takes at most, until it is in a table.
+_OF_A_PAIR = 144
 
 
 class _Pairs(NamedTuple):
@@ -117,8 +117,8 @@ def decide(
         If a variable is not an assignment; clusters of a and b are of different sets; or a
         parameter is not as described.
     MemoryError
-        If the pairs would take more than 4 GiB (or what the environment variable
-        ``PM_MATCH_MEMORY`` says), some 100 bytes each.
+        If, without `top`, the pairs would take more than 4 GiB (or what the environment variable
+        ``PM_MATCH_MEMORY`` says), at 144 bytes each.
 
     Warns
     -----
@@ -222,16 +222,21 @@ def _worth_it(
     twice = len(draws.labels) == 1
     first, second = labels
     if top is None:
-        blocks, n_found = [], 0
+        blocks, n_found, most = [], 0, int(limit() * 2**30 / _OF_A_PAIR)
         for rows, counts in counts_together(first, second):
             row, column = np.nonzero(counts / draws.n_draws > threshold)
+            if twice:
+                once = column > row + rows.start
+                row, column = row[once], column[once]
             n_found += len(row)
-            check_size(
-                f"decide: a table of the pairs of {draws.names[0]!r} and {draws.names[-1]!r} above "
-                f"the threshold of {threshold:g}, as far as counted,",
-                (n_found, _OF_A_PAIR),
-                "Ask for the likeliest partners alone (top=5), or for a higher threshold",
-            )
+            if n_found > most:
+                raise MemoryError(
+                    f"decide: expected at most {most:,} pairs of {draws.names[0]!r} and "
+                    f"{draws.names[-1]!r} above the threshold of {threshold:g}, which take "
+                    f"{limit():g} GiB; found more. Ask for the likeliest partners alone (top=5), "
+                    "or for a higher threshold, or let the environment variable PM_MATCH_MEMORY "
+                    "say more GiB."
+                )
             blocks.append((row + rows.start, column, counts[row, column]))
         pairs = _Pairs(*(np.concatenate(part) for part in zip(*blocks, strict=True)))
         exact = True

@@ -10,6 +10,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from pm_match.numerics.numba_internals import kept
@@ -59,9 +60,15 @@ def _fork(jobs: list[Job]) -> None:
     with warnings.catch_warnings():
         # Of other threads, which hold nothing that compiling needs.
         warnings.simplefilter("ignore")
-        child = os.fork()
+        try:
+            child = os.fork()
+        except OSError:
+            # There are too many processes.
+            return
         if child:
-            os.waitpid(child, 0)
+            # Of a parent that ignores its children's ends, there is nothing to wait for.
+            with suppress(ChildProcessError):
+                os.waitpid(child, 0)
             return
         # It ends at once, so that nobody has to ask how the one that compiles has ended.
         try:
@@ -72,9 +79,14 @@ def _fork(jobs: list[Job]) -> None:
 
 
 def _compile(jobs: list[Job]) -> None:
+    # What is done when a signal comes is done by the one that this comes from.
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # If it is ever stuck: it has no threads but this one, though it may have others' locks.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     signal.alarm(_LONGEST)
     # What is collected may ask for such a lock.
     gc.disable()
@@ -86,6 +98,6 @@ def _compile(jobs: list[Job]) -> None:
 def _let_go() -> None:
     """Let go of all files: whoever reads a pipe waits until nobody has its other end."""
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in [int(name) for name in os.listdir("/proc/self/fd")]:
+    for number in {0, 1, 2, *map(int, os.listdir("/proc/self/fd"))}:
         # Those that are closed would be given to others, and closed again by whoever had them.
         os.dup2(nowhere, number)

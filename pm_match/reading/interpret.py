@@ -19,7 +19,8 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Argmax
-from pytensor.tensor.random.basic import HalfNormalRV, ScipyRandomVariable
+from pytensor.tensor.random.basic import HalfNormalRV
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import (
     AdvancedSubtensor,
@@ -202,12 +203,12 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
         return lambda *values: (quick(*values),)
     node = step.clone()
     op: Any = node.op
-    if isinstance(op, HalfNormalRV):
+    if type(op) is HalfNormalRV:
         op = _HalfNormal(dtype=op.dtype)
     op.prepare_node(node, None, None, "py")
     perform, n = op.perform, len(node.outputs)
     # SciPy fails at a part of an array that was made read-only since, as PyTensor does with some.
-    copied = isinstance(op, ScipyRandomVariable)
+    copied = isinstance(op, RandomVariable)
 
     def performed(*values: Any) -> list[Any]:
         if copied:
@@ -227,7 +228,11 @@ class _HalfNormal(HalfNormalRV):
         """Draw from a half-normal distribution, as `scipy.stats.halfnorm` does."""
         if not np.all(scale >= 0.0):
             raise ValueError(f"scale: expected nonnegative numbers; found {scale}")
-        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
+        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale), () if size is None else size)
+        if size is not None and shape != tuple(size):
+            raise ValueError(f"size: expected {shape}; found {tuple(map(int, size))}")
+        if np.all(scale == 0.0):
+            return loc * np.ones(shape)
         return np.abs(rng.standard_normal(shape)) * scale + loc
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.extensions import ExtensionDtype
 from scipy.sparse import issparse
 
 
@@ -78,7 +79,8 @@ class Source:
             # Tables without names have numbers in their place.
             if wanted not in (None, own, [*range(len(own))]):
                 raise ValueError(f"{name!r}: expected the columns {wanted}; found {own}")
-            given = _floats(name, given)
+            if given.ndim == 2:
+                given = _floats(name, given)
             if isinstance(given, pd.DataFrame):
                 given = given.to_numpy()
             else:
@@ -155,13 +157,15 @@ class Source:
 
 
 def _floats(name: str, frame: Any) -> Any:
-    """Give all columns of a frame one dtype, float32 or float64, with NaN where none is."""
+    """Give columns that differ in their dtypes, or have pandas' own, one of NumPy's floats."""
     for column, own in frame.dtypes.items():
         if own.kind not in "biuf":
             raise TypeError(f"{name!r}, column {column!r}: expected numbers; found the dtype {own}")
-    # Dtypes of pandas' own stand for one of NumPy's.
-    kinds = [getattr(own, "numpy_dtype", own.type) for own in frame.dtypes]
-    kind = np.result_type(*kinds) if kinds else np.dtype(np.float64)
+    if len({*frame.dtypes}) < 2 and not any(
+        isinstance(own, ExtensionDtype) for own in frame.dtypes
+    ):
+        return frame
+    kind = np.result_type(*(getattr(own, "numpy_dtype", own.type) for own in frame.dtypes))
     return frame.astype(kind if kind == np.float32 else np.float64)
 
 

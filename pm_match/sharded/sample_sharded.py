@@ -131,6 +131,8 @@ def sample_sharded(
         or `start` lacks a variable.
     FileExistsError
         If `labels` exists.
+    OSError
+        If no folder can be made there.
     RuntimeError
         If workers have other versions of what draws depend on.
     ImportError

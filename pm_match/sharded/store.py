@@ -1,5 +1,6 @@
 """Labels of kept draws on disk: a Zarr group, with chunks like the data's."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,18 +55,22 @@ class Store:
     def __init__(self, path: str | Path):
         if not isinstance(path, str | Path):
             raise TypeError(f"labels: expected the path of a folder; found {path!r}")
-        # Workers may work in another folder.
-        self.path = str(Path(path).absolute())
+        # Workers may work in another folder. What is elsewhere, Zarr looks after.
+        self._local = "://" not in str(path)
+        self.path = str(Path(path).expanduser().absolute()) if self._local else str(path)
         scale("zarr")
         self._check_free()
 
     def _check_free(self) -> None:
-        if Path(self.path).exists():
+        if not self._local:
+            return
+        if os.path.lexists(self.path):
             raise FileExistsError(
                 f"labels: expected a folder that does not exist yet; found {self.path!r}. Nothing "
                 "was written: give another folder, or remove this one"
             )
-        above = next(own for own in Path(self.path).absolute().parents if own.exists())
+        parents = Path(self.path).parents
+        above = next((str(own) for own in parents if os.path.lexists(own)), str(parents[-1]))
         try:
             # All that tells whether something can be made there is to make it.
             with TemporaryDirectory(dir=above):
@@ -73,8 +78,8 @@ class Store:
         except OSError as error:
             raise type(error)(
                 error.errno,
-                f"labels: expected a folder that can be made; found that nothing can be in "
-                f"{str(above)!r} ({error.strerror})",
+                f"labels: expected a folder that can be made; found that nothing can be made in "
+                f"{above!r} ({error.strerror})",
             ) from error
 
     def create(self, pieces: Sequence[Piece], n_draws: int, dims: Mapping[str, str]) -> None:

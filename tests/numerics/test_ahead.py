@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -139,17 +141,24 @@ def test_another_process_compiles(tmp_path):
 
 
 _STUCK = """
+import os
 import signal
+import sys
+from pathlib import Path
 import numpy as np
 from pm_match.clusters.relevance import log_flags, new_relevance
 from pm_match.numerics import ahead
 from pm_match.numerics.sines import sines
 
 def stuck():
+    Path(sys.argv[1]).write_text(str(os.getpid()))
     let_go()
-    signal.pause()
+    while True:
+        signal.pause()
 
-let_go, ahead._let_go, ahead._LONGEST = ahead._let_go, stuck, 60
+signal.signal(signal.SIGTERM, lambda number, frame: None)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+let_go, ahead._let_go, ahead._LONGEST = ahead._let_go, stuck, 5
 flags = new_relevance(np.zeros(3, np.int64))
 assert ahead.compile_ahead([ahead.job(log_flags, flags), ahead.job(sines, *np.zeros((3, 2, 2)))])
 """
@@ -160,13 +169,37 @@ assert ahead.compile_ahead([ahead.job(log_flags, flags), ahead.job(sines, *np.ze
 def test_nobody_waits_for_what_another_process_compiles(tmp_path):
     """Whoever reads what is printed waits for all that could still print."""
     done = subprocess.run(
-        [sys.executable, "-c", _STUCK],
+        [sys.executable, "-c", _STUCK, str(tmp_path / "pid")],
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=50,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # It is there, and ends.
+    other = Path("/proc", (tmp_path / "pid").read_text(), "stat")
+    assert runs(other)
+    until = time.monotonic() + 60.0
+    while runs(other) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not runs(other)
+
+
+def runs(stat):
+    """Whether a process is there, and has not ended without anybody's asking."""
+    try:
+        return stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_program_goes_on_without_another_process(monkeypatch):
+    def refused():
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refused)
+    monkeypatch.setattr("pm_match.numerics.ahead.kept", lambda *one: False)
+    assert compile_ahead([job(njit(lambda x: x + 1.0), 2.0), job(njit(lambda x: x - 1.0), 2.0)])
 
 
 def test_what_is_never_kept_is_not_compiled_in_vain(monkeypatch):

@@ -173,6 +173,19 @@ def test_columns_of_frames_may_have_different_types_of_numbers(dask):
         source(x=x, name=["p", "q", "r"])
 
 
+@pytest.mark.parametrize("dask", [False, True])
+def test_one_column_and_frames_of_one_type_stay_as_they_are(dask):
+    dd = pytest.importorskip("dask.dataframe") if dask else None
+
+    def given(frame):
+        return dd.from_pandas(frame, npartitions=1) if dask else frame
+
+    small = pd.DataFrame(np.arange(6, dtype=np.uint8).reshape(3, 2), columns=["x", "y"])
+    assert Source("a", given(small), 2)._given.dtype == np.uint8
+    column = Source("a", given(small)["y"], None)
+    assert column.rows(0, 3).tolist() == [1.0, 3.0, 5.0]
+
+
 def test_a_part_of_a_memory_map_is_sent_by_its_place(tmp_path):
     table = np.arange(60.0).reshape(20, 3)
     np.save(tmp_path / "c.npy", table)

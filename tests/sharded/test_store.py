@@ -76,8 +76,21 @@ def test_where_no_folder_can_be_made_is_said_at_once(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match=r"labels: expected a folder that can be made; .*"):
         Store(tmp_path / "file" / "labels.zarr")
+    (tmp_path / "file").unlink()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="labels: expected a folder that does not exist"):
+        Store(tmp_path / "link")
+    (tmp_path / "link").unlink()
     Store(tmp_path / "new" / "labels.zarr")
-    assert [own.name for own in tmp_path.iterdir()] == ["file"]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_labels_may_be_elsewhere(tmp_path, monkeypatch):
+    pytest.importorskip("fsspec")
+    monkeypatch.chdir(tmp_path)
+    assert Store("memory://labels.zarr").path == "memory://labels.zarr"
+    assert Store("~/labels.zarr").path == os.path.expanduser("~/labels.zarr")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_workers_find_labels_from_any_folder(tmp_path, monkeypatch):
