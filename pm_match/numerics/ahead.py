@@ -79,7 +79,7 @@ def _fork(jobs: list[Job]) -> None:
 
 
 def _compile(jobs: list[Job]) -> None:
-    # What is done when a signal comes is done by the one that this comes from.
+    # A program's handlers of signals, which may save something or clean up, are not run twice.
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)

@@ -1,6 +1,7 @@
 """Kernels that another process compiles while this one goes on: all that a step needs, and kept."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -156,9 +157,10 @@ def stuck():
     while True:
         signal.pause()
 
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, lambda number, frame: None)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
-let_go, ahead._let_go, ahead._LONGEST = ahead._let_go, stuck, 5
+let_go, ahead._let_go, ahead._LONGEST = ahead._let_go, stuck, int(sys.argv[2])
 flags = new_relevance(np.zeros(3, np.int64))
 assert ahead.compile_ahead([ahead.job(log_flags, flags), ahead.job(sines, *np.zeros((3, 2, 2)))])
 """
@@ -166,10 +168,12 @@ assert ahead.compile_ahead([ahead.job(log_flags, flags), ahead.job(sines, *np.ze
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 @pytest.mark.skipif(os.cpu_count() == 1, reason="there is but one processor")
-def test_nobody_waits_for_what_another_process_compiles(tmp_path):
+@pytest.mark.parametrize("terminated", [False, True])
+def test_nobody_waits_for_what_another_process_compiles(tmp_path, terminated):
     """Whoever reads what is printed waits for all that could still print."""
+    longest = "300" if terminated else "5"
     done = subprocess.run(
-        [sys.executable, "-c", _STUCK, str(tmp_path / "pid")],
+        [sys.executable, "-c", _STUCK, str(tmp_path / "pid"), longest],
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -177,8 +181,11 @@ def test_nobody_waits_for_what_another_process_compiles(tmp_path):
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     # It is there, and ends.
-    other = Path("/proc", (tmp_path / "pid").read_text(), "stat")
+    number = (tmp_path / "pid").read_text()
+    other = Path("/proc", number, "stat")
     assert runs(other)
+    if terminated:
+        os.kill(int(number), signal.SIGTERM)
     until = time.monotonic() + 60.0
     while runs(other) and time.monotonic() < until:
         time.sleep(0.1)
