@@ -147,7 +147,7 @@ class _Objects:
         self._labels = each_label(truncation, self.n)
         self._mixed = mixed_labels(np.random.default_rng(20130205), truncation, self.n)
         batch = densities.batch(True, some, [self._mixed[[0, -1]]])
-        self._entries = densities.compiled(batch, True, True)
+        self._entries = densities.compiled(batch, True)
         known = [
             np.arange(self.n) if rv is assignment else np.full(sizes[rv], -1)
             for rv in densities.factors

@@ -5,6 +5,7 @@ model are evaluated a handful of times while it is read.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from pytensor.scalar.basic import Identity, Second
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Argmax
 from pytensor.tensor.random.basic import HalfNormalRV
 from pytensor.tensor.random.op import RandomVariable
@@ -29,6 +32,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pm_match.reading.ancestry import RV
+from pm_match.reading.many_matrices import cholesky_factors, triangles_solved
 
 # What is to stand for a variable: itself, or another one.
 Instead = Callable[[RV], RV]
@@ -248,6 +252,10 @@ def _quick(node: Apply) -> Callable[..., Any] | None:
     if isinstance(op, Shape):
         return lambda x: np.array(x.shape, np.int64)
     own = op.core_op if isinstance(op, Blockwise) else op
+    if own is not op and isinstance(own, SolveTriangular):
+        return _solved(own)
+    if own is not op and isinstance(own, Cholesky):
+        return partial(cholesky_factors, lower=own.lower)
     if not isinstance(own, Subtensor | AdvancedSubtensor):
         return None
     entries = tuple(own.idx_list)
@@ -260,6 +268,11 @@ def _quick(node: Apply) -> Callable[..., Any] | None:
     if plain:
         return lambda x, *index: np.asarray(x[index])
     return lambda x, *index: np.asarray(x[unflatten_index_variables(index, entries)])
+
+
+def _solved(op: SolveTriangular) -> Callable[..., NDArray]:
+    solve = partial(triangles_solved, lower=op.lower, unit_diagonal=op.unit_diagonal)
+    return solve if op.b_ndim == 2 else lambda a, b: solve(a, b[..., None])[..., 0]
 
 
 def _shuffled(op: DimShuffle) -> Callable[..., Any]:
