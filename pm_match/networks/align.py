@@ -242,10 +242,24 @@ def align(
     starts, besides the present labels if these are complete. Return `labels` list of (G_c,);
     `log_joint`: see `Sums.log_joint`: not below what it was.
     """
+    found = alignments(sums, labels, mobile, rng, n_starts)
+    return found[0] if found else (labels, -np.inf)
+
+
+def alignments(
+    sums: Sums,
+    labels: list[NDArray[np.int64]],
+    mobile: list[Mobile],
+    rng: np.random.Generator,
+    n_starts: int,
+) -> list[tuple[list[NDArray[np.int64]], float]]:
+    """List what `align` comes to from all its starts, each once, the best first."""
+    reached = []
     best, highest = None, -np.inf
     mobile = [m for m in mobile if len(sums.members(m, labels))]
     if all((labels[m.clustering][sums.members(m, labels)] >= 0).all() for m in mobile):
         best, highest = labels, sums.log_joint(labels)
+        reached.append((best, highest))
     seen: set[bytes] = set()
     for start in range(n_starts + 1 if mobile else 0):
         trial = [own.copy() for own in labels]
@@ -261,10 +275,10 @@ def align(
             continue
         seen.add(key)
         found = sums.log_joint(trial)
+        reached.append((trial, found))
         if found > highest:
             best, highest = trial, found
-    assert best is not None or not mobile
-    return best or labels, highest
+    return sorted(reached, key=lambda own: -own[1])
 
 
 def _grow(sums: Sums, labels, order: list[Mobile], best, rng: np.random.Generator) -> list[Mobile]:

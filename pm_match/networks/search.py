@@ -3,16 +3,18 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.networks.align import ABSENT, Mobile, Sums, align
+from pm_match.networks.align import ABSENT, Mobile, Sums, align, alignments
 from pm_match.networks.alone import ConnectedPart, clusters_alone, objects_of, parts_of
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import (
     LEAST,
+    SETTLING,
     climbs,
     coarse_climb,
     compiled_ahead,
     groups_of,
     polish,
+    settled,
     shake,
 )
 from pm_match.search.doubt import doubt
@@ -24,6 +26,7 @@ _STARTS = 60
 _ROUNDS = 2
 _SHAKES = 10
 _SHAKINGS = 5
+_RUNNERS_UP = 5
 # Shaking goes on while ten shakes rise by more nats than this.
 _WORTH_MORE = 1.0
 _DOUBTS = 5
@@ -41,7 +44,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
        steps of the hyperparameters, alignment of each network with the others, and moves of whole
        clusters (see `coarse`).
     4. More sweeps, and clusters are taken apart again, up to five times, while that pays (see
-       `shake`).
+       `shake`). The next best alignments are tried, too (see `rematch`).
     5. At last labels and hyperparameters are brought to the top of their mode.
 
     The chain's point is left at the mode that was found; it differs between generators. It is a
@@ -61,6 +64,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
     for _ in range(_SHAKINGS):
         if shake(chain, number, rng, _SHAKES) <= _WORTH_MORE:
             break
+    rematch(chain, number, parts, rng)
     for _ in range(_DOUBTS):
         chain.maximise_hyperparameters(number)
         if doubt(chain, number, rng) <= LEAST:
@@ -127,6 +131,32 @@ def realign(
     for p in order if len(parts) > 2 else order[:1]:
         labels, _ = align(sums, labels, _mobile(parts[p]), rng, n_starts)
     chain.place(number, [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)])
+
+
+def rematch(
+    chain: Chain, number: int, parts: list[ConnectedPart], rng: np.random.Generator
+) -> None:
+    """Align every part otherwise, and keep what settles higher than it was.
+
+    The best alignment of the clusters that there are may not be that of the best clusters: objects
+    get the chance to follow the next best ones.
+    """
+    if len(parts) < 2:
+        return
+    for p in rng.permutation(len(parts)):
+        grouped = groups_of(chain, number)
+        sums = Sums(chain.components[number], grouped, chain.point)
+        present = [own.label for own in grouped]
+        others = alignments(sums, present, _mobile(parts[p]), rng, _STARTS)
+        state = chain.loaded(number)
+        best, highest = state.found(), state.log_joint()
+        for labels, _ in others[:_RUNNERS_UP]:
+            moved = [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)]
+            state.load(chain.point, moved)
+            found = settled(state, rng, SETTLING)
+            if found > highest + LEAST:
+                best, highest = state.found(), found
+        chain.place(number, best)
 
 
 def _mobile(part: ConnectedPart) -> list[Mobile]:

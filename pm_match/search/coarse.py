@@ -17,7 +17,7 @@ from pm_match.search.groups import ObjectGroups, groups, kinds_of_objects
 LEAST = 1e-6
 _MOST_ROUNDS = 20
 # Sweeps after a cluster was taken apart, for the objects around it to follow.
-_SETTLING = 8
+SETTLING = 8
 
 
 # What searches call that can be compiled ahead.
@@ -132,7 +132,7 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
         if not _take_apart(rng, labels[c], kinds[c], state.units[c], state.partitions[c]):
             continue
         state.load(chain.point, labels)
-        found = settled(state, rng, _SETTLING)
+        found = settled(state, rng, SETTLING)
         if found > highest + LEAST:
             best, highest = state.found(), found
     chain.place(number, best)

@@ -270,9 +270,8 @@ def test_every_model_of_networks_is_searched(options):
         np.testing.assert_array_equal(labels, labels[own.first[own.of_object]])
 
 
-@pytest.mark.parametrize("n_networks", [2, 3])
-def test_a_matching_is_found_that_chains_do_not_find(n_networks):
-    """Networks of the same clusters in another order, well apart."""
+def planted(n_networks):
+    """Networks of the same five clusters in another order, well apart, and these clusters."""
     rng = np.random.default_rng(0)
     density = rng.beta(0.5, 0.5, (5, 5))
     data, truth = {}, {}
@@ -280,6 +279,50 @@ def test_a_matching_is_found_that_chains_do_not_find(n_networks):
         rows, columns = (rng.permutation(np.repeat(np.arange(5), 12)) for _ in range(2))
         data[name] = (rng.random((60, 60)) < density[np.ix_(rows, columns)]).astype(float)
         truth[name] = rows, columns
+    return data, truth
+
+
+def test_alignments_after_the_best_are_followed_too(monkeypatch):
+    """The best of them is where the chain is; one that is worse as it stands settles higher."""
+    data, truth = planted(2)
+    model = network_model(data=data, truncation=9, hyperpriors=True)
+    right = [np.concatenate([truth[name][c] for name in data]) for c in range(2)]
+    # In the second network, rows of two true clusters are in one, and columns are turned.
+    wrong = [own.copy() for own in right]
+    wrong[1][60:] = np.roll(np.arange(5), 1)[wrong[1][60:]]
+    wrong[0][60:][wrong[0][60:] == 3] = 2
+    near = [wrong[0].copy(), right[1]]
+    chain, reached = chain_of(model), []
+    chain.place(0, wrong)
+
+    def others(sums, labels, *_):
+        units = [own.units for own in sums.grouped]
+        reached.append([own[u.first] for own, u in zip(near, units, strict=True)])
+        return [(labels, 0.0), (reached[-1], -1.0)]
+
+    monkeypatch.setattr(networks, "alignments", others)
+    before = chain.log_joint()
+    networks.rematch(chain, 0, parts_of(chain.components[0]), np.random.default_rng(0))
+    assert reached
+    assert chain.log_joint() > before + 100.0
+    found = dict(zip(data, np.split(chain.labels(0)[1], 2), strict=True))
+    assert (
+        pmm.metrics.matching_adjusted_rand_index(
+            {name: own[1] for name, own in truth.items()}, found
+        )
+        > 0.9
+    )
+    # A worse one is not taken.
+    best = chain.log_joint()
+    near[:] = wrong
+    monkeypatch.setattr(networks, "settled", lambda *_: -np.inf)
+    networks.rematch(chain, 0, parts_of(chain.components[0]), np.random.default_rng(0))
+    assert chain.log_joint() == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("n_networks", [2, 3])
+def test_a_matching_is_found_that_chains_do_not_find(n_networks):
+    data, truth = planted(n_networks)
     model = network_model(data=data, truncation=9, hyperpriors=True)
     best = max(
         (networks.search(chain, 0, chain.rng), seed, chain.labels(0))
