@@ -18,6 +18,7 @@ from pymc.distributions.transforms import _default_transform
 from pymc.logprob.utils import CheckParameterValue, local_remove_check_parameter
 from pymc.model.core import Model
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
+from pytensor.compile.mode import get_default_mode
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
@@ -93,8 +94,7 @@ class LabelDensities:
 
         Most often, shapes follow from shapes, and nothing else is evaluated.
         """
-        inputs, outputs = [*self._labels, *self._inputs], [graph.shape for graph in self._graphs]
-        read = pytensor.function(inputs, outputs, mode=PLAIN, on_unused_input="ignore")
+        read = self._function(self._labels, [graph.shape for graph in self._graphs], PLAIN)
         return [tuple(map(int, shape)) for shape in read(*labels, *self._values(point))]
 
     def entered(self, keys: Collection[str]) -> list[bool]:
@@ -138,9 +138,14 @@ class LabelDensities:
         """Evaluates the factors at one vector of labels for each assignment."""
         return self._function(self._labels, [_by_entry(g, False) for g in self._graphs])
 
-    def _function(self, labels: Sequence[RV], graphs: Sequence[RV]) -> Any:
-        """Make a function of labels and values."""
-        return function([*labels, *self._inputs], graphs)
+    def _function(self, labels: Sequence[RV], graphs: Sequence[RV], mode: Any = None) -> Any:
+        """Make a function of labels and values: PyTensor's in some mode, or interpreted."""
+        inputs = [*labels, *self._inputs]
+        if mode is None:
+            return function(inputs, graphs)
+        found = pytensor.function(inputs, graphs, mode=mode, on_unused_input="ignore")
+        found.trust_input = True
+        return found
 
     def _values(self, point) -> list[NDArray]:
         return [np.asarray(point[v.name], v.dtype) for v in self._inputs]
@@ -177,14 +182,15 @@ class LabelDensities:
             return 1
         return max(_MOST_CELLS // max(int((two - one).max(initial=0)), 1), 1)
 
-    def compiled(self, batch: int, conditions: bool) -> Entries:
+    def compiled(self, batch: int, conditions: bool, fast: bool = False) -> Entries:
         """Compile the entries.
 
         `batch`: how many rows of labels PyTensor makes one graph of: 1 for one row after the other;
         `conditions`: whether what parameters have to satisfy is asked of each entry by itself; it
-        is not asked at all otherwise, where what they give may be no number.
+        is not asked at all otherwise, where what they give may be no number; `fast`: whether to
+        optimise, which takes seconds.
         """
-        given = batch, conditions
+        given = batch, conditions, fast
         if given not in self._compiled:
             self._compiled[given] = self._entries(*given)
         return self._compiled[given]
@@ -198,14 +204,14 @@ class LabelDensities:
     def _cast(self, like: Sequence[RV], rows: Sequence[NDArray], n: int) -> list[NDArray]:
         return [np.asarray(r[:n], v.dtype) for r, v in zip(rows, like, strict=True)]
 
-    def _entries(self, batch: int, conditions: bool) -> Entries:
-        single = batch == 1
+    def _entries(self, batch: int, conditions: bool, fast: bool) -> Entries:
+        mode, single = get_default_mode() if fast else None, batch == 1
         labels = self._labels if single else self._rows
         if not single:
-            call = self._function(labels, self._all_rows(conditions))
-        elif conditions:
+            call = self._function(labels, self._all_rows(conditions), mode)
+        elif conditions or fast:
             graphs = [_by_entry(graph, conditions) for graph in self._graphs]
-            call = self._function(labels, graphs)
+            call = self._function(labels, graphs, mode)
         else:
             call = self._plain
 
