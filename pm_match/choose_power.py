@@ -16,6 +16,7 @@ def choose_power(
     declare: Callable[[float], pm.Model],
     *,
     enough: float = 200.0,
+    starts: int = 4,
     random_seed: Any = None,
     progressbar: bool = True,
 ) -> float:
@@ -29,9 +30,9 @@ def choose_power(
     .. math:: \zeta = \frac{\alpha}{\alpha + n}, \qquad n = N \exp(-H), \qquad
               H = -\sum_j \frac{n_j}{N} \log \frac{n_j}{N}
 
-    n is the size of the clusters that a search finds with a power of .85, of all data sets
-    together: N objects among as many clusters as the entropy of their labels is worth. However many
-    objects there are, a cluster is worth at most :math:`\alpha` of them.
+    n is the size of the clusters that the best of some searches finds with a power of .85, of all
+    data sets together: N objects among as many clusters as the entropy of their labels is worth.
+    However many objects there are, a cluster is worth at most :math:`\alpha` of them.
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ def choose_power(
         ``lambda power: pmm.models.aligned_clusters(tables, power=power)``.
     enough : float, default 200.0
         :math:`\alpha`: the smaller, the larger are the differences that make clusters.
+    starts : int, default 4
+        Searches. One alone may end in clusters of another size.
     random_seed : int, sequence of int, Generator or SeedSequence, optional
     progressbar : bool, default True
 
@@ -51,7 +54,7 @@ def choose_power(
     Raises
     ------
     ValueError
-        If `enough` is not positive.
+        If `enough` is not positive, or `starts` less than 1.
 
     Examples
     --------
@@ -67,9 +70,10 @@ def choose_power(
     if not enough > 0.0:
         raise ValueError(f"enough: expected a positive number; found {enough!r}")
     found = find_matching(
-        declare(_FIRST), starts=1, random_seed=random_seed, progressbar=progressbar
+        declare(_FIRST), starts=starts, random_seed=random_seed, progressbar=progressbar
     )
-    start = found["starts"].to_dataset().isel(start=0).drop_dims("other_start")
-    labels = np.concatenate([own.to_numpy() for own in start.values() if own.ndim])
+    searches = found["starts"].to_dataset().drop_dims("other_start")
+    best = searches.isel(start=int(searches["log_joint"].argmax()))
+    labels = np.concatenate([own.to_numpy() for own in best.values() if own.ndim])
     _, counts = np.unique(labels[labels >= 0], return_counts=True)
-    return enough / (enough + counts.sum() * np.exp(-entropy(counts)))
+    return float(enough / (enough + counts.sum() * np.exp(-entropy(counts))))

@@ -1,6 +1,9 @@
+import sys
+
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 import pm_match as pmm
 
@@ -35,6 +38,26 @@ def test_the_power_is_by_the_size_of_clusters(sizes):
     n_clusters = np.prod([(90 / size) ** (size / 90) for size in sizes])
     assert found == pytest.approx(50.0 / (50.0 + 90 / n_clusters))
     assert asked == [0.85]
+
+
+def test_the_size_is_that_of_the_best_search_s_clusters(monkeypatch):
+    asked = {}
+
+    def find_matching(model, **options):
+        asked.update(options)
+        labels = [[0, 0, 0, 0, 1, -1], [0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0]]
+        starts = {
+            "cluster_a": (("start", "object"), labels),
+            "log_joint": ("start", [-9.0, -2.0, -5.0]),
+            "agreement": (("start", "other_start"), np.eye(3)),
+        }
+        return xr.DataTree.from_dict({"starts": xr.Dataset(starts)})
+
+    monkeypatch.setattr(sys.modules["pm_match.choose_power"], "find_matching", find_matching)
+    found = pmm.choose_power(lambda power: None, enough=6.0, starts=3, progressbar=False)
+    assert found == pytest.approx(6.0 / (6.0 + 2.0))
+    assert type(found) is float
+    assert asked["starts"] == 3
 
 
 def test_what_is_enough_is_positive():
