@@ -49,7 +49,7 @@ def score(found: xr.DataTree, n_clusters: Mapping[str, int]) -> float:
         The number for each type: ``cluster_<network>_<type>`` are its assignments.
     """
     starts = found["starts"]
-    best = starts.isel(start=int(starts["log_joint"].argmax()))
+    best = starts.isel(start=int(starts["log_joint"].argmax("start")))
     total = float(best["log_joint"])
     for t, size in n_clusters.items():
         own = [

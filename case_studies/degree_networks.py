@@ -69,7 +69,7 @@ def one(loaded: LabelledNetworks, options: argparse.Namespace, seed: int) -> dic
     )
     seconds = time.process_time() - start
     starts = choice.found["starts"]
-    best = starts.isel(start=int(starts["log_joint"].argmax()))
+    best = starts.isel(start=int(starts["log_joint"].argmax("start")))
     found = {name: best[f"cluster_{name}_{rows}"].to_numpy() for name in loaded.networks}
     n_classes = len(loaded.label_names)
     peers = {

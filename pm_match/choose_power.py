@@ -73,7 +73,7 @@ def choose_power(
         declare(_FIRST), starts=starts, random_seed=random_seed, progressbar=progressbar
     )
     searches = found["starts"].to_dataset().drop_dims("other_start")
-    best = searches.isel(start=int(searches["log_joint"].argmax()))
+    best = searches.isel(start=int(searches["log_joint"].argmax("start")))
     labels = np.concatenate([own.to_numpy() for own in best.values() if own.ndim])
     _, counts = np.unique(labels[labels >= 0], return_counts=True)
     return float(enough / (enough + counts.sum() * np.exp(-entropy(counts))))
