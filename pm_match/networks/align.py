@@ -253,14 +253,18 @@ def alignments(
     rng: np.random.Generator,
     n_starts: int,
 ) -> list[tuple[list[NDArray[np.int64]], float]]:
-    """List what `align` comes to from all its starts, each once, the best first."""
+    """List what `align` comes to from all its starts, each once, the best first.
+
+    The present labels are one of these, if they are complete. Without groups that move there is
+    nothing else.
+    """
     reached = []
     best, highest = None, -np.inf
     mobile = [m for m in mobile if len(sums.members(m, labels))]
     if all((labels[m.clustering][sums.members(m, labels)] >= 0).all() for m in mobile):
         best, highest = labels, sums.log_joint(labels)
         reached.append((best, highest))
-    seen: set[bytes] = set()
+    seen = {_key(own) for own, _ in reached}
     for start in range(n_starts + 1 if mobile else 0):
         trial = [own.copy() for own in labels]
         order = [mobile[m] for m in rng.permutation(len(mobile))]
@@ -270,7 +274,7 @@ def alignments(
             moved = [sums.solve(m, trial) for m in order]
             if not any(moved):
                 break
-        key = b"".join(own.tobytes() for own in trial)
+        key = _key(trial)
         if key in seen:
             continue
         seen.add(key)
@@ -279,6 +283,10 @@ def alignments(
         if found > highest:
             best, highest = trial, found
     return sorted(reached, key=lambda own: -own[1])
+
+
+def _key(labels: Sequence[NDArray[np.int64]]) -> bytes:
+    return b"".join(own.tobytes() for own in labels)
 
 
 def _grow(sums: Sums, labels, order: list[Mobile], best, rng: np.random.Generator) -> list[Mobile]:

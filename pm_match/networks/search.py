@@ -8,14 +8,13 @@ from pm_match.networks.alone import ConnectedPart, clusters_alone, objects_of, p
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import (
     LEAST,
-    SETTLING,
     climbs,
     coarse_climb,
     compiled_ahead,
     groups_of,
     polish,
-    settled,
     shake,
+    tried,
 )
 from pm_match.search.doubt import doubt
 from pm_match.search.groups import groups, kinds_of_objects
@@ -122,13 +121,10 @@ def realign(
     chain: Chain, number: int, parts: list[ConnectedPart], rng: np.random.Generator, n_starts: int
 ) -> None:
     """Align every part with the others, and put the labels that are better into the point."""
-    if len(parts) < 2:
-        return
     grouped = groups_of(chain, number)
     sums = Sums(chain.components[number], grouped, chain.point)
     labels = [own.label for own in grouped]
-    order = rng.permutation(len(parts))
-    for p in order if len(parts) > 2 else order[:1]:
+    for p in _in_turn(parts, rng):
         labels, _ = align(sums, labels, _mobile(parts[p]), rng, n_starts)
     chain.place(number, [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)])
 
@@ -141,22 +137,26 @@ def rematch(
     The best alignment of the clusters that there are may not be that of the best clusters: objects
     get the chance to follow the next best ones.
     """
-    if len(parts) < 2:
-        return
-    for p in rng.permutation(len(parts)):
+    for p in _in_turn(parts, rng):
         grouped = groups_of(chain, number)
         sums = Sums(chain.components[number], grouped, chain.point)
         present = [own.label for own in grouped]
-        others = alignments(sums, present, _mobile(parts[p]), rng, _STARTS)
+        reached = alignments(sums, present, _mobile(parts[p]), rng, _STARTS)
+        others = [labels for labels, _ in reached if labels is not present]
         state = chain.loaded(number)
         best, highest = state.found(), state.log_joint()
-        for labels, _ in others[:_RUNNERS_UP]:
+        for labels in others[:_RUNNERS_UP]:
             moved = [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)]
-            state.load(chain.point, moved)
-            found = settled(state, rng, SETTLING)
+            found = tried(chain, number, state, moved, rng)
             if found > highest + LEAST:
                 best, highest = state.found(), found
         chain.place(number, best)
+
+
+def _in_turn(parts: list[ConnectedPart], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Give the parts to align with the others, in a random order: of two, one."""
+    order = rng.permutation(len(parts))
+    return order if len(parts) > 2 else order[: len(parts) - 1]
 
 
 def _mobile(part: ConnectedPart) -> list[Mobile]:

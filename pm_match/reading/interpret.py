@@ -5,7 +5,6 @@ model are evaluated a handful of times while it is read.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pm_match.reading.ancestry import RV
-from pm_match.reading.many_matrices import cholesky_factors, triangles_solved
+from pm_match.reading.many_matrices import cholesky_factors, many, triangles_solved
 
 # What is to stand for a variable: itself, or another one.
 Instead = Callable[[RV], RV]
@@ -214,7 +213,13 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
     # SciPy fails at a part of an array that was made read-only since, as PyTensor does with some.
     copied = isinstance(op, RandomVariable)
 
-    def performed(*values: Any) -> list[Any]:
+    together = _together(op)
+
+    def performed(*values: Any) -> Sequence[Any]:
+        if together is not None:
+            at_once = together(*values)
+            if at_once is not None:
+                return (at_once,)
         if copied:
             values = tuple(np.array(v) if isinstance(v, np.ndarray) else v for v in values)
         found: list[list[Any]] = [[None] for _ in range(n)]
@@ -252,10 +257,6 @@ def _quick(node: Apply) -> Callable[..., Any] | None:
     if isinstance(op, Shape):
         return lambda x: np.array(x.shape, np.int64)
     own = op.core_op if isinstance(op, Blockwise) else op
-    if own is not op and isinstance(own, SolveTriangular):
-        return _solved(own)
-    if own is not op and isinstance(own, Cholesky):
-        return partial(cholesky_factors, lower=own.lower)
     if not isinstance(own, Subtensor | AdvancedSubtensor):
         return None
     entries = tuple(own.idx_list)
@@ -270,9 +271,25 @@ def _quick(node: Apply) -> Callable[..., Any] | None:
     return lambda x, *index: np.asarray(x[unflatten_index_variables(index, entries)])
 
 
-def _solved(op: SolveTriangular) -> Callable[..., NDArray]:
-    solve = partial(triangles_solved, lower=op.lower, unit_diagonal=op.unit_diagonal)
-    return solve if op.b_ndim == 2 else lambda a, b: solve(a, b[..., None])[..., 0]
+def _together(op: Any) -> Callable[..., NDArray | None] | None:
+    """Return what does an operation on many small matrices at once, if they are."""
+    own = op.core_op if isinstance(op, Blockwise) else None
+    if isinstance(own, Cholesky):
+        return lambda a: cholesky_factors(a, own.lower) if many(a) else None
+    if not isinstance(own, SolveTriangular):
+        return None
+    vectors = own.b_ndim == 1
+
+    def solved(a: NDArray, b: NDArray) -> NDArray | None:
+        b = b[..., None] if vectors else b
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        every = np.broadcast_to(a, (*batch, *a.shape[-2:]))
+        if a.shape[-1] != b.shape[-2] or b.dtype.kind not in "fiub" or not many(every, b.shape[-1]):
+            return None
+        found = triangles_solved(a, b, own.lower, own.unit_diagonal)
+        return found[..., 0] if vectors else found
+
+    return solved
 
 
 def _shuffled(op: DimShuffle) -> Callable[..., Any]:

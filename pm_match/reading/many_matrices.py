@@ -4,8 +4,23 @@ PyTensor evaluates such operations by a call of LAPACK for each matrix. A log de
 asks for as many as there are objects, of a few rows each: steps over rows are far quicker then.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
+
+# Matrices of more rows than this are LAPACK's: its calls are few then, and long.
+_MOST_ROWS = 50
+
+
+def many(a: NDArray, columns: int = 1) -> bool:
+    """Say whether matrices (..., M, M) are so many and so small that steps over rows are quicker.
+
+    `columns`: of the right-hand sides of each, if these are systems of equations.
+    """
+    n = a.shape[-1]
+    count = math.prod(a.shape[:-2])
+    return a.shape[-2] == n <= _MOST_ROWS and count > n * columns and a.dtype.kind in "fiub"
 
 
 def triangles_solved(

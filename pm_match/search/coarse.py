@@ -10,6 +10,7 @@ from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.label_swap import climb_names
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.stick_breaking import log_prior
+from pm_match.reading.parts import UnservedModelError
 from pm_match.search.chain import Chain
 from pm_match.search.groups import ObjectGroups, groups, kinds_of_objects
 
@@ -17,7 +18,7 @@ from pm_match.search.groups import ObjectGroups, groups, kinds_of_objects
 LEAST = 1e-6
 _MOST_ROUNDS = 20
 # Sweeps after a cluster was taken apart, for the objects around it to follow.
-SETTLING = 8
+_SETTLING = 8
 
 
 # What searches call that can be compiled ahead.
@@ -131,8 +132,7 @@ def shake(chain: Chain, number: int, rng: np.random.Generator, n: int) -> float:
             _give_up(rng, chain, number, labels, c)
         if not _take_apart(rng, labels[c], kinds[c], state.units[c], state.partitions[c]):
             continue
-        state.load(chain.point, labels)
-        found = settled(state, rng, SETTLING)
+        found = tried(chain, number, state, labels, rng)
         if found > highest + LEAST:
             best, highest = state.found(), found
     chain.place(number, best)
@@ -175,6 +175,20 @@ def _take_apart(rng: np.random.Generator, labels, kinds, linked, partition) -> b
         leaving = inside & (rng.random(len(linked.size)) < 0.5)[linked.of_object]
     labels[leaving] = free[0]
     return True
+
+
+def tried(chain: Chain, number: int, state: Collapsed, labels, rng: np.random.Generator) -> float:
+    """Let objects find their places from other labels; return the log joint.
+
+    It is -inf if there are no labels near these that keep objects apart that have to be.
+    """
+    clusterings = chain.components[number].clusterings
+    try:
+        kept = [c.respected(own) for c, own in zip(clusterings, labels, strict=True)]
+        state.load(chain.point, kept)
+    except UnservedModelError:
+        return -np.inf
+    return settled(state, rng, _SETTLING)
 
 
 def settled(state: Collapsed, rng: np.random.Generator, n: int) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match.networks import search as networks
-from pm_match.networks.align import ABSENT, Mobile, Sums, align
+from pm_match.networks.align import ABSENT, Mobile, Sums, align, alignments
 from pm_match.networks.alone import clusters_alone, objects_of, parts_of
 from pm_match.reading import read
 from pm_match.search.chain import Chain
@@ -282,6 +282,45 @@ def planted(n_networks):
     return data, truth
 
 
+@pytest.mark.parametrize("kind", ["bipartite", "three-way"])
+def test_alignments_are_listed_once_the_best_first(kind):
+    chain = chain_of(network_model(kind=kind))
+    sums, labels = sums_of(chain)
+    (first, *_) = parts_of(chain.components[0])
+    mobile = [Mobile(c, int(k)) for c, own in enumerate(first.assignments) for k in own]
+    found = alignments(sums, labels, mobile, np.random.default_rng(0), 40)
+    heights = [height for _, height in found]
+    assert heights == sorted(heights, reverse=True)
+    assert len({tuple(np.concatenate(own)) for own, _ in found}) == len(found) > 1
+    assert sum(own is labels for own, _ in found) == 1
+    for own, height in found:
+        assert height == pytest.approx(sums.log_joint(own), abs=1e-9)
+
+
+def test_objects_stay_apart_while_others_are_matched(monkeypatch):
+    """The labels that are tried have objects together that cannot be: they are parted first."""
+    data, truth = planted(2)
+    rows = {name: [int(np.flatnonzero(truth[name][0] == k)[0]) for k in (0, 1)] for name in data}
+    with pmm.models.relational_clusters(data, n_clusters=7, relevance=False) as model:
+        pmm.cannot_link("apart", {f"cluster_{name}_row": own for name, own in rows.items()})
+    chain = Chain(model, pmm.steps(model), model.initial_point(0), np.random.default_rng(0))
+    tried = []
+    together = [np.concatenate([truth[name][c] for name in data]) for c in range(2)]
+
+    def others(sums, labels, *_):
+        chain.place(0, [np.arange(len(own)) % 7 for own in together])
+        tried.append([own[g.units.first] for own, g in zip(together, sums.grouped, strict=True)])
+        return [(tried[-1], 0.0)]
+
+    monkeypatch.setattr(networks, "alignments", others)
+    parts = parts_of(chain.components[0])
+    chain.place(0, together)
+    networks.rematch(chain, 0, parts, np.random.default_rng(0))
+    assert tried
+    a, b = np.split(chain.labels(0)[0], 2)
+    assert (a[rows["a"]] != b[rows["b"]]).all()
+
+
 def test_alignments_after_the_best_are_followed_too(monkeypatch):
     """The best of them is where the chain is; one that is worse as it stands settles higher."""
     data, truth = planted(2)
@@ -315,7 +354,7 @@ def test_alignments_after_the_best_are_followed_too(monkeypatch):
     # A worse one is not taken.
     best = chain.log_joint()
     near[:] = wrong
-    monkeypatch.setattr(networks, "settled", lambda *_: -np.inf)
+    monkeypatch.setattr(networks, "tried", lambda *_: -np.inf)
     networks.rematch(chain, 0, parts_of(chain.components[0]), np.random.default_rng(0))
     assert chain.log_joint() == pytest.approx(best, abs=1e-9)
 

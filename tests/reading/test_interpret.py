@@ -10,6 +10,7 @@ import scipy.stats
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import explicit_graph_inputs
 
+from pm_match.reading import interpret
 from pm_match.reading.interpret import Interpreted, NotInterpretedError
 from pm_match.reading.probe import density_graphs, starts
 
@@ -210,9 +211,9 @@ def quick_graphs():
 
 def batches(dtype):
     """What is evaluated for many matrices at once: factors first, then systems of equations."""
-    many, one = pt.tensor(dtype=dtype, shape=(None, 3, 3)), pt.tensor(dtype=dtype, shape=(3, 3))
+    many, one = (pt.tensor(dtype=dtype, shape=own) for own in ((13, 3, 3), (3, 3)))
     grid = pt.tensor(dtype=dtype, shape=(2, 1, 3, 3))
-    vectors = pt.tensor(dtype=dtype, shape=(None, 3))
+    vectors = pt.tensor(dtype=dtype, shape=(13, 3))
     definite = many @ many.mT + 20 * pt.eye(3, dtype=dtype)
     triangles = (True, False)
     for lower in triangles:
@@ -249,9 +250,34 @@ def test_quick_functions_give_what_those_of_pytensor_do():
 @pytest.mark.parametrize(
     ("dtype", "eps"), [("float64", 1e-13), ("float32", 1e-5), ("int64", 1e-13)]
 )
-def test_many_matrices_are_factored_and_solved_as_pytensor_does_each(dtype, eps):
+def test_many_matrices_are_factored_and_solved_as_pytensor_does_each(dtype, eps, monkeypatch):
+    together = []
+    for name in ("cholesky_factors", "triangles_solved"):
+        own = getattr(interpret, name)
+        counted = lambda *given, own=own, name=name: together.append(name) or own(*given)  # noqa: E731
+        monkeypatch.setattr(interpret, name, counted)
     found = [*same_as_compiled([*batches(dtype)], eps, eps)]
     # Some have no factor, some no solution.
     lacking = [np.isnan(own) for own in found]
     assert any(own.any() and not own.all() for own in lacking[:6])
     assert any(own.any() and not own.all() for own in lacking[6:])
+    assert together.count("cholesky_factors") == 4
+    assert together.count("triangles_solved") == 2 * 17
+
+
+def test_few_matrices_large_ones_and_wrong_shapes_are_left_to_pytensor(monkeypatch):
+    for name in ("cholesky_factors", "triangles_solved"):
+        monkeypatch.setattr(interpret, name, None)
+    rng = np.random.default_rng(0)
+    a, b = pt.tensor3("a"), pt.tensor3("b")
+    solve = Interpreted([a, b], [pt.linalg.solve_triangular(a, b, lower=True)])
+    factor = Interpreted([a], [pt.linalg.cholesky(a)])
+    for count, n in ((2, 4), (60, 55)):
+        triangles = np.tril(rng.normal(size=(count, n, n)), -1) / n + 2 * np.eye(n)
+        right = rng.normal(size=(count, n, 2))
+        np.testing.assert_allclose(solve(triangles, triangles @ right)[0], right, atol=1e-9)
+        products = triangles @ triangles.swapaxes(1, 2)
+        np.testing.assert_allclose(factor(products)[0], triangles, atol=1e-9)
+    for wrong in (rng.normal(size=(20, 3, 4)), rng.normal(size=(20, 4, 4))):
+        with pytest.raises(ValueError, match=r"square|incompatible"):
+            solve(wrong, rng.normal(size=(20, 3, 1)))
