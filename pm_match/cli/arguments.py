@@ -15,7 +15,7 @@ _SPELLED = (
     (r"types=\['(\w+)'\]", r"--types \1"),
     (r"types=\['(\w+)', '(\w+)'\]", r"--types \1,\2"),
     (r"types=\[…\]", "--types"),
-    (r"(family|absent)=['\"](\w+)['\"]", r"--\1 \2"),
+    (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
     (r"self_loops=True", "--self-loops"),
     (r"(symmetric|force)=True", r"--\1"),
     (r"\bid=('[^']*')", r"--id \1"),
@@ -193,14 +193,22 @@ def _add_networks(group: Any) -> None:
     )
     group.add_argument(
         "--family",
-        choices=("bernoulli", "poisson", "normal"),
-        help="what values are: 0 or 1, counts, numbers (default: bernoulli or poisson, by the "
-        "values)",
+        choices=("bernoulli", "poisson", "negative-binomial", "normal"),
+        help="what values are: 0 or 1, counts, counts that vary more, numbers (default: bernoulli "
+        "or poisson, by the values)",
+    )
+    group.add_argument(
+        "--dispersion",
+        type=float,
+        metavar="N",
+        help="how little counts vary (--family negative-binomial): their variance is mean + "
+        "mean² / N (default: 1)",
     )
     group.add_argument(
         "--degree-correction",
         action="store_true",
-        help="let objects of one cluster differ in how many edges they have (--family poisson)",
+        help="let objects of one cluster differ in how many edges they have (--family poisson "
+        "or negative-binomial)",
     )
     group.add_argument("--no-relevance", action="store_true", help="every object is in a cluster")
     group.add_argument(
@@ -263,6 +271,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
         "self_loops": options.self_loops or None,
         "absent": options.absent,
         "family": options.family,
+        "dispersion": options.dispersion,
         "exposure": "degree" if options.degree_correction else None,
         "relevance": False if options.no_relevance else None,
         "weights": options.weights,

@@ -44,7 +44,16 @@ _MOST_VARIABLES, _COMPONENTS = 200, 10
 # Clusters that there may be beside the known classes.
 _MORE = 4
 # Options that only networks have.
-_OF_NETWORKS = ("types", "family", "one_mode", "symmetric", "self_loops", "exposure", "absent")
+_OF_NETWORKS = (
+    "types",
+    "family",
+    "one_mode",
+    "symmetric",
+    "self_loops",
+    "exposure",
+    "dispersion",
+    "absent",
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import pymc as pm
 
@@ -28,13 +29,22 @@ from pm_match.models.declare import (
     real,
 )
 from pm_match.networks import BlockNetwork
-from pm_match.networks.data import ABSENT, FAMILIES, Network, as_network
+from pm_match.networks.checks import check_exposure
+from pm_match.networks.data import (
+    ABSENT,
+    FAMILIES,
+    PROBABILITIES,
+    Family,
+    Network,
+    as_network,
+)
 from pm_match.tables.domains import as_labels, check_names
 
 # What the two numbers of a prior on densities or noise are.
 _PARAMETERS = {
     "bernoulli": ("alpha", "beta"),
     "poisson": ("shape", "rate"),
+    "negative-binomial": ("alpha", "beta"),
     "normal": ("shape", "rate"),
 }
 # Names that the model (or PyMC and ArviZ) uses itself, and what types and networks bring into it.
@@ -62,7 +72,7 @@ def relational_clusters(
     relevance: bool = True,
     n_clusters: int | Mapping[str, int] = 25,
     types: Sequence[str] | None = None,
-    family: Literal["bernoulli", "poisson", "normal"] = "bernoulli",
+    family: Family = "bernoulli",
     hyperpriors: bool = True,
     concentration: float = 1.0,
     density_prior: tuple[float, float] = (1.0, 1.0),
@@ -73,6 +83,7 @@ def relational_clusters(
     symmetric: bool = False,
     self_loops: bool = False,
     exposure: Mapping[str, Any] | Literal["degree"] | None = None,
+    dispersion: float = 1.0,
     absent: Literal["zero", "unknown"] = "zero",
     columns: Sequence[str] | None = None,
     links: Links = None,
@@ -117,11 +128,12 @@ def relational_clusters(
         Names of the types of objects, one for each axis; one name if all objects are of one type.
         Default: ``("row", "column")``, in one-mode networks ``("object",)``, with more axes
         ``("axis_0", "axis_1", …)``.
-    family : {"bernoulli", "poisson", "normal"}, default "bernoulli"
-        Edges, counts or weights. The densities and the noise are then probabilities with Beta
-        priors; rates with Gamma priors (shape c and rate d, shape a and rate b); or pairs of a mean
-        and a precision :math:`\tau`, :math:`N(0, \tau^{-1})` and Gamma. Weights should so be
-        brought to mean 0 and a variance of about 1.
+    family : {"bernoulli", "poisson", "negative-binomial", "normal"}, default "bernoulli"
+        Edges, counts, counts that vary more (overdispersed) or weights. The densities and the noise
+        are then probabilities with Beta priors; rates with Gamma priors (shape c and rate d, shape
+        a and rate b); the p of `pymc.NegativeBinomial` with Beta priors, near 0 where counts are
+        large; or pairs of a mean and a precision :math:`\tau`, :math:`N(0, \tau^{-1})` and Gamma.
+        Weights should so be brought to mean 0 and a variance of about 1.
     hyperpriors : bool, default True
         Whether concentrations and parameters of priors are drawn too. Otherwise they are the
         numbers that follow. (c, d) and (a, b) of the normal family always are.
@@ -142,8 +154,12 @@ def relational_clusters(
     self_loops : bool, default False
         Whether the diagonals of one-mode networks are data.
     exposure : "degree" or mapping, optional
-        Factors of the Poisson family's rates: ``"degree"`` corrects for the objects' degrees; a
-        mapping has for each network what `BlockNetwork` takes, a vector (or None) for each axis.
+        Factors of the means of both families of counts: ``"degree"`` corrects for the objects'
+        degrees; a mapping has for each network what `BlockNetwork` takes, a vector (or None) for
+        each axis.
+    dispersion : float, default 1.0
+        Of the negative binomial family: the n of `pymc.NegativeBinomial`, of all cells, which
+        exposures multiply. The smaller, the more overdispersed are counts of one mean.
     absent : {"zero", "unknown"}, default "zero"
         What cells are that a sparse matrix or a table does not list.
     columns : sequence of str, optional
@@ -193,6 +209,12 @@ def relational_clusters(
     check_pair("density_prior", density_prior, _PARAMETERS[family])
     check_pair("noise_prior", noise_prior, _PARAMETERS[family])
     check_pair("relevance_prior", relevance_prior, ("alpha", "beta"))
+    check_positive("dispersion", dispersion)
+    if dispersion != 1.0 and family != "negative-binomial":
+        raise ValueError(
+            "dispersion: expected none but with family='negative-binomial'; found "
+            f"{dispersion!r} with family={family!r}"
+        )
     if hyperpriors:
         _check_unused(family, concentration, density_prior, noise_prior, relevance_prior)
 
@@ -205,6 +227,11 @@ def relational_clusters(
     axes = types * 2 if one_mode else types
     _check_names(tables, types)
     exposures = _check_exposure(exposure, tables)
+    if dispersion != 1.0:
+        exposures = {
+            name: _dispersed(name, given, tables[name], symmetric, dispersion)
+            for name, given in exposures.items()
+        }
     linked_sets = link_sets(links)
     if linked_sets and relevance:
         raise ValueError(
@@ -289,7 +316,7 @@ def _parameters(name: str, family: str, prior, hyperpriors: bool, dims) -> Any:
         precision = pm.Gamma(f"{name}_precision", shape, rate, dims=dims)
         return pm.Normal(name, _ZERO, tau=_MEAN_PRECISION * precision, dims=dims), precision
     first, second = _pair(name, prior, hyperpriors)
-    return (pm.Beta if family == "bernoulli" else pm.Gamma)(name, first, second, dims=dims)
+    return (pm.Beta if family in PROBABILITIES else pm.Gamma)(name, first, second, dims=dims)
 
 
 def _pair(name: str, prior, hyperpriors: bool) -> tuple[Any, Any]:
@@ -298,6 +325,18 @@ def _pair(name: str, prior, hyperpriors: bool) -> tuple[Any, Any]:
         first, second = map(real, prior)
         return first, second
     return pm.Gamma(f"{name}_alpha", _FIVE, _FIVE), pm.Gamma(f"{name}_beta", _FIVE, _FIVE)
+
+
+def _dispersed(name: str, exposure, network: Network, symmetric: bool, dispersion: float) -> list:
+    """Multiply the exposures of all cells of a network, by those on an axis, or on both alike."""
+    given = check_exposure(
+        f"network {name!r}", exposure, "negative-binomial", network.shape, symmetric, network
+    )
+    factors = [dispersion**0.5] * 2 if symmetric else [dispersion]
+    ones = [np.ones(n) if own is None else own for own, n in zip(given, network.shape, strict=True)]
+    return [own * factor for own, factor in zip(ones, factors, strict=False)] + given[
+        len(factors) :
+    ]
 
 
 def _object_dim(network: str, t: str) -> str:

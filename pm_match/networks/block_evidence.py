@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from pm_match.clusters.evidence import Board
 from pm_match.clusters.sweep import capacity
@@ -16,6 +15,7 @@ from pm_match.networks.blocks import BlockSums, Contacts, Side
 from pm_match.networks.families import (
     BERNOULLI,
     FAMILIES,
+    NEGATIVE_BINOMIAL,
     NORMAL,
     POISSON,
     TABLE,
@@ -23,6 +23,7 @@ from pm_match.networks.families import (
     fill_tables,
     log_block,
     log_blocks,
+    log_constants,
 )
 from pm_match.networks.one_mode import OneMode
 from pm_match.numerics.ahead import Job, job
@@ -40,7 +41,7 @@ class NetworkCells:
     values: NDArray[np.float64]
     full: bool  # whether absent cells are known zeros, rather than unknown
     unknown: NDArray[np.int64]  # (H, A): cells that are unknown though absent cells are not
-    # tuple of (N_a,) or None: exposures of the objects on each axis (Poisson); None for ones
+    # tuple of (N_a,) or None: exposures of the objects on each axis (of counts); None for ones
     exposure: tuple[NDArray[np.float64] | None, ...]
     first: tuple[int, ...]  # the number of each axis' first object in its partition
 
@@ -131,10 +132,7 @@ class BlockEvidence:
                 cells = self._n_cells(network) - network.cell_exposures(network.unknown).sum()
             x = self._moved(network.values)
             found[:3] += x.sum(), cells, np.square(x).sum()
-            if self.family == POISSON:
-                seen = x > 0
-                found[3] += (x[seen] * np.log(exposed[seen])).sum()
-                found[3] -= gammaln(x + 1.0).sum()
+            found[3] += log_constants(self.family, x, exposed).sum()
         return found
 
     def _origin(self) -> float:
@@ -433,6 +431,8 @@ class BlockEvidence:
                 if self.family == POISSON:
                     constant -= lgamma(x + 1.0)
                     constant += x * log(exposure) if x > 0 else 0.0
+                if self.family == NEGATIVE_BINOMIAL and x > 0:
+                    constant += lgamma(x + exposure) - lgamma(exposure) - lgamma(x + 1.0)
         for block, (total, cells, squares) in sums.items():
             prior = noise if block is None else density
             assert prior is not None

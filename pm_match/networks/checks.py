@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.utils import MissingInputError
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.networks.data import Network
+from pm_match.networks.data import COUNTS, Network
 from pm_match.reading.probe import evaluate
 
 
@@ -240,10 +240,10 @@ def check_exposure(
     """Give the exposures as vectors, None for ones."""
     if exposure is None:
         return [None] * len(shape)
-    if family != "poisson":
+    if family not in COUNTS:
         raise ValueError(
-            f"{where}: expected no exposure but with family 'poisson', whose rates it multiplies; "
-            f"found family {family!r}"
+            f"{where}: expected no exposure but with family 'poisson' or 'negative-binomial', "
+            f"whose means it multiplies; found family {family!r}"
         )
     if isinstance(exposure, str):
         if exposure != "degree":

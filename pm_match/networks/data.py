@@ -8,7 +8,7 @@ as a table, are never made dense.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 
 from pm_match.checks import LARGEST, check_option, no_such, plain, type_name
 
-FAMILIES = ("bernoulli", "poisson", "normal")
+Family = Literal["bernoulli", "poisson", "negative-binomial", "normal"]
+FAMILIES = get_args(Family)
+# Families of counts, which may have exposures; and those whose parameters are probabilities.
+COUNTS = ("poisson", "negative-binomial")
+PROBABILITIES = ("bernoulli", "negative-binomial")
 ABSENT = ("zero", "unknown")
 
 _ACCEPTED = (
@@ -28,7 +32,7 @@ _ACCEPTED = (
 # What each family's values are, in words.
 _SUPPORT = {
     "bernoulli": "0 or 1",
-    "poisson": "whole numbers of at least 0",
+    **dict.fromkeys(COUNTS, "whole numbers of at least 0"),
     "normal": f"finite numbers of at most {LARGEST:g} in size",
 }
 
@@ -64,7 +68,7 @@ def as_network(
     *,
     shape: Sequence[int] | None = None,
     absent: Literal["zero", "unknown"] = "zero",
-    family: Literal["bernoulli", "poisson", "normal"] = "bernoulli",
+    family: Family = "bernoulli",
     symmetric: bool = False,
     self_loops: bool = False,
     one_mode: bool = False,
@@ -90,8 +94,8 @@ def as_network(
         What a cell is that is not listed in a sparse matrix or a table. A stored zero says nothing
         in the first case and is known in the second. Dense data say themselves what is unknown
         (with "unknown" their known cells are listed, zeros too), and a `Network` has its own.
-    family : {"bernoulli", "poisson", "normal"}
-        The values are 0 and 1, or whole numbers from 0, or finite numbers.
+    family : {"bernoulli", "poisson", "negative-binomial", "normal"}
+        The values are 0 and 1, or (in two families) whole numbers from 0, or finite numbers.
     symmetric : bool, default False
         Undirected: a matrix is symmetric or has nothing in one of its triangles, and a table lists
         each undirected cell once.
@@ -561,7 +565,7 @@ def _check_values(kind, index, values, labels) -> None:
 def _outside(family, values):
     if family == "bernoulli":
         return (values != 0) & (values != 1)
-    if family == "poisson":
+    if family in COUNTS:
         return (values < 0) | (values != np.floor(values))
     return np.abs(values) > LARGEST
 

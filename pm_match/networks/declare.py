@@ -18,7 +18,7 @@ from pm_match.networks.checks import (
     check_relevance,
     check_shape,
 )
-from pm_match.networks.data import FAMILIES, Network, as_network, count_cells
+from pm_match.networks.data import FAMILIES, Family, Network, as_network, count_cells
 from pm_match.networks.op import BlockNetworkRV
 
 _DEFAULT_MAX_EDGES = 100_000
@@ -31,9 +31,10 @@ class BlockNetwork(pm.Distribution):
 
         x_{ij} \sim F(\theta_{z_i, z'_j}) \text{ if } r_i r'_j = 1, \text{ else } F(\phi)
 
-    F is Bernoulli, Poisson (with the rate multiplied by exposures :math:`e_i f_j`) or normal. The
-    matrix is never built: log probability, gradient and draws are linear in its stored cells, its
-    objects, and the blocks.
+    F is Bernoulli, Poisson (with the rate multiplied by exposures :math:`e_i f_j`), negative
+    binomial (that of PyMC, with :math:`n = e_i f_j` and :math:`p = \theta`) or normal. The matrix
+    is never built: log probability, gradient and draws are linear in its stored cells, its objects,
+    and the blocks.
 
     Parameters
     ----------
@@ -43,22 +44,26 @@ class BlockNetwork(pm.Distribution):
         Integer assignments, one vector for each axis. The same variable twice is a one-mode
         network (people by people). Three or more axes have different variables.
     density : tensor_like, or a pair of them
-        Probabilities or rates, one dimension for each axis. For the normal family the mean and the
-        precision. A symmetric network uses its upper triangle: ``density[k, l]`` with k <= l.
+        Probabilities or rates, one dimension for each axis. For the negative binomial family p,
+        the nearer to 0 the larger the counts: their mean is n (1 - p) / p, their variance 1 / p
+        times that. For the normal family the mean and the precision. A symmetric network uses its
+        upper triangle: ``density[k, l]`` with k <= l.
     noise : tensor_like scalar, or a pair of them, optional
         What the cells of irrelevant objects have in place of the density.
     relevance : sequence of TensorVariable or None, optional
         For each axis a vector of 0 and 1, or None if all its objects are relevant. One entry, or
         the same twice, in a one-mode network.
-    family : {"bernoulli", "poisson", "normal"}, default "bernoulli"
+    family : {"bernoulli", "poisson", "negative-binomial", "normal"}, default "bernoulli"
     symmetric : bool, default False
         Whether a one-mode network is undirected.
     self_loops : bool, default False
         Whether the diagonal of a one-mode network is data.
     exposure : sequence of array or None, or "degree", optional
-        For the Poisson family: a constant vector for each axis (None for ones). "degree" takes the
-        sums of rows and columns, so that the product is row degree × column degree / total; in a
-        symmetric network degrees count both ends, and the total is twice that of the edges.
+        For the families of counts: a constant vector for each axis (None for ones). Negative
+        binomial counts of one mean are the more overdispersed the smaller their exposure is.
+        "degree" takes the sums of rows and columns, so that the product is row degree × column
+        degree / total; in a symmetric network degrees count both ends, and the total is twice that
+        of the edges.
     absent : {"zero", "unknown"}, default "zero"
         What cells are that a sparse matrix or a table does not list.
     columns : sequence of str, optional
@@ -107,7 +112,7 @@ class BlockNetwork(pm.Distribution):
         density: Any,
         noise: Any = None,
         relevance: Sequence[Any] | None = None,
-        family: Literal["bernoulli", "poisson", "normal"] = "bernoulli",
+        family: Family = "bernoulli",
         symmetric: bool = False,
         self_loops: bool = False,
         exposure: Any = None,
@@ -167,7 +172,7 @@ class BlockNetwork(pm.Distribution):
         density: Any,
         noise: Any = None,
         relevance: Sequence[Any] | None = None,
-        family: Literal["bernoulli", "poisson", "normal"] = "bernoulli",
+        family: Family = "bernoulli",
         symmetric: bool = False,
         self_loops: bool = False,
         exposure: Any = None,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.networks.data import cell_numbers, count_cells
+from pm_match.networks.data import COUNTS, PROBABILITIES, cell_numbers, count_cells
 
 
 class Inputs(NamedTuple):
@@ -62,9 +62,9 @@ def draw_table(op: Design, rng: np.random.Generator, parts: Inputs) -> NDArray[n
     if op.family == "bernoulli":
         _draw_bernoulli(op, rng, edges, members, padded[0])
     else:
-        _draw_poisson(op, rng, edges, members, padded[0], parts.exposure)
+        _draw_counts(op, rng, edges, members, padded[0], parts.exposure)
         if op.symmetric and op.self_loops:
-            _draw_poisson_loops(rng, edges, clusters[0], padded[0], parts.exposure[0])
+            _draw_loops(op, rng, edges, clusters[0], padded[0], parts.exposure[0])
     return edges.table()
 
 
@@ -87,9 +87,9 @@ def _padded(op, parts) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float64
         ]
     last = padded[-1]
     bad = ~np.isfinite(last) | (last < 0)
-    if op.family == "bernoulli":
+    if op.family in PROBABILITIES:
         bad |= last > 1
-    elif op.family == "normal":
+    if op.family in ("negative-binomial", "normal"):
         bad |= last == 0
     if bad.any():
         raise ValueError(
@@ -101,6 +101,7 @@ def _padded(op, parts) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float64
 _PARAMETER = {
     "bernoulli": "density and noise from 0 to 1",
     "poisson": "density and noise of at least 0",
+    "negative-binomial": "density and noise above 0 and at most 1",
     "normal": "positive precisions",
 }
 
@@ -113,12 +114,12 @@ def _draw_values(op, rng, index, clusters, padded, exposure) -> NDArray[np.float
     parameters = [theta[tuple(cluster)] for theta in padded]
     if op.family == "bernoulli":
         values = rng.random(len(index)) < parameters[0]
-    elif op.family == "poisson":
-        rate = parameters[0]
+    elif op.family in COUNTS:
+        exposed = np.ones(len(index))
         for axis, given in enumerate(exposure):
             if given is not None:
-                rate = rate * given[index[:, axis]]
-        values = rng.poisson(rate)
+                exposed = exposed * given[index[:, axis]]
+        values = _counts(rng, op.family, parameters[0], exposed)
     else:
         values = rng.normal(parameters[0], 1.0 / np.sqrt(parameters[1]))
     return np.column_stack([index, values]).astype(np.float64)
@@ -243,17 +244,26 @@ def _decode(number, n: int, symmetric: bool, self_loops: bool):
     return i, j - 1 if self_loops else j
 
 
-def _draw_poisson(op, rng, edges, members, density, exposure) -> None:
-    """Draw each block cell by cell, or its total, spread by the exposures, if that is less work.
+def _counts(rng, family, density, exposed) -> NDArray[np.int64]:
+    """Draw the counts of cells by their exposures."""
+    if family == "poisson":
+        return rng.poisson(density * exposed)
+    return rng.poisson(rng.standard_gamma(exposed) * ((1.0 - density) / density))
 
-    Self-loops of undirected networks are left out.
+
+def _draw_counts(op, rng, edges, members, density, exposure) -> None:
+    """Draw each block cell by cell, or its events, spread by the exposures, if that is less work.
+
+    An event adds 1 to a Poisson count. A negative binomial count is a Poisson number of events,
+    -n log p on average, each of which adds a number with a logarithmic distribution. Self-loops of
+    undirected networks are left out.
     """
     n_cells = _numbers_of_cells(op, members)
     weights = [
         [np.ones(len(m)) if e is None else e[m] for m in clusters]
         for clusters, e in zip(members, exposure, strict=True)
     ]
-    mean = density
+    mean = density if op.family == "poisson" else -np.log(density)
     for axis, clusters in enumerate(weights):
         total = np.array([w.sum() for w in clusters])
         mean = mean * total.reshape([-1 if a == axis else 1 for a in range(op.n_axes)])
@@ -267,24 +277,25 @@ def _draw_poisson(op, rng, edges, members, density, exposure) -> None:
         upper = own and op.symmetric
         no_loops = own and (op.symmetric or not op.self_loops)
         if mean[block] > n_cells[block]:
-            _cell_by_cell(rng, edges, objects, weight, density[block], upper, no_loops)
+            _cell_by_cell(op, rng, edges, objects, weight, density[block], upper, no_loops)
         else:
-            _event_by_event(rng, edges, objects, weight, mean[block], upper, no_loops)
+            more = None if op.family == "poisson" else 1.0 - density[block]
+            _event_by_event(rng, edges, objects, weight, mean[block], more, upper, no_loops)
 
 
-def _cell_by_cell(rng, edges, objects, weight, density, upper, no_loops) -> None:
+def _cell_by_cell(op, rng, edges, objects, weight, density, upper, no_loops) -> None:
     """Draw the count of each cell of a block, its first objects in chunks."""
     shape = [len(m) for m in objects]
     step = max(1, _CHUNK // math.prod(shape[1:]))
     for start in range(0, shape[0], step):
-        rate = density * weight[0][start : start + step]
+        exposed = weight[0][start : start + step]
         for w in weight[1:]:
-            rate = rate[..., None] * w
+            exposed = exposed[..., None] * w
         if upper:
-            rate = np.triu(rate, start + 1)
-        count = rng.poisson(rate)
+            exposed = np.triu(exposed, start + 1)
+        count = _counts(rng, op.family, density, exposed)
         if no_loops:
-            i = np.arange(len(rate))
+            i = np.arange(len(count))
             count[i, i + start] = 0
         here = np.nonzero(count)
         where = [objects[0][here[0] + start]]
@@ -292,8 +303,11 @@ def _cell_by_cell(rng, edges, objects, weight, density, upper, no_loops) -> None
         edges.add(where, count[here])
 
 
-def _event_by_event(rng, edges, objects, weight, mean, upper, no_loops) -> None:
-    """Draw a block's total, in chunks, and the cell of each event by the exposures."""
+def _event_by_event(rng, edges, objects, weight, mean, more, upper, no_loops) -> None:
+    """Draw a block's events, in chunks, and the cell of each by the exposures.
+
+    `more`: the parameter of the logarithmic distribution of what an event adds; None for ones.
+    """
     shape = [len(m) for m in objects]
     ends = [np.cumsum(w) for w in weight]
     left = int(rng.poisson(mean))
@@ -306,25 +320,24 @@ def _event_by_event(rng, edges, objects, weight, mean, upper, no_loops) -> None:
             np.minimum(np.searchsorted(end, rng.random(n) * end[-1], side="right"), len(end) - 1)
             for end in ends
         ]
+        added = np.ones(n, np.int64) if more is None else rng.logseries(more, n)
         if upper:
             position = [np.minimum(*position), np.maximum(*position)]
         if no_loops:
             proper = position[0] != position[1]
-            position = [p[proper] for p in position]
-        more = np.ravel_multi_index(position, shape)
-        number, at = np.unique(np.concatenate([number, more]), return_inverse=True)
-        old = np.concatenate([count, np.ones(len(more), np.int64)])
-        count = np.bincount(at.reshape(-1), old, minlength=len(number)).astype(np.int64)
+            position, added = [p[proper] for p in position], added[proper]
+        hit = np.ravel_multi_index(position, shape)
+        number, at = np.unique(np.concatenate([number, hit]), return_inverse=True)
+        counts = np.concatenate([count, added])
+        count = np.bincount(at.reshape(-1), counts, minlength=len(number)).astype(np.int64)
         edges.check(edges.n + len(number))
     positions = np.unravel_index(number, shape)
     edges.add([m[p] for m, p in zip(objects, positions, strict=True)], count)
 
 
-def _draw_poisson_loops(rng, edges, cluster, density, exposure) -> None:
+def _draw_loops(op, rng, edges, cluster, density, exposure) -> None:
     """Draw the self-loops of an undirected network."""
-    rate = density[cluster, cluster]
-    if exposure is not None:
-        rate = rate * exposure**2
-    count = rng.poisson(rate)
+    exposed = np.ones(len(cluster)) if exposure is None else exposure**2
+    count = _counts(rng, op.family, density[cluster, cluster], exposed)
     loop = np.flatnonzero(count)
     edges.add([loop, loop], count[loop])

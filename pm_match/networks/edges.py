@@ -16,10 +16,9 @@ from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
-from pm_match.networks.families import add_gains
+from pm_match.networks.families import add_gains, log_constants
 
 Sums = NDArray[np.float64]
 
@@ -65,14 +64,10 @@ class NewCells:
             found = found * self.cells.exposures(axis)[index[:, place + 1]]
         return found
 
-    def constant(self, poisson: bool) -> NDArray[np.float64]:
+    def constant(self, family: int) -> NDArray[np.float64]:
         """Return what of the log predictive (N,) neither clusters nor draws enter."""
-        n = len(self.exposure)
-        if not poisson:
-            return np.zeros(n)
-        x, exposed = self.values, self.exposures(self.index)
-        each = x * np.log(np.where(x > 0, exposed, 1.0)) - gammaln(x + 1.0)
-        return np.bincount(self.index[:, 0], each, n)
+        each = log_constants(family, self.values, self.exposures(self.index))
+        return np.bincount(self.index[:, 0], each, len(self.exposure))
 
     def sums(self, labels: list[NDArray[np.int64]], widths: list[int], origin: float) -> Sums:
         """Sum the cells by the groups of the objects on the other axes.

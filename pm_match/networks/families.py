@@ -8,14 +8,17 @@ conjugate prior (four numbers, as far as a family needs them),
   :math:`\log B(c + S, d + C - S) - \log B(c, d)` (Iwata & Ishiguro, eq. 6);
 - Poisson, :math:`\theta \sim \mathrm{Gamma}(c, d)`: :math:`c \log d - \log\Gamma(c) +
   \log\Gamma(c + S) - (c + S) \log(d + C)`, up to what only the data enter;
+- negative binomial, cells :math:`\mathrm{NB}(n, \theta)` with their exposures as n,
+  :math:`\theta \sim \mathrm{Beta}(c, d)`: :math:`\log B(c + C, d + S) - \log B(c, d)`, up to what
+  only the data enter;
 - normal, :math:`\tau \sim \mathrm{Gamma}(a, b),\ \theta \sim N(m, 1 / (\kappa\tau))`, prior
   :math:`(m, \kappa, a, b)`: with :math:`\kappa' = \kappa + C`, :math:`a' = a + C / 2` and
   :math:`b' = b + \tfrac12 (Q + \kappa m^2 - (\kappa m + S)^2 / \kappa')`,
   :math:`-\tfrac C2 \log 2\pi + \tfrac12 \log\frac{\kappa}{\kappa'} + a \log b - \log\Gamma(a) +
   \log\Gamma(a') - a' \log b'`.
 
-Parameters that are known have priors with an infinite second number: (p, inf) for Bernoulli's,
-(rate, inf) for Poisson's and (m, inf, tau) for the normal's.
+Parameters that are known have priors with an infinite second number: (p, inf) for Bernoulli's
+and the negative binomial's, (rate, inf) for Poisson's and (m, inf, tau) for the normal's.
 
 The kernels ask only for gains, the difference that some cells make. Differences of large log
 gammas are taken without cancellation.
@@ -27,12 +30,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln, gammaln
 
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma, log_rising
 
-BERNOULLI, POISSON, NORMAL = 0, 1, 2
-FAMILIES = {"bernoulli": BERNOULLI, "poisson": POISSON, "normal": NORMAL}
+BERNOULLI, POISSON, NORMAL, NEGATIVE_BINOMIAL = 0, 1, 2, 3
+FAMILIES = {
+    "bernoulli": BERNOULLI,
+    "poisson": POISSON,
+    "negative-binomial": NEGATIVE_BINOMIAL,
+    "normal": NORMAL,
+}
 
 # Log gammas of prior + i are looked up for i below this; beyond, Stirling's series needs few terms.
 TABLE = 4096
@@ -56,7 +65,7 @@ def fill_tables(family, prior, tables):
         return
     for i in range(tables.shape[1]):
         tables[0, i] = lgamma(prior[0] + i)
-    if family == BERNOULLI:
+    if family != POISSON:
         for i in range(tables.shape[1]):
             tables[1, i] = lgamma(prior[1] + i)
             tables[2, i] = lgamma(prior[0] + prior[1] + i)
@@ -69,6 +78,8 @@ def known_gain(family, prior, dt, dc, dq):
         return dt * log(prior[0]) + (dc - dt) * log1p(-prior[0])
     if family == POISSON:
         return dt * log(prior[0]) - dc * prior[0]
+    if family == NEGATIVE_BINOMIAL:
+        return dc * log(prior[0]) + dt * log1p(-prior[0])
     mean, precision = prior[0], prior[2]
     squares = dq - 2.0 * mean * dt + mean * mean * dc
     return 0.5 * (dc * (log(precision) - _LOG_2PI) - precision * squares)
@@ -95,6 +106,13 @@ def gain(family, prior, tables, total, cells, squares, dt, dc, dq):
             looked_up_log_rising(tables[0], prior[0], total, dt)
             - shape * log1p(dc / rate)
             - dt * log(rate + dc)
+        )
+    if family == NEGATIVE_BINOMIAL:
+        # Sums of exposures are no whole numbers: no tables for them.
+        return (
+            log_rising(prior[0] + cells, dc)
+            + looked_up_log_rising(tables[1], prior[1], total, dt)
+            - log_rising(prior[0] + prior[1] + cells + total, dc + dt)
         )
     mean, kappa, shape, rate = prior[0], prior[1], prior[2], prior[3]
     before = _normal_rate(mean, kappa, rate, total, cells, squares)
@@ -167,6 +185,9 @@ def log_block(
     if family == POISSON:
         c, d = prior[:2]
         return c * log(d) - lgamma(c) + lgamma(c + total) - (c + total) * log(d + cells)
+    if family == NEGATIVE_BINOMIAL:
+        c, d = prior[:2]
+        return _log_beta(c + cells, d + total) - _log_beta(c, d)
     m, kappa, a, b = prior
     new_kappa, new_a = kappa + cells, a + cells / 2
     new_b = b + (squares + kappa * m**2 - (kappa * m + total) ** 2 / new_kappa) / 2
@@ -185,6 +206,8 @@ def _log_known(
         return total * log(prior[0]) + (cells - total) * log(1.0 - prior[0])
     if family == POISSON:
         return total * log(prior[0]) - cells * prior[0]
+    if family == NEGATIVE_BINOMIAL:
+        return cells * log(prior[0]) + total * log(1.0 - prior[0])
     m, _, tau = prior[:3]
     deviations = squares - 2.0 * m * total + m**2 * cells
     return cells / 2 * log(tau / (2 * pi)) - tau / 2 * deviations
@@ -194,15 +217,32 @@ def _log_beta(a: float, b: float) -> float:
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
+def log_constants(
+    family: int, values: NDArray[np.float64], exposed: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Log probability (E,) of cells, as far as only the data enter.
+
+    `values`, `exposed` (E,): of the cells; a cell without a count adds nothing.
+    """
+    found = np.zeros(len(values))
+    seen = values > 0
+    x, n = values[seen], exposed[seen]
+    if family == POISSON:
+        found[seen] = x * np.log(n) - gammaln(x + 1.0)
+    elif family == NEGATIVE_BINOMIAL:
+        found[seen] = -np.log(x) - betaln(n, x)
+    return found
+
+
 def draw_parameters(
     rng: np.random.Generator, family: int, prior: Any, totals: Any, cells: Any, squares: Any
 ) -> tuple[NDArray[np.float64], ...]:
     """Draw the parameters of blocks from their exact conditional (Iwata & Ishiguro, eq. 16-17).
 
     `prior` (4,); `totals`, `cells`, `squares`: S, C and Q; zero for blocks without cells, which
-    draw from the prior. Return Bernoulli: the log odds of the density. Poisson: the log rate.
-    Normal: the mean and the log precision. Logs, because the parameters themselves may be too near
-    0 or 1 for a float.
+    draw from the prior. Return Bernoulli and negative binomial: the log odds of the density.
+    Poisson: the log rate. Normal: the mean and the log precision. Logs, because the parameters
+    themselves may be too near 0 or 1 for a float.
     """
     if family == BERNOULLI:
         return (
@@ -211,6 +251,8 @@ def draw_parameters(
         )
     if family == POISSON:
         return (draw_log_gamma(rng, prior[0] + totals) - np.log(prior[1] + cells),)
+    if family == NEGATIVE_BINOMIAL:
+        return (draw_log_gamma(rng, prior[0] + cells) - draw_log_gamma(rng, prior[1] + totals),)
     m, kappa, a, b = prior
     new_kappa = kappa + cells
     linear = kappa * m + totals

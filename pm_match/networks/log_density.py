@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from pymc.distributions.dist_math import check_parameters
 from pymc.logprob.abstract import _logprob
 
+from pm_match.networks.data import COUNTS
 from pm_match.networks.op import BlockNetworkRV, Inputs
 
 # Constants in double precision: PyTensor would keep them in single, where they fit.
@@ -68,6 +69,15 @@ def _log_probability(op, values, rng, size, *inputs, **kwargs):
             logp += pt.sum(x * pt.log(pt.switch(x > 0, exposure, _ONE)))
         logp -= pt.sum(pt.gammaln(x + _ONE))
         logp = check_parameters(logp, rate >= 0, msg="density >= 0, noise >= 0")
+    elif op.family == "negative-binomial":
+        (p,) = blocks.padded
+        count = blocks.sums(block, x)
+        logp = pt.sum(cells * pt.log(pt.switch(cells > 0, p, _ONE)))
+        logp += pt.sum(count * pt.log1p(-pt.switch(count > 0, p, _ZERO)))
+        if exposure is not None:
+            n = pt.switch(x > 0, exposure, _ONE)
+            logp += pt.sum(pt.gammaln(x + n) - pt.gammaln(n) - pt.gammaln(x + _ONE))
+        logp = check_parameters(logp, p >= 0, p <= 1, msg="0 <= density <= 1, 0 <= noise <= 1")
     else:
         mean, precision = blocks.padded
         n = blocks.sums(block, listed)
@@ -88,7 +98,7 @@ def _log_probability(op, values, rng, size, *inputs, **kwargs):
 
 _SUPPORT = {
     "bernoulli": lambda x: pt.eq(x, _ZERO) | pt.eq(x, _ONE),
-    "poisson": lambda x: (x >= 0) & pt.eq(x, pt.floor(x)) & ~pt.isinf(x),
+    **dict.fromkeys(COUNTS, lambda x: (x >= 0) & pt.eq(x, pt.floor(x)) & ~pt.isinf(x)),
     "normal": lambda x: ~(pt.isnan(x) | pt.isinf(x)),
 }
 

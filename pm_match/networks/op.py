@@ -15,6 +15,7 @@ from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
+from pm_match.networks.data import Family
 from pm_match.networks.draws import Inputs, draw_table
 from pm_match.reading.ancestry import itself
 
@@ -196,7 +197,7 @@ class BlockNetworkParts(NamedTuple):
     exposure: tuple[NDArray[np.float64] | None, ...]  # one entry for each axis; None for ones
     # (n_unknown, n_axes): unknown cells where absent cells are zero; empty otherwise
     unknown: NDArray[np.int64]
-    family: Literal["bernoulli", "poisson", "normal"]
+    family: Family
     one_mode: bool
     symmetric: bool
     self_loops: bool

@@ -19,7 +19,7 @@ class Relation(Evidence):
 
     kind = "networks"
 
-    family: str  # {"bernoulli", "poisson", "normal"}
+    family: str  # {"bernoulli", "poisson", "negative-binomial", "normal"}
     # density, noise: The variables with the parameters of blocks and of noise: one, or for the
     # normal family mean and precision. No noise if all objects are relevant.
     density: tuple[str, ...]

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer, from_log_odds
+from pm_match.networks.data import PROBABILITIES
 from pm_match.networks.parts import Relation
 
 
@@ -28,7 +29,7 @@ class RelationPoints(Writer):
             self.write(point, {names[0]: mean, precision: value})
             return
         (name,), (value,) = names, drawn
-        if self.relation.family == "bernoulli":
+        if self.relation.family in PROBABILITIES:
             value = from_log_odds(value, self.transformed[name])
         elif not self.transformed[name]:
             value = np.exp(value)

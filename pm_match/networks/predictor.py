@@ -102,10 +102,7 @@ class RelationPredictor(Predictor):
         assert forward is not None
         noisy = place.assignment.relevance is not None
         found = log_edges(evidence, slot_of, seen.axis, forward, backward, noisy)
-        constants = [
-            cells.constant(relation.family == "poisson")
-            for cells in (*seen.forward, *seen.backward)
-        ]
+        constants = [cells.constant(evidence.family) for cells in (*seen.forward, *seen.backward)]
         return found + np.add.reduce(constants)[:, None]
 
     def _sums(self, sides: Sequence[NewCells]) -> NDArray[np.float64] | None:
@@ -215,7 +212,16 @@ def _exposure(where: str, relation: Relation, cells: NetworkCells, axis: int, ne
     for end in ends:
         degree += np.bincount(cells.index[:, end], cells.values, cells.shape[axis])
     factor = own.sum() / degree.sum() if degree.any() else 0.0
-    if not np.allclose(own, factor * degree):
+    by_degree = np.allclose(own, factor * degree)
+    if relation.family == "negative-binomial" and np.ptp(own) == 0.0:
+        # One number for all, the dispersion. Equal degrees would not tell it from theirs.
+        if by_degree:
+            raise ValueError(
+                f"{where!r}: expected objects of different degrees, which tell whether exposures "
+                "are degrees; found equal degrees and equal exposures"
+            )
+        return np.full(n, own[0])
+    if not by_degree:
         raise ValueError(
             f"{where!r}: expected exposure='degree', or none, as others are not known of new "
             "objects; found exposures that are not the objects' degrees"

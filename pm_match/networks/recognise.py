@@ -9,7 +9,7 @@ from pytensor.tensor.random.basic import BetaRV, GammaRV, NormalRV
 
 from pm_match.networks import BlockNetworkParts
 from pm_match.networks.block_evidence import NetworkCells
-from pm_match.networks.data import as_network, cell_numbers
+from pm_match.networks.data import PROBABILITIES, as_network, cell_numbers
 from pm_match.networks.parts import Relation
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -20,7 +20,7 @@ from pm_match.reading.probe import rate
 
 # What the parameters of each family are declared with.
 _DECLARED: dict[str, tuple[tuple[type, str, tuple[type, ...]], ...]] = {
-    "bernoulli": ((BetaRV, "a Beta", (LogOddsTransform,)),),
+    **dict.fromkeys(PROBABILITIES, ((BetaRV, "a Beta", (LogOddsTransform,)),)),
     "poisson": ((GammaRV, "a Gamma", (LogTransform,)),),
     "normal": ((NormalRV, "a Normal", ()), (GammaRV, "a Gamma", (LogTransform,))),
 }
@@ -170,12 +170,12 @@ def _check_known(
     networks: Mapping[RV, BlockNetworkParts], family: str, values: tuple[float, ...] | None
 ) -> None:
     """Refuse known noise under which some cells are impossible."""
-    most = 1.0 if family == "bernoulli" else np.inf
+    most = 1.0 if family in PROBABILITIES else np.inf
     if values is not None and not 0.0 < values[-1] < most:
         what = "precision of the noise" if family == "normal" else "noise"
         raise Refusal(
             f"the {what} of {names(networks)} is {values[-1]}; expected a number above 0"
-            + (" and below 1" if family == "bernoulli" else "")
+            + (" and below 1" if family in PROBABILITIES else "")
         )
 
 

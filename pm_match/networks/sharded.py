@@ -346,6 +346,11 @@ class ShardedRelation(ShardedEvidence):
 
 def _check_served(relation: Relation) -> None:
     names = ", ".join(map(repr, relation.networks))
+    if relation.family == "negative-binomial":
+        raise UnservedModelError(
+            f"{names}: over shards, expected family 'bernoulli', 'poisson' or 'normal'; found "
+            f"{relation.family!r}"
+        )
     if len(relation.axes) != 2 or len(set(relation.axes)) != 2:
         raise UnservedModelError(
             f"{names}: over shards, expected two axes, with clusters of their own: only then are "

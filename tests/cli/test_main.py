@@ -459,6 +459,9 @@ def test_options_reach_the_model(tmp_path):
     op = model["a"].owner.op
     assert (op.family, op.exposure) == ("poisson", (True, True))
     assert len(model.coords["page_cluster"]) == 3
+    model = prepared(file, "--family", "negative-binomial", "--dispersion", "0.5").declare()
+    op = model["a"].owner.op
+    assert (op.family, op.exposure) == ("negative-binomial", (True, False))
 
 
 def test_links_of_networks(tmp_path):
@@ -548,6 +551,10 @@ def test_bad_matrices(tmp_path, capsys):
         (
             ["--family", "normal", "--degree-correction"],
             "expected no exposure but with family 'poisson'",
+        ),
+        (
+            ["--dispersion", "2"],
+            "dispersion: expected none but with --family negative-binomial; found 2.0",
         ),
         (["--standardize"], "expected one for networks; found 'projected_clusters'"),
         (["--factors", "2"], "expected one for networks; found 'projected_clusters'"),

@@ -29,6 +29,7 @@ def network_data(kind="bipartite", family="bernoulli", unknown=False, loops=Fals
         x = {
             "bernoulli": lambda shape=shape: (rng.random(shape) < 0.45).astype(float),
             "poisson": lambda shape=shape: rng.poisson(0.8, shape).astype(float),
+            "negative-binomial": lambda shape=shape: rng.negative_binomial(1.0, 0.5, shape) * 1.0,
             "normal": lambda shape=shape: rng.normal(0.3, 1.2, shape),
         }[family]()
         if unknown:
@@ -136,7 +137,7 @@ def _weights(number, kind, truncation, hyperpriors):
 
 
 def _parameters(name, family, first, size):
-    if family == "bernoulli":
+    if family in ("bernoulli", "negative-binomial"):
         return pm.Beta(name, first, np.float64(1.2), shape=size)
     if family == "poisson":
         return pm.Gamma(name, first, np.float64(1.2), shape=size)

@@ -61,6 +61,8 @@ def _log_parameters(model, point, family, names, prior, sums):
     first = natural(model, point, names[0])
     if family == "bernoulli":
         return stats.beta.logpdf(first, prior[0] + s, prior[1] + c - s).sum()
+    if family == "negative-binomial":
+        return stats.beta.logpdf(first, prior[0] + c, prior[1] + s).sum()
     if family == "poisson":
         return stats.gamma.logpdf(first, prior[0] + s, scale=1.0 / (prior[1] + c)).sum()
     m, kappa, a, b = prior

@@ -16,6 +16,9 @@ MODELS = {
     "hyperparameters of networks": lambda: network_model(
         kind="directed", family="poisson", hyperpriors=True
     ),
+    "negative binomial networks": lambda: network_model(
+        kind="undirected", family="negative-binomial", exposure=True, hyperpriors=True
+    ),
     "normal clusters": lambda: normals_model("own"),
     "normal clusters of one covariance": lambda: normals_model("shared"),
     "normal clusters of several domains": lambda: normals_model("matched"),

@@ -24,6 +24,7 @@ CASES = {
     "all relevant": {"relevance": False},
     "linked": {"relevance": False, "linked": True},
     "poisson": {"family": "poisson", "exposure": True},
+    "negative binomial": {"family": "negative-binomial", "exposure": True, "unknown": True},
     "directed": {"kind": "directed"},
     "undirected": {"kind": "undirected", "loops": True},
     "three-way": {"kind": "three-way"},
@@ -75,7 +76,7 @@ class NetworkSimulator:
         (relation,) = self.part.of(Relation)
         size = tuple(self.part.clusterings[axis].truncation for axis in relation.axes)
         first = draw["density_prior"]
-        if relation.family == "bernoulli":
+        if relation.family in ("bernoulli", "negative-binomial"):
             draw["density"] = rng.beta(first, 1.2, size)
             draw["noise"] = rng.beta(0.7, 1.2)
         else:
@@ -111,7 +112,10 @@ class NetworkSimulator:
                 exposure = cells.exposures(0)
                 for axis in range(1, len(axes)):
                     exposure = np.multiply.outer(exposure, cells.exposures(axis))
-                x = self.rng.poisson(rates * exposure).astype(float)
+                if relation.family == "poisson":
+                    x = self.rng.poisson(rates * exposure).astype(float)
+                else:
+                    x = self.rng.negative_binomial(exposure, rates).astype(float)
             known = np.ones(cells.shape, bool)
             known[tuple(cells.unknown.T)] = False
             if relation.one_mode and not relation.self_loops:

@@ -33,6 +33,19 @@ CASES = {
     "known weights": {"weights": "known"},
     "poisson": {"family": "poisson"},
     "exposures": {"family": "poisson", "exposure": True, "unknown": True},
+    "negative binomial": {"family": "negative-binomial"},
+    "negative binomial, exposures": {
+        "family": "negative-binomial",
+        "exposure": True,
+        "unknown": True,
+    },
+    "negative binomial, undirected": {
+        "kind": "undirected",
+        "family": "negative-binomial",
+        "exposure": True,
+        "loops": True,
+    },
+    "negative binomial, directed": {"kind": "directed", "family": "negative-binomial"},
     "normal": {"family": "normal", "unknown": True},
     "two relations": {"relations": 2},
     "three-way": {"kind": "three-way"},
@@ -60,7 +73,14 @@ N_MOVES = 10_000
 # One of each kind of kernel; the others take long to compile and are run with the long tests.
 QUICK = ("bipartite", "linked", "directed", "undirected")
 
-DECLARED = ("bipartite", "relevant columns", "poisson", "normal", "undirected, exposures")
+DECLARED = (
+    "bipartite",
+    "relevant columns",
+    "poisson",
+    "negative binomial, exposures",
+    "normal",
+    "undirected, exposures",
+)
 
 
 def quick_or_slow(cases):
@@ -143,6 +163,7 @@ ENUMERATED = {
     "linked": {"relevance": False, "linked": True},
     "known weights": {"weights": "known", "relevance": False},
     "poisson": {"family": "poisson", "exposure": True, "relevance": False},
+    "negative binomial": {"family": "negative-binomial", "exposure": True},
     "three-way": {"kind": "three-way", "relevance": "rows"},
     "directed": {"kind": "directed"},
     "undirected": {"kind": "undirected", "loops": True},

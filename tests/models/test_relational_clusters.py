@@ -1,6 +1,7 @@
 """The declared network models: what they are, that the steps serve them, and what cannot be."""
 
 import time
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pm_match as pmm
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.models import relational_clusters
+from pm_match.networks import read_block_network
 from pm_match.reading import read
 from pm_match.reading.probe import PLAIN
 from tests.declared.networks import network_data, network_model
@@ -215,6 +217,28 @@ def test_exposures():
         np.testing.assert_allclose(given, expected)
 
 
+@pytest.mark.parametrize("exposure", [None, "degree", "vectors"])
+@pytest.mark.parametrize("kind", ["bipartite", "directed", "undirected", "three-way"])
+def test_dispersion_multiplies_the_exposure_of_every_cell(kind, exposure):
+    data = network_data(kind, "negative-binomial")
+    options = {"symmetric": kind == "undirected", "one_mode": kind == "directed" or None}
+    if exposure == "vectors":
+        exposure = {
+            name: [None if axis == 1 and kind != "undirected" else np.arange(1.0, n + 1.0)
+                   for axis, n in enumerate(x.shape)]
+            for name, x in data.items()
+        }  # fmt: skip
+    found = []
+    for dispersion in (1.0, 0.3):
+        model = relational_clusters(
+            data, family="negative-binomial", exposure=exposure, dispersion=dispersion, **options
+        )
+        given = read_block_network(model["b"]).exposure
+        own = [np.ones(n) if e is None else e for e, n in zip(given, data["b"].shape, strict=True)]
+        found.append(reduce(np.multiply.outer, own))
+    np.testing.assert_allclose(found[1], 0.3 * found[0])
+
+
 def test_large_networks_are_declared_at_once():
     rng = np.random.default_rng(0)
     networks = {
@@ -238,6 +262,13 @@ SERVED = {
     "clusters by type": {"n_clusters": {"row": 2, "column": 5}},
     "poisson": {"family": "poisson"},
     "degrees": {"family": "poisson", "exposure": "degree", "weights": "uniform"},
+    "overdispersed counts": {"family": "negative-binomial", "dispersion": 0.5},
+    "overdispersed, numbers": {
+        "family": "negative-binomial",
+        "exposure": "degree",
+        "hyperpriors": False,
+        "density_prior": (2.0, 3.0),
+    },
     "normal": {"family": "normal"},
     "normal, numbers": {"family": "normal", "hyperpriors": False, "density_prior": (2.0, 3.0)},
     "unknown": {"absent": "unknown"},
@@ -337,7 +368,7 @@ def test_finds_the_clusters_and_the_irrelevant_objects():
 BAD_OPTIONS = {
     "family": (
         {"family": "binomial"},
-        "family: expected 'bernoulli', 'poisson' or 'normal'",
+        "family: expected 'bernoulli', 'poisson', 'negative-binomial' or 'normal'",
     ),
     "weights": ({"weights": "crp"}, "weights: expected 'stick-breaking', 'dirichlet' or 'uniform'"),
     "absent": ({"absent": "no"}, "absent: expected 'zero' or 'unknown'; found 'no'"),
@@ -389,6 +420,15 @@ BAD_OPTIONS = {
         "types: expected 1 name, for the objects of one-mode networks; found",
     ),
     "exposure of one": ({"exposure": {"a": [None, None]}}, r"each of the networks \['a', 'b'\]"),
+    "dispersion": (
+        {"family": "negative-binomial", "dispersion": 0.0},
+        "dispersion: expected a positive number; found 0.0",
+    ),
+    "dispersion's family": (
+        {"family": "poisson", "dispersion": 2.0},
+        "dispersion: expected none but with family='negative-binomial'; found 2.0 with "
+        "family='poisson'",
+    ),
     "exposure's family": ({"exposure": "degree"}, "expected no exposure but with family 'poisson'"),
     "links and relevance": (
         {"links": {"a_row": [0], "b_row": [0]}},

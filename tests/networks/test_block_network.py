@@ -19,6 +19,7 @@ from pytensor.compile.mode import Mode
 from scipy import stats
 
 from pm_match.networks import BlockNetwork, BlockNetworkRV, read_block_network
+from pm_match.networks.data import as_network
 from pm_match.networks.draws import _decode, _distinct
 
 PLAIN = Mode(linker="py", optimizer="fast_compile")
@@ -196,6 +197,69 @@ def test_poisson_with_exposures_is_the_dense_model(case):
     np.testing.assert_allclose(log_probability(network, table), value, rtol=1e-12)
 
 
+@pytest.mark.parametrize("exposed", [False, True])
+@pytest.mark.parametrize("case", CASES[1:], ids=str)
+def test_negative_binomial_is_the_dense_model(case, exposed):
+    rng = np.random.default_rng(4)
+    z, r = case.objects(rng)
+    data = case.data(rng, rng.negative_binomial(1.0, 0.4, size=case.shape))
+    p, noise = rng.random(case.n_clusters), 0.7
+    p.flat[1] = 1.0
+    dense = case.dense(p, noise if case.relevance is not False else None, z, r)
+    n, options = np.ones(case.shape), {}
+    if exposed:
+        exposure = [rng.gamma(2.0, size=n) for n in case.shape]
+        exposure[0][1] = 0.0
+        if len(case.shape) == 3:
+            exposure[1] = None
+        if case.symmetric:
+            exposure[1] = exposure[0]
+        for axis, e in enumerate(exposure):
+            if e is not None:
+                n = n * e.reshape([-1 if a == axis else 1 for a in range(len(case.shape))])
+        options["exposure"] = tuple(exposure)
+    data[(n == 0) | (dense == 1)] *= 0
+    known = ~np.isnan(data)
+    with pm.Model():
+        network = case.declare(
+            "network", z, r, p, noise, data, family="negative-binomial", **options
+        )
+    # What has no exposure is 0.
+    here = known & (n > 0)
+    value = stats.nbinom.logpmf(data[here], n[here], dense[here]).sum()
+    table = np.argwhere(known & (data > 0) if case.absent == "zero" else known)
+    table = np.column_stack([table, data[tuple(table.T)]])
+    np.testing.assert_allclose(log_probability(network, table), value, rtol=1e-12)
+
+
+def test_negative_binomial_gradients_are_those_of_pymc():
+    rng = np.random.default_rng(3)
+    x, p = rng.negative_binomial(1.0, 0.4, (3, 2)), pt.dmatrix()
+    network = BlockNetwork.dist(
+        [pt.constant([0, 1, 1]), pt.constant([1, 0])],
+        p,
+        family="negative-binomial",
+        exposure=([0.5, 1.0, 2.0], None),
+    )
+    table = np.column_stack([np.argwhere(x > 0), x[x > 0]]).astype(float)
+    n = np.array([[0.5], [1.0], [2.0]])
+    dense = pm.NegativeBinomial.dist(n=n, p=p[np.array([[0], [1], [1]]), np.array([[1, 0]])])
+    values = [pm.logp(network, table), pm.logp(dense, x).sum()]
+    at = {p: rng.random((2, 2))}
+    found, expected = (pt.grad(value, p).eval(at, mode=PLAIN) for value in values)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_negative_binomial_counts_that_are_certain_or_impossible():
+    network, table = bipartite([[1.0, 0.5], [0.0, 0.9]], family="negative-binomial"), pt.dmatrix()
+    logp = pytensor.function([table], pm.logp(network, table), mode=PLAIN)
+    assert logp(np.array([[1, 1, 2.0]])) == -np.inf
+    network = bipartite([[1.0, 0.5], [0.4, 0.9]], family="negative-binomial")
+    logp = pytensor.function([table], pm.logp(network, table), mode=PLAIN)
+    assert np.isfinite(logp(np.array([[1, 1, 2.0]])))
+    assert logp(np.array([[0, 1, 1.0]])) == -np.inf
+
+
 @pytest.mark.parametrize("case", CASES[1:], ids=str)
 def test_normal_is_the_dense_model(case):
     rng = np.random.default_rng(5)
@@ -255,6 +319,9 @@ def test_gradients_are_finite_where_nothing_is_impossible():
         ({"family": "poisson"}, -1),
         ({"family": "poisson"}, 0.5),
         ({"family": "poisson"}, np.inf),
+        ({"family": "negative-binomial"}, -1),
+        ({"family": "negative-binomial"}, 0.5),
+        ({"family": "negative-binomial"}, np.inf),
         ({"family": "normal", "density": (np.ones((2, 2)), np.ones((2, 2)))}, np.nan),
     ],
 )
@@ -275,6 +342,7 @@ def test_self_loops_where_none_may_be():
     [
         ({"density": np.full((2, 2), 1.5)}, "0 <= density <= 1"),
         ({"density": np.full((2, 2), -1.0), "family": "poisson"}, "density >= 0"),
+        ({"density": np.full((2, 2), 1.5), "family": "negative-binomial"}, "0 <= density <= 1"),
         ({"density": (np.ones((2, 2)), np.zeros((2, 2))), "family": "normal"}, "precision > 0"),
         ({"density": np.full((2, 1), 0.5)}, "among the clusters"),
     ],
@@ -356,6 +424,55 @@ def test_counts_have_their_rates(case, scale):
     found = np.array([as_dense(table, case.shape) for table in draws(network, n)])
     compare(found.mean(axis=0), mean, mean, n)
     assert np.isclose(found.reshape(n, -1).sum(axis=1).var() / mean.sum(), 1.0, atol=0.2)
+
+
+@pytest.mark.parametrize("scale", [0.3, 3.0], ids=["sparse", "dense"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_overdispersed_counts_have_their_law(case, scale):
+    rng = np.random.default_rng(7)
+    z, r = case.objects(rng)
+    data = case.data(rng, np.zeros(case.shape))
+    p, noise = rng.uniform(0.3, 0.9, size=case.n_clusters), 0.6
+    p.flat[1] = 1.0
+    exposure = [rng.gamma(2.0, 0.5, size=n) for n in case.shape]
+    exposure[0] *= scale
+    exposure[0][1] = 0.0
+    if case.symmetric:
+        exposure[1] = exposure[0]
+    cells = case.dense(p, noise if case.relevance is not False else None, z, r)
+    n = ~np.isnan(data) * 1.0
+    for axis, e in enumerate(exposure):
+        n = n * e.reshape([-1 if a == axis else 1 for a in range(len(case.shape))])
+    with pm.Model():
+        network = case.declare(
+            "network", z, r, p, noise, data, family="negative-binomial", exposure=exposure
+        )
+    n_draws = 2000
+    found = np.array([as_dense(table, case.shape) for table in draws(network, n_draws)])
+    # How often cells are 0, 1 and 2, and their means.
+    for value in (0, 1, 2):
+        share = np.where(n > 0, stats.nbinom.pmf(value, np.where(n > 0, n, 1), cells), value == 0)
+        compare((found == value).mean(axis=0), share, share * (1.0 - share), n_draws)
+    mean = n * (1.0 - cells) / cells
+    compare(found.mean(axis=0), mean, mean / cells, n_draws)
+    # Independent counts: the variances of cells add up to that of their number.
+    total = found.reshape(n_draws, -1).sum(axis=1)
+    assert np.isclose(total.var() / (mean / cells).sum(), 1.0, atol=0.25)
+
+
+def test_overdispersed_counts_of_equal_exposures_are_independent():
+    network = BlockNetwork.dist(
+        [pt.constant([0, 0]), pt.constant([0, 0, 0])],
+        np.full((1, 1), 0.5),
+        family="negative-binomial",
+        network=as_network("x", (np.indices((2, 3)).reshape(2, -1).T, np.ones(6)),
+                           absent="unknown", family="negative-binomial"),
+    )  # fmt: skip
+    found = np.array([as_dense(table, (2, 3)).ravel() for table in draws(network, 4000)])
+    shares = np.bincount(np.minimum(found.ravel(), 5).astype(int)) / found.size
+    expected = np.append(stats.nbinom.pmf(np.arange(5), 1.0, 0.5), 0.5**5)
+    np.testing.assert_allclose(shares, expected, atol=0.01)
+    assert np.abs(np.corrcoef(found.T) - np.eye(6)).max() < 0.08
 
 
 @pytest.mark.parametrize("case", CASES[:4] + CASES[-3:], ids=str)
@@ -448,7 +565,8 @@ def test_large_networks_are_never_dense():
 def test_draws_that_do_not_fit():
     z = [pt.constant(np.zeros(1000, int)), pt.constant(np.zeros(1000, int))]
     for family, density, n_rows in (("bernoulli", 0.5, 1000), ("poisson", 0.5, 1000),
-                                    ("poisson", 9.0, 1000)):  # fmt: skip
+                                    ("poisson", 9.0, 1000), ("negative-binomial", 0.6, 1000),
+                                    ("negative-binomial", 0.1, 1000)):  # fmt: skip
         network = BlockNetwork.dist(z, np.full((1, 1), density), family=family, max_edges=n_rows)
         with pytest.raises(ValueError, match=r"at most 1000 rows; found at least .* max_edges"):
             draws(network, 1)

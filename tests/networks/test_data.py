@@ -258,6 +258,7 @@ HALF_KNOWN[3, 1] = np.nan
         bad(DENSE / 2, ValueError, r"found 0\.5 at cell \(1, 0\)", family="poisson"),
         bad(-DENSE, ValueError, r"whole numbers of at least 0 .* found -2 at", family="poisson"),
         bad(sp.csr_array(-DENSE), ValueError, r"found -2 at cell \(0, 1\)", family="poisson"),
+        bad(DENSE / 2, ValueError, "whole numbers of at least 0", family="negative-binomial"),
         bad(np.full((2, 2), np.inf), ValueError, "finite numbers .*inf", family="normal"),
         bad(np.full((2, 2), 1e200), ValueError, r"at most 1e\+100 .*1e\+200", family="normal"),
         bad(

@@ -5,7 +5,7 @@ from math import fsum, log
 import numpy as np
 import pytest
 from numba import njit
-from scipy import stats
+from scipy import special, stats
 
 from pm_match.clusters import protocol
 from pm_match.clusters.evidence import Board
@@ -53,6 +53,7 @@ def gains(family, prior, tables, sums, more):
 PRIORS = {
     "bernoulli": (0.7, 1.3, 1.0, 1.0),
     "poisson": (0.7, 1.3, 1.0, 1.0),
+    "negative-binomial": (0.7, 1.3, 1.0, 1.0),
     "normal": (0.4, 0.6, 1.7, 1.1),
 }
 
@@ -67,11 +68,14 @@ def test_gains_are_differences_of_the_plain_formula(family, size, tabulated):
         {
             "bernoulli": lambda n: (rng.random(n) < 0.3) * 1.0,
             "poisson": lambda n: rng.poisson(1.2, n) * 1.0,
+            "negative-binomial": lambda n: rng.negative_binomial(0.6, 0.3, n) * 1.0,
             "normal": lambda n: rng.normal(1.0, 2.0, n),
         }[family](n)
         for n in (size, 40)
     )
-    sums, more = ((v.sum(), float(len(v)), (v**2).sum()) for v in (x, y))
+    # Sums of exposures need not be whole numbers.
+    exposure = 1.37 if family in ("poisson", "negative-binomial") else 1.0
+    sums, more = ((v.sum(), exposure * len(v), (v**2).sum()) for v in (x, y))
     number = families.FAMILIES[family]
     tables = np.zeros((3, families.TABLE))
     families.fill_tables(number, np.array(prior), tables)
@@ -88,6 +92,30 @@ def test_gains_are_differences_of_the_plain_formula(family, size, tabulated):
     )
 
 
+def test_negative_binomial_blocks_are_integrals_over_their_probability():
+    rng = np.random.default_rng(0)
+    number = families.FAMILIES["negative-binomial"]
+    x, n = rng.negative_binomial(1.0, 0.4, 8) * 1.0, rng.gamma(2.0, 0.5, 8)
+    c, d, *_ = prior = PRIORS["negative-binomial"]
+    # Nodes of the Beta prior itself.
+    nodes, weights = special.roots_jacobi(200, d - 1.0, c - 1.0)
+    p = 0.5 * (1.0 + nodes)
+    each = np.exp(stats.nbinom.logpmf(x[:, None], n[:, None], p).sum(axis=0))
+    constant = families.log_constants(number, x, n)
+    found = families.log_block(number, prior, x.sum(), n.sum()) + constant.sum()
+    assert found == pytest.approx(np.log(weights @ each / weights.sum()), rel=1e-10)
+    # What only the data enter, cell by cell, and nothing for a cell without count or exposure.
+    without = x * np.log1p(-0.3) + n * np.log(0.3)
+    np.testing.assert_allclose(constant, stats.nbinom.logpmf(x, n, 0.3) - without, atol=1e-12)
+    assert families.log_constants(number, np.zeros(1), np.zeros(1)) == 0.0
+    # Known probabilities.
+    known = (0.3, np.inf, 1.0, 1.0)
+    assert families.log_block(number, known, x.sum(), n.sum()) == pytest.approx(without.sum())
+    sums, none = (x.sum(), n.sum(), 0.0), np.zeros((3, 0))
+    found = gains(number, np.array(known), none, (3.0, 2.5, 0.0), sums)
+    assert found == pytest.approx(without.sum())
+
+
 @pytest.mark.parametrize("family", PRIORS)
 def test_drawn_parameters_have_their_exact_law(family):
     rng, prior, n = np.random.default_rng(1), PRIORS[family], 4000
@@ -95,6 +123,9 @@ def test_drawn_parameters_have_their_exact_law(family):
     drawn = families.draw_parameters(rng, families.FAMILIES[family], prior, s, c, q)
     if family == "bernoulli":
         law = stats.beta(prior[0] + 7.0, prior[1] + 5.0)
+        values = 1.0 / (1.0 + np.exp(-drawn[0]))
+    elif family == "negative-binomial":
+        law = stats.beta(prior[0] + 12.0, prior[1] + 7.0)
         values = 1.0 / (1.0 + np.exp(-drawn[0]))
     elif family == "poisson":
         law, values = stats.gamma(prior[0] + 7.0, scale=1.0 / (prior[1] + 12.0)), np.exp(drawn[0])

@@ -23,6 +23,7 @@ from tests.declared.networks import (
 MODELS = {
     "bipartite": {},
     "counts": {"family": "poisson", "exposure": True},
+    "overdispersed counts": {"family": "negative-binomial", "exposure": True},
     "weights of edges": {"family": "normal", "unknown": True},
     "three-way": {"kind": "three-way"},
     "known weights": {"weights": "known"},

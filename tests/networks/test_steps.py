@@ -333,13 +333,18 @@ def test_tables_that_are_observed_later_are_checked(table, message):
             np.array([[0.0, 0.0], [0.0, 1.0]]),
             r"'net' lists cell \(0, 0\), which has an exposure of zero",
         ),
+        (
+            {"family": "negative-binomial", "exposure": (np.array([0.0, 1.0]), None)},
+            np.array([[0.0, 0.0], [0.0, 1.0]]),
+            r"'net' lists cell \(0, 0\), which has an exposure of zero",
+        ),
     ],
 )
 def test_cells_that_cannot_be_listed_later(options, first, message):
     with pm.Model() as model:
         w = [pm.StickBreakingWeights(f"weights_{i}", 1.0, 2) for i in range(2)]
         z = [pm.Categorical(f"z_{i}", w[i], shape=2) for i in range(2)]
-        prior = pm.Gamma if options else pm.Beta
+        prior = pm.Gamma if options.get("family") == "poisson" else pm.Beta
         theta = prior("density", 1.0, 1.0, shape=(3, 3))
         net = pmm.BlockNetwork("net", axes=z, density=theta, observed=first, **options)
     pmm.steps(model)

@@ -100,6 +100,7 @@ NETWORKS = {
     "unknown cells": {"unknown": True},
     "counts": {"family": "poisson"},
     "counts with exposures": {"family": "poisson", "exposure": True},
+    "overdispersed counts": {"family": "negative-binomial", "exposure": True, "unknown": True},
     "weights": {"family": "normal"},
     "unknown weights": {"family": "normal", "unknown": True},
     "three-way": {"kind": "three-way"},
@@ -189,6 +190,7 @@ def tiny_networks_values(rng, shape, options):
     x = {
         "bernoulli": lambda: (rng.random(shape) < 0.5).astype(float),
         "poisson": lambda: rng.poisson(1.0, shape).astype(float),
+        "negative-binomial": lambda: rng.negative_binomial(1.0, 0.5, shape).astype(float),
         "normal": lambda: rng.normal(size=shape),
     }[family]()
     if options.get("unknown"):
@@ -269,3 +271,33 @@ def test_degrees_of_new_objects():
     (cells,) = new.seen[0].forward
     found = cells.exposure[:, None] * cells.cells.exposures(1)
     np.testing.assert_allclose(found, row.sum(axis=1)[:, None] * x.sum(axis=0) / x.sum())
+
+
+@pytest.mark.parametrize("exposure", [None, "degree"])
+def test_dispersion_of_new_objects(exposure):
+    rng = np.random.default_rng(0)
+    x = rng.poisson(1.5, (6, 5))
+    model = pmm.models.relational_clusters(
+        {"a": x, "b": x[:4]},
+        family="negative-binomial",
+        dispersion=0.4,
+        exposure=exposure,
+        n_clusters=3,
+    )
+    row = rng.poisson(2.0, (2, 5)).astype(float)
+    place = find_place(read(model), "a_row")
+    new = read_new_objects(model, Predictive(model, place.component), place, row)
+    (cells,) = new.seen[0].forward
+    found = cells.exposure[:, None] * cells.cells.exposures(1)
+    degrees = row.sum(axis=1)[:, None] * x.sum(axis=0) / x.sum()
+    np.testing.assert_allclose(found, 0.4 * degrees if exposure else np.full((2, 5), 0.4))
+
+
+def test_equal_degrees_say_nothing_of_equal_exposures():
+    x = np.eye(4)
+    model = pmm.models.relational_clusters(
+        {"a": x, "b": x}, family="negative-binomial", dispersion=0.4, n_clusters=3
+    )
+    place = find_place(read(model), "a_row")
+    with pytest.raises(ValueError, match="expected objects of different degrees"):
+        read_new_objects(model, Predictive(model, place.component), place, x[:2])

@@ -520,6 +520,9 @@ def test_what_is_no_two_axes_of_known_cells_is_refused():
     )
     with pytest.raises(pmm.UnservedModelError, match="'n': over shards, expected a network all of"):
         pmm.sample_sharded(holes, one, progressbar=False)
+    counts = pmm.models.relational_clusters(one, family="negative-binomial", **options)
+    with pytest.raises(pmm.UnservedModelError, match=r"'n': over shards, .* 'negative-binomial'"):
+        pmm.sample_sharded(counts, one, progressbar=False)
     flagged = pmm.models.relational_clusters(one, n_clusters=3, one_mode=False)
     with pytest.raises(pmm.UnservedModelError, match="objects that may be irrelevant"):
         pmm.sample_sharded(flagged, one, progressbar=False)
