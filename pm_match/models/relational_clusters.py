@@ -332,11 +332,12 @@ def _dispersed(name: str, exposure, network: Network, symmetric: bool, dispersio
     given = check_exposure(
         f"network {name!r}", exposure, "negative-binomial", network.shape, symmetric, network
     )
-    factors = [dispersion**0.5] * 2 if symmetric else [dispersion]
-    ones = [np.ones(n) if own is None else own for own, n in zip(given, network.shape, strict=True)]
-    return [own * factor for own, factor in zip(ones, factors, strict=False)] + given[
-        len(factors) :
+    axes, factor = (2, dispersion**0.5) if symmetric else (1, dispersion)
+    moved = [
+        factor * (np.ones(n) if own is None else own)
+        for own, n in zip(given[:axes], network.shape[:axes], strict=True)
     ]
+    return moved + given[axes:]
 
 
 def _object_dim(network: str, t: str) -> str:

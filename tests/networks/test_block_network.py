@@ -169,27 +169,34 @@ def log_probability(network, table):
     return float(pm.logp(network, table).eval(mode=PLAIN))
 
 
+def exposures(case, rng):
+    """Exposures of the objects on each axis, none on one of three, and of all cells."""
+    each = [rng.gamma(2.0, size=n) for n in case.shape]
+    each[0][1] = 0.0
+    if len(case.shape) == 3:
+        each[1] = None
+    if case.symmetric:
+        each[1] = each[0]
+    cells = np.ones(case.shape)
+    for axis, own in enumerate(each):
+        if own is not None:
+            cells = cells * own.reshape([-1 if a == axis else 1 for a in range(cells.ndim)])
+    return tuple(each), cells
+
+
 @pytest.mark.parametrize("case", CASES[1:], ids=str)
 def test_poisson_with_exposures_is_the_dense_model(case):
     rng = np.random.default_rng(4)
     z, r = case.objects(rng)
     data = case.data(rng, rng.poisson(1.0, size=case.shape))
     rate, noise = rng.gamma(1.0, size=case.n_clusters), 0.7
-    exposure = [rng.gamma(2.0, size=n) for n in case.shape]
-    exposure[0][1] = 0.0
-    if len(case.shape) == 3:
-        exposure[1] = None
-    if case.symmetric:
-        exposure[1] = exposure[0]
-    mean = case.dense(rate, noise if case.relevance is not False else None, z, r)
-    for axis, e in enumerate(exposure):
-        if e is not None:
-            mean = mean * e.reshape([-1 if a == axis else 1 for a in range(len(case.shape))])
+    exposure, exposed = exposures(case, rng)
+    mean = case.dense(rate, noise if case.relevance is not False else None, z, r) * exposed
     data[mean == 0] *= 0
     known = ~np.isnan(data)
     with pm.Model():
         network = case.declare(
-            "network", z, r, rate, noise, data, family="poisson", exposure=tuple(exposure)
+            "network", z, r, rate, noise, data, family="poisson", exposure=exposure
         )
     value = stats.poisson.logpmf(data[known], mean[known]).sum()
     table = np.argwhere(known & (data > 0) if case.absent == "zero" else known)
@@ -208,16 +215,7 @@ def test_negative_binomial_is_the_dense_model(case, exposed):
     dense = case.dense(p, noise if case.relevance is not False else None, z, r)
     n, options = np.ones(case.shape), {}
     if exposed:
-        exposure = [rng.gamma(2.0, size=n) for n in case.shape]
-        exposure[0][1] = 0.0
-        if len(case.shape) == 3:
-            exposure[1] = None
-        if case.symmetric:
-            exposure[1] = exposure[0]
-        for axis, e in enumerate(exposure):
-            if e is not None:
-                n = n * e.reshape([-1 if a == axis else 1 for a in range(len(case.shape))])
-        options["exposure"] = tuple(exposure)
+        options["exposure"], n = exposures(case, rng)
     data[(n == 0) | (dense == 1)] *= 0
     known = ~np.isnan(data)
     with pm.Model():
