@@ -241,7 +241,7 @@ def _by_entry(graph: RV, conditions: bool) -> RV:
     """Let what does not satisfy a condition on its parameters be impossible, entry by entry.
 
     PyMC asks whether all entries do: a label would then be impossible for all objects if it is for
-    one. A condition on more than entries have axes for is left out.
+    one. A condition on more than entries have axes for, or on other axes, is left out.
     """
     own = _EACH if conditions else _NONE
     (copy,) = clone_replace([graph])
@@ -253,7 +253,10 @@ def _ask_each(fgraph, node):
     found, *conditions = node.inputs
     for condition in conditions:
         for part in parts(condition):
-            if part.ndim <= found.ndim:
+            # On the entries' own last axes, or for all along them.
+            lengths = zip(reversed(part.type.shape), reversed(found.type.shape), strict=False)
+            own = all(n in (1, None, m) or m is None for n, m in lengths)
+            if part.ndim <= found.ndim and own:
                 found = pt.switch(part, found, np.array(-np.inf, found.dtype))
     return [found]
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 from scipy import stats
 from scipy.special import logsumexp
@@ -114,3 +115,20 @@ def test_what_has_no_likelihood_of_its_own_is_refused():
     )
     with pytest.raises(UnservedModelError, match="found links or known labels"):
         pmm.log_predictive(sampled(model, 4), model, progressbar=False)
+
+
+def test_conditions_on_other_axes_than_entries_are_left_out_in_silence(caplog):
+    """Weights of a mixture within clusters: PyTensor logs what a rewriter raises, and goes on."""
+    x = np.array([0, 2, 5, 0, 1, 7, 3])
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", alpha=1.0, K=2)
+        cluster = pm.Categorical("cluster", p=weights, shape=len(x))
+        rate = pm.Gamma("rate", 2.0, 1.0, shape=3)
+        pm.ZeroInflatedPoisson("x", psi=0.7, mu=rate[cluster], observed=x)
+    idata = sampled(model, 4)
+    told = pmm.log_predictive(idata, model, progressbar=False)["log_likelihood"]["objects"]
+    draws = idata["posterior"].isel(chain=0, draw=-1)
+    own = 0.7 * stats.poisson.pmf(x[:, None], draws["rate"].to_numpy()) + 0.3 * (x[:, None] == 0)
+    expected = np.log(own @ draws["weights"].to_numpy())
+    np.testing.assert_allclose(told.isel(chain=0, draw=-1), expected, rtol=1e-9)
+    assert not [record for record in caplog.records if "Rewrite failure" in record.getMessage()]
