@@ -4,7 +4,8 @@ Every row of the table is a data set of `case_studies.real_tables_data`, several
 method. Ours are sampled; the chain with the highest log joint is told of, as `pmm.match` does:
 
 - ``table_clusters``: shapes and sizes of clusters match;
-- ``normal_clusters``: sizes match, and every cluster has a covariance of its own in each domain;
+- ``normal_clusters``: sizes match, and every cluster has a covariance of its own in each domain,
+  and heavy tails;
 - ``aligned_clusters``: domains are turned views of the same kind of thing, its power chosen;
 
 Peers are told the true number of clusters (``J``), or what BIC says (``J by BIC``).

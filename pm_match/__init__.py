@@ -44,6 +44,7 @@ from pm_match.networks.kind import Networks
 from pm_match.normal.alignment_gibbs import AlignmentGibbs
 from pm_match.normal.kind import NormalClusters
 from pm_match.normal.missing_value_gibbs import MissingValueGibbs
+from pm_match.normal.precision_factor_gibbs import PrecisionFactorGibbs
 from pm_match.normal.scale_matrix_gibbs import ScaleMatrixGibbs
 from pm_match.prediction.assign import assign
 from pm_match.prediction.impute import impute
@@ -91,6 +92,7 @@ __all__ = [
     "LatentHMC",
     "MatchResult",
     "MissingValueGibbs",
+    "PrecisionFactorGibbs",
     "PreparedData",
     "ProjectionMAP",
     "ScaleMatrixGibbs",

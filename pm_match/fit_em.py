@@ -312,6 +312,8 @@ def _dependency_clusters(
         (values,) = own.values
         if values.missing:
             raise Refusal(f"{values.name!r} has missing values; expected none")
+        if values.factor:
+            raise Refusal(f"the precisions of {values.name!r} have factors; expected none")
         if len(np.unique(values.objects)) < len(values.objects):
             raise Refusal(f"{values.name!r} has several rows for one object")
         tables[values.name] = placed(assignment.n_objects, values.objects, values.data)

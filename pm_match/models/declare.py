@@ -71,6 +71,7 @@ def normal_view(
     prior: tuple[int, NDArray[np.float64]],
     mean_strength: float,
     own: bool = False,
+    tails: float | None = None,
 ) -> None:
     """Declare a view whose clusters are normal, with one precision or each its `own`.
 
@@ -79,7 +80,8 @@ def normal_view(
     `cluster_dim`, `object_dim`: dims beside `<name>_feature` and `<name>_other_feature`; `prior`
     (int, (D,)): degrees of freedom of the precisions' Wishart prior, and the diagonal of its
     scale; `mean_strength`: how many objects the prior of a mean is worth; it is around the mean of
-    all.
+    all; `tails`: degrees of freedom of Student's t, by factors `precision_factor_<name>` of the
+    precisions.
     """
     feature, other = f"{name}_feature", f"{name}_other_feature"
     dims = (*((cluster_dim,) if own else ()), feature, other)
@@ -89,6 +91,10 @@ def normal_view(
     middle, strength = np.asarray(values.mean(axis=0)), real(mean_strength)
     mean = pm.MvNormal(f"mean_{name}", middle, cov=spread / strength, dims=(cluster_dim, feature))
     spread = spread[cluster] if own else spread
+    if tails is not None:
+        half = real(0.5 * tails)
+        factor = pm.Gamma(f"precision_factor_{name}", half, half, dims=object_dim)
+        spread = spread / factor[:, None, None]
     with imputing():
         pm.MvNormal(name, mean[cluster], cov=spread, observed=values, dims=(object_dim, feature))
 

@@ -21,7 +21,8 @@ from pm_match.tables.standardise import standardise
 
 # What a domain brings into the model.
 _DERIVED = (
-    "{}", "cluster_{}", "mean_{}", "precision_{}", "{}_object", "{}_feature", "{}_other_feature"
+    "{}", "cluster_{}", "mean_{}", "precision_{}", "precision_factor_{}", "{}_object",
+    "{}_feature", "{}_other_feature",
 )  # fmt: skip
 _RESERVED = {"weights", "cluster"}
 
@@ -33,31 +34,36 @@ def normal_clusters(
     n_components: int | None = None,
     concentration: float = 1.0,
     mean_strength: float = 0.01,
+    tails: float | None = 8.0,
     links: Links = None,
     known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
     r"""Declare clusters that have a mean and a covariance of their own in every domain.
 
     Clusters of two domains match if they are equally large, in shares of the domains: they have
-    weights in common, and nothing else.
+    weights in common, and nothing else. They have heavier tails than the normal distribution, so
+    that objects far from all others do not make clusters of their own.
 
     .. math::
 
         \theta \sim \mathrm{GEM}(\gamma), \quad s_{dn} \sim \mathrm{Categorical}(\theta)
 
-        x_{dn} \sim N(\mu_{d s_{dn}}, \Lambda_{d s_{dn}}^{-1}), \quad
+        x_{dn} \sim N(\mu_{d s_{dn}}, (u_{dn} \Lambda_{d s_{dn}})^{-1}), \quad
+        u_{dn} \sim \mathrm{Gamma}(\nu / 2, \nu / 2), \quad
         \mu_{dj} \sim N(\bar x_d, (\kappa \Lambda_{dj})^{-1})
 
         \Lambda_{dj} \sim \mathrm{Wishart}(M_d + 2, V_d), \quad
         V_d = \mathrm{diag}(1 / \mathrm{var}\, x_d)
 
-    A domain has :math:`M_d` features of mean :math:`\bar x_d`. The prior mean of a covariance is
-    that of all objects without its correlations, worth one object (after C. Fraley & A. Raftery
-    2007, "Bayesian regularization for normal mixture estimation and model-based clustering",
-    Journal of Classification 24, section 3, who take the correlations as well, and less of it the
-    more clusters there are). A cluster costs as many parameters as a full covariance has, so there
-    are few of them. `table_clusters` has one covariance for all clusters, finds more clusters where
-    these are of different spread, and knows more to match them by: their means.
+    With the factors :math:`u` integrated out, clusters are Student's t of :math:`\nu` degrees of
+    freedom (D. Peel & G. McLachlan 2000, "Robust mixture modelling using the t distribution",
+    Statistics and Computing 10). A domain has :math:`M_d` features of mean :math:`\bar x_d`. The
+    prior mean of a covariance is that of all objects without its correlations, worth one object
+    (after C. Fraley & A. Raftery 2007, "Bayesian regularization for normal mixture estimation and
+    model-based clustering", Journal of Classification 24, section 3, who take the correlations as
+    well, and less of it the more clusters there are). A cluster costs as many parameters as a full
+    covariance has, so there are few of them. `table_clusters` has one covariance for all clusters.
+    It finds more where these are of different spread, and has more to match them by: their means.
     `compare_matchings` tells which describes the objects better, not which matching is right.
 
     Parameters
@@ -77,6 +83,10 @@ def normal_clusters(
         clusters cost little: with 0.1, the index on the breast cancer data is the same.
     mean_strength : float, default 0.01
         :math:`\kappa`: the means vary :math:`1 / \kappa` times as much as objects within clusters.
+    tails : float or None, default 8
+        :math:`\nu`: the fewer degrees of freedom, the heavier the tails. None: clusters are normal,
+        and there are no factors. Log joints of searches tell which describes the objects best, to
+        within a few nats.
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional
@@ -85,8 +95,8 @@ def normal_clusters(
     Returns
     -------
     pymc.Model
-        With the variables `weights`, and `cluster_<name>`, `mean_<name>`, `precision_<name>` and
-        `<name>` for every domain.
+        With the variables `weights`, and `cluster_<name>`, `mean_<name>`, `precision_<name>`,
+        `precision_factor_<name>` and `<name>` for every domain.
 
     Raises
     ------
@@ -102,6 +112,8 @@ def normal_clusters(
     """
     check_count("n_clusters", n_clusters, 2)
     check_all_positive(concentration=concentration, mean_strength=mean_strength)
+    if tails is not None:
+        check_all_positive(tails=tails)
     linked = link_sets(links)
     tables = as_domains(standardise(domains, n_components))
     check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)
@@ -116,6 +128,7 @@ def normal_clusters(
             cluster = assignment(name, weights, objects, known)
             # With two degrees of freedom above the least, it is the covariance that has this mean.
             prior = x.shape[1] + 2, 1.0 / np.asarray(x.var(axis=0))
-            normal_view(name, x, cluster, "cluster", objects, prior, mean_strength, own=True)
+            given = prior, mean_strength
+            normal_view(name, x, cluster, "cluster", objects, *given, own=True, tails=tails)
         declare_links(linked, list(tables))
     return model

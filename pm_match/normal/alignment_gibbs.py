@@ -82,8 +82,9 @@ class AlignmentGibbs(PartitionStep):
                 drawn = Map(own.q[e], float(own.scale[e]), own.intercept[e])
                 points.write_map(new, alignment, drawn, raw)
         given = normals.truncation, prior, normals.shared, normals.power
-        vectors = normals.vectors(new)
-        points.write_parameters(new, *draw_parameters(rng, vectors, np.concatenate(labels), *given))
+        drawn_from = normals.vectors(new), np.concatenate(labels), *given
+        factors = normals.precision_factors(point)
+        points.write_parameters(new, *draw_parameters(rng, *drawn_from, factors))
         return new, [{}]
 
 
@@ -99,17 +100,22 @@ def domain_maps(
     """
     d, power, n_domains = normals.n_features, normals.power, len(labels)
     occupied = np.unique(np.concatenate(labels))
+    worth = np.zeros(len(occupied))
     sums: list[Any] = [np.zeros((n_domains, len(occupied), *(d,) * n)) for n in range(3)]
     maps = np.tile(np.eye(d), (n_domains, 1, 1)), np.ones(n_domains), np.zeros((n_domains, d))
     drawn = np.zeros((n_domains, 3), np.int64)
     scale_prior, intercept_prior = np.zeros((n_domains, 2)), np.zeros((n_domains, 2, d))
     for e, (values, label) in enumerate(zip(normals.values, labels, strict=True)):
         vectors = values.vectors(point)
+        weights = np.full(len(label), power)
+        if values.factor is not None:
+            weights *= values.factor.read(point)
         for j, cluster in enumerate(occupied):
-            inside = vectors[label == cluster]
-            sums[0][e, j] = power * len(inside)
-            sums[1][e, j] = power * inside.sum(axis=0)
-            sums[2][e, j] = power * (inside.T @ inside)
+            inside, weight = vectors[label == cluster], weights[label == cluster, None]
+            worth[j] += power * len(inside)
+            sums[0][e, j] = weight.sum()
+            sums[1][e, j] = (weight * inside).sum(axis=0)
+            sums[2][e, j] = (weight * inside).T @ inside
         if values.alignment is not None:
             own = values.alignment
             maps[0][e], maps[1][e], maps[2][e] = own.read(point, d)
@@ -120,11 +126,11 @@ def domain_maps(
                 intercept_prior[e] = own.priors[own.intercept](point)
     strength, center = prior.strength, prior.center
     square = prior.inverse_scale + strength * np.outer(center, center)
-    numbers = np.array([strength, prior.degrees])
     size = power * np.array([float(len(label)) for label in labels])
     return Maps.of(
         *sums,
-        numbers,
+        strength,
+        prior.degrees + worth,
         strength * center,
         square,
         *maps,

@@ -22,24 +22,27 @@ def posterior(
     prior: NormalWishartPrior,
     shared: bool,
     power: float = 1.0,
+    factors: NDArray | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Update the prior by the vectors of every cluster.
 
     `values` (N, D); `labels` (N,); `n_clusters`: T. What has no vector keeps the prior. `shared`:
     whether all clusters have one precision: P is 1 then, otherwise T. `power`: of the vectors'
-    densities: each vector is worth so much of one. Return `counts` (T,): how many vectors they are
-    worth; `means` (T, D): m_j; `degrees` (P,); `inverse_scales` (P, D, D): of the Wishart
-    conditionals.
+    densities: each vector is worth so much of one; `factors` (N,): of the precision of each; all
+    are 1 by default. Return `weights` (T,): of the vectors of every cluster; `means` (T, D): m_j;
+    `degrees` (P,); `inverse_scales` (P, D, D): of the Wishart conditionals.
     """
     counts = power * np.bincount(labels, minlength=n_clusters).astype(np.float64)
+    each = np.full(len(values), power) if factors is None else power * factors
+    weights = np.bincount(labels, each, n_clusters)
     averages = np.tile(prior.center, (n_clusters, 1))
     scatters = np.zeros((n_clusters, *prior.inverse_scale.shape))
     for j in np.flatnonzero(counts):
-        inside = values[labels == j]
-        averages[j] = inside.mean(axis=0)
+        inside, own = values[labels == j], each[labels == j, None]
+        averages[j] = (own * inside).sum(axis=0) / weights[j]
         residual = inside - averages[j]
-        scatters[j] = power * (residual.T @ residual)
-    return update(counts, averages, scatters, prior, shared)
+        scatters[j] = (own * residual).T @ residual
+    return update(counts, averages, scatters, prior, shared, weights)
 
 
 def update(
@@ -48,13 +51,16 @@ def update(
     scatters: NDArray,
     prior: NormalWishartPrior,
     shared: bool,
+    weights: NDArray | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Update the prior as `posterior` does, by what the clusters' vectors add up to.
 
-    `counts` (T,); `averages` (T, D): of the vectors of every cluster; of those without any,
-    anything; `scatters` (T, D, D): about these.
+    `counts` (T,): how many vectors they are worth; `averages` (T, D): of the vectors of every
+    cluster; of those without any, anything; `scatters` (T, D, D): about these; `weights` (T,): the
+    `counts` by default.
     """
-    share = counts / (prior.strength + counts)
+    weights = counts if weights is None else weights
+    share = weights / (prior.strength + weights)
     shifts = averages - prior.center
     means = prior.center + share[:, None] * shifts
     outer = shifts[:, :, None] * shifts[:, None, :]
@@ -62,7 +68,7 @@ def update(
     own = counts
     if shared:
         own, scatter = counts.sum(keepdims=True), scatter.sum(axis=0, keepdims=True)
-    return counts, means, prior.degrees + own, prior.inverse_scale + scatter
+    return weights, means, prior.degrees + own, prior.inverse_scale + scatter
 
 
 def log_marginal(
@@ -71,23 +77,35 @@ def log_marginal(
     prior: NormalWishartPrior,
     shared: bool,
     power: float = 1.0,
+    factors: NDArray | None = None,
 ) -> float:
     """Log p(values | labels), means and precisions integrated out.
 
-    `values` (N, D); `labels` (N,): whole numbers from 0; `power`: of the vectors' densities.
+    `values` (N, D); `labels` (N,): whole numbers from 0; `power`: of the vectors' densities;
+    `factors` (N,): of their precisions.
     """
     values, labels = np.asarray(values, float), np.asarray(labels)
     n_clusters = int(labels.max(initial=-1)) + 1
-    found = posterior(values, labels, n_clusters, prior, shared, power)
-    counts, _, degrees, inverse_scales = found
-    total = means_out(counts, prior).sum() + precisions_out(degrees, inverse_scales, prior).sum()
-    return float(total - 0.5 * power * values.size * log(pi))
+    found = posterior(values, labels, n_clusters, prior, shared, power, factors)
+    weights, _, degrees, inverse_scales = found
+    total = means_out(weights, prior).sum() + precisions_out(degrees, inverse_scales, prior).sum()
+    return float(total + constant(values.shape, power, factors))
 
 
-def means_out(counts: NDArray, prior: NormalWishartPrior) -> NDArray[np.float64]:
+def constant(shape: tuple[int, ...], power: float, factors: NDArray | None) -> float:
+    """Log of what the evidence of vectors has for a factor whatever their labels are.
+
+    `shape`: (N, D); `power`, `factors` (N,): as of `log_marginal`.
+    """
+    n, d = shape
+    logs = 0.0 if factors is None else float(np.log(factors).sum())
+    return 0.5 * power * d * (logs - n * log(pi))
+
+
+def means_out(weights: NDArray, prior: NormalWishartPrior) -> NDArray[np.float64]:
     """Log factors (J,) that are left of means of clusters when they are integrated out."""
     d = len(prior.inverse_scale)
-    return 0.5 * d * np.log(prior.strength / (prior.strength + counts))
+    return 0.5 * d * np.log(prior.strength / (prior.strength + weights))
 
 
 def precisions_out(
@@ -108,19 +126,21 @@ def draw_parameters(
     prior: NormalWishartPrior,
     shared: bool,
     power: float = 1.0,
+    factors: NDArray | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw all clusters' means, and precisions, given the labels; empty clusters' from the prior.
 
     `values` (N, D). `labels` (N,): in 0 ... T - 1. `n_clusters`: T; `power`: of the vectors'
-    densities. Return `means` (T, D); `precisions` (T, D, D), or (D, D) if it is shared.
+    densities; `factors` (N,): of their precisions. Return `means` (T, D); `precisions` (T, D, D),
+    or (D, D) if it is shared.
     """
-    found = posterior(values, labels, n_clusters, prior, shared, power)
+    found = posterior(values, labels, n_clusters, prior, shared, power, factors)
     return draw_posterior(rng, *found, prior, shared)
 
 
 def draw_posterior(
     rng: np.random.Generator,
-    counts: NDArray,
+    weights: NDArray,
     means: NDArray,
     degrees: NDArray,
     inverse_scales: NDArray,
@@ -132,7 +152,7 @@ def draw_posterior(
     # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
     noise = rng.standard_normal(means.shape)[:, :, None]
     noise = np.linalg.solve(np.swapaxes(roots, 1, 2), noise)[:, :, 0]
-    means = means + noise / np.sqrt(prior.strength + counts)[:, None]
+    means = means + noise / np.sqrt(prior.strength + weights)[:, None]
     return means, precisions[0] if shared else precisions
 
 
@@ -150,15 +170,29 @@ class NormalEvidence:
         self.rows, self.truncation, self.power = rows, truncation, power
 
     def load(
-        self, values: NDArray, slots: NDArray, prior: NormalWishartPrior, constant: float = 0.0
+        self,
+        values: NDArray,
+        slots: NDArray,
+        prior: NormalWishartPrior,
+        factors: NDArray | None = None,
+        constant: float = 0.0,
     ) -> None:
         """Bring the term to a point.
 
         `values` (R, D): the vectors, in the order of `rows`; `slots` (U,): the slot of every unit;
-        `constant`: is added to the log evidence.
+        `factors` (R,): of the vectors' precisions, 1 by default; `constant`: is added to the log
+        evidence.
         """
-        self.values, self.prior = values, prior
-        self.term.value[:] = self.rows.means(values - prior.center)
+        self.values, self.prior, self.factors = values, prior, factors
+        self.weights = np.full(len(values), self.power)
+        if factors is not None:
+            self.weights *= factors
+        self.term.weight[:] = self.rows.sums(self.weights)
+        self.term.value[:] = self.rows.means(values - prior.center, self.weights)
+
+    def constant(self) -> float:
+        """Log of what the evidence has for a factor whatever the labels are."""
+        return constant(self.values.shape, self.power, self.factors)
 
     def kernels(self, slots: NDArray) -> list[Job]:
         """List what `load` calls."""
@@ -169,10 +203,11 @@ class NormalEvidence:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Draw means and precisions, as `draw_parameters`, given the labels (N,) of all objects."""
         own = labels[self.rows.object]
-        given = self.prior, self.shared, self.power
+        given = self.prior, self.shared, self.power, self.factors
         return draw_parameters(rng, self.values, own, self.truncation, *given)
 
     def log_marginal(self, labels: NDArray) -> float:
         """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
         own = labels[self.rows.object]
-        return log_marginal(self.values, own, self.prior, self.shared, self.power)
+        given = self.prior, self.shared, self.power, self.factors
+        return log_marginal(self.values, own, *given)

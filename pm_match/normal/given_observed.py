@@ -7,6 +7,8 @@ A vector x has observed values O and missing ones M. In a cluster of mean :math:
           B = -\Lambda_{MM}^{-1} \Lambda_{MO}
 
 .. math:: x_O \sim N\left(\mu_O, (\Lambda_{OO} + \Lambda_{OM} B)^{-1}\right)
+
+Where a vector's precision is :math:`u \Lambda`, so are those of what is missing and observed.
 """
 
 from collections.abc import Iterator
@@ -34,10 +36,13 @@ class Incomplete(NamedTuple):
         order = np.argsort(pattern.ravel(), kind="stable")
         return cls(values, rows[order], hidden, pattern.ravel()[order])
 
-    def given(self, means: NDArray, precisions: NDArray) -> "Iterator[Given]":
+    def given(
+        self, means: NDArray, precisions: NDArray, factors: NDArray | None = None
+    ) -> "Iterator[Given]":
         """Say what clusters expect of the vectors, some at a time.
 
-        `means` (T, D); `precisions` (T, D, D), or (D, D) if the clusters share one.
+        `means` (T, D); `precisions` (T, D, D), or (D, D) if the clusters share one; `factors` (R,):
+        of all vectors' precisions, 1 by default.
         """
         n, d = means.shape
         precisions = np.broadcast_to(precisions, (n, d, d))
@@ -62,6 +67,7 @@ class Incomplete(NamedTuple):
                 slopes,
                 np.linalg.cholesky(left),
                 np.linalg.cholesky(of_missing),
+                np.ones(len(rows)) if factors is None else factors[rows],
             )
 
 
@@ -78,15 +84,24 @@ class Given(NamedTuple):
     slopes: NDArray[np.float64]
     observed_root: NDArray[np.float64]
     missing_root: NDArray[np.float64]
+    factor: NDArray[np.float64]  # (r,): of each vector's precision
 
     def log_density(self) -> NDArray[np.float64]:
         """Log density (r, T) of what is observed, in every cluster."""
         logs = np.log(np.diagonal(self.observed_root, axis1=2, axis2=3)).sum(axis=2)[self.pattern]
-        for j, mean in enumerate(self.means):
-            away = np.where(self.hidden, 0.0, self.x - mean)
-            white = np.einsum("rd,rde->re", away, self.observed_root[self.pattern, j])
-            logs[:, j] -= 0.5 * np.square(white).sum(axis=1)
-        return logs - 0.5 * np.log(2.0 * np.pi) * (~self.hidden).sum(axis=1)[:, None]
+        for j in range(len(self.means)):
+            logs[:, j] -= 0.5 * self.factor * self.squares(np.full(len(self.x), j))
+        constant = 0.5 * np.log(self.factor / (2.0 * np.pi)) * (~self.hidden).sum(axis=1)
+        return logs + constant[:, None]
+
+    def squares(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Square how many standard deviations what is observed is from the means of `labels` (r,).
+
+        Factors of precisions are left out.
+        """
+        away = np.where(self.hidden, 0.0, self.x - self.means[labels])
+        white = np.einsum("rd,rde->re", away, self.observed_root[self.pattern, labels])
+        return np.square(white).sum(axis=1)
 
     def expected(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Fill vectors (r, D) of clusters `labels` (r,) by what is expected where it is missing."""
@@ -98,14 +113,14 @@ class Given(NamedTuple):
     def deviations(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Give standard deviations (r, D) of what is missing about what is expected."""
         root = np.linalg.inv(self.missing_root[self.pattern, labels])
-        return np.sqrt(np.square(root).sum(axis=1))
+        return np.sqrt(np.square(root).sum(axis=1) / self.factor[:, None])
 
     def drawn(self, rng: np.random.Generator, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Fill vectors (r, D) of clusters `labels` (r,) by draws where they are missing."""
         noise = rng.standard_normal(self.x.shape)[:, :, None]
         # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
         root = np.swapaxes(self.missing_root[self.pattern, labels], 1, 2)
-        noise = np.linalg.solve(root, noise)[:, :, 0]
+        noise = np.linalg.solve(root, noise)[:, :, 0] / np.sqrt(self.factor)[:, None]
         return self.expected(labels) + np.where(self.hidden, noise, 0.0)
 
     def log_missing(self, vectors: NDArray, labels: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -113,5 +128,5 @@ class Given(NamedTuple):
         root = self.missing_root[self.pattern, labels]
         white = np.einsum("rd,rde->re", vectors - self.expected(labels), root)
         logs = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-        logs -= 0.5 * np.log(2.0 * np.pi) * self.hidden.sum(axis=1)
-        return logs - 0.5 * np.square(white).sum(axis=1)
+        logs += 0.5 * np.log(self.factor / (2.0 * np.pi)) * self.hidden.sum(axis=1)
+        return logs - 0.5 * self.factor * np.square(white).sum(axis=1)

@@ -10,6 +10,7 @@ from pm_match.normal.alignment_gibbs import AlignmentGibbs
 from pm_match.normal.missing_value_gibbs import MissingValueGibbs
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
+from pm_match.normal.precision_factor_gibbs import PrecisionFactorGibbs
 from pm_match.normal.predictor import NormalsPredictor
 from pm_match.normal.recognise import (
     NormalsCandidate,
@@ -32,7 +33,7 @@ class NormalClusters(Kind):
 
     name = "normal"
     potentials = True
-    steps = (AlignmentGibbs, ScaleMatrixGibbs, MissingValueGibbs)
+    steps = (AlignmentGibbs, ScaleMatrixGibbs, PrecisionFactorGibbs, MissingValueGibbs)
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether a variable is normal around normal means that share its Wishart precision.
@@ -67,7 +68,7 @@ class NormalClusters(Kind):
         """Predict from the clusters of the draws, if no vector is a free variable."""
         if not evidence.searchable:
             return None
-        return NormalsPredictor(evidence, state.site.clusterings[evidence.clustering])
+        return NormalsPredictor(model, evidence, state.site.clusterings[evidence.clustering])
 
     def sharded(self, model: Model, evidence: Normals, component: Component) -> ShardedNormals:
         """Draw from sums of vectors and of their squares by cluster."""

@@ -43,12 +43,14 @@ _TURNS_AN_AXIS = 8
 class Maps(NamedTuple):
     """Maps of E domains, and what J clusters in D dimensions see of them."""
 
-    # held, total, square (E, J), (E, J, D), (E, J, D, D): how many vectors each domain's are worth
-    # in each cluster; sums of them and of their outer products, in the clusters' space
+    # held, total, square (E, J), (E, J, D), (E, J, D, D): what each domain's vectors weigh in each
+    # cluster; weighted sums of them and of their outer products, in the clusters' space
     held: NDArray[np.float64]
     total: NDArray[np.float64]
     square: NDArray[np.float64]
-    prior: NDArray[np.float64]  # (2,): strength and degrees of the clusters' prior
+    # strength, degrees (1,), (J,): of the prior of means; of the precisions' conditionals
+    strength: NDArray[np.float64]
+    degrees: NDArray[np.float64]
     # prior_total, prior_square (D,), (D, D): what the prior adds to `total` and `square`
     prior_total: NDArray[np.float64]
     prior_square: NDArray[np.float64]
@@ -75,13 +77,13 @@ class Maps(NamedTuple):
     solved: NDArray[np.float64]
 
     @classmethod
-    def of(cls, held, total, square, prior, prior_total, prior_square, *maps) -> "Maps":
-        """Make it with scratch space; `maps` are the arrays from `q` to `intercept_prior`."""
+    def of(cls, held, total, square, strength, degrees, *others) -> "Maps":
+        """Make it with scratch space; `others`: from `prior_total` to `intercept_prior`."""
         j, d = total.shape[1:]
         rest = np.empty(j), np.empty((j, d)), np.empty((j, d, d))
         scratch = np.empty((j, 11)), np.empty((d, d)), np.empty((d, d))
-        given = held, total, square, prior, prior_total, prior_square
-        return cls._make([*given, *maps, *rest, *scratch, np.empty((4, d)), np.empty((4, d))])
+        given = held, total, square, np.array([strength]), degrees
+        return cls._make([*given, *others, *rest, *scratch, np.empty((4, d)), np.empty((4, d))])
 
 
 @part
@@ -89,7 +91,7 @@ def _set_rest(m, e):
     """Fill `rest` with what all domains but one, and the prior, add up to."""
     n_domains, n_clusters, d = m.total.shape
     for j in range(n_clusters):
-        m.rest_count[j] = m.prior[0]
+        m.rest_count[j] = m.strength[0]
         for i in range(d):
             m.rest_total[j, i] = m.prior_total[i]
             for k in range(d):
@@ -161,7 +163,7 @@ def _plane(m, e, one, two):
         size, n = _without(m, e, j, one, two)
         _columns(m, e, j, n, one, one, two, 0)
         _columns(m, e, j, n, two, one, two, 2)
-        m.form[j, 0] = 0.5 * (m.prior[1] + n - m.prior[0])
+        m.form[j, 0] = 0.5 * m.degrees[j]
         # Axis a of the plane has the columns 2a, of all others, and 2a + 1, of the domain.
         for a in range(2):
             for b in range(2):
@@ -195,7 +197,7 @@ def _axis(m, e, axis):
         _solve(m, size, 0)
         _solve(m, size, 1)
         square = m.rest_square[j, axis, axis] + m.square[e, j, axis, axis]
-        m.form[j, 0] = 0.5 * (m.prior[1] + n - m.prior[0])
+        m.form[j, 0] = 0.5 * m.degrees[j]
         m.form[j, 1] = square - whole * whole / n - _inner(m, size, 0, 0)
         m.form[j, 2] = own - whole * count / n - _inner(m, size, 0, 1)
         m.form[j, 3] = count - count * count / n - _inner(m, size, 1, 1)
@@ -244,7 +246,7 @@ def _scaled(m, e, change):
                 two = m.rest_total[j, k] + shrunk * m.total[e, j, k]
                 own = m.rest_square[j, i, k] + shrunk * shrunk * m.square[e, j, i, k]
                 m.matrix[i, k] = own - one * two / n
-        total -= 0.5 * (m.prior[1] + n - m.prior[0]) * factorise(m.matrix, m.lower)
+        total -= 0.5 * m.degrees[j] * factorise(m.matrix, m.lower)
     off = log(m.scale[e]) + change - m.scale_prior[e, 0]
     return total - d * m.size[e] * change - 0.5 * m.scale_prior[e, 1] * off * off
 
@@ -326,7 +328,7 @@ def _reflect(rng, m, e, axis):
         rest, own = m.rest_total[j, axis], m.total[e, j, axis]
         before = square - cross - (rest + own) * (rest + own) / n
         after = square + cross - (rest - own) * (rest - own) / n
-        log_ratio -= 0.5 * (m.prior[1] + n - m.prior[0]) * log(after / before)
+        log_ratio -= 0.5 * m.degrees[j] * log(after / before)
     if log_ratio > log(rng.random()):
         for i in range(d):
             m.q[e, i, axis] = -m.q[e, i, axis]
@@ -373,5 +375,5 @@ def kernels() -> list[Job]:
     """List what a draw calls."""
     one, two, three, four = (np.zeros((1,) * n) for n in (1, 2, 3, 4))
     maps = three, one, two, np.zeros((1, 3), np.int64), one, two, three
-    found = Maps.of(two, three, four, one, one, two, *maps)
+    found = Maps.of(two, three, four, 1.0, one, one, two, *maps)
     return [job(draw_maps, np.random.default_rng(), found, 1)]

@@ -27,10 +27,11 @@ class MissingValueGibbs(PartitionStep):
               \theta_j \, N(x_{nO} \mid \mu_{jO}, (\Lambda_j^{-1})_{OO}), \quad
               x_{nM} \sim p(x_{nM} \mid x_{nO}, \mu_{s_n}, \Lambda_{s_n})
 
-    which is normal. Objects that are linked have a label in common. Labels of objects that cannot
-    be linked to others, that are known, or of which data of another kind are seen, stay as they
-    are; so do all in the first step of a chain, which `ClusterGibbs` may have to begin. It draws
-    all labels given the vectors, without means and precisions.
+    which is normal; precisions may have a factor for every vector (`PrecisionFactorGibbs`). Objects
+    that are linked have a label in common. Labels of objects that cannot be linked to others, that
+    are known, or of which data of another kind are seen, stay as they are; so do all in the first
+    step of a chain, which `ClusterGibbs` may have to begin. It draws all labels given the vectors,
+    without means and precisions.
 
     Parameters
     ----------
@@ -142,7 +143,10 @@ class _Incomplete:
             incomplete = own.incomplete
             if not own.values.missing:
                 incomplete = incomplete._replace(values=own.values.vectors(point))
-            parts.append(list(incomplete.given(*parameters[own.number])))
+            factor = own.values.factor
+            factors = None if factor is None else factor.read(point)
+            means, precisions = parameters[own.number]
+            parts.append(list(incomplete.given(means, precisions, factors)))
         labels = self._points.labels(point)
         if labels_too and len(self._size):
             logs = self._size[:, None] * self._weights(point)

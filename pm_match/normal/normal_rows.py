@@ -36,13 +36,22 @@ class NormalRows:
         ends = np.cumsum(self.size[self._filled]).astype(np.int64)
         self._starts = ends - self.size[self._filled].astype(np.int64)
 
-    def means(self, values: NDArray) -> NDArray[np.float64]:
-        """Average the vectors `values` (R, D) of every unit (U, D); 0 where there are none."""
-        found = np.zeros((len(self.size), values.shape[1]))
+    def sums(self, values: NDArray) -> NDArray[np.float64]:
+        """Add up numbers or vectors `values` (R, ...) of every unit (U, ...)."""
+        found = np.zeros((len(self.size), *values.shape[1:]))
         if len(self._filled):
-            sums = np.add.reduceat(values[self._order], self._starts, axis=0)
-            found[self._filled] = sums / self.size[self._filled, None]
+            found[self._filled] = np.add.reduceat(values[self._order], self._starts, axis=0)
         return found
+
+    def means(self, values: NDArray, weights: NDArray | None = None) -> NDArray[np.float64]:
+        """Average the vectors `values` (R, D) of every unit (U, D); 0 where there are none.
+
+        `weights` (R,): all the same by default.
+        """
+        if weights is None:
+            weights = np.ones(len(values))
+        total = self.sums(weights)[:, None]
+        return self.sums(weights[:, None] * values) / np.where(total > 0.0, total, 1.0)
 
     @cached_property
     def several_units(self) -> NDArray[np.int64]:

@@ -26,6 +26,10 @@ multivariate t, costs :math:`D^2`, and so does a move.
 
 Where the densities of vectors count to a power :math:`\zeta` (`coarsen`), each vector is worth
 :math:`\zeta` of one in all of these but :math:`\pi^{-\zeta nD/2}`.
+
+Where precisions have factors, :math:`x_n \sim N(\mu_j, (u_n \Lambda_j)^{-1})`, a vector weighs
+:math:`\zeta u_n` in :math:`\kappa_j`, in means and in scatters, and counts as before in
+:math:`\nu_j`; and the density has another factor :math:`\prod_n u_n^{\zeta D/2}`.
 """
 
 from math import lgamma, log, log1p, pi
@@ -60,14 +64,18 @@ class NormalWishart(NamedTuple):
     # prior_scatter, prior_inverse (D, D)
     prior_scatter: NDArray[np.float64]
     prior_inverse: NDArray[np.float64]
-    size: NDArray[np.float64]  # (U,): vectors in each unit; objects may have none
-    value: NDArray[np.float64]  # (U, D): their means, less the prior's centre
+    # size, weight (U,): vectors in each unit, objects may have none; and what they weigh
+    size: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    value: NDArray[np.float64]  # (U, D): their weighted means, less the prior's centre
     # (U,): the row of `within` for units of more than one vector, otherwise -1
     several: NDArray[np.int64]
-    # (Q, D, D): scatter of these vectors around their means, times the power
+    # (Q, D, D): weighted scatter of these vectors around their means
     within: NDArray[np.float64]
-    # held, log_det (S,): vectors in each slot; log determinant of its scatter
+    # held, held_weight, log_det (S,): vectors in each slot, and what they weigh; log determinant
+    # of its scatter
     held: NDArray[np.float64]
+    held_weight: NDArray[np.float64]
     log_det: NDArray[np.float64]
     mean: NDArray[np.float64]  # (S, D): m_j, less the prior's centre
     # scatter, inverse (S, D, D): Psi_j, and its inverse
@@ -81,9 +89,10 @@ class NormalWishart(NamedTuple):
     matrix: NDArray[np.float64]
     lower: NDArray[np.float64]
     scratch: NDArray[np.float64]
-    # Scratch: vectors of one assignment in each slot, and of the others (2, S); their means, less
-    # the prior's centre (2, S, D); and scatter about these (2, S, D, D).
+    # Scratch: vectors of one assignment in each slot, and of the others, and what they weigh
+    # (2, S); their means, less the prior's centre (2, S, D); and scatter about these (2, S, D, D).
     part_held: NDArray[np.float64]
+    part_weight: NDArray[np.float64]
     part_mean: NDArray[np.float64]
     part_scatter: NDArray[np.float64]
 
@@ -142,10 +151,10 @@ def log_det_with(term, slot, unit, weight, sign):
 def joining(term, unit, slot):
     """Log predictive of a unit in a slot that it is not in."""
     size, d, power = term.size[unit], term.value.shape[1], term.hyper[POWER]
-    before, n = term.held[slot], power * size
-    strength = term.hyper[0] + power * before
+    before, n, own = term.held[slot], power * size, term.weight[unit]
+    strength = term.hyper[0] + term.held_weight[slot]
     degrees = term.hyper[1] + power * before
-    weight = strength * n / (strength + n)
+    weight = strength * own / (strength + own)
     away_from(term.value[unit], term.mean[slot], term.away)
     if term.several[unit] < 0:
         grown = log1p(weight * quadratic(term.inverse[slot], term.away, term.product))
@@ -156,7 +165,7 @@ def joining(term, unit, slot):
         - term.log_gamma[int(before)]
         - 0.5 * (degrees + n) * grown
         - 0.5 * n * term.log_det[slot]
-        - 0.5 * d * log1p(n / strength)
+        - 0.5 * d * log1p(own / strength)
     )
 
 
@@ -164,11 +173,11 @@ def joining(term, unit, slot):
 def rejoining(term, unit, slot):
     """Log predictive of a unit in the slot that it is in, as if it were out of it."""
     size, d, power = term.size[unit], term.value.shape[1], term.hyper[POWER]
-    before, n = term.held[slot] - size, power * size
-    strength = term.hyper[0] + power * before
+    before, n, own = term.held[slot] - size, power * size, term.weight[unit]
+    strength = term.hyper[0] + term.held_weight[slot] - own
     degrees = term.hyper[1] + power * before
-    # The distance from the mean without the unit is (strength + n) / strength times that with it.
-    weight = (strength + n) * n / strength
+    # From the mean without the unit it is (strength + own) / strength times as far as with it.
+    weight = (strength + own) * own / strength
     away_from(term.value[unit], term.mean[slot], term.away)
     if term.several[unit] < 0:
         shrunk = log1p(-weight * quadratic(term.inverse[slot], term.away, term.product))
@@ -179,7 +188,7 @@ def rejoining(term, unit, slot):
         - term.log_gamma[int(before)]
         + 0.5 * degrees * shrunk
         - 0.5 * n * term.log_det[slot]
-        - 0.5 * d * log1p(n / strength)
+        - 0.5 * d * log1p(own / strength)
     )
 
 
@@ -209,7 +218,7 @@ def refresh(term, slot):
 
 
 @part
-def shift(term, unit, slot, sign, scatter, power):
+def shift(term, unit, slot, sign, scatter):
     """Add a unit's mean to that of a slot and to its `scatter` (`sign` 1), or take it out (-1).
 
     One unit after the other, by updates of rank one: no large numbers are subtracted.
@@ -217,15 +226,15 @@ def shift(term, unit, slot, sign, scatter, power):
     Return what the outer product of `away`, the unit's distance from the mean before, is weighted
     by.
     """
-    n = power * term.size[unit]
-    strength = term.hyper[0] + power * term.held[slot]
+    n = term.weight[unit]
+    strength = term.hyper[0] + term.held_weight[slot]
     after = strength + sign * n
     weight = sign * strength * n / after
     away_from(term.value[unit], term.mean[slot], term.away)
     add_outer(scatter, term.away, weight)
     for i in range(term.away.shape[0]):
         term.mean[slot, i] += sign * n / after * term.away[i]
-    term.held[slot] += sign * term.size[unit]
+    term.held_weight[slot] += sign * n
     return weight
 
 
@@ -249,7 +258,8 @@ def add_unit(term, unit, slot, sign):
         # The kernel clears a slot that has become empty, but not before it may look at it.
         clear_slot(term, slot)
         return
-    weight = shift(term, unit, slot, sign, term.scatter[slot], term.hyper[POWER])
+    weight = shift(term, unit, slot, sign, term.scatter[slot])
+    term.held[slot] += sign * n
     add_within(term, unit, term.scatter[slot], sign)
     term.updates[slot] += 1
     if term.several[unit] >= 0 or term.updates[slot] >= _REFRESH:
@@ -278,6 +288,7 @@ def clear_slot(term, slot):
             term.scatter[slot, i, k] = term.prior_scatter[i, k]
             term.inverse[slot, i, k] = term.prior_inverse[i, k]
     term.held[slot] = 0.0
+    term.held_weight[slot] = 0.0
     term.log_det[slot] = term.hyper[2]
     term.updates[slot] = 0
 
@@ -296,6 +307,7 @@ def _relocate(term, source, target):
             term.scatter[target, i, k] = term.scatter[source, i, k]
             term.inverse[target, i, k] = term.inverse[source, i, k]
     term.held[target] = term.held[source]
+    term.held_weight[target] = term.held_weight[source]
     term.log_det[target] = term.log_det[source]
     term.updates[target] = term.updates[source]
 
@@ -309,7 +321,7 @@ def _log_evidence(term, n_slots):
         total += term.log_gamma[int(term.held[slot])] - term.hyper[3]
         n = term.hyper[POWER] * term.held[slot]
         total += 0.5 * degrees * term.hyper[2] - 0.5 * (degrees + n) * term.log_det[slot]
-        total -= 0.5 * d * log1p(n / strength)
+        total -= 0.5 * d * log1p(term.held_weight[slot] / strength)
     return total
 
 
@@ -320,20 +332,22 @@ def take_apart(term, slots, start, stop):
     From scratch: taken from the running state, far from the centre, little would be left of them.
     """
     term.part_held[:] = 0.0
+    term.part_weight[:] = 0.0
     term.part_mean[:] = 0.0
     term.part_scatter[:] = 0.0
-    power, d = term.hyper[POWER], term.value.shape[1]
+    d = term.value.shape[1]
     for unit in range(slots.shape[0]):
         which, slot = int(unit < start or unit >= stop), slots[unit]
         if term.size[unit] == 0.0 or slot == 0:
             continue
-        before, n = term.part_held[which, slot], term.size[unit]
+        before, n = term.part_weight[which, slot], term.weight[unit]
         away_from(term.value[unit], term.part_mean[which, slot], term.away)
-        add_outer(term.part_scatter[which, slot], term.away, power * before * n / (before + n))
+        add_outer(term.part_scatter[which, slot], term.away, before * n / (before + n))
         for i in range(d):
             term.part_mean[which, slot, i] += n / (before + n) * term.away[i]
         add_within(term, unit, term.part_scatter[which, slot], 1.0)
-        term.part_held[which, slot] = before + n
+        term.part_weight[which, slot] = before + n
+        term.part_held[which, slot] += term.size[unit]
 
 
 @part
@@ -342,13 +356,16 @@ def put_together(term, group, slot):
 
     Without these if it is 0. What does not depend on the vectors is left out.
     """
-    power, d = term.hyper[POWER], term.value.shape[1]
-    others, own = term.part_held[1, slot], term.part_held[0, group] if group > 0 else 0.0
-    if others + own == 0.0:
+    d, held = term.value.shape[1], term.part_held[1, slot]
+    others, own = term.part_weight[1, slot], 0.0
+    if group > 0:
+        held += term.part_held[0, group]
+        own = term.part_weight[0, group]
+    if held == 0.0:
         return term.log_gamma[0] - 0.5 * term.hyper[1] * term.hyper[2]
-    n = power * (others + own)
+    n = others + own
     strength = term.hyper[0] * n / (term.hyper[0] + n)
-    between = power * others * own / (others + own)
+    between = others * own / n
     for i in range(d):
         # The mean of both, and how far they are from each other.
         term.product[i] = others * term.part_mean[1, slot, i]
@@ -356,7 +373,7 @@ def put_together(term, group, slot):
         if group > 0:
             term.product[i] += own * term.part_mean[0, group, i]
             term.away[i] -= term.part_mean[0, group, i]
-        term.product[i] /= others + own
+        term.product[i] /= n
     for i in range(d):
         for k in range(i + 1):
             total = term.prior_scatter[i, k] + term.part_scatter[1, slot, i, k]
@@ -365,8 +382,8 @@ def put_together(term, group, slot):
             total += between * term.away[i] * term.away[k]
             term.matrix[i, k] = total + strength * term.product[i] * term.product[k]
     return (
-        term.log_gamma[int(others + own)]
-        - 0.5 * (term.hyper[1] + n) * factorise(term.matrix, term.lower)
+        term.log_gamma[int(held)]
+        - 0.5 * (term.hyper[1] + term.hyper[POWER] * held) * factorise(term.matrix, term.lower)
         - 0.5 * d * log1p(n / term.hyper[0])
     )
 
@@ -401,7 +418,8 @@ def rebuild(term, slots):
     for unit in range(slots.shape[0]):
         if term.size[unit] > 0.0:
             own = slots[unit]
-            shift(term, unit, own, 1.0, term.scatter[own], term.hyper[POWER])
+            shift(term, unit, own, 1.0, term.scatter[own])
+            term.held[own] += term.size[unit]
             add_within(term, unit, term.scatter[own], 1.0)
     for slot in range(n_slots):
         if term.held[slot] > 0.0:
@@ -434,10 +452,12 @@ class NormalWishartEvidence(NormalEvidence):
             prior_scatter=np.zeros((d, d)),
             prior_inverse=np.zeros((d, d)),
             size=rows.size,
+            weight=np.zeros(n_units),
             value=np.zeros((n_units, d)),
             several=several,
             within=np.zeros((n_several, d, d)),
             held=np.zeros(slots),
+            held_weight=np.zeros(slots),
             log_det=np.zeros(slots),
             mean=np.zeros((slots, d)),
             scatter=np.zeros((slots, d, d)),
@@ -449,6 +469,7 @@ class NormalWishartEvidence(NormalEvidence):
             lower=np.zeros((d, d)),
             scratch=np.zeros((d, d)),
             part_held=np.zeros((2, slots)),
+            part_weight=np.zeros((2, slots)),
             part_mean=np.zeros((2, slots, d)),
             part_scatter=np.zeros((2, slots, d, d)),
         )
@@ -459,10 +480,15 @@ class NormalWishartEvidence(NormalEvidence):
         return [filled, job(rebuild, self.term, slots)]
 
     def load(
-        self, values: NDArray, slots: NDArray, prior: NormalWishartPrior, constant: float = 0.0
+        self,
+        values: NDArray,
+        slots: NDArray,
+        prior: NormalWishartPrior,
+        factors: NDArray | None = None,
+        constant: float = 0.0,
     ) -> None:
         """Bring the term to a point, as `NormalEvidence.load`."""
-        super().load(values, slots, prior)
+        super().load(values, slots, prior, factors)
         term, d = self.term, self.rows.n_features
         if term.hyper[1] != prior.degrees:
             fill_log_gamma(float(prior.degrees), self.power, d, term.log_gamma)
@@ -471,12 +497,13 @@ class NormalWishartEvidence(NormalEvidence):
             prior.degrees,
             np.linalg.slogdet(prior.inverse_scale)[1],
             term.log_gamma[0],
-            constant - 0.5 * self.power * values.size * log(pi),
+            constant + self.constant(),
             self.power,
         )
         term.prior_scatter[:] = prior.inverse_scale
         term.prior_inverse[:] = np.linalg.inv(prior.inverse_scale)
         for place, members in enumerate(self.rows.several):
-            away = values[members] - values[members].mean(axis=0)
-            term.within[place] = self.power * (away.T @ away)
+            own = self.weights[members, None]
+            away = values[members] - (own * values[members]).sum(axis=0) / own.sum()
+            term.within[place] = (own * away).T @ away
         rebuild(term, slots)

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.numerics.polar import polar_factor
-from pm_match.reading.evidence import Evidence
-from pm_match.reading.parts import Point
+from pm_match.reading.evidence import Evidence, Table
+from pm_match.reading.parts import Point, UnservedModelError
 
 
 class Map(NamedTuple):
@@ -69,6 +71,35 @@ class ScaleMatrix:
 
 
 @dataclass(frozen=True, eq=False)
+class PrecisionFactor:
+    """A free Gamma variable (R,): a factor of the precision of every vector."""
+
+    name: str
+    key: str  # its value variable, with the log
+    # shape and rate (R,) at a point
+    prior: Callable[[Point], tuple[NDArray[np.float64], NDArray[np.float64]]] = field(repr=False)
+
+    def read(self, point: Point) -> NDArray[np.float64]:
+        """Read the factors (R,) from a point."""
+        return np.exp(np.asarray(point[self.key]))
+
+    def put(self, point: Point, value: float) -> dict[str, NDArray]:
+        """Give a point at which all factors have one value."""
+        return {**point, self.key: np.full(np.shape(point[self.key]), np.log(value))}
+
+    def conditional(
+        self, power: float, point: Point, seen: NDArray | int, squares: NDArray
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give shape and rate (R,) of the Gamma conditionals of the factors.
+
+        `power`: of the vectors' densities; `seen` (R,): how many values of each vector are known;
+        `squares` (R,): how far these are from its cluster's mean, in squared standard deviations.
+        """
+        shape, rate = self.prior(point)
+        return shape + 0.5 * power * seen, rate + 0.5 * power * squares
+
+
+@dataclass(frozen=True, eq=False)
 class NormalValues:
     """Vectors that are normal around the means of their objects' clusters."""
 
@@ -82,6 +113,8 @@ class NormalValues:
     alignment: Alignment | None = None
     # the free variable with the missing values, in the order of the array; None if none is missing
     missing: str | None = None
+    # what each vector's precision is multiplied by; None if by nothing
+    factor: PrecisionFactor | None = None
 
     @property
     def incomplete(self) -> NDArray[np.int64]:
@@ -137,6 +170,17 @@ class Normals(Evidence):
         return dict.fromkeys([self.mean] if self.shared else self.names, 0)
 
     @property
+    def conditioned_on(self) -> list[str]:
+        """Means and precisions if these have factors, so that what is predicted is Student's t."""
+        return self.names if self.factors else []
+
+    @property
+    def of_objects(self) -> list[str]:
+        """Factors of precisions, if no vector lacks one, or a value."""
+        factors = [own.factor.name for own in self.values if own.factor]
+        return [] if self.missing or len(factors) < len(self.values) else factors
+
+    @property
     def searchable(self) -> bool:
         """Whether no vector is a free variable; single values may be missing."""
         return all(values.data is not None for values in self.values)
@@ -145,6 +189,11 @@ class Normals(Evidence):
     def handed_on(self) -> list[str]:
         """Steps of what the priors depend on are given the parameters; and all that is drawn."""
         return [*self.names, *self.drawn, *self.missing] if self.searchable else []
+
+    @property
+    def factors(self) -> list[PrecisionFactor]:
+        """Factors of the vectors' precisions, of the variables that have some."""
+        return [own.factor for own in self.values if own.factor is not None]
 
     @property
     def missing(self) -> list[str]:
@@ -168,13 +217,36 @@ class Normals(Evidence):
 
     @property
     def drawn(self) -> list[str]:
-        """What steps of its own draw: maps, and the precisions' scale matrix."""
-        return [*self.mapped, *([self.scale_matrix.name] if self.scale_matrix else [])]
+        """What steps of its own draw: maps, scale matrix and factors of the precisions."""
+        scale = [self.scale_matrix.name] if self.scale_matrix else []
+        return [*self.mapped, *scale, *(own.name for own in self.factors)]
 
     def vectors(self, point: Point) -> NDArray[np.float64]:
         """Read all vectors (R, D), one variable after the other."""
         found = [values.vectors(point) for values in self.values]
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def precision_factors(self, point: Point) -> NDArray[np.float64] | None:
+        """Read the factors (R,) of all vectors' precisions; None if there are none."""
+        if not self.factors:
+            return None
+        ones = [np.ones(len(own.objects)) for own in self.values]
+        pairs = zip(self.values, ones, strict=True)
+        return np.concatenate([v.factor.read(point) if v.factor else one for v, one in pairs])
+
+    def integrated(self, assignment: str, table: Table, point: Point) -> NDArray[np.float64]:
+        r"""Integrate factors of precisions out of the log densities (N, T) of objects.
+
+        With u the factor, the log density of D values is :math:`c + (D \log u - m u) / 2`: two
+        values of u tell c and m. The log of the integral over a Gamma(a, b) factor is
+
+        .. math:: c + \log \frac{\Gamma(a + D / 2)}{\Gamma(a)} + a \log b
+                  - (a + D / 2) \log(b + m / 2) .
+        """
+        for own in self.values:
+            if own.assignment == assignment and own.factor is not None:
+                table = partial(_over_factor, own, self.n_features, table)
+        return table(point)
 
     def log_jacobian(self, point: Point) -> float:
         """Log density of the vectors as they are, less that of the mapped ones."""
@@ -183,3 +255,26 @@ class Normals(Evidence):
             scale = alignment.read(point, self.n_features).scale
             total -= len(own.objects) * self.n_features * np.log(scale)
         return self.power * total
+
+
+def _over_factor(own: NormalValues, d: int, table: Table, point: Point) -> NDArray[np.float64]:
+    """Integrate the factors of one variable's precisions out of log densities (N, T)."""
+    factor = own.factor
+    assert factor is not None
+    if len(np.unique(own.objects)) < len(own.objects):
+        raise UnservedModelError(
+            f"{own.name!r}: expected one vector of each object, as precisions are multiplied by "
+            f"{factor.name!r}; found several"
+        )
+    once, twice = (table(factor.put(point, value)) for value in (1.0, 2.0))
+    # A cluster whose weight has become 0 has no objects, whatever the factor is.
+    none = np.isneginf(once)
+    once, twice = np.where(none, 0.0, once), np.where(none, 0.0, twice)
+    n, size = len(once), np.zeros((len(once), 1))
+    size[own.objects] = d
+    a, b = np.ones((n, 1)), np.ones((n, 1))
+    a[own.objects, 0], b[own.objects, 0] = factor.prior(point)
+    squares = 2.0 * (once - twice) + size * np.log(2.0)
+    log_mean = gammaln(a + 0.5 * size) - gammaln(a) + a * np.log(b)
+    log_mean = log_mean - (a + 0.5 * size) * np.log(b + 0.5 * squares)
+    return np.where(none, -np.inf, once + 0.5 * squares + log_mean)

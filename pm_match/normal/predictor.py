@@ -18,12 +18,15 @@ distribution", section 4).
 
 Where the densities of the data count to a power (`coarsen`), the posterior is the coarsened one,
 and the density of a new vector counts in full.
+
+Where precisions have factors :math:`u \sim \mathrm{Gamma}(a, b)`, a new vector is t given a draw of
+means and precisions, :math:`x^* \sim t_{2a}(\mu_j, (b / a) \Lambda_j^{-1})`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +38,19 @@ from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals, NormalValues
 from pm_match.prediction.mixture import Law, NormalLaw
 from pm_match.prediction.predictor import Holes, NewVectors, Place, Predictor, coords
+from pm_match.reading.densities import common
 from pm_match.reading.parts import Clustering, UnservedModelError
+from pm_match.reading.probe import natural_function
 from pm_match.tables.domains import as_new_columns
+
+
+class _Laws(NamedTuple):
+    """How new vectors are distributed in T clusters: multivariate t."""
+
+    means: NDArray[np.float64]  # (T, D)
+    scales: NDArray[np.float64]  # (T, D, D)
+    degrees: NDArray[np.float64]  # (T,)
+    empty: NDArray[np.int64]  # clusters that are all alike: they have no vector
 
 
 class NormalsPredictor(Predictor):
@@ -45,8 +59,9 @@ class NormalsPredictor(Predictor):
     `normals`: whose vectors are observed.
     """
 
-    def __init__(self, normals: Normals, clustering: Clustering):
+    def __init__(self, model: Model, normals: Normals, clustering: Clustering):
         self.normals, slices = normals, clustering.slices
+        self._parameters = natural_function(model, normals.names) if normals.factors else None
         self._objects = np.concatenate(
             [own.objects + slices[own.assignment].start for own in normals.values]
         )
@@ -84,23 +99,42 @@ class NormalsPredictor(Predictor):
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Bring the clusters to a draw."""
         own, self._point = self.normals, point
+        if own.of_objects:
+            return  # the laws are those of the draw's means and precisions
         prior: NormalWishartPrior = own.prior(point)
         self._labels = labels[own.clustering][self._objects]
         given = own.vectors(point), self._labels, own.truncation, prior, own.shared, own.power
-        self._posterior = held, means, degrees, scales = posterior(*given)
-        strength, free = prior.strength + held, degrees - own.n_features + 1.0
+        self._posterior = posterior(*given, own.precision_factors(point))
+        weights, means, degrees, scales = self._posterior
+        strength, free = prior.strength + weights, degrees - own.n_features + 1.0
         scales = ((strength + 1.0) / strength / free)[:, None, None] * scales
-        self._means, self._scales = means, scales
-        self._free = np.broadcast_to(free, held.shape)
-        # Clusters without any vector are all alike.
-        self._empty = np.flatnonzero(held == 0.0)
-        self._different = np.append(np.flatnonzero(held), self._empty[:1])
+        free, empty = np.broadcast_to(free, weights.shape), np.flatnonzero(weights == 0.0)
+        self._laws = _Laws(means, scales, free, empty)
+
+    def _laws_of(self, values: NormalValues) -> _Laws:
+        """Say how new vectors of a variable are distributed."""
+        factor, n = values.factor, self.normals.truncation
+        if factor is None:
+            return self._laws
+        a, b = (common(value) for value in factor.prior(self._point))
+        if a is None or b is None:
+            raise UnservedModelError(
+                f"new objects of {values.name!r}: the prior of {factor.name!r} differs between "
+                "objects; expected the same for all"
+            )
+        assert self._parameters is not None
+        means, precisions = self._parameters(self._point)
+        scales = np.linalg.inv(precisions) * (b / a)
+        scales = np.broadcast_to(scales, (n, *scales.shape[-2:]))
+        return _Laws(means, scales, np.full(n, 2.0 * a), np.zeros(0, np.int64))
 
     def log_predictive(self, place: Place, seen: NewVectors) -> NDArray[np.float64]:
         """Log predictive of the vectors, means and precisions integrated out."""
         from scipy.stats import multivariate_t
 
-        alignment, d = self._only(place).alignment, self.normals.n_features
+        own, d = self._only(place), self.normals.n_features
+        alignment, laws = own.alignment, self._laws_of(own)
+        different = np.setdiff1d(np.arange(self.normals.truncation), laws.empty[1:])
         x, base = seen.values, 0.0
         if alignment is not None:
             to_clusters = alignment.read(self._point, d)
@@ -109,11 +143,11 @@ class NormalsPredictor(Predictor):
         for rows, hidden in seen.patterns():
             if not hidden.all():
                 known = np.flatnonzero(~hidden)
-                for j in self._different:
-                    scale = self._scales[j][np.ix_(known, known)]
-                    law = multivariate_t(self._means[j, known], scale, self._free[j])
+                for j in different:
+                    scale = laws.scales[j][np.ix_(known, known)]
+                    law = multivariate_t(laws.means[j, known], scale, laws.degrees[j])
                     found[rows, j] = law.logpdf(x[np.ix_(rows, known)]) + base
-        found[:, self._empty] = found[:, self._empty[:1]]
+        found[:, laws.empty] = found[:, laws.empty[:1]]
         return found
 
     # -- missing values ---------------------------------------------------------------------------
@@ -142,7 +176,8 @@ class NormalsPredictor(Predictor):
                 break
             start += len(own.objects)
         labels, found = self._labels[start:], np.zeros((*holes.values.shape, 2))
-        for part in Incomplete.of(holes.values, own.incomplete).given(*drawn):
+        factors = None if own.factor is None else own.factor.read(self._point)
+        for part in Incomplete.of(holes.values, own.incomplete).given(*drawn, factors):
             label = labels[part.rows]
             both = part.expected(label), part.deviations(label)
             found[part.rows] = np.stack(both, axis=-1)
@@ -150,18 +185,19 @@ class NormalsPredictor(Predictor):
 
     def of_new(self, rng, place, seen, holes, log_weight):
         """Return places, scales and degrees of what is missing, by what that is."""
+        laws = self._laws_of(self._only(place))
         for rows, hidden in seen.patterns():
             if not hidden.any():
                 continue
             known = ~hidden
-            across = self._scales[:, hidden][:, :, known]
-            inverse = np.linalg.inv(self._scales[:, known][:, :, known])
+            across = laws.scales[:, hidden][:, :, known]
+            inverse = np.linalg.inv(laws.scales[:, known][:, :, known])
             slopes = across @ inverse
-            left = self._scales[:, hidden][:, :, hidden] - slopes @ np.swapaxes(across, 1, 2)
-            away = seen.values[rows][:, None, known] - self._means[:, known]
-            middle = self._means[:, hidden] + np.einsum("tmo,rto->rtm", slopes, away)
-            degrees = np.broadcast_to((self._free + known.sum())[:, None], middle.shape)
-            squares = self._free + np.einsum("rto,top,rtp->rt", away, inverse, away)
+            left = laws.scales[:, hidden][:, :, hidden] - slopes @ np.swapaxes(across, 1, 2)
+            away = seen.values[rows][:, None, known] - laws.means[:, known]
+            middle = laws.means[:, hidden] + np.einsum("tmo,rto->rtm", slopes, away)
+            degrees = np.broadcast_to((laws.degrees + known.sum())[:, None], middle.shape)
+            squares = laws.degrees + np.einsum("rto,top,rtp->rt", away, inverse, away)
             variances = np.diagonal(left, axis1=1, axis2=2)
             scale = np.sqrt((squares[:, :, None] / degrees) * variances)
             parameters = np.stack([degrees, middle, scale], axis=-1)

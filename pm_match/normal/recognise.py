@@ -2,8 +2,9 @@
 
 Means and precisions have conjugate priors, and every cluster has a precision of its own, or all
 share one. What varies around the means may be observed or a free variable. Observed domains may be
-seen through maps of their own, and their densities may count to a power (`coarsen`). Where values
-are missing, PyMC observes a part of a variable, and has a free one for the rest.
+seen through maps of their own, and their densities may count to a power (`coarsen`). The precision
+of every vector may have a Gamma factor of its own, which makes it Student's t. Where values are
+missing, PyMC observes a part of a variable, and has a free one for the rest.
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,16 @@ from numpy.typing import NDArray
 from pymc.distributions.multivariate import WishartRV
 from pymc.distributions.transforms import CholeskyCovTransform
 from pymc.logprob.transforms import LogTransform
-from pytensor.tensor.random.basic import LogNormalRV, MvNormalRV, NormalRV
+from pytensor.tensor.random.basic import GammaRV, LogNormalRV, MvNormalRV, NormalRV
 
 from pm_match.normal.normal_rows import NormalWishartPrior
-from pm_match.normal.parts import Alignment, Normals, NormalValues, ScaleMatrix
+from pm_match.normal.parts import (
+    Alignment,
+    Normals,
+    NormalValues,
+    PrecisionFactor,
+    ScaleMatrix,
+)
 from pm_match.reading.ancestry import (
     RV,
     Refusal,
@@ -158,6 +165,7 @@ def _alignment(
     centers, precision = candidate.mean, candidate.precision
     d = context.shapes[centers.name][-1]
     others = context.ancestry.parents[rv] - {assignment, centers, precision}
+    others -= {_declared_factor(context, rv)}
     forms = (
         ("orientation", NormalRV, (d, d)),
         ("scale", LogNormalRV, ()),
@@ -174,7 +182,8 @@ def _alignment(
             raise Refusal(
                 f"{rv.name!r} depends on {own.name!r} too; expected vectors that are normal around "
                 f"{centers.name!r} with precision {precision.name!r}, seen through an orientation "
-                f"(pm.Normal, {d} x {d}), a scale (pm.LogNormal) and an intercept (pm.Normal, {d})"
+                f"(pm.Normal, {d} x {d}), a scale (pm.LogNormal) and an intercept (pm.Normal, "
+                f"{d}), its precision multiplied by a number for each vector (pm.Gamma)"
             )
     if not found:
         return None
@@ -188,6 +197,38 @@ def _alignment(
         logs=scale is not None and context.transformed(scale),
         priors={own.name: context.normal_prior(own) for own in found.values()},
     )
+
+
+def _declared_factor(context: Context, rv: RV) -> RV | None:
+    """Find the free Gamma variable that a vector's precision is multiplied by, if there is one."""
+    found = [
+        own
+        for own in context.ancestry.parents[rv]
+        if own in context.model.free_RVs and isinstance(own.owner.op, GammaRV)
+    ]
+    if len(found) > 1:
+        raise Refusal(f"{rv.name!r} depends on {names(found)}; expected one factor of precisions")
+    return found[0] if found else None
+
+
+def _factor(
+    context: Context, candidate: NormalsCandidate, rv: RV, n: int
+) -> PrecisionFactor | None:
+    """Describe what the precisions of a variable's n vectors are multiplied by, if by anything."""
+    own = _declared_factor(context, rv)
+    if own is None:
+        return None
+    if context.shapes[own.name] != (n,):
+        raise Refusal(
+            f"{own.name!r} has shape {context.shapes[own.name]}; expected a factor for each of the "
+            f"{n} vectors of {rv.name!r}"
+        )
+    context.must_be_plain(own, (LogTransform,))
+    if not context.transformed(own):
+        raise Refusal(f"{own.name!r} has no transform; expected PyMC's default")
+    potential = [candidate.powers[rv][0]] if rv in candidate.powers else []
+    context.ancestry.only_children(own, [*candidate.parts(rv), *potential], drawn=True)
+    return PrecisionFactor(own.name, context.key(own), context.gamma_prior(own))
 
 
 def _check_candidate(context: Context, candidate: NormalsCandidate) -> None:
@@ -246,8 +287,10 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
             objects = _all_objects(context, rv, assignment)
             _check_alignment(rv, alignment, check)
         missing = candidate.missing[rv].name if rv in candidate.missing else None
+        factor = _factor(context, candidate, rv, len(objects))
         name = context.whole_name(rv)
-        values.append(NormalValues(name, assignment.name, objects, data, alignment, missing))
+        own = NormalValues(name, assignment.name, objects, data, alignment, missing, factor)
+        values.append(own)
     expected: dict[RV, list[NDArray]] = {rv: [] for rv in candidate.checked}
     natural = check.at([centers, precision])
     for number, (point, (own_mean, own_precision)) in enumerate(
@@ -260,6 +303,8 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
         ):
             labels = check.value(number, assignment)[own.objects]
             rows = own_precision if shared else own_precision[labels]
+            if own.factor is not None:
+                rows = own.factor.read(point)[:, None, None] * rows
             found = log_mv_normal(own.vectors(point) - own_mean[labels], rows)
             if own.alignment is not None:
                 d = own_mean.shape[1]
@@ -429,6 +474,9 @@ def _objects(
     identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
     numbered = np.repeat(_FAR * np.arange(n_clusters)[:, None], d, axis=1)
     givens = {centers: numbered, precision: identity}
+    factor = _declared_factor(context, rv)
+    if factor is not None:
+        givens[factor] = np.ones(context.shapes[factor.name])
     found = chosen_objects(context.model, mean(undivided(rv)), assignment, givens, n_objects, _FAR)
     if found is None:
         raise Refusal(

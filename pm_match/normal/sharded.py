@@ -82,10 +82,10 @@ class ShardedNormals(ShardedEvidence):
         clustering = read(model).clustering_of(normals)
         n = {own.name: own.n_objects for own in clustering.assignments}
         for own in normals.values:
-            if own.data is None or own.missing or own.alignment is not None:
+            if own.data is None or own.missing or own.alignment or own.factor:
                 raise UnservedModelError(
-                    f"{own.name!r}: over shards, expected observed vectors, without a map or "
-                    "missing values"
+                    f"{own.name!r}: over shards, expected observed vectors, without a map, missing "
+                    "values, or factors of their precisions (`normal_clusters`: tails=None)"
                 )
             if not np.array_equal(own.objects, np.arange(n[own.assignment])):
                 raise UnservedModelError(

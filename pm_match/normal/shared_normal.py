@@ -23,7 +23,7 @@ With :math:`\Psi^{-1}` at hand, and :math:`m_j^\top \Psi^{-1} m_j` for every clu
 scored in all of T clusters at a cost of :math:`D^2 + TD`, and moved at the same.
 """
 
-from math import log, log1p, pi
+from math import log1p
 from typing import NamedTuple
 
 import numpy as np
@@ -50,9 +50,9 @@ class SharedNormal(NamedTuple):
     # (3,): strength of the prior; degrees of the conditional, nu_0 + N; a constant of the log
     # evidence
     hyper: NDArray[np.float64]
-    size: NDArray[np.float64]  # (U,): vectors in each unit; objects may have none
-    value: NDArray[np.float64]  # (U, D): their means, less the prior's centre
-    held: NDArray[np.float64]  # (S,): vectors in each slot
+    weight: NDArray[np.float64]  # (U,): what the vectors of each unit weigh; it may have none
+    value: NDArray[np.float64]  # (U, D): their weighted means, less the prior's centre
+    held_weight: NDArray[np.float64]  # (S,): what the vectors in each slot weigh
     mean: NDArray[np.float64]  # (S, D): m_j, less the prior's centre
     # scatter, inverse (D, D): Psi, and its inverse
     scatter: NDArray[np.float64]
@@ -71,7 +71,7 @@ class SharedNormal(NamedTuple):
 
 @implements(protocol.score, SharedNormal)
 def _score(term, unit, own, n_slots, out):
-    n, d = term.size[unit], term.value.shape[1]
+    n, d = term.weight[unit], term.value.shape[1]
     if n == 0.0:
         return
     x = term.value[unit]
@@ -79,7 +79,7 @@ def _score(term, unit, own, n_slots, out):
     x_length = quadratic(term.inverse, x, term.solved)
     away_from(x, term.mean[own], term.away)
     own_length = quadratic(term.inverse, term.away, term.product)
-    left = term.hyper[0] + term.held[own] - n
+    left = term.hyper[0] + term.held_weight[own] - n
     g = n * (left + n) / left
     # |Psi - g d d'| is |Psi| times this.
     remaining = 1.0 - g * own_length
@@ -90,7 +90,7 @@ def _score(term, unit, own, n_slots, out):
             out[slot] += half * log1p(-g * own_length) - 0.5 * d * log1p(n / left)
             continue
         mean = term.mean[slot]
-        strength = term.hyper[0] + term.held[slot]
+        strength = term.hyper[0] + term.held_weight[slot]
         straight = x_length - 2.0 * dot(mean, term.solved) + term.length[slot]
         across = x_product - dot(mean, term.product)
         c = strength * n / (strength + n)
@@ -104,32 +104,28 @@ def refresh(term):
     term.log_det[0] = factorise(term.scatter, term.lower)
     invert(term.lower, term.scratch, term.inverse)
     term.updates[0] = 0
-    for slot in range(term.held.shape[0]):
+    for slot in range(term.mean.shape[0]):
         term.length[slot] = quadratic(term.inverse, term.mean[slot], term.product)
 
 
 @part
 def add_unit(term, unit, slot, sign):
     """Add a unit to a slot (`sign` 1), or take it out again (-1)."""
-    weight = shift(term, unit, slot, sign, term.scatter, 1.0)
+    weight = shift(term, unit, slot, sign, term.scatter)
     q = weight * quadratic(term.inverse, term.away, term.product)
     shrunk = weight / (1.0 + q)
     add_outer(term.inverse, term.product, -shrunk)
     term.log_det[0] += log1p(q)
-    for other in range(term.held.shape[0]):
+    for other in range(term.mean.shape[0]):
         if other != slot:
             across = dot(term.mean[other], term.product)
             term.length[other] -= shrunk * across * across
-    if term.held[slot] == 0.0:
-        # An empty cluster has the prior's mean exactly.
-        for i in range(term.value.shape[1]):
-            term.mean[slot, i] = 0.0
     term.length[slot] = quadratic(term.inverse, term.mean[slot], term.product)
 
 
 @implements(protocol.move, SharedNormal)
 def _move(term, unit, source, target):
-    if term.size[unit] == 0.0:
+    if term.weight[unit] == 0.0:
         return
     add_unit(term, unit, source, -1.0)
     add_unit(term, unit, target, 1.0)
@@ -142,7 +138,7 @@ def _move(term, unit, source, target):
 def _clear(term, slot):
     for i in range(term.value.shape[1]):
         term.mean[slot, i] = 0.0
-    term.held[slot] = 0.0
+    term.held_weight[slot] = 0.0
     term.length[slot] = 0.0
 
 
@@ -150,7 +146,7 @@ def _clear(term, slot):
 def _relocate(term, source, target):
     for i in range(term.value.shape[1]):
         term.mean[target, i] = term.mean[source, i]
-    term.held[target] = term.held[source]
+    term.held_weight[target] = term.held_weight[source]
     term.length[target] = term.length[source]
 
 
@@ -159,7 +155,7 @@ def _log_evidence(term, n_slots):
     d = term.value.shape[1]
     total = term.hyper[2] - 0.5 * term.hyper[1] * term.log_det[0]
     for slot in range(1, n_slots):
-        total -= 0.5 * d * log1p(term.held[slot] / term.hyper[0])
+        total -= 0.5 * d * log1p(term.held_weight[slot] / term.hyper[0])
     return total
 
 
@@ -169,11 +165,11 @@ def rebuild(term, slots):
 
     `scatter` holds the prior's inverse scale, and the scatter within units.
     """
-    for slot in range(term.held.shape[0]):
+    for slot in range(term.mean.shape[0]):
         protocol.clear(term, slot)
     for unit in range(slots.shape[0]):
-        if term.size[unit] > 0.0:
-            shift(term, unit, slots[unit], 1.0, term.scatter, 1.0)
+        if term.weight[unit] > 0.0:
+            shift(term, unit, slots[unit], 1.0, term.scatter)
     refresh(term)
 
 
@@ -187,9 +183,9 @@ class SharedNormalEvidence(NormalEvidence):
         d, slots = rows.n_features, capacity(truncation)
         self.term = SharedNormal(
             hyper=np.zeros(3),
-            size=rows.size,
+            weight=np.zeros(len(rows.size)),
             value=np.zeros((len(rows.size), d)),
-            held=np.zeros(slots),
+            held_weight=np.zeros(slots),
             mean=np.zeros((slots, d)),
             scatter=np.zeros((d, d)),
             inverse=np.zeros((d, d)),
@@ -208,17 +204,22 @@ class SharedNormalEvidence(NormalEvidence):
         return [job(rebuild, self.term, slots)]
 
     def load(
-        self, values: NDArray, slots: NDArray, prior: NormalWishartPrior, constant: float = 0.0
+        self,
+        values: NDArray,
+        slots: NDArray,
+        prior: NormalWishartPrior,
+        factors: NDArray | None = None,
+        constant: float = 0.0,
     ) -> None:
         """Bring the term to a point, as `NormalEvidence.load`."""
-        super().load(values, slots, prior)
+        super().load(values, slots, prior, factors)
         term, (n, d) = self.term, values.shape
         degrees = prior.degrees + n
         constant += multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
         constant += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
-        term.hyper[:] = prior.strength, degrees, constant - 0.5 * n * d * log(pi)
+        term.hyper[:] = prior.strength, degrees, constant + self.constant()
         term.scatter[:] = prior.inverse_scale
         if len(self.rows.several_units):
             within = values - prior.center - term.value[self.rows.unit]
-            term.scatter[:] += within.T @ within
+            term.scatter[:] += (self.weights[:, None] * within).T @ within
         rebuild(term, slots)

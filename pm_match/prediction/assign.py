@@ -76,7 +76,9 @@ def assign(
     ----------
     idata : DataTree or Dataset
         What `pm_match.sample` or `find_matching` returns, or its posterior. Only assignments,
-        relevance, noise, projections and hyperparameters are read.
+        relevance, noise, projections and hyperparameters are read; and means and precisions of
+        normal clusters with factors of their precisions (`normal_clusters` with tails), whose
+        prediction after `find_matching` therefore rests on one draw of these.
     model : pymc.Model
         The model that was sampled.
     new_data : mapping

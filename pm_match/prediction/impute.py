@@ -45,7 +45,8 @@ def impute(
 
     (eq. 23–26 of Iwata, Hirao & Ueda 2016). Independent columns have the distribution that they are
     declared with, with parameters that are drawn from their conditional in each draw; so have
-    vectors of normal clusters, but new ones are t, with parameters integrated out. Mean and
+    vectors of normal clusters, but new ones are t: parameters are integrated out, or, where
+    precisions have factors, these are, and parameters are those of the draw. Mean and
     quantiles are those of the mixture, so that they are steadier than those of the recorded draws
     ``<name>_unobserved``, which say the same.
 

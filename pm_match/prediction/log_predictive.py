@@ -1,6 +1,7 @@
 """What every object's data are worth under a model, its cluster integrated out."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,6 +15,7 @@ from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading.ancestry import RV, depends
+from pm_match.reading.evidence import Evidence, Point
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import Owned, check_owners, each_label, find_owners, mixed_labels
 from pm_match.reading.parts import Assignment, UnservedModelError
@@ -41,8 +43,9 @@ def log_predictive(
     Labels are what differs most from draw to draw, and an object's likelihood given its own label
     is no measure of how well it is predicted: this is what `arviz.loo` and `arviz.compare` should
     be given, to choose between models of the same data. Objects that may be irrelevant are so with
-    their prior probability. Of missing values nothing is asked. Weights that are powers of the
-    density (`coarsen`) are left out: it is the declared density that is told.
+    their prior probability. Factors of normal vectors' precisions, which make these Student's t,
+    are integrated out. Of missing values nothing is asked. Weights that are powers of the density
+    (`coarsen`) are left out: it is the declared density that is told.
 
     Parameters
     ----------
@@ -87,8 +90,9 @@ def log_predictive(
     """
     points = RecordedPoints(idata, model, "posterior", SAMPLE_DIMS, num_draws, everything=True)
     tables = [
-        _Objects(model, assignment, clustering.truncation, points)
-        for clustering in points.structure.clusterings
+        _Objects(model, assignment, clustering.truncation, component.evidence, points)
+        for component in points.structure.components
+        for clustering in component.clusterings
         for assignment in _free(clustering)
     ]
     if not tables:
@@ -129,8 +133,15 @@ def _free(clustering: Any) -> Sequence[Assignment]:
 class _Objects:
     """The log densities of one assignment's objects, under every label."""
 
-    def __init__(self, model: Model, own: Assignment, truncation: int, points: RecordedPoints):
-        self.name, self.n = own.name, own.n_objects
+    def __init__(
+        self,
+        model: Model,
+        own: Assignment,
+        truncation: int,
+        evidence: Sequence[Evidence],
+        points: RecordedPoints,
+    ):
+        self.name, self.n, self._evidence = own.name, own.n_objects, evidence
         assignment = model[own.name]
         relevance = None if own.relevance is None else model[own.relevance]
         self._flags = None if relevance is None else model.rvs_to_values[relevance].name
@@ -199,8 +210,13 @@ class _Objects:
 
     def _sum(self, point: dict[str, NDArray]) -> NDArray[np.float64]:
         """Sum over clusters, all objects being relevant or not as the point says."""
-        entries = self._entries(point, [self._labels])
-        return np.asarray(logsumexp(self._owned.total(entries), axis=1))
+
+        def table(point: Point) -> NDArray[np.float64]:
+            return self._owned.total(self._entries(point, [self._labels]))
+
+        for evidence in self._evidence:
+            table = partial(evidence.integrated, self.name, table)
+        return np.asarray(logsumexp(table(point), axis=1))
 
     def labels(self, points: RecordedPoints) -> list[str]:
         """Name the objects."""

@@ -119,5 +119,6 @@ def _integrated_out(structure: Structure) -> set[str]:
         for clustering in component.clusterings:
             for assignment in clustering.assignments:
                 found -= {*assignment.variables}
-        found -= {name for own in component.evidence for name in own.conditioned_on}
+        for own in component.evidence:
+            found = (found - set(own.conditioned_on)) | set(own.of_objects)
     return found

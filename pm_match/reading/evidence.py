@@ -1,6 +1,6 @@
 """What is read of the data of one kind: the base of every kind's record."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -8,6 +8,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 Point = Mapping[str, NDArray]
+# Log densities (N, T) of N objects in T clusters, at a point.
+Table = Callable[[Point], NDArray[np.float64]]
 
 
 class Evidence:
@@ -92,6 +94,11 @@ class Evidence:
         return []
 
     @property
+    def of_objects(self) -> list[str]:
+        """Variables that belong to single objects, of which prediction asks no draws."""
+        return []
+
+    @property
     def searchable(self) -> bool:
         """Whether a search for clusters makes sense: not where the data are free variables."""
         return True
@@ -99,6 +106,13 @@ class Evidence:
     def dispersed(self, rng: np.random.Generator, start: Point) -> dict[str, NDArray]:
         """Draw values to start a chain from that favour no matching, by variable."""
         return {}
+
+    def integrated(self, assignment: str, table: Table, point: Point) -> NDArray[np.float64]:
+        """Give log densities (N, T) of an assignment's objects, what is each one's own integrated.
+
+        `table` has them given all that is free.
+        """
+        return table(point)
 
     def annotate(self, posterior: xr.DataTree) -> None:
         """Say in the attributes of recorded draws what they are."""

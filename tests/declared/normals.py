@@ -28,6 +28,8 @@ CASES = (
     "free scale",
     "missing",
     "missing in views",
+    "tails",
+    "tails in views",
 )
 
 
@@ -75,7 +77,9 @@ def normals_model(case, concentration=1.4) -> pm.Model:
     - free scale: how much the means vary is a free variable;
     - missing: as own, but one object misses a value, and another one all;
     - missing in views: two views of the objects, the first with one precision, in both of which
-      something is missing, also of two objects that are linked.
+      something is missing, also of two objects that are linked;
+    - tails: as own, but every precision has a factor, of a prior of its own;
+    - tails in views: as missing in views, but every precision has a factor.
     """
     rng = np.random.default_rng(4)
 
@@ -92,13 +96,24 @@ def normals_model(case, concentration=1.4) -> pm.Model:
             f = pm.MvNormal("f", mean[a], **noise(a), shape=(n, 2))
             pm.Normal("seen_f", f, 1.0, observed=data(n, 2))
             return model
-        one = ("shared", "views", "matched", "missing in views")
+        one = ("shared", "views", "matched", "missing in views", "tails in views")
         mean, noise = parameters("x", 2, case in one, strength)
-        if case == "missing in views":
+        if case == "tails":
+            shape, rate = np.linspace(3.0, 5.0, n), np.linspace(4.0, 3.0, n)
+            factor = pm.Gamma("factor_x", shape, rate, shape=n)
+            cov = noise(a)["cov"] / factor[:, None, None]
+            pm.MvNormal("x", mean[a], cov=cov, observed=data(n, 2))
+        elif case.endswith("in views"):
             x, y = holed(data(n, 2), (1, 0), (4, 0), (4, 1)), holed(data(n, 1), (2, 0))
-            observe("x", mean[a], **noise(a), observed=x)
-            mean, noise = parameters("y", 1, shared=False)
-            observe("y", mean[a], **noise(a), observed=y)
+            of_x, of_y = noise(a), parameters("y", 1, shared=False)
+            middle, own = of_y[0], of_y[1](a)
+            if case == "tails in views":
+                factor = pm.Gamma("factor_x", 4.0, 4.0, shape=n)
+                of_x = {"cov": pt.linalg.inv(of_x["tau"]) / factor[:, None, None]}
+                factor = pm.Gamma("factor_y", 3.0, 2.0, shape=n)
+                own = {"cov": own["cov"] / factor[:, None, None]}
+            observe("x", mean[a], **of_x, observed=x)
+            observe("y", middle[a], **own, observed=y)
             pmm.must_link("links", {a: [[1, 2]]})
         elif case == "missing":
             x = holed(data(n, 2), (0, 1), (3, 0), (3, 1))
@@ -191,10 +206,12 @@ def natural(model, point):
     return dict(zip(names, natural_function(model, names)(point), strict=True))
 
 
-def aligned_model(d=2, sizes=(4, 3, 3), power=0.6, free_scale=True, truncation=3) -> pm.Model:
+def aligned_model(
+    d=2, sizes=(4, 3, 3), power=0.6, free_scale=True, truncation=3, tails=False
+) -> pm.Model:
     """Declare a tiny model of domains that are seen through maps, and coarsened.
 
-    The first domain has no map, the last one no scale.
+    The first domain has no map, the last one no scale. With tails, precisions have factors.
     """
     rng = np.random.default_rng(6)
     with pm.Model() as model:
@@ -215,6 +232,9 @@ def aligned_model(d=2, sizes=(4, 3, 3), power=0.6, free_scale=True, truncation=3
         for e, n in enumerate(sizes):
             cluster = pm.Categorical(f"cluster_{'abc'[e]}", p=weights, shape=n)
             centre, spread = mean[cluster], covariance[cluster]
+            if tails:
+                factor = pm.Gamma(f"factor_{e}", 4.0, 3.0 + e, shape=n)
+                spread = spread / factor[:, None, None]
             if e:
                 raw = pm.Normal(f"orientation_{e}", 0.0, 1.3, shape=(d, d))
                 q = pmm.semi_orthogonal(raw)

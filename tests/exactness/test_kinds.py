@@ -21,6 +21,7 @@ MODELS = {
     ),
     "normal clusters": lambda: normals_model("own"),
     "normal clusters of one covariance": lambda: normals_model("shared"),
+    "normal clusters with tails": lambda: normals_model("tails"),
     "normal clusters of several domains": lambda: normals_model("matched"),
 }
 # The others compile kernels' terms that these do too.

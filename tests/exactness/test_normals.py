@@ -43,6 +43,8 @@ KINDS = {
 STATES = {kind: make for kind, (make, _) in KINDS.items()} | {
     "coarsened": partial(NormalWishartEvidence, power=0.6)
 }
+# With a factor of every precision.
+STATES |= {f"{kind} with factors": make for kind, make in STATES.items()}
 
 
 def some_prior(d):
@@ -52,26 +54,28 @@ def some_prior(d):
 # -- plain formulas ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("factors", [None, np.array([0.3, 2.0, 1.1, 0.6])])
 @pytest.mark.parametrize("kind", KINDS)
-def test_log_marginal_is_an_integral_over_means_and_precisions(kind):
+def test_log_marginal_is_an_integral_over_means_and_precisions(kind, factors):
     # In one dimension: the mean by its normal integral, the precision by quadrature.
+    u = np.ones(4) if factors is None else factors
     prior = NormalWishartPrior(np.array([0.3]), 0.7, 2.5, np.array([[1.2]]))
     x, labels = np.array([0.1, -0.9, 1.4, 2.0]), np.array([0, 2, 0, 2])
     logs_of_grid = np.linspace(-12.0, 6.0, 2_001)
     grid = np.exp(logs_of_grid)
     log_prior = stats.gamma.logpdf(grid, 0.5 * prior.degrees, scale=2.0 / 1.2) + logs_of_grid
 
-    def log_given(members, precision):
-        n = len(members)
-        covariance = (np.eye(n) + 1.0 / prior.strength) / precision
-        return stats.multivariate_normal.logpdf(members, np.full(n, 0.3), covariance)
+    def log_given(j, precision):
+        own = labels == j
+        covariance = (np.diag(1.0 / u[own]) + 1.0 / prior.strength) / precision
+        return stats.multivariate_normal.logpdf(x[own], np.full(own.sum(), 0.3), covariance)
 
-    logs = [np.array([log_given(x[labels == j], t) for t in grid]) for j in (0, 2)]
+    logs = [np.array([log_given(j, t) for t in grid]) for j in (0, 2)]
     if kind == "own":
         expected = sum(np.log(np.trapezoid(np.exp(own + log_prior), logs_of_grid)) for own in logs)
     else:
         expected = np.log(np.trapezoid(np.exp(sum(logs) + log_prior), logs_of_grid))
-    found = KINDS[kind][1](x[:, None], labels, prior)
+    found = KINDS[kind][1](x[:, None], labels, prior, factors=factors)
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -120,6 +124,8 @@ def medium(kind, d=3, n=40, truncation=9, grouped=True):
     objects = rng.permutation(np.concatenate([np.setdiff1d(np.arange(n), [3, 4, 9]), [7, 7, 8]]))
     values = rng.normal(size=(len(objects), d)) * 3.0 + 5.0
     evidence = STATES[kind](NormalRows(objects, own, d), truncation)
+    if kind.endswith("with factors"):
+        evidence.load = partial(evidence.load, factors=rng.gamma(2.0, 0.5, len(objects)))
     return own, evidence, values, some_prior(d)
 
 
@@ -179,7 +185,7 @@ def tabulate(term, slots, start, stop, n_slots, worth, shared):
     protocol.tabulate(term, slots, start, stop, n_slots, worth, shared)
 
 
-@pytest.mark.parametrize("kind", ["own", "coarsened"])
+@pytest.mark.parametrize("kind", ["own", "coarsened", "own with factors", "coarsened with factors"])
 @pytest.mark.parametrize("far", [0.0, 1e4])
 def test_tables_of_an_assignments_clusters_are_differences_of_log_marginal(kind, far):
     own, evidence, values, prior = medium(kind)
@@ -204,7 +210,9 @@ def test_tables_of_an_assignments_clusters_are_differences_of_log_marginal(kind,
     def plain(units):
         """Log evidence of some units in one cluster, no others there being any."""
         rows = np.isin(own.of_object[evidence.rows.object], units)
-        return log_marginal(values[rows], np.zeros(rows.sum(), int), prior, False, evidence.power)
+        factors = None if evidence.factors is None else evidence.factors[rows]
+        given = prior, False, evidence.power, factors
+        return log_marginal(values[rows], np.zeros(rows.sum(), int), *given)
 
     for group in np.unique(label[inside]):
         for target in [*range(4), 8]:
@@ -239,7 +247,7 @@ def test_scores_far_from_the_centre(kind):
         assert difference == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "own with factors", "shared with factors"])
 def test_draws_given_the_labels(kind):
     # Vectors are of objects in any order: each cluster's parameters follow those of its own.
     own, evidence, values, prior = medium(kind, d=2, truncation=4)
@@ -247,19 +255,20 @@ def test_draws_given_the_labels(kind):
     labels = rng.integers(3, size=len(own.size))[own.of_object]
     evidence.load(values, np.ones(len(own.size), np.int64), prior)
     n_draws, d = 4_000, 2
+    u = np.ones(len(values)) if evidence.factors is None else evidence.factors
     drawn = [evidence.draw(rng, labels) for _ in range(n_draws)]
     means, precisions = (np.array(part) for part in zip(*drawn, strict=True))
     inverse_scales = []
     for j in range(4):
         members = [n for n, i in enumerate(evidence.rows.object) if labels[i] == j]
         x = np.concatenate([np.tile(prior.center, (1, 1)), values[members]])
-        w = np.array([prior.strength] + [1.0] * len(members))
+        w = np.append(prior.strength, u[members])
         middle = w @ x / w.sum()
         error = means[:, j].std(axis=0) / np.sqrt(n_draws)
         assert (np.abs(means[:, j].mean(axis=0) - middle) < 4.5 * error).all()
         away = x - middle
         inverse_scales.append((len(members), prior.inverse_scale + (away.T * w) @ away))
-    if kind == "shared":
+    if kind.startswith("shared"):
         total = sum(psi - prior.inverse_scale for _, psi in inverse_scales)
         inverse_scales = [(len(values), prior.inverse_scale + total)]
         precisions = precisions[:, None]
@@ -268,9 +277,9 @@ def test_draws_given_the_labels(kind):
         error = np.sqrt(known.var() / n_draws)
         assert (np.abs(precisions[:, j].mean(axis=0) - known.mean()) < 4.5 * error).all()
     # Away from their centres the means vary as the precisions say.
-    chosen = precisions if kind == "own" else np.repeat(precisions, 4, axis=1)
+    chosen = precisions if kind.startswith("own") else np.repeat(precisions, 4, axis=1)
     for j in range(4):
-        members = sum(labels[i] == j for i in evidence.rows.object)
+        members = u[labels[evidence.rows.object] == j].sum()
         away = means[:, j] - means[:, j].mean(axis=0)
         squares = np.einsum("ni,nij,nj->n", away, chosen[:, j], away) * (prior.strength + members)
         assert squares.mean() == pytest.approx(d, abs=5.0 * np.sqrt(2.0 * d / n_draws))
@@ -341,6 +350,7 @@ def log_conditional(own, model, point):
     total -= np.log(left).sum()
     for normals, evidence in zip(own.normals, own.evidence, strict=True):
         name = normals.mean.removeprefix("mean_")
+        u = values.get(f"factor_{name}", np.ones(len(evidence.values)))
         d = normals.n_features
         strength = values.get("strength", STRENGTH[name])
         prior = NormalWishartPrior(
@@ -348,7 +358,9 @@ def log_conditional(own, model, point):
         )
         x = evidence.values
         inside_labels = labels[evidence.rows.object]
-        n, means, _, psi = posterior(x, inside_labels, TRUNCATION, prior, shared=False)
+        held = np.bincount(inside_labels, minlength=TRUNCATION)
+        given = prior, False, 1.0, u
+        n, means, _, psi = posterior(x, inside_labels, TRUNCATION, *given)
         precision, mean = values[normals.precision], values[normals.mean]
         if normals.shared:
             psi = psi.sum(axis=0) - (TRUNCATION - 1) * prior.inverse_scale
@@ -356,7 +368,7 @@ def log_conditional(own, model, point):
             precision = np.tile(precision, (TRUNCATION, 1, 1))
         else:
             total += sum(
-                stats.wishart.logpdf(precision[j], prior.degrees + n[j], np.linalg.inv(psi[j]))
+                stats.wishart.logpdf(precision[j], prior.degrees + held[j], np.linalg.inv(psi[j]))
                 for j in range(TRUNCATION)
             )
         total += sum(
@@ -372,8 +384,9 @@ def log_conditional(own, model, point):
 def test_declared_equals_collapsed_times_conditional(case):
     model = normals_model(case)
     step = cluster_step(model)
-    # What is observed of a free variable, and the prior of a free strength, are no part of it.
-    variables = [rv for rv in model.basic_RVs if rv.name not in ("seen_f", "strength")]
+    # What is observed of a free variable, and priors of what is conditioned on, are no part of it.
+    left = ("seen_f", "strength", "factor_x", "factor_y")
+    variables = [rv for rv in model.basic_RVs if rv.name not in left]
     declared = model.compile_fn(
         model.logp(vars=variables, jacobian=False), mode="FAST_COMPILE", on_unused_input="ignore"
     )

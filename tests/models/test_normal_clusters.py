@@ -68,6 +68,7 @@ def test_everything_is_served_and_named():
     assert {rv.name for rv in model.free_RVs} == {
         "weights", "cluster_left_unobserved", "cluster_right",
         "mean_left", "precision_left", "mean_right", "precision_right",
+        "precision_factor_left", "precision_factor_right",
     }  # fmt: skip
     served = {v.name for step in pmm.steps(model) for v in step.vars}
     assert served == {v.name for v in model.value_vars}

@@ -56,15 +56,17 @@ def test_log_marginal_of_coarsened_vectors_by_quadrature():
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-def test_scores_and_running_state():
-    model = aligned_model()
+@pytest.mark.parametrize("tails", [False, True])
+def test_scores_and_running_state(tails):
+    model = aligned_model(tails=tails)
     testing.check_scores(model, n_points=3)
     testing.check_running_state(model, n_moves=300)
 
 
 @pytest.mark.slow
-def test_draws_of_means_and_precisions():
-    testing.check_draws(aligned_model())
+@pytest.mark.parametrize("tails", [False, True])
+def test_draws_of_means_and_precisions(tails):
+    testing.check_draws(aligned_model(tails=tails))
 
 
 @pytest.mark.slow
@@ -73,8 +75,9 @@ def test_law_of_assignments():
 
 
 @pytest.mark.slow
-def test_whole_chain():
-    model = aligned_model(sizes=(2, 2), truncation=2)
+@pytest.mark.parametrize("tails", [False, True])
+def test_whole_chain(tails):
+    model = aligned_model(sizes=(2, 2), truncation=2, tails=tails)
     check_chain(model, run(pmm.steps(model), model.initial_point(0), 1000, n_tune=200))
 
 
@@ -110,18 +113,22 @@ def test_draws_of_the_scale_matrix():
     assert traces.mean() == pytest.approx(9.0, abs=5.0 * traces.std() / np.sqrt(len(traces)))
 
 
-def test_draws_of_maps_leave_the_declared_density_alone():
+@pytest.mark.parametrize("tails", [False, True])
+def test_draws_of_maps_leave_the_declared_density_alone(tails):
     """Stein's identity, by the gradient of the declared density, for all that the step draws.
 
     E[f dlogp/dx + df/dx] = 0 with f = 1 and f = x. Across singular matrices the density of an
     orientation jumps: there f has the determinant as a factor.
     """
-    model = aligned_model()
+    model = aligned_model(tails=tails)
     (step,) = (s for s in pmm.steps(model) if isinstance(s, pmm.AlignmentGibbs))
     step.setup_chain(np.random.default_rng(0), 0, 1)
     point = model.initial_point(0)
     point["cluster_a"], point["cluster_b"] = np.array([0, 0, 2, 2]), np.array([0, 2, 0])
     point["cluster_c"] = np.array([0, 0, 2])
+    if tails:
+        factors = np.random.default_rng(3).normal(0.0, 1.2, (3, 4))
+        point |= {f"factor_{e}_log__": factors[e, :n] for e, n in enumerate((4, 3, 3))}
     names = {v.name for v in step.vars}
     drawn = [
         rv

@@ -52,7 +52,8 @@ class Problem:
         k, m = self.prior.strength, self.prior.center
         return Maps.of(
             *sums,
-            np.array([k, self.prior.degrees]),
+            k,
+            self.prior.degrees + (sums[0].sum(axis=0)),
             k * m,
             self.prior.inverse_scale + k * np.outer(m, m),
             np.array([np.eye(d), self.q]),

@@ -142,7 +142,7 @@ def test_densities_where_some_objects_are_seen_are_ratios_of_marginals(within):
 def test_missing_values_of_new_objects_by_quadrature(row):
     """Of one cluster and one draw: the law of what is missing given the rest of the row."""
     data = tables()
-    model = pmm.models.normal_clusters(data, n_clusters=3)
+    model = pmm.models.normal_clusters(data, n_clusters=3, tails=None)
     x = model.rvs_to_values[model["a"]].data
     point = model.initial_point(0) | {"cluster_a": np.zeros(5, int)}
     place = find_place(read(model), "a")
@@ -191,7 +191,8 @@ def test_missing_values_of_the_data_are_imputed_as_the_steps_draw_them():
     x = np.array([[0.0, 0.0], [8.0, -5.0]])[labels] + rng.normal(size=(60, 2))
     holed = x.copy()
     holed[[3, 7, 20], [0, 1, 1]] = np.nan
-    model = pmm.models.normal_clusters({"a": holed[:30], "b": holed[30:]}, n_clusters=4)
+    tables = {"a": holed[:30], "b": holed[30:]}
+    model = pmm.models.normal_clusters(tables, n_clusters=4, tails=None)
     idata = pmm.sample(
         400, tune=50, chains=1, model=model, random_seed=1, progressbar=False, quiet=True
     )

@@ -54,6 +54,10 @@ MODELS = {
         lambda: normals.normals_model("missing in views"),
         {"MissingValueGibbs", "ClusterGibbs"},
     ),
+    "tails": (
+        lambda: normals.normals_model("tails in views"),
+        {"PrecisionFactorGibbs", "MissingValueGibbs", "ClusterGibbs"},
+    ),
     "beside features": (
         any_likelihood.beside_features,
         {"FeatureGibbs", "ClusterGibbs", "ClusterSlice"},

@@ -221,6 +221,8 @@ def _view(
             f"{one.name!r} is {'free' if one.data is None else 'of clusters with a precision each'}"
             "; expected an observed variable, and one precision shared by all clusters"
         )
+    if one.factor:
+        raise Refusal(f"{one.factor.name!r} multiplies precisions of {one.name!r}; expected none")
     if not np.array_equal(np.sort(one.objects), np.arange(len(objects))):
         raise Refusal(
             f"{one.name!r} has no row, or several, for some labels of {w.name!r}; expected one each"

@@ -479,8 +479,9 @@ class _FreeAssignment(NamedTuple):
 
 
 def _mixture(structure: Structure, name: str) -> Normals | None:
-    """Find the clusters that are made of the frequencies alone, with precisions of their own."""
+    """Find the clusters of the frequencies alone, with precisions of their own, without factors."""
     for normals in structure.of(Normals):
-        if [values.name for values in normals.values] == [name] and not normals.shared:
+        only = [values.name for values in normals.values] == [name]
+        if only and not normals.shared and not normals.factors:
             return normals
     return None
