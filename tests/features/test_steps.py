@@ -200,6 +200,7 @@ def test_registered_once_and_first():
         pmm.FeatureGibbs,
         pmm.AlignmentGibbs,
         pmm.ScaleMatrixGibbs,
+        pmm.PrecisionFactorGibbs,
         pmm.MissingValueGibbs,
         pmm.HyperparameterGibbs,
         pmm.FrequencyMetropolis,
