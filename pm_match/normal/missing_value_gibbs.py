@@ -51,7 +51,7 @@ class MissingValueGibbs(PartitionStep):
     --------
     >>> tables = {name: table.copy() for name, table in pmm.datasets.iris(random_seed=0).items()}
     >>> tables["a"][3, 1] = np.nan
-    >>> pmm.steps(pmm.models.normal_clusters(tables))[0]
+    >>> pmm.steps(pmm.models.normal_clusters(tables, tails=None))[0]
     MissingValueGibbs(a_unobserved)
     """
 
