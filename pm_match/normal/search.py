@@ -71,10 +71,11 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     state = chain.loaded(number)
     states: list[NormalsState] = state.of_kind(NormalsState)
     starts, incomplete = [], any(own.normals.missing for own in states)
-    weighed, first = any(own.normals.factors for own in states), chain.point
+    weighed = any(own.normals.factors for own in states)
     if incomplete:
         fill(chain, number)
         state = chain.loaded(number)
+    first = chain.point
     for place, clustering in enumerate(component.clusterings):
         evidence = [own.evidence for own in states if own.normals.clustering == place]
         if not evidence:

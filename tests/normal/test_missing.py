@@ -489,9 +489,9 @@ def test_searches_draw_what_is_missing(missing):
     """Held at what is expected of them, missing values of half of the table end in one cluster."""
     x, whole, labels = three_clusters(missing)
     model = pmm.models.normal_clusters({"a": x[:70], "b": x[70:]}, tails=None)
-    found = pmm.find_matching(model, starts=1, random_seed=1, progressbar=False)
+    found = pmm.find_matching(model, starts=4, random_seed=1, progressbar=False)
     best = pmm.partition_estimate(found)
-    # Of half of a table searches find .44 to .88, by the seed; one cluster has 0.
+    # Of half of a table, four searches find .48 to .70, by the seed; one cluster has 0.
     least = 0.9 if missing < 0.2 else 0.4
     for name, part in (("a", slice(70)), ("b", slice(70, None))):
         own = best[f"cluster_{name}"].to_numpy()
