@@ -89,10 +89,10 @@ def log_marginal(
     found = posterior(values, labels, n_clusters, prior, shared, power, factors)
     weights, _, degrees, inverse_scales = found
     total = means_out(weights, prior).sum() + precisions_out(degrees, inverse_scales, prior).sum()
-    return float(total + constant(values.shape, power, factors))
+    return float(total + log_constant(values.shape, power, factors))
 
 
-def constant(shape: tuple[int, ...], power: float, factors: NDArray | None) -> float:
+def log_constant(shape: tuple[int, ...], power: float, factors: NDArray | None) -> float:
     """Log of what the evidence of vectors has for a factor whatever their labels are.
 
     `shape`: (N, D); `power`, `factors` (N,): as of `log_marginal`.
@@ -189,10 +189,11 @@ class NormalEvidence:
             self.weights *= factors
         self.term.weight[:] = self.rows.sums(self.weights)
         self.term.value[:] = self.rows.means(values - prior.center, self.weights)
+        self.fill(slots, constant + log_constant(values.shape, self.power, factors))
 
-    def constant(self) -> float:
-        """Log of what the evidence has for a factor whatever the labels are."""
-        return constant(self.values.shape, self.power, self.factors)
+    def fill(self, slots: NDArray, constant: float) -> None:
+        """Fill the rest of the term; `constant`: of the log evidence."""
+        raise NotImplementedError
 
     def kernels(self, slots: NDArray) -> list[Job]:
         """List what `load` calls."""

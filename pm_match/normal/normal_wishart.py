@@ -42,7 +42,7 @@ from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
 from pm_match.normal.conjugate import NormalEvidence
-from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
+from pm_match.normal.normal_rows import NormalRows
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, invert
 from pm_match.numerics.kernels import entry, inlined, part
@@ -479,17 +479,9 @@ class NormalWishartEvidence(NormalEvidence):
         filled = job(fill_log_gamma, 1.0, 1.0, 1, self.term.log_gamma)
         return [filled, job(rebuild, self.term, slots)]
 
-    def load(
-        self,
-        values: NDArray,
-        slots: NDArray,
-        prior: NormalWishartPrior,
-        factors: NDArray | None = None,
-        constant: float = 0.0,
-    ) -> None:
-        """Bring the term to a point, as `NormalEvidence.load`."""
-        super().load(values, slots, prior, factors)
-        term, d = self.term, self.rows.n_features
+    def fill(self, slots: NDArray, constant: float) -> None:
+        """Fill the term, as `NormalEvidence.fill`."""
+        term, values, prior, d = self.term, self.values, self.prior, self.rows.n_features
         if term.hyper[1] != prior.degrees:
             fill_log_gamma(float(prior.degrees), self.power, d, term.log_gamma)
         term.hyper[:] = (
@@ -497,7 +489,7 @@ class NormalWishartEvidence(NormalEvidence):
             prior.degrees,
             np.linalg.slogdet(prior.inverse_scale)[1],
             term.log_gamma[0],
-            constant + self.constant(),
+            constant,
             self.power,
         )
         term.prior_scatter[:] = prior.inverse_scale

@@ -129,7 +129,7 @@ class NormalsPredictor(Predictor):
         return _Laws(means, scales, np.full(n, 2.0 * a), np.zeros(0, np.int64))
 
     def log_predictive(self, place: Place, seen: NewVectors) -> NDArray[np.float64]:
-        """Log predictive of the vectors, means and precisions integrated out."""
+        """Log predictive, with means and precisions, or factors of these, integrated out."""
         from scipy.stats import multivariate_t
 
         own, d = self._only(place), self.normals.n_features

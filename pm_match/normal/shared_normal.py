@@ -34,7 +34,7 @@ from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 from pm_match.clusters.sweep import capacity
 from pm_match.normal.conjugate import NormalEvidence
-from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
+from pm_match.normal.normal_rows import NormalRows
 from pm_match.normal.normal_wishart import add_outer, away_from, quadratic, shift
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import dot, factorise, invert
@@ -203,21 +203,13 @@ class SharedNormalEvidence(NormalEvidence):
         """List what `load` calls."""
         return [job(rebuild, self.term, slots)]
 
-    def load(
-        self,
-        values: NDArray,
-        slots: NDArray,
-        prior: NormalWishartPrior,
-        factors: NDArray | None = None,
-        constant: float = 0.0,
-    ) -> None:
-        """Bring the term to a point, as `NormalEvidence.load`."""
-        super().load(values, slots, prior, factors)
-        term, (n, d) = self.term, values.shape
+    def fill(self, slots: NDArray, constant: float) -> None:
+        """Fill the term, as `NormalEvidence.fill`."""
+        term, values, prior, (n, d) = self.term, self.values, self.prior, self.values.shape
         degrees = prior.degrees + n
         constant += multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
         constant += 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
-        term.hyper[:] = prior.strength, degrees, constant + self.constant()
+        term.hyper[:] = prior.strength, degrees, constant
         term.scatter[:] = prior.inverse_scale
         if len(self.rows.several_units):
             within = values - prior.center - term.value[self.rows.unit]

@@ -14,6 +14,7 @@ from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.predictive import Predictive
 from pm_match.reading import read
 from pm_match.reading.probe import natural_function
+from pm_match.views.hinge.frequency_metropolis import _mixture
 from tests.declared.normals import loaded, normals_model, random_point
 
 T, D, N = 3, 2, 6
@@ -129,6 +130,25 @@ def test_hierarchies_do_without():
     assert not [p for p in structure.parts if type(p).__name__ == "Hierarchy"]
     found = {**structure.refusals, **structure.notes}
     assert any("'factor' multiplies precisions of 'x'" in why for why in found.values())
+
+
+@pytest.mark.parametrize("tails", [False, True])
+def test_frequencies_with_factors_are_drawn_as_declared(tails):
+    """Clusters of frequencies are integrated out only where they have no factors."""
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", np.float64(1.0), T - 1)
+        cluster = pm.Categorical("cluster_a", p=weights, shape=N)
+        precision = pm.Wishart("precision", nu=6, V=np.eye(D), shape=(T, D, D))
+        cov = pt.linalg.inv(precision)
+        mean = pm.MvNormal("mean", np.zeros(D), cov=cov / 0.5, shape=(T, D))
+        spread = cov[cluster]
+        if tails:
+            spread = spread / pm.Gamma("factor", 4.0, 4.0, shape=N)[:, None, None]
+        omega = pm.MvNormal("omega", mean[cluster], cov=spread, shape=(N, D))
+        pm.Normal("seen", omega, 1.0, observed=DATA)
+    structure = read(model)
+    assert structure.of(Normals)
+    assert (_mixture(structure, "omega") is None) == tails
 
 
 def test_em_and_shards_do_without():
