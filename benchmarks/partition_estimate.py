@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="100,000 objects x 1,000 draws")
     parser.add_argument("--starts", type=int, default=None)
     parser.add_argument("--doubtful", type=float, default=0.1, help="share of objects that stray")
-    parser.add_argument("--loss", nargs="*", default=["vi", "binder"])
+    parser.add_argument("--loss", nargs="*", choices=["vi", "binder"], default=["vi", "binder"])
     options = parser.parse_args()
     n_objects, n_draws, n_clusters = (100_000, 1000, 30) if options.large else (2000, 4000, 20)
     starts = options.starts or (4 if options.large else 16)

@@ -1,9 +1,11 @@
-"""Choose the numbers of clusters by the log joint of the best matching."""
+"""Choose the numbers of clusters by the log joint, or combine the searches with all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from operator import itemgetter
 
 import numpy as np
 import pandas as pd
@@ -26,11 +28,41 @@ class Choice:
         From `pm_match.find_matching`.
     table : DataFrame
         A row for each model that was tried, in that order: the numbers by type, and the `score`.
+    searches : Dataset
+        What every search of every model found: labels and relevance (search, objects), and the rest
+        of group `starts`.
     """
 
     n_clusters: dict[str, int]
     found: xr.DataTree
     table: pd.DataFrame
+    searches: xr.Dataset
+
+    def consensus(self, var_names: Sequence[str] | None = None) -> xr.Dataset:
+        """Estimate what the searches of all models have in common.
+
+        Where the log joints of models with other numbers of clusters, and of searches, are nearly
+        tied, the best of them is as good as any. What they have in common is not: the partition
+        with the greatest expected adjusted Rand index, all searches equally probable (see
+        `pmm.partition_estimate`).
+
+        Parameters
+        ----------
+        var_names : sequence of str, optional
+            Assignment variables. Default: all.
+
+        Returns
+        -------
+        Dataset
+            As of `pm_match.partition_estimate`.
+        """
+        return pmm.partition_estimate(
+            self.searches,
+            loss="ari",
+            sample_dims=("search",),
+            var_names=var_names,
+            progressbar=False,
+        )
 
 
 def score(found: xr.DataTree, n_clusters: Mapping[str, int]) -> float:
@@ -71,7 +103,7 @@ def choose(
     starts: int = 4,
     random_seed: int = 0,
 ) -> Choice:
-    """Climb the score over a grid of numbers from the smallest, of all types and of one at a time.
+    """Search with all combinations of numbers; take those with the highest score.
 
     Parameters
     ----------
@@ -100,42 +132,20 @@ def choose(
                 f"candidates: expected positive numbers of clusters of {t!r}; "
                 f"found {list(candidates[t])}"
             )
-    tried: dict[tuple[int, ...], float] = {}
-    best: tuple[tuple[int, ...], xr.DataTree] | None = None
-
-    def value(place: tuple[int, ...]) -> float:
-        nonlocal best
-        if place not in tried:
-            numbers = {t: own[i] for i, (t, own) in zip(place, grid.items(), strict=True)}
-            found = pmm.find_matching(
-                declare(numbers), starts=starts, random_seed=random_seed, progressbar=False
-            )
-            tried[place] = score(found, numbers)
-            if tried[place] >= max(tried.values()):
-                best = place, found
-        return tried[place]
-
-    here = (0,) * len(grid)
-    value(here)
-    moved = True
-    sizes = [len(own) for own in grid.values()]
-    # All together first: more rows' clusters may be worth their cost only with more columns'.
-    directions = [(1,) * len(sizes)]
-    for axis in range(len(sizes)):
-        directions += [tuple(step * (axis == a) for a in range(len(sizes))) for step in (1, -1)]
-    while moved:
-        moved = False
-        for direction in directions:
-            while True:
-                to = tuple(i + step for i, step in zip(here, direction, strict=True))
-                inside = all(0 <= i < n for i, n in zip(to, sizes, strict=True))
-                if not inside or value(to) <= value(here):
-                    break
-                here, moved = to, True
-    assert best is not None
-    places = np.array([[own[i] for i, own in zip(p, grid.values(), strict=True)] for p in tried])
-    table = pd.DataFrame(places, columns=list(grid)).assign(score=list(tried.values()))
-    chosen = dict(
-        zip(grid, (own[i] for i, own in zip(best[0], grid.values(), strict=True)), strict=True)
-    )
-    return Choice(chosen, best[1], table)
+    tried: list[tuple[dict[str, int], xr.DataTree, float]] = []
+    for chosen in product(*grid.values()):
+        numbers = dict(zip(grid, chosen, strict=True))
+        found = pmm.find_matching(
+            declare(numbers), starts=starts, random_seed=random_seed, progressbar=False
+        )
+        tried.append((numbers, found, score(found, numbers)))
+    numbers, found, _ = max(tried, key=itemgetter(2))
+    searches = xr.concat(
+        [
+            own["starts"].to_dataset().drop_dims("other_start").drop_vars("start")
+            for _, own, _ in tried
+        ],
+        "start",
+    ).rename(start="search")
+    table = pd.DataFrame([own | {"score": value} for own, _, value in tried])
+    return Choice(numbers, found, table, searches)

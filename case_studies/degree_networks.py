@@ -2,9 +2,9 @@
 
 The degree-corrected model (Poisson rates proportional to degrees, clusters equally probable, any
 object possibly irrelevant) of `case_studies.real_networks`, with the numbers of row and column
-clusters chosen by `case_studies.cluster_numbers`, its matching found by `pmm.find_matching`. The
-peers are Gromov-Wasserstein of clusters' means and of single rows, and are told the number of
-classes.
+clusters chosen by `case_studies.cluster_numbers`, its matching found by `pmm.find_matching`; and
+what the searches with all numbers have in common. The peers are Gromov-Wasserstein of clusters'
+means and of single rows, and are told the number of classes.
 
 The folder is that of `case_studies.real_networks`. Run
 ``python -m case_studies.degree_networks FOLDER --splits 5``.
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pymc as pm
+import xarray as xr
 
 import pm_match as pmm
 from case_studies.cluster_numbers import choose
@@ -69,15 +70,21 @@ def one(loaded: LabelledNetworks, options: argparse.Namespace, seed: int) -> dic
     )
     seconds = time.process_time() - start
     starts = choice.found["starts"]
-    best = starts.isel(start=int(starts["log_joint"].argmax("start")))
-    found = {name: best[f"cluster_{name}_{rows}"].to_numpy() for name in loaded.networks}
+    best = starts.to_dataset().isel(start=int(starts["log_joint"].argmax("start")))
+    consensus = choice.consensus([f"cluster_{name}_{rows}" for name in loaded.networks])
+
+    def matched(labels: xr.Dataset) -> float:
+        own = {name: labels[f"cluster_{name}_{rows}"].to_numpy() for name in loaded.networks}
+        return index(loaded, own)
+
     n_classes = len(loaded.label_names)
     peers = {
         "k-means + GW": network_gromov_wasserstein.match_clusters,
         "object GW": network_gromov_wasserstein.match_objects,
     }
     return {
-        "index": index(loaded, found),
+        "best": matched(best),
+        "consensus": matched(consensus),
         **{k: index(loaded, peer(loaded.networks, n_classes, seed)) for k, peer in peers.items()},
         **{f"{t} clusters": n for t, n in choice.n_clusters.items()},
         "CPU s": seconds,

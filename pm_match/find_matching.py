@@ -14,6 +14,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 
 from pm_match.checks import check_count, warn
+from pm_match.matching.draws import FLAGS
 from pm_match.metrics import adjusted_rand_index
 from pm_match.progress import PATIENCE, SearchProgress, saying, silent
 from pm_match.reading import read
@@ -98,9 +99,11 @@ def find_matching(
         conditional given the matching. Group `sample_stats` has `log_joint`, the collapsed log
         joint with the log density of the hyperparameters and of normal projections, and
         `n_occupied`. Group `starts` is for diagnosis: for every `start` the same two, `seconds`,
-        and all assignments, with -1 for irrelevant objects; and `agreement` (start, other_start),
-        the adjusted Rand index of two starts' labels of all objects of a set of clusters, averaged
-        over the sets.
+        all assignments, with -1 for irrelevant objects, and which objects are relevant; and
+        `agreement` (start, other_start), the adjusted Rand index of two starts' labels of all
+        objects of a set of clusters, averaged over the sets. Where starts disagree,
+        ``partition_estimate(idata, loss="ari", group="starts", sample_dims=["start"])`` agrees most
+        with all of them.
 
     Raises
     ------
@@ -231,7 +234,10 @@ def _diagnosis(posterior, ends: list[_Mode], agreement) -> xr.Dataset:
     for name in ends[0].labels:
         (dim,) = (d for d in posterior[name].dims if d not in ("chain", "draw"))
         attrs = posterior[name].attrs
-        variables[name] = (("start", dim), np.stack([own.labels[name] for own in ends]), attrs)
+        labels = np.stack([own.labels[name] for own in ends])
+        variables[name] = (("start", dim), labels, attrs)
+        if FLAGS in attrs:
+            variables[attrs[FLAGS]] = (("start", dim), (labels >= 0).astype(np.int8))
         if dim in posterior.coords:
             coords[dim] = posterior[dim]
     return xr.Dataset(variables, coords)

@@ -85,6 +85,7 @@ def test_starts_tell_what_each_found(found):
     flags = posterior["relevance_a_row"].to_numpy()[0, 0]
     labels = np.where(flags == 1, posterior["cluster_a_row"].to_numpy()[0, 0], -1)
     np.testing.assert_array_equal(starts["cluster_a_row"][best], labels)
+    np.testing.assert_array_equal(starts["relevance_a_row"][best], flags)
     by_set = []
     for t in ("row", "column"):
         names = [f"cluster_{d}_{t}" for d in "ab"]
@@ -103,6 +104,15 @@ def test_starts_tell_what_each_found(found):
         if label >= 0
     }
     assert len(occupied) == int(starts["n_occupied"][best])
+
+
+def test_starts_are_summarised_like_draws(found):
+    estimate = pmm.partition_estimate(
+        found, loss="ari", group="starts", sample_dims=["start"], progressbar=False
+    )
+    labels = found["starts"]["cluster_a_row"].to_numpy()
+    most = np.mean(labels < 0, axis=0) > 0.5
+    np.testing.assert_array_equal(estimate["cluster_a_row"] < 0, most)
 
 
 def test_the_log_joint_is_the_steps_own_and_the_hyperparameters(model, found):

@@ -5,8 +5,9 @@ moved one by one until nothing improves ("sweetening"); then whole clusters are 
 objects allocated anew ("zealous updates"). Beside these, clusters are merged, and some of the
 searches start at the best of the draws.
 
-Two facts make the problem smaller without changing its least loss. Δf and Δ²f are the first and
-second differences of f (see `losses`); f is convex, and Δ²f does not grow with n.
+Two facts make the problem smaller without changing the least loss by variation of information or
+Binder's. Δf and Δ²f are the first and second differences of f (see `losses`); f is convex, and Δ²f
+does not grow with n.
 
 1. *An object that is relevant in at most half of the draws may be alone.* Taking it out of a
    cluster of n others changes S times the loss by -S Δf(n) + 2 Σ_t Δf(n_jl), over the draws in
@@ -16,16 +17,21 @@ second differences of f (see `losses`); f is convex, and Δ²f does not grow wit
    may be together.* What a second one adds by joining a cluster, less what the first one added, is
    S Δ²f(n) - 2 Σ_t Δ²f(n_jl) <= (1 - 2q) S Δ²f(n) <= 0. So if one of two such objects is in the
    cluster where it costs less, the other one costs no more there than where it is.
+
+The adjusted Rand index is maximised by Binder's loss with other costs (`_adjusted_rand`). A pair of
+objects is then worth being together if it is so in a share λ of the draws, and the second fact
+holds for objects that are relevant in that share. The first is a convention there.
 """
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.matching.losses import Loss, scale, whole_terms
+from pm_match.matching.losses import Estimated, Loss, scale, whole_terms
 from pm_match.matching.pair_counts import groups
 from pm_match.matching.pooled import draw_keys
 from pm_match.matching.reallocate import OUT, CandidatePartition, merge, put, reallocate, take_out
@@ -47,6 +53,14 @@ class LeastLoss(NamedTuple):
     n_at_best: int  # starts that ended with this loss
 
 
+class _Found(NamedTuple):
+    """What one of several searches found: the units' clusters, what the loss depends on."""
+
+    slots: NDArray[np.int64]  # (U,)
+    total: int
+    n_at_best: int  # searches that ended with this total
+
+
 class _Problem(NamedTuple):
     """What all candidates share: see `reallocate.CandidatePartition`."""
 
@@ -56,6 +70,9 @@ class _Problem(NamedTuple):
     row: NDArray[np.uint64]
     n_rows: int
     f: NDArray[np.int64]
+    # The loss is a sum over draws of cost Σ_j f(n_j) - worth Σ_jl f(n_jl).
+    cost: int
+    worth: int
 
     def candidate(self, n_slots: int) -> CandidatePartition:
         """Make a candidate that all units are out of, with room for the scores of one."""
@@ -75,12 +92,14 @@ class _Problem(NamedTuple):
             score=np.zeros((1, n_slots), np.int64),
             seen=np.zeros((1, n_slots), np.int64),
             totals=np.zeros(3, np.int64),
+            cost=self.cost * self.labels.shape[1],
+            worth=self.worth,
         )
 
 
 def least_loss(
     pooled: NDArray[np.unsignedinteger],
-    loss: Loss,
+    loss: Estimated,
     n_starts: int,
     max_clusters: int | None,
     rng: np.random.Generator,
@@ -88,43 +107,99 @@ def least_loss(
 ) -> LeastLoss:
     """Search for the partition of N objects with the least expected loss over S draws.
 
-    `pooled` (N, S): from `pooled.pool`; `loss`, {"vi", "binder"}; `n_starts`: half of them, or one
-    more, are at the best draws; the others begin with nothing; `max_clusters`: the most clusters,
-    irrelevant objects not counted.
+    `pooled` (N, S): from `pooled.pool`; `loss`, {"vi", "binder", "ari"}; `n_starts`: half of them,
+    or one more, are at the best draws; the others begin with nothing; `max_clusters`: the most
+    clusters, irrelevant objects not counted.
     """
     n_objects, n_draws = pooled.shape
+    n_relevant = np.count_nonzero(pooled, axis=1)
     # Twice the relevant draws: half of them is enough.
-    inside = np.flatnonzero(2 * np.count_nonzero(pooled, axis=1) >= n_draws)
-    labels = np.full(n_objects, -1, dtype=np.int64)
-    f, unit = whole_terms(n_objects, n_draws, loss)
+    inside = np.flatnonzero(2 * n_relevant >= n_draws)
+    alike: Loss = "binder" if loss == "ari" else loss
+    f, unit = whole_terms(n_objects, n_draws, alike)
     constant = sum(int(f[np.bincount(draw)[1:]].sum()) for draw in pooled.T)
-    worth = unit / n_draws / scale(n_objects, loss)
-    if not inside.size:
-        return LeastLoss(labels, constant * worth, n_starts)
-    first, group = groups(pooled[inside].T)
-    order = np.argsort(first)  # by the first object, whatever the order of draws
+    _, group = groups(pooled[inside].T)
+    if loss == "ari":
+        # λ is at most one half, or the share of all pairs that are together, if that is more.
+        rare = np.flatnonzero(n_relevant[inside] * int(f[-1]) < constant)
+        group[rare] = n_objects + rare
+    # By the first object, whatever the order of draws.
+    _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    order = np.argsort(first)
     unit_of = np.empty(len(order), np.int64)
     unit_of[order] = np.arange(len(order))
     unit_of = unit_of[group]
     problem = _problem(pooled[inside[first[order]]], np.bincount(unit_of), f)
-
     most = n_objects if max_clusters is None else max_clusters
-    n_recorded = (n_starts + 1) // 2
-    starts: list[int | None] = [*_best_draws(problem, draw_keys(pooled), n_recorded, most)]
-    starts += [None] * (n_starts - len(starts))
-    results = _in_threads(problem, starts, rng.spawn(n_starts), most, progressbar)
-    totals = [total for _, total in results]
-    least = min(totals)
-    labels[inside] = results[totals.index(least)][0][unit_of]
+    n_recorded, keys = (n_starts + 1) // 2, draw_keys(pooled)
+
+    def searched(problem: _Problem, known: NDArray | None = None) -> _Found:
+        """Search from all starts, the first of them at what is known."""
+        if not inside.size:
+            return _Found(np.empty(0, np.int64), 0, n_starts)
+        starts: list[Any] = [*_best_draws(problem, keys, n_recorded, most)]
+        starts = [problem.labels[:, draw] for draw in starts] + [None] * (n_starts - len(starts))
+        if known is not None:
+            starts[0] = known + 1
+        results = _in_threads(problem, starts, rng.spawn(n_starts), most, progressbar)
+        totals = [total for _, total in results]
+        least = min(totals)
+        return _Found(results[totals.index(least)][0], least, totals.count(least))
+
+    if loss == "ari":
+        slots, expected, n_at_best = _adjusted_rand(problem, searched, constant)
+    else:
+        slots, least, n_at_best = searched(problem)
+        expected = (constant + least) * (unit / n_draws / scale(n_objects, alike))
+    labels = np.full(n_objects, -1, dtype=np.int64)
+    labels[inside] = slots[unit_of]
     # Rounding could leave less than nothing.
-    return LeastLoss(labels, max((constant + least) * worth, 0.0), totals.count(least))
+    return LeastLoss(labels, max(expected, 0.0), n_at_best)
 
 
-def _problem(labels, weight, f) -> _Problem:
+def _adjusted_rand(
+    problem: _Problem, searched: Callable[..., _Found], constant: int
+) -> tuple[NDArray[np.int64], float, int]:
+    r"""Search for the greatest adjusted Rand index, its parts replaced by their posterior means.
+
+    With f(n) = n (n - 1), R = Σ_j f(n_j) of the estimate, P that of a draw on average (`constant`,
+    summed over draws), Q that of what they share, and M = f(N), the index is (Fritsch & Ickstadt
+    2009)
+
+    .. math:: \frac{Q - R P / M}{(R + P) / 2 - R P / M}.
+
+    A partition with the index :math:`\theta` has the greatest one if it maximises :math:`Q -
+    \lambda R`, which is Binder's loss with other costs, for :math:`\lambda = P / M + \theta (1 /
+    2 - P / M)` (Dinkelbach 1967). So it is maximised for the index that was found last, until that
+    rises no more. Return the units' clusters, one minus the index, and how many of the last
+    searches ended with them.
+    """
+    n_draws, pairs = problem.labels.shape[1], max(int(problem.f[-1]), 1)
+    # The finest costs with which no sum in the search can overflow.
+    fine = 2 ** max(57 - (4 * n_draws * pairs).bit_length(), 0)
+    drawn = constant / n_draws
+    base = drawn / pairs
+    index = 0.0
+    best: NDArray[np.int64] | None = None
+    while True:
+        cost = max(round((base + index * (0.5 - base)) * 2 * fine), 1)
+        found = searched(problem._replace(cost=cost, worth=2 * fine), best)
+        sizes = np.bincount(found.slots, problem.weight).astype(np.int64)
+        together = int(problem.f[sizes].sum())
+        shared = (cost * n_draws * together - found.total) / (2 * fine * n_draws)
+        below = (together + drawn) / 2.0 - together * base
+        new = (shared - together * base) / below if below > 0.0 else 1.0
+        if best is not None and new <= index:
+            return best, 1.0 - index, found.n_at_best
+        index, best = new, found.slots
+
+
+def _problem(labels, weight, f, cost: int = 1, worth: int = 2) -> _Problem:
     n_rows = labels.max(axis=0, initial=0).astype(np.int64) + 1
     ends = np.cumsum(n_rows)
     relevant = np.count_nonzero(labels, axis=1)
-    return _Problem(labels, weight, relevant, (ends - n_rows).astype(np.uint64), int(ends[-1]), f)
+    row = (ends - n_rows).astype(np.uint64)
+    return _Problem(labels, weight, relevant, row, int(ends[-1]), f, cost, worth)
 
 
 def _best_draws(problem: _Problem, keys: NDArray, n_best: int, most: int) -> list[int]:
@@ -139,7 +214,13 @@ def _best_draws(problem: _Problem, keys: NDArray, n_best: int, most: int) -> lis
     n_against = max(_BUDGET // max(n_units * len(candidates), 1), 1)
     if n_against < n_draws:
         against = by_key[:: -(-n_draws // n_against)]
-        few = _problem(np.ascontiguousarray(problem.labels[:, against]), problem.weight, problem.f)
+        few = _problem(
+            np.ascontiguousarray(problem.labels[:, against]),
+            problem.weight,
+            problem.f,
+            problem.cost,
+            problem.worth,
+        )
         totals = _draw_totals(few, problem.labels, candidates, most)
         best = np.lexsort((keys[candidates], totals))[: _SHORTLIST * n_best]
         candidates = candidates[best]
@@ -186,12 +267,15 @@ def _in_threads(problem, starts, rngs, most, progressbar) -> list[tuple[NDArray,
         return [future.result() for future in futures]
 
 
-def _search(problem: _Problem, draw: int | None, rng, most: int) -> tuple[NDArray, int]:
-    """Search from one start; return the units' clusters, and what the loss depends on."""
+def _search(problem: _Problem, start: NDArray | None, rng, most: int) -> tuple[NDArray, int]:
+    """Search from a partition, labels from 1; return the units' clusters, and the loss's total."""
     n_units = len(problem.weight)
-    state = problem.candidate(int(problem.labels.max(initial=0)) + 1)
-    if draw is not None:
-        _put_draw(state, problem.labels[:, draw], most)
+    n_slots = int(problem.labels.max(initial=0)) + 1
+    if start is not None:
+        state = problem.candidate(max(n_slots, int(start.max())))
+        _put_draw(state, start, most)
+    else:
+        state = problem.candidate(n_slots)
     order = rng.permutation(n_units)
     # At first no more clusters than any draw has: they only have to be good to begin with.
     n_first = min(most, max(int(problem.labels.max(initial=0)), 1))

@@ -12,6 +12,7 @@ A cluster of one adds nothing to either, f(1) = 0. An irrelevant object shares a
 nobody: it is a cluster of one, and adds nothing wherever it is irrelevant.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,12 +23,16 @@ from pm_match.matching.set_draws import renumbered
 
 Loss = Literal["vi", "binder"]
 LOSSES = ("vi", "binder")
+# Losses for estimates: also one minus the adjusted Rand index.
+Estimated = Literal["vi", "binder", "ari"]
+ESTIMATED = (*LOSSES, "ari")
 
 
-def check_loss(loss: str) -> None:
+def check_loss(loss: str, losses: Sequence[str] = LOSSES) -> None:
     """Refuse what is none of the losses."""
-    if loss not in LOSSES:
-        raise ValueError(f'loss: expected "vi" or "binder"; found {loss!r}')
+    if loss not in losses:
+        *first, last = (f'"{own}"' for own in losses)
+        raise ValueError(f"loss: expected {', '.join(first)} or {last}; found {loss!r}")
 
 
 def terms(counts: NDArray, loss: Loss) -> NDArray[np.float64]:

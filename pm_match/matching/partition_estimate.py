@@ -10,7 +10,7 @@ from pm_match.checks import check_count
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.given_labels import attrs_of, by_size
 from pm_match.matching.least_loss import least_loss
-from pm_match.matching.losses import Loss, check_loss
+from pm_match.matching.losses import ESTIMATED, Estimated, check_loss
 from pm_match.matching.pooled import pool
 from pm_match.matching.set_draws import names_of, read_sets
 
@@ -18,7 +18,7 @@ from pm_match.matching.set_draws import names_of, read_sets
 def partition_estimate(
     idata: xr.DataTree | xr.Dataset,
     *,
-    loss: Loss = "vi",
+    loss: Estimated = "vi",
     n_starts: int = 16,
     max_clusters: int | None = None,
     random_seed: Any = 0,
@@ -39,16 +39,21 @@ def partition_estimate(
     is the number of objects N; for Binder's loss as a fraction of all pairs, those that one
     partition puts together and the other apart, f(n) = n (n - 1) and C = N (N - 1).
 
-    The search is greedy, with random restarts, after SALSO [3]_: see `matching.least_loss`. The
+    With "ari", the estimate is the partition with the greatest adjusted Rand index, the share of
+    pairs on which it agrees with the draws beyond chance, its numerator and its denominator
+    replaced by their posterior means [3]_. `expected_loss` is one minus that, which is not the
+    mean over draws.
+
+    The search is greedy, with random restarts, after SALSO [4]_: see `matching.least_loss`. The
     estimate is no draw, but no draw that a search starts at has a lower expected loss: these are
     the best of all draws if all can be compared quickly, otherwise the best of those that have the
     lowest loss to some of the draws.
 
     An object that is irrelevant in a draw shares its cluster with no other: it counts as a
     cluster of one. In the estimate, an object is irrelevant if it is so in more than half of the
-    draws (the decision under 0-1 loss), and is then a cluster of one as well, labelled -1. Nothing
-    is lost: no partition that puts such an object with others has a lower expected loss than that
-    which leaves it alone.
+    draws (the decision under 0-1 loss), and is then a cluster of one as well, labelled -1. By
+    the first two losses nothing is lost: no partition that puts such an object with others has a
+    lower expected loss than that which leaves it alone.
 
     Sets of clusters (see `assignment_sets`), such as those of documents and of words, are
     estimated one by one.
@@ -57,18 +62,22 @@ def partition_estimate(
     ----------
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
-    loss : {"vi", "binder"}, default "vi"
-        Variation of information or Binder's loss. The latter tends to leave doubtful objects in
-        small clusters of their own.
+    loss : {"vi", "binder", "ari"}, default "vi"
+        Variation of information, Binder's loss, or one minus the adjusted Rand index. Binder's loss
+        tends to leave doubtful objects in small clusters of their own. Where draws disagree much,
+        the first two may put nearly all objects together, or apart; "ari" puts objects together if
+        they share a cluster more often than chance would have it. `partition_loss` and
+        `credible_ball` have the first two.
     n_starts : int, default 16
-        Searches. Half of them start at the best draws, the others allocate objects one by one in
-        random order. They run in threads; results are the same for any number of these.
+        Searches (with "ari", of each of a few rounds). Half of them start at the best draws, the
+        others allocate objects one by one in random order. They run in threads; results are the
+        same for any number of these.
     max_clusters : int, optional
         The most clusters there may be, irrelevant objects not counted. Default: any number.
     random_seed : int, Generator or SeedSequence, default 0
         For the order in which objects are looked at.
     progressbar : bool, default True
-        Whether to show progress if it takes longer than two seconds.
+        Whether to show progress if it takes longer than a second.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable
@@ -99,7 +108,9 @@ def partition_estimate(
        Multivariate Analysis 98.
     .. [2] Wade & Ghahramani (2018). Bayesian cluster analysis: point estimation and credible
        balls. Bayesian Analysis 13.
-    .. [3] Dahl, Johnson & Müller (2022). Search algorithms and loss functions for Bayesian
+    .. [3] Fritsch & Ickstadt (2009). Improved criteria for clustering based on the posterior
+       similarity matrix. Bayesian Analysis 4.
+    .. [4] Dahl, Johnson & Müller (2022). Search algorithms and loss functions for Bayesian
        clustering. Journal of Computational and Graphical Statistics 31.
 
     Examples
@@ -114,7 +125,7 @@ def partition_estimate(
     >>> float(round(estimate.attrs["expected_loss"], 3))
     0.518
     """
-    check_loss(loss)
+    check_loss(loss, ESTIMATED)
     check_count("n_starts", n_starts)
     if max_clusters is not None:
         check_count("max_clusters", max_clusters)

@@ -43,8 +43,11 @@ class CandidatePartition(NamedTuple):
     # if it were out; and for which version that is
     score: NDArray[np.int64]
     seen: NDArray[np.int64]
-    # (3,): S Σ_j f(n_j) - 2 Σ_t Σ_jl f(n_jl); the number of clusters; the last version
+    # (3,): what the loss depends on, a Σ_j f(n_j) - b Σ_t Σ_jl f(n_jl); the number of clusters;
+    # the last version
     totals: NDArray[np.int64]
+    cost: int  # a, the draws if both kinds of mistakes cost the same
+    worth: int  # b, then 2
 
 
 @part
@@ -71,12 +74,11 @@ def _shift(c, unit, slot, sign):
 def _shift_counting(c, unit, slot, sign):
     """Shift a unit, and add what that does to the loss to its total."""
     w = sign * c.weight[unit]
-    n_draws = c.labels.shape[1]
-    change = n_draws * (c.f[c.size[slot] + w] - c.f[c.size[slot]])
-    for t in range(n_draws):
+    change = c.cost * (c.f[c.size[slot] + w] - c.f[c.size[slot]])
+    for t in range(c.labels.shape[1]):
         if c.labels[unit, t] > 0:
             n = c.counts[slot, c.row[t] + c.labels[unit, t]]
-            change -= 2 * (c.f[n + w] - c.f[n])
+            change -= c.worth * (c.f[n + w] - c.f[n])
     c.totals[0] += change
     _shift(c, unit, slot, sign)
 
@@ -135,7 +137,6 @@ def reallocate(c, order, begin, most_clusters):
     units. Returns where in the order it stopped for want of a free slot (its length, if it did
     not) and how many units moved or came in.
     """
-    n_draws = c.labels.shape[1]
     n_slots = c.size.shape[0]
     keep = c.score.shape[0] == c.slot.shape[0]
     moved = 0
@@ -157,7 +158,8 @@ def reallocate(c, order, begin, most_clusters):
         least = 0
         now = 0
         if own != OUT:
-            now = n_draws * (c.f[c.size[own]] - c.f[c.size[own] - w]) - 2 * c.score[kept, own]
+            now = c.cost * (c.f[c.size[own]] - c.f[c.size[own] - w])
+            now -= c.worth * c.score[kept, own]
             best = own
             least = now
         free = OUT
@@ -166,12 +168,13 @@ def reallocate(c, order, begin, most_clusters):
                 if free == OUT:
                     free = j
             elif j != own:
-                cost = n_draws * (c.f[c.size[j] + w] - c.f[c.size[j]]) - 2 * c.score[kept, j]
+                cost = c.cost * (c.f[c.size[j] + w] - c.f[c.size[j]])
+                cost -= c.worth * c.score[kept, j]
                 if best == OUT or cost < least:
                     best = j
                     least = cost
         if may_open:
-            cost = (n_draws - 2 * c.relevant[unit]) * c.f[w]
+            cost = (c.cost - c.worth * c.relevant[unit]) * c.f[w]
             if best == OUT or cost < least:
                 best = free
                 least = cost
@@ -211,7 +214,6 @@ def merge(c, change, n_units, occupied):
     have objects, which are among those of the smaller one.
     """
     n_slots = c.size.shape[0]
-    n_draws = c.labels.shape[1]
     least = 0
     source = OUT
     target = OUT
@@ -229,11 +231,11 @@ def merge(c, change, n_units, occupied):
                         if c.counts[j, r] > 0:
                             occupied[n_occupied] = r
                             n_occupied += 1
-                total = n_draws * (c.f[c.size[j] + c.size[k]] - c.f[c.size[j]] - c.f[c.size[k]])
+                total = c.cost * (c.f[c.size[j] + c.size[k]] - c.f[c.size[j]] - c.f[c.size[k]])
                 for place in range(n_occupied):
                     a = c.counts[j, occupied[place]]
                     b = c.counts[k, occupied[place]]
-                    total -= 2 * (c.f[a + b] - c.f[a] - c.f[b])
+                    total -= c.worth * (c.f[a + b] - c.f[a] - c.f[b])
                 change[j, k] = total
             if change[j, k] < least:
                 least = change[j, k]

@@ -100,7 +100,7 @@ def report(
     provenance : mapping of str to str, optional
         What the page is to say of where it comes from, beside time and versions: data and options.
     progressbar : bool, default True
-        Whether to show progress of the estimate if it takes longer than two seconds.
+        Whether to show progress of the estimate if it takes longer than a second.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of two hashables

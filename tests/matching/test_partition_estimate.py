@@ -2,6 +2,7 @@
 
 import threading
 import tracemalloc
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import pm_match as pmm
 from pm_match.matching import least_loss as search
-from pm_match.matching.losses import LOSSES, whole_terms
+from pm_match.matching.losses import ESTIMATED, LOSSES, whole_terms
 from pm_match.matching.pooled import draw_keys, pool
 from pm_match.matching.reallocate import OUT, merge, put, reallocate, take_out
 from tests.declared.draws import stacked, tree, typed, with_relevance
@@ -28,10 +29,12 @@ def partitions(n):
 
 
 def expected_losses(candidates, draws, loss):
-    """Expected losses by pairs (Binder) or by the shares of clusters (VI), written out plainly."""
+    """Expected losses by pairs, or by the shares of clusters (VI), written out plainly."""
     n = draws.shape[1]
     pairs = np.triu_indices(n, 1)
     alone = np.where(draws < 0, draws.max() + 1 + np.arange(n), draws)
+    if loss == "ari":
+        return 1.0 - expected_indices(candidates, alone)
     result = []
     for c in np.asarray(candidates):
         total = 0.0
@@ -44,6 +47,19 @@ def expected_losses(candidates, draws, loss):
                 sizes = mine.sum(1) * theirs.sum(1) / (mine & theirs).sum(1) ** 2
                 total += np.mean(np.log2(sizes))
         result.append(total / len(alone))
+    return np.array(result)
+
+
+def expected_indices(candidates, draws):
+    """Adjusted Rand indices, the probabilities of pairs in the place of a second partition."""
+    pairs = np.triu_indices(draws.shape[1], 1)
+    p = np.mean([(d[:, None] == d)[pairs] for d in draws], axis=0)
+    result = []
+    for c in np.asarray(candidates):
+        together = (c[:, None] == c)[pairs]
+        by_chance = together.sum() * p.sum() / len(p)
+        most = (together.sum() + p.sum()) / 2 - by_chance
+        result.append((p[together].sum() - by_chance) / most if most > 0 else 1.0)
     return np.array(result)
 
 
@@ -68,7 +84,7 @@ ALL = np.array(list(partitions(6)))
 
 
 @pytest.mark.parametrize("relevance", [None, 0.7, 0.5])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ESTIMATED)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_partition_has_a_lower_expected_loss(seed, loss, relevance):
     n_clusters = 2 + seed % 3
@@ -79,7 +95,8 @@ def test_no_partition_has_a_lower_expected_loss(seed, loss, relevance):
     if relevance is not None:
         idata = with_relevance(idata, relevance, seed)
     draws = pooled_draws(idata)
-    losses = expected_losses(ALL, draws, loss)
+    out = 2 * np.sum(draws >= 0, axis=0) < len(draws)
+    losses = expected_losses(served(ALL, draws, loss), draws, loss)
 
     estimate = pmm.partition_estimate(idata, loss=loss)
     found = pooled_estimate(estimate)
@@ -87,23 +104,35 @@ def test_no_partition_has_a_lower_expected_loss(seed, loss, relevance):
     assert estimate.attrs["expected_loss"] == pytest.approx(losses.min(), abs=1e-9)
     alone = np.where(found < 0, 10 + np.arange(6), found)
     assert expected_losses([alone], draws, loss)[0] == pytest.approx(losses.min(), abs=1e-9)
-    np.testing.assert_array_equal(found == -1, 2 * np.sum(draws >= 0, axis=0) < len(draws))
+    np.testing.assert_array_equal(found == -1, out)
     assert (np.diff(np.bincount(found[found >= 0])) <= 0).all()
+    if loss == "ari":
+        return
     mean = float(pmm.partition_loss(idata, estimate, loss=loss).mean())
     assert mean == pytest.approx(losses.min(), abs=1e-9)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+def served(candidates, draws, loss):
+    """The partitions that are estimates: by "ari", irrelevant objects are alone.
+
+    By the other losses, no partition is better that has them in clusters.
+    """
+    out = 2 * np.sum(draws >= 0, axis=0) < len(draws)
+    return [c for c in candidates if loss != "ari" or not (np.bincount(c)[c[out]] > 1).any()]
+
+
+@pytest.mark.parametrize("loss", ESTIMATED)
 def test_of_eight_objects_too(loss):
     idata = with_relevance(thinned(tree(3, (("a", 5), ("b", 3)), 1), 2), 0.8)
     draws = pooled_draws(idata)
-    least = expected_losses(list(partitions(8)), draws, loss).min()
+    candidates = served(map(np.array, partitions(8)), draws, loss)
+    least = expected_losses(candidates, draws, loss).min()
     estimate = pmm.partition_estimate(idata, loss=loss)
     assert estimate.attrs["expected_loss"] == pytest.approx(least, abs=1e-9)
 
 
 @pytest.mark.parametrize("relevant", [False, True])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ESTIMATED)
 @pytest.mark.parametrize("seed", range(3))
 def test_never_worse_than_the_best_draw(seed, loss, relevant):
     idata = tree(5, (("a", 20), ("b", 15)), seed)
@@ -146,37 +175,39 @@ def mixed(n_draws, n_objects, n_clusters, seed, doubtful=0.3):
     ), base
 
 
-def test_well_separated_clusters_are_found():
+@pytest.mark.parametrize("loss", ESTIMATED)
+def test_well_separated_clusters_are_found(loss):
     labels, base = mixed(60, 150, 6, 0, doubtful=0.0)
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
-    estimate = pmm.partition_estimate(posterior)
+    estimate = pmm.partition_estimate(posterior, loss=loss)
     assert estimate.attrs["expected_loss"] == 0
     assert estimate.attrs["n_starts_at_best"] == estimate.attrs["n_starts"] == 16
     same = pmm.metrics.adjusted_rand_index({"a": base}, {"a": estimate["cluster_a"].to_numpy()})
     assert same == 1.0
 
 
-def state_loss(state):
+def state_loss(state, cost, worth):
     """The running sum by the plain formula."""
     n_draws = state.labels.shape[1]
-    total = sum(n_draws * int(state.f[n]) for n in state.size)
+    total = sum(cost * n_draws * int(state.f[n]) for n in state.size)
     for t in range(n_draws):
         for j in range(len(state.size)):
             own = state.slot == j
             shared = np.bincount(state.labels[own, t], state.weight[own]).astype(int)[1:]
-            total -= 2 * int(state.f[shared].sum())
+            total -= worth * int(state.f[shared].sum())
     return total
 
 
+@pytest.mark.parametrize("costs", [(1, 2), (3, 8)])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("heavy", [False, True])
-def test_running_state_is_that_of_the_plain_formula(heavy, loss):
+def test_running_state_is_that_of_the_plain_formula(heavy, loss, costs):
     rng = np.random.default_rng(1)
     labels, _ = mixed(20, 40, 5, 2, doubtful=0.8)
     pooled = pool([labels], [rng.random(labels.shape) < 0.8])
     weight = rng.integers(1, 4, 40) if heavy else np.ones(40, np.int64)
     f, _ = whole_terms(int(weight.sum()), 20, loss)
-    problem = search._problem(pooled, weight, f)
+    problem = search._problem(pooled, weight, f, *costs)
     state = search._resized(problem.candidate(12), np.arange(12), 12, n_scores=40)
     for round_ in range(4):
         if round_ == 0:
@@ -186,14 +217,14 @@ def test_running_state_is_that_of_the_plain_formula(heavy, loss):
         order = rng.permutation(40)
         before = int(state.totals[0])
         _, moved = reallocate(state, order, 0, 9)
-        assert state.totals[0] == state_loss(state)
+        assert state.totals[0] == state_loss(state, *costs)
         assert state.totals[1] == np.count_nonzero(state.size) <= 9
         assert (moved > 0) or state.totals[0] == before
         if round_ == 1:
             room = np.zeros((12, 12), np.int64)
             units = np.bincount(state.slot, minlength=12)
             while merge(state, room, units, np.empty(state.counts.shape[1], np.uint64)):
-                assert state.totals[0] == state_loss(state)
+                assert state.totals[0] == state_loss(state, *costs)
         for unit, j in np.ndindex(40, 12):  # kept scores are what they would be
             if state.size[j] and state.seen[unit, j] == state.version[j]:
                 n = [
@@ -207,11 +238,53 @@ def test_running_state_is_that_of_the_plain_formula(heavy, loss):
     assert (state.slot != OUT).all()
 
 
+@pytest.mark.parametrize("costs", [(1, 2), (3, 8), (1, 8)])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_partition_that_is_returned_cannot_be_improved_by_one_object(loss):
-    labels, _ = mixed(40, 30, 4, 3)
+def test_clusters_that_are_worth_it_are_merged(loss, costs):
+    labels, base = mixed(20, 40, 4, 5)
+    f, _ = whole_terms(40, 20, loss)
+    problem = search._problem(pool([labels], [None]), np.ones(40, np.int64), f, *costs)
+    state = problem.candidate(8)
+    put(state, np.arange(40), 2 * base + np.arange(40) % 2)  # each in two parts
+    room, units = np.zeros((8, 8), np.int64), np.bincount(state.slot, minlength=8)
+    occupied = np.empty(state.counts.shape[1], np.uint64)
+    while merge(state, room, units, occupied):
+        assert state.totals[0] == state_loss(state, *costs)
+    # No merger of two that are left lowers the loss.
+    for one, other in combinations(np.flatnonzero(state.size), 2):
+        slots = np.where(state.slot == one, other, state.slot)
+        merged = problem.candidate(8)
+        put(merged, np.arange(40), slots)
+        assert merged.totals[0] >= state.totals[0]
+    assert state.totals[1] <= 4
+
+
+@pytest.mark.parametrize("n_relevant", [5, 6, 7])
+def test_one_cluster_of_objects_that_are_irrelevant_at_times(n_relevant):
+    """Most pairs are together: two that always are when relevant may be worth more apart."""
+    relevant = np.ones((10, 6), int)
+    relevant[n_relevant:, 4:] = 0
+    posterior = xr.Dataset(
+        {
+            "cluster_a": (("chain", "draw", "i"), np.zeros((1, 10, 6), int)),
+            "relevance_a": (("chain", "draw", "i"), relevant[None]),
+        }
+    )
+    draws = relevant - 1
+    estimate = pmm.partition_estimate(posterior, loss="ari")
+    least = expected_losses(served(ALL, draws, "ari"), draws, "ari").min()
+    assert estimate.attrs["expected_loss"] == pytest.approx(least, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 16, 25, 47])
+@pytest.mark.parametrize("loss", ESTIMATED)
+def test_a_partition_that_is_returned_cannot_be_improved_by_one_object(loss, seed):
+    if seed:  # draws that have nothing in common
+        labels = np.random.default_rng(seed).integers(0, 4, (30, 30))
+    else:
+        labels, _ = mixed(40, 30, 4, 3)
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
-    estimate = pmm.partition_estimate(posterior, loss=loss)
+    estimate = pmm.partition_estimate(posterior, loss=loss, n_starts=1)
     found = estimate["cluster_a"].to_numpy()
     moves = [found]
     for i in range(30):
@@ -223,7 +296,7 @@ def test_a_partition_that_is_returned_cannot_be_improved_by_one_object(loss):
 
 
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(LOSSES), st.booleans())
+@given(st.integers(0, 2**32 - 1), st.sampled_from(ESTIMATED), st.booleans())
 def test_numbers_of_clusters_and_the_order_of_draws_mean_nothing(seed, loss, relevant):
     rng = np.random.default_rng(seed)
     idata = thinned(tree(4, (("a", 9), ("b", 6)), seed), 12)
@@ -241,7 +314,8 @@ def test_numbers_of_clusters_and_the_order_of_draws_mean_nothing(seed, loss, rel
     assert estimate.attrs["expected_loss"] >= 0
 
 
-def test_the_same_seed_gives_the_same_for_any_number_of_threads(monkeypatch):
+@pytest.mark.parametrize("loss", ["vi", "ari"])
+def test_the_same_seed_gives_the_same_for_any_number_of_threads(loss, monkeypatch):
     labels, _ = mixed(40, 80, 6, 4, doubtful=0.9)
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
     threads = set()
@@ -255,12 +329,12 @@ def test_the_same_seed_gives_the_same_for_any_number_of_threads(monkeypatch):
     results = []
     for cores in (1, 3):
         monkeypatch.setattr(search.os, "cpu_count", lambda cores=cores: cores)
-        results.append(pmm.partition_estimate(posterior, random_seed=5))
+        results.append(pmm.partition_estimate(posterior, loss=loss, random_seed=5))
     xr.testing.assert_identical(*results)
     assert len(threads) >= 2
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ESTIMATED)
 def test_max_clusters(loss):
     labels, _ = mixed(40, 40, 6, 4)
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
@@ -271,6 +345,9 @@ def test_max_clusters(loss):
         assert (estimate["cluster_a"] >= 0).all()
         losses.append(estimate.attrs["expected_loss"])
     assert (np.diff(losses) <= 0).all()
+    if loss == "ari":
+        assert losses[0] == 1.0
+        return
     one = pmm.partition_loss(posterior, {"cluster_a": np.zeros(40, int)}, loss=loss)
     assert losses[0] == pytest.approx(float(one.mean()))
 
@@ -281,6 +358,43 @@ def test_more_clusters_than_slots_to_begin_with():
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
     estimate = pmm.partition_estimate(posterior, loss="binder")
     assert estimate["cluster_a"].max() > 30
+
+
+def test_nothing_in_common_and_nothing_apart():
+    for labels in (np.arange(5)[None], np.zeros((1, 5), int), np.zeros((1, 1), int)):
+        posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
+        estimate = pmm.partition_estimate(posterior, loss="ari")
+        np.testing.assert_array_equal(estimate["cluster_a"], labels[0])
+        assert estimate.attrs["expected_loss"] == 0.0
+    posterior["relevance_a"] = (("chain", "draw", "i"), np.zeros((1, 1, 1), int))
+    estimate = pmm.partition_estimate(posterior, loss="ari")
+    assert (estimate["cluster_a"] == -1).all()
+    assert estimate.attrs["expected_loss"] == 0.0
+
+
+def test_singles_some_of_them_irrelevant_are_not_put_together():
+    relevant = np.array([[0, 1, 1, 1, 1], [1, 0, 1, 1, 1]])
+    labels = np.broadcast_to(np.arange(5), (1, 2, 5))
+    posterior = xr.Dataset(
+        {
+            "cluster_a": (("chain", "draw", "i"), labels),
+            "relevance_a": (("chain", "draw", "i"), relevant[None]),
+        }
+    )
+    estimate = pmm.partition_estimate(posterior, loss="ari")
+    assert len(np.unique(estimate["cluster_a"])) == 5
+    assert estimate.attrs["expected_loss"] == 0.0
+
+
+def test_where_draws_disagree_much_it_finds_what_is_together_more_than_by_chance():
+    """Of two clusters, objects are together in a sixth of the draws, and never across."""
+    rng = np.random.default_rng(0)
+    base = np.repeat([0, 6], 20)
+    labels = base + rng.integers(0, 6, (600, 40))
+    posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
+    found = {loss: pmm.partition_estimate(posterior, loss=loss)["cluster_a"] for loss in ESTIMATED}
+    assert found["binder"].max() > 20
+    assert pmm.metrics.adjusted_rand_index({"a": base}, {"a": found["ari"].to_numpy()}) == 1.0
 
 
 def test_many_labels_and_wide_labels():
@@ -308,7 +422,7 @@ def test_pooled_labels_are_numbered_by_first_object(seed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"loss": "vii"}, 'loss: expected "vi" or "binder"; found \'vii\''),
+        ({"loss": "vii"}, 'loss: expected "vi", "binder" or "ari"; found \'vii\''),
         ({"n_starts": 0}, "n_starts: expected a whole number of at least 1; found 0"),
         ({"max_clusters": 1.5}, "max_clusters: expected a whole number of at least 1; found 1.5"),
     ],
