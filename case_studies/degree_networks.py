@@ -69,8 +69,8 @@ def one(loaded: LabelledNetworks, options: argparse.Namespace, seed: int) -> dic
         random_seed=seed,
     )
     seconds = time.process_time() - start
-    starts = choice.found["starts"]
-    best = starts.to_dataset().isel(start=int(starts["log_joint"].argmax("start")))
+    starts = choice.found["starts"].to_dataset()
+    best = starts.isel(start=int(starts["log_joint"].argmax("start")))
     consensus = choice.consensus([f"cluster_{name}_{rows}" for name in loaded.networks])
 
     def matched(labels: xr.Dataset) -> float:

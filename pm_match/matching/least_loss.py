@@ -20,7 +20,8 @@ does not grow with n.
 
 The adjusted Rand index is maximised by Binder's loss with other costs (`_adjusted_rand`). A pair of
 objects is then worth being together if it is so in a share λ of the draws, and the second fact
-holds for objects that are relevant in that share. The first is a convention there.
+holds for objects that are relevant in that share. That those which are relevant in less than half
+of the draws are alone is a convention there.
 """
 
 import os

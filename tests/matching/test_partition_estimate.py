@@ -392,9 +392,9 @@ def test_where_draws_disagree_much_it_finds_what_is_together_more_than_by_chance
     base = np.repeat([0, 6], 20)
     labels = base + rng.integers(0, 6, (600, 40))
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
-    found = {loss: pmm.partition_estimate(posterior, loss=loss)["cluster_a"] for loss in ESTIMATED}
-    assert found["binder"].max() > 20
-    assert pmm.metrics.adjusted_rand_index({"a": base}, {"a": found["ari"].to_numpy()}) == 1.0
+    assert pmm.partition_estimate(posterior, loss="binder")["cluster_a"].max() > 20
+    found = pmm.partition_estimate(posterior, loss="ari")["cluster_a"].to_numpy()
+    assert pmm.metrics.adjusted_rand_index({"a": base}, {"a": found}) == 1.0
 
 
 def test_many_labels_and_wide_labels():
