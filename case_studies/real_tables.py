@@ -4,6 +4,7 @@ Every row of the table is a data set of `case_studies.real_tables_data`, several
 method. Ours are sampled; the chain with the highest log joint is told of, as `pmm.match` does:
 
 - ``table_clusters``: shapes and sizes of clusters match;
+- ``table_clusters, coarsened``: the same, every object counting half;
 - ``normal_clusters``: sizes match, and every cluster has a covariance of its own in each domain,
   and heavy tails;
 - ``aligned_clusters``: domains are turned views of the same kind of thing, its power chosen;
@@ -23,8 +24,9 @@ Peers are told the true number of clusters (``J``), or what BIC says (``J by BIC
 How often pairs match by the probability that they do, in bins of a tenth, goes to
 ``reliability.csv``, and to a figure.
 
-``glass`` needs a folder with the file that `pm_match.datasets.load_glass` describes. Networks are
-in `case_studies.real_networks`. Peers need scikit-learn and POT.
+``glass`` and features of digits need a folder with the files that `pm_match.datasets.load_glass`
+and `load_multiple_features` describe. Networks are in `case_studies.real_networks`. Peers need
+scikit-learn and POT.
 
 Run ``python -m case_studies.real_tables FOLDER --out real_tables``.
 """
@@ -56,10 +58,17 @@ COMPONENTS = 10
 FEW = 0.005
 # Probabilities are no nearer than this to 0 and 1, for the log score.
 LEAST = 1e-3
+# To which densities of coarsened tables count.
+POWER = 0.5
 
 Match = Callable[[str, str], np.ndarray]
 
-MODELS = ("table_clusters", "normal_clusters", "aligned_clusters")
+MODELS = (
+    "table_clusters",
+    "table_clusters, coarsened",
+    "normal_clusters",
+    "aligned_clusters",
+)
 TRANSPORTS = ("plain", "entropic", "semirelaxed", "geodesic", "co-optimal")
 PEERS: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     "k-means + GW": cluster_gromov_wasserstein.match,
@@ -165,6 +174,9 @@ def _models(domains: Mapping[str, Any], same_units: bool) -> dict[str, Callable[
     aligned = partial(pmm.models.aligned_clusters, domains, **kept)
     return {
         "table_clusters": partial(pmm.models.table_clusters, domains, **kept),
+        "table_clusters, coarsened": partial(
+            pmm.models.table_clusters, domains, power=POWER, **kept
+        ),
         "normal_clusters": partial(pmm.models.normal_clusters, domains, **kept),
         "aligned_clusters": lambda: aligned(
             power=pmm.choose_power(

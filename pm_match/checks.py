@@ -128,6 +128,13 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected a positive number; found {value!r}")
 
 
+def check_power(name: str, value: Any) -> None:
+    """Refuse what is no number above 0 and at most 1."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0.0 < float(value) <= 1.0:
+        raise ValueError(f"{name}: expected a number in (0, 1]; found {value!r}")
+
+
 def check_pair(name: str, value: Any, what: tuple[str, str]) -> None:
     """Refuse what is no pair of positive numbers."""
     if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != 2:

@@ -39,6 +39,10 @@ class ObjectStatistics(NamedTuple):
     squares: NDArray
     constants: NDArray
 
+    def to_the(self, power: float) -> "ObjectStatistics":
+        """Return those of the densities to a power."""
+        return self if power == 1.0 else ObjectStatistics(*(power * own for own in self))
+
 
 @dataclass(frozen=True, eq=False)
 class Emission:

@@ -41,6 +41,14 @@ class Observed:
     # deviation, flag: the deviations of its clusters, and the relevance of its objects
     deviation: RV | None = None
     flag: RV | None = None
+    # potential, power: what says to which power its density counts, and the power
+    potential: RV | None = None
+    power: float = 1.0
+
+    @property
+    def covered(self) -> list[RV]:
+        """Its variables, and the potential if there is one."""
+        return self.rvs if self.potential is None else [*self.rvs, self.potential]
 
     @classmethod
     def of(cls, context: Context, name: str, assignment: RV, rvs: list[RV]) -> "Observed":
@@ -86,6 +94,11 @@ class Graphs:
     # the precision that all noise shares; None if the noise of the domains is given
     precision: RV | None
     n_factors: int
+
+    @property
+    def covered(self) -> list[RV]:
+        """Likewise, and the potentials that say to which powers their densities count."""
+        return [rv for own in self.observed for rv in own.covered]
 
     @property
     def integrated(self) -> list[RV]:

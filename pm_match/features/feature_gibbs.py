@@ -197,7 +197,7 @@ class FeatureGibbs(PartitionStep):
         features = self.part
         labels = self._points.labels(point)
         sums = [
-            ClusterSums.of(domain.data, label, features.truncation, domain.full)
+            domain.sums(label, features.truncation)
             for domain, label in zip(features.domains, labels, strict=True)
         ]
         self._take(point, sums, [np.flatnonzero(label < 0) for label in labels])
@@ -249,9 +249,10 @@ class FeatureGibbs(PartitionStep):
         """Log density of the irrelevant objects of a domain."""
         background = self.part.background(d, point)
         assert background is not None
-        data = self.part.domains[d].data
+        domain = self.part.domains[d]
         return self._backgrounds[d](
-            lambda own: float(own.log_density(data)[irrelevant].sum()), background
+            lambda own: domain.power * float(own.log_density(domain.data)[irrelevant].sum()),
+            background,
         )
 
     def _draw_numbers(self, parameter: Parameter, point, evidence: bool) -> None:

@@ -11,7 +11,8 @@ and the scatter of all. From these the evidence with latent vectors (and deviati
 with :math:`T_d` the scatter about the intercept, :math:`C_j^{-1} = rI + \sum_d N_{dj} W_d^\top
 \Lambda_d W_d` and :math:`m_j = \sum_d W_d^\top \Lambda_d (S_{dj} - N_{dj} a_d)`. With missing
 values every feature has its own counts if the noise is independent; otherwise objects of which the
-same features are observed have sums of their own, and a precision :math:`\Lambda_o`.
+same features are observed have sums of their own, and a precision :math:`\Lambda_o`. Where
+densities count to a power (`coarsen`), every object counts as much in all sums.
 """
 
 from collections.abc import Sequence
@@ -54,11 +55,17 @@ class ClusterSums:
 
     @classmethod
     def of(
-        cls, data: MaskedTable, labels: NDArray[np.int64], n_clusters: int, full: bool = False
+        cls,
+        data: MaskedTable,
+        labels: NDArray[np.int64],
+        n_clusters: int,
+        full: bool = False,
+        power: float = 1.0,
     ) -> "ClusterSums":
         """Sum a domain by `labels` (N,) in 0 ... n_clusters - 1, -1 for irrelevant objects.
 
-        `labels` (N,); `full`: whether the noise of features is dependent.
+        `full`: whether the noise of features is dependent; `power`: how much of one each object
+        counts.
         """
         x, m = data.values, data.values.shape[1]
         kept = labels >= 0
@@ -89,6 +96,8 @@ class ClusterSums:
                 scatter[p] = rows.T @ rows
         else:
             scatter = (data.scatter if everyone else x[kept].T @ x[kept])[None]
+        if power != 1.0:
+            sums, counts, scatter = power * sums, power * counts, power * scatter
         return cls(n_clusters, sums, counts, scatter, cluster, pattern, observed)
 
     @property

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import ClusterSums
 from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point, UnservedModelError
@@ -34,11 +35,16 @@ class FeatureDomain:
     # deviation, flag: the deviations of its clusters, and the relevance of its objects
     deviation: str | None = None
     flag: str | None = None
+    power: float = 1.0  # to which the densities of its objects count
 
     @property
     def n_features(self) -> int:
         """M_d, the number of its features."""
         return self.data.values.shape[1]
+
+    def sums(self, labels: NDArray[np.int64], n_clusters: int) -> ClusterSums:
+        """Sum its features by `labels` (N,), -1 for irrelevant objects."""
+        return ClusterSums.of(self.data, labels, n_clusters, self.full, self.power)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,8 +267,8 @@ class Features(Evidence):
 
     def log_background(self, number: int, point: Point) -> NDArray[np.float64] | None:
         """Log density of a domain's objects (N_d,) as irrelevant ones, if there may be any."""
-        own = self.background(number, point)
-        return None if own is None else own.log_density(self.domains[number].data)
+        own, domain = self.background(number, point), self.domains[number]
+        return None if own is None else domain.power * own.log_density(domain.data)
 
     def prior(self, parameter: Parameter, point: Point) -> tuple[NDArray, NDArray]:
         """Mean and precision of a parameter's normal prior, in its shape.

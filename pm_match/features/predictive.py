@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
-from pm_match.features.feature_sums import ClusterSums, contribution, posterior
+from pm_match.features.feature_sums import contribution, posterior
+from pm_match.features.parts import FeatureDomain
 from pm_match.numerics.masked import MaskedTable
 
 
@@ -40,7 +41,7 @@ class Clusters:
     @classmethod
     def of(
         cls,
-        data: Sequence[MaskedTable],
+        domains: Sequence[FeatureDomain],
         labels: Sequence[NDArray[np.int64]],
         emissions: Sequence[Emission],
         latent_precision: float,
@@ -55,8 +56,8 @@ class Clusters:
         rows[everyone >= 0] = place
         parts = np.split(rows, np.cumsum([len(label) for label in labels])[:-1])
         own = [
-            contribution(ClusterSums.of(d, part, len(occupied) + 1, e.full), e)
-            for d, part, e in zip(data, parts, emissions, strict=True)
+            contribution(domain.sums(part, len(occupied) + 1), emission)
+            for domain, part, emission in zip(domains, parts, emissions, strict=True)
         ]
         return cls(emissions, *posterior(own, latent_precision), row)
 

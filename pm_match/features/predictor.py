@@ -81,7 +81,7 @@ class FeaturePredictor(Predictor):
             setting = setting.given(self._points.precision(point))
         self._labels = labels[features.clustering]
         self.clusters = Clusters.of(
-            [domain.data for domain in features.domains],
+            features.domains,
             [self._labels[where] for where in self._slices],
             setting.emissions,
             setting.latent_precision,

@@ -581,7 +581,8 @@ class ProjectedNormalEvidence:
     `domains`: their objects, one domain after the other, are the objects of the partition; `units`:
     what moves together; `flagged`: whether objects may be irrelevant; those with features only if
     no precision is integrated out. `deviations`: how many of the last factors are deviations of
-    each domain, one domain after the other. Default: none.
+    each domain, one domain after the other. Default: none. `powers`: to which the densities of each
+    domain count, if no precision is integrated out. Default: 1.
     """
 
     def __init__(
@@ -592,9 +593,11 @@ class ProjectedNormalEvidence:
         n_factors: int,
         flagged=False,
         deviations: Sequence[int] | None = None,
+        powers: Sequence[float] | None = None,
     ):
         self.flagged = flagged
         self.domains = list(domains)
+        self.powers = [1.0] * len(self.domains) if powers is None else list(powers)
         self.units = units
         self.truncation = truncation
         self.n_factors = n_factors
@@ -705,7 +708,8 @@ class ProjectedNormalEvidence:
         `background` (N,): log density of every object as an irrelevant one, without such a
         precision.
         """
-        found = [e.statistics(data) for e, data in zip(emissions, self.domains, strict=True)]
+        pairs = zip(emissions, self.domains, self.powers, strict=True)
+        found = [e.statistics(data).to_the(power) for e, data, power in pairs]
         term, k = self.term, self.n_factors
         squares = sum(float(own.squares.sum()) for own in found)
         term.hyper[LATENT] = latent_precision
@@ -770,14 +774,17 @@ def log_marginal(
     latent_precision: float,
     gamma: tuple[float, float] | None = None,
     background: NDArray[np.float64] | None = None,
+    powers: Sequence[float] | None = None,
 ) -> float:
     """Log p(X | s, W, ...) by the plain formula, object after object: slow and obvious.
 
     With one shared precision eq. (4), and (23)-(26) with missing values.
 
     `labels` (N,): cluster of every object, domain after domain; -1 for irrelevant ones;
-    `latent_precision`, `gamma`, `background`: as in `ProjectedNormalEvidence.load`.
+    `latent_precision`, `gamma`, `background`: as in `ProjectedNormalEvidence.load`; `powers`: to
+    which the densities of each domain count. Default: 1.
     """
+    powers = [1.0] * len(domains) if powers is None else powers
     r, k = latent_precision, emissions[0].projection.shape[1]
     by_domain = np.split(np.asarray(labels), np.cumsum([len(d.values) for d in domains])[:-1])
     total = 0.0 if background is None else float(background[np.asarray(labels) < 0].sum())
@@ -785,16 +792,18 @@ def log_marginal(
     n_values = 0
     for j in sorted(set(np.asarray(labels).tolist()) - {-1}):
         precision, linear = r * np.eye(k), np.zeros(k)
-        for domain, emission, label in zip(domains, emissions, by_domain, strict=True):
+        own = zip(domains, emissions, by_domain, powers, strict=True)
+        for domain, emission, label, power in own:
             for n in np.flatnonzero(label == j):
                 m = len(emission.intercept)
                 seen = np.ones(m, bool) if domain.observed is None else domain.observed[n]
                 noise = np.linalg.inv(emission.covariance[np.ix_(seen, seen)])
                 x, w = (domain.values[n] - emission.intercept)[seen], emission.projection[seen]
-                precision += w.T @ noise @ w
-                linear += w.T @ noise @ x
-                squares += x @ noise @ x
-                total += 0.5 * (np.linalg.slogdet(noise)[1] - seen.sum() * log(2.0 * pi))
+                precision += power * w.T @ noise @ w
+                linear += power * w.T @ noise @ x
+                squares += power * x @ noise @ x
+                log_root = 0.5 * np.linalg.slogdet(noise)[1]
+                total += power * (log_root - 0.5 * seen.sum() * log(2.0 * pi))
                 n_values += int(seen.sum())
         squares -= linear @ np.linalg.solve(precision, linear)
         total += 0.5 * (k * log(r) - np.linalg.slogdet(precision)[1])

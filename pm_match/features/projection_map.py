@@ -8,7 +8,6 @@ from pymc.step_methods.state import dataclass_state
 
 from pm_match.checks import check_count
 from pm_match.clusters.step import PartitionStep, PartitionStepState, statistics
-from pm_match.features.feature_sums import ClusterSums
 from pm_match.features.parts import Features, random_projection
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projection import ProjectionObjective
@@ -113,7 +112,7 @@ class ProjectionMAP(PartitionStep):
         features, points = self.part, self._points
         setting = features.setting(point)
         sums = [
-            ClusterSums.of(domain.data, label, features.truncation, domain.full)
+            domain.sums(label, features.truncation)
             for domain, label in zip(features.domains, points.labels(point), strict=True)
         ]
         objective = ProjectionObjective(

@@ -26,6 +26,7 @@ from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale, undivided
 from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.coarsen import coarsened
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
 from pm_match.reading.evidence import Point
@@ -49,14 +50,15 @@ class FeaturesCandidate:
 
     @property
     def covered(self) -> list[RV]:
-        """The claimed variables: those that are observed, or hold missing values."""
-        return [rv for own in self.observed for rv in own.rvs]
+        """The claimed variables: those that are observed, or hold missing values; potentials."""
+        return [rv for own in self.observed for rv in own.covered]
 
     @property
     def checked(self) -> list[RV]:
         """All random variables whose declared densities are looked at."""
         deviations = [own.deviation for own in self.observed if own.deviation is not None]
-        return [*(latent for latent, _ in self.latents), *deviations, *self.covered]
+        rvs = [rv for own in self.observed for rv in own.rvs]
+        return [*(latent for latent, _ in self.latents), *deviations, *rvs]
 
     def verified(
         self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
@@ -109,6 +111,7 @@ class FeaturesCandidate:
                 own.rvs[1].name if len(own.rvs) == 2 else None,
                 None if own.deviation is None else own.deviation.name,
                 None if own.flag is None else own.flag.name,
+                own.power,
             )
             for own, domain in zip(self.observed, graphs.data, strict=True)
         )
@@ -166,7 +169,7 @@ def features_candidate(
         )
     for rv in deviations:
         context.must_be_free(rv)
-        ancestry.only_children(rv, rvs)
+        ancestry.only_children(rv, [v for own in observed for v in own.covered])
     for place, own in enumerate(observed):
         flag = clustering.flags.get(own.assignment)
         if flag is not None and flag not in ancestry.parents[own.rvs[0]]:
@@ -179,7 +182,9 @@ def features_candidate(
     for rv in rvs:
         # What transforms there are is checked with the densities.
         context.must_be_plain(rv, (type(context.model.rvs_to_transforms.get(rv)),), discrete)
-    apart = bool(deviations) or any(own.flag is not None for own in observed)
+    apart = bool(deviations) or any(
+        graph is not None for own in observed for graph in (own.flag, own.potential)
+    )
     pairs = [(rv, None if apart else _shared_precision(context, rv, observed)) for rv in latents]
     # What has the precision of the noise is more likely to be the latent vectors.
     pairs.sort(key=lambda pair: pair[1] is None)
@@ -223,6 +228,11 @@ def noise_assignments(context: Context, rv: RV) -> list[RV]:
 def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
     """Find the observed variable over an assignment."""
     free = context.model.free_RVs
+    coarse = [(rv, *context.once(coarsened, rv)) for rv in rvs if rv in context.model.potentials]
+    rvs = [rv for rv in rvs if rv not in context.model.potentials]
+    for potential, of, _ in coarse:
+        if of not in rvs:
+            raise Refusal(f"{potential.name!r} coarsens {of.name!r}, which is no feature vectors")
     for rv in rvs:
         if not is_normal(rv):
             raise Refusal(f"{rv.name!r} is {a_kind(rv)}; expected a Normal or MvNormal")
@@ -238,7 +248,18 @@ def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
         context.ancestry.only_children(rvs[1], [])
     elif rvs[0] in free:
         raise Refusal(f"{rvs[0].name!r} is not observed")
-    return Observed.of(context, context.whole_name(rvs[0]), assignment, rvs)
+    found = Observed.of(context, context.whole_name(rvs[0]), assignment, rvs)
+    if not coarse:
+        return found
+    if split:
+        raise Refusal(
+            f"{rvs[1].name!r} holds missing values; expected none of what is coarsened "
+            f"({names(potential for potential, *_ in coarse)})"
+        )
+    if len(coarse) > 1:
+        raise Refusal(f"{found.name!r} is coarsened twice; expected one power")
+    ((potential, _, power),) = coarse
+    return replace(found, potential=potential, power=power)
 
 
 def deviation_of(context: Context, own: Observed, truncation: int) -> RV | None:
@@ -403,7 +424,7 @@ def _check_domain(
 def _check_sole_use(context: Context, graphs: Graphs) -> None:
     """Refuse latent vectors that cannot be integrated out."""
     context.must_be_plain(graphs.latent, (), ())
-    context.ancestry.only_children(graphs.latent, graphs.rvs)
+    context.ancestry.only_children(graphs.latent, graphs.covered)
     context.must_be_free(graphs.latent)
 
 
@@ -429,7 +450,7 @@ def parameters_of(
     """Find the free variables that emissions depend on, and say how each is drawn."""
     ancestry, model = context.ancestry, context.model
     known = {graphs.precision, *graphs.integrated, *(own.flag for own in graphs.observed)}
-    home = {graphs.latent, *graphs.rvs, *graphs.deviations}
+    home = {graphs.latent, *graphs.covered, *graphs.deviations}
     entering: set[RV] = set().union(*(ancestry.parents[rv] for rv in home)) - known
     found = []
     for rv in model.free_RVs:
@@ -501,7 +522,7 @@ def _parameter(context, check, graphs: Graphs, reader, rv) -> Parameter | None:
         for d, own in enumerate(graphs.observed)
         if any(rv in context.ancestry.parents[o] for o in own.rvs)
     ]
-    own = {o for d in homes for o in graphs.observed[d].rvs}
+    own = {o for d in homes for o in graphs.observed[d].covered}
     alone = len(homes) == 1 and not set(context.ancestry.children(rv)) - own
     if alone:
         (d,) = homes

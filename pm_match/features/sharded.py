@@ -79,6 +79,11 @@ class ShardedFeatures(ShardedEvidence):
     def __init__(self, model: Model, features: Features):
         self.features, self._points = features, FeaturesPoints(model, features)
         for domain in features.domains:
+            if domain.power != 1.0:
+                raise UnservedModelError(
+                    f"{domain.name!r}: over shards, expected densities as they are; found "
+                    "coarsened ones"
+                )
             if domain.missing:
                 raise UnservedModelError(
                     f"{domain.name!r}: over shards, features with missing values are not served"

@@ -38,6 +38,7 @@ class FeatureState(EvidenceState):
             features.n_all_factors,
             flagged,
             self._by_assignment(widths, [0 for _ in self._assignments]),
+            self._by_assignment([d.power for d in features.domains], [1.0] * len(domains)),
         )
         self._nothing = [Emission.of_nothing(features.n_all_factors) for _ in self._assignments]
         self.terms = [(self._number, self.evidence.term)]
@@ -97,4 +98,6 @@ class FeatureState(EvidenceState):
         """Log marginal likelihood by the plain formula."""
         self.setting = self.features.setting(point)
         domains, label = self.evidence.domains, labels[self._number]
-        return log_marginal(domains, self.emissions(), label, *self._rest(point))
+        latent_precision, gamma, background = self._rest(point)
+        given = latent_precision, gamma, background, self.evidence.powers
+        return log_marginal(domains, self.emissions(), label, *given)

@@ -8,7 +8,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.transforms import CholeskyCovTransform
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, check_power
 from pm_match.features.semi_orthogonal import semi_orthogonal
 from pm_match.models.declare import (
     Links,
@@ -107,8 +107,7 @@ def aligned_clusters(
     """
     check_count("n_clusters", n_clusters, 2)
     check_all_positive(concentration=concentration, mean_strength=mean_strength)
-    if not 0.0 < power <= 1.0:
-        raise ValueError(f"power: expected a number in (0, 1]; found {power!r}")
+    check_power("power", power)
     linked = link_sets(links)
     tables = as_domains(principal_components(domains, n_components))
     check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pymc as pm
 
-from pm_match.checks import check_count, check_positive
+from pm_match.checks import check_count, check_positive, check_power
 from pm_match.models.projected_clusters import projected_clusters
+from pm_match.reading.coarsen import coarsen
 from pm_match.tables.standardise import standardise
 
 # Beyond so many dimensions a shape of a few clusters has no more to say.
@@ -19,6 +20,7 @@ def table_clusters(
     *,
     n_components: int | None = None,
     concentration: float = 1e-3,
+    power: float = 1.0,
     links: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     known: Mapping[str, Any] | None = None,
 ) -> pm.Model:
@@ -51,6 +53,10 @@ def table_clusters(
     concentration : float, default 0.001
         :math:`\gamma` of the stick-breaking. Small: with larger ones, clusters that are not normal
         are split, and small clusters match anything.
+    power : float, default 1.0
+        :math:`\zeta`, in (0, 1]: to which densities count (see `coarsen`). Clusters that are not
+        normal, as those of images are, are split the less the smaller it is, and few objects need
+        all that they have: see `choose_power`. Below 1 no value may be missing.
     links : mapping or sequence of mappings, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional
@@ -74,9 +80,17 @@ def table_clusters(
     """
     check_count("n_clusters", n_clusters, 2)
     check_positive("concentration", concentration)
+    check_power("power", power)
     tables = standardise(domains, n_components)
+    for name, table in tables.items():
+        missing = int(table.isnull().sum())
+        if power < 1.0 and missing:
+            raise ValueError(
+                f"power: expected 1 where values are missing; found {power!r}, and {missing} "
+                f"missing values in domain {name!r}"
+            )
     n_factors = min(_MOST_FACTORS, n_clusters - 1, *(t.shape[1] for t in tables.values()))
-    return projected_clusters(
+    model = projected_clusters(
         tables,
         n_factors=n_factors,
         n_clusters=n_clusters,
@@ -88,3 +102,8 @@ def table_clusters(
         links=links,
         known=known,
     )
+    if power < 1.0:
+        with model:
+            for name in tables:
+                coarsen(f"coarsened_{name}", name, power)
+    return model

@@ -14,7 +14,6 @@ from pm_match.normal.precision_factor_gibbs import PrecisionFactorGibbs
 from pm_match.normal.predictor import NormalsPredictor
 from pm_match.normal.recognise import (
     NormalsCandidate,
-    coarsened,
     mean_and_precision,
     normals_candidates,
 )
@@ -23,6 +22,7 @@ from pm_match.normal.sharded import ShardedNormals
 from pm_match.normal.state import NormalsState
 from pm_match.reading.ancestry import RV
 from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.coarsen import coarsened
 from pm_match.reading.context import Context
 from pm_match.reading.kinds import Kind
 from pm_match.reading.parts import Component
@@ -41,7 +41,8 @@ class NormalClusters(Kind):
         Or a potential says that such a variable is coarsened.
         """
         if rv in context.model.potentials:
-            return context.once(coarsened, rv) is not None
+            found = context.once(coarsened, rv)
+            return found is not None and mean_and_precision(context, found[0]) is not None
         return mean_and_precision(context, rv) is not None
 
     def candidates(

@@ -36,7 +36,7 @@ from pm_match.reading.ancestry import (
     undivided,
 )
 from pm_match.reading.clusterings import ClusteringCandidate
-from pm_match.reading.coarsen import read_power
+from pm_match.reading.coarsen import coarsened
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.evidence import Point
@@ -144,17 +144,6 @@ def mean_and_precision(context: Context, rv: RV) -> tuple[RV, RV] | None:
             for precision in context.ancestry.parents[candidate] & parents:
                 if isinstance(precision.owner.op, WishartRV):
                     return candidate, precision
-    return None
-
-
-def coarsened(context: Context, potential: RV) -> tuple[RV, float] | None:
-    """Return the normal variable whose density a potential brings to a power, and the power."""
-    parents = context.ancestry.parents
-    for rv in context.model.observed_RVs:
-        if parents[rv] == parents[potential] and mean_and_precision(context, rv) is not None:
-            power = read_power(context.model, potential, rv)
-            if power is not None:
-                return rv, power
     return None
 
 

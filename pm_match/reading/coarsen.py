@@ -8,7 +8,9 @@ import pytensor.tensor as pt
 from pymc.model.core import Model, modelcontext
 from pytensor.graph.basic import Constant, equal_computations
 
+from pm_match.checks import check_power
 from pm_match.reading.ancestry import RV, itself
+from pm_match.reading.context import Context
 
 
 def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
@@ -65,9 +67,19 @@ def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
         raise TypeError(
             f"coarsen {name!r}: expected an observed variable of the model; found {variable!r}"
         )
-    if not (isinstance(power, float | int) and 0.0 < power <= 1.0):
-        raise ValueError(f"coarsen {name!r}: expected a power in (0, 1]; found {power!r}")
+    check_power(f"coarsen {name!r}: power", power)
     return pm.Potential(name, _change(model, rv, np.float64(power) - 1.0))
+
+
+def coarsened(context: Context, potential: RV) -> tuple[RV, float] | None:
+    """Return the observed variable whose density a potential brings to a power, and the power."""
+    parents = context.ancestry.parents
+    for rv in context.model.observed_RVs:
+        if parents[rv] == parents[potential]:
+            power = read_power(context.model, potential, rv)
+            if power is not None:
+                return rv, power
+    return None
 
 
 def _change(model: Model, rv: RV, factor: Any) -> Any:

@@ -57,6 +57,21 @@ def test_halves_of_images_and_patients_are_disjoint():
     assert len(np.unique(datasets.true_labels(data.cluster_missing(3))["b"])) == 4
 
 
+def test_features_of_digits_are_of_other_digits(tmp_path):
+    rng = np.random.default_rng(0)
+    y, fou, kar = np.repeat(np.arange(6), 3), rng.normal(size=(18, 4)), rng.normal(size=(18, 3))
+    fou[:, 2] = 1.0
+    np.savez(tmp_path / "mfeat.npz", y=y, fou=fou, kar=kar)
+    found = data.digit_features(tmp_path, 1, ("fou", "kar"), n_objects=5)
+    assert {name: table.shape for name, table in found.items()} == {"fou": (5, 3), "kar": (5, 3)}
+    rows = {name: table[f"{name}_object"].to_numpy() for name, table in found.items()}
+    assert not {*rows["fou"]} & {*rows["kar"]}
+    for name, labels in datasets.true_labels(found).items():
+        np.testing.assert_array_equal(labels, y[rows[name]])
+        assert set(labels) <= {0, 1, 2, 3}
+    np.testing.assert_array_equal(found["kar"], kar[rows["kar"]])
+
+
 def test_reliability_counts_pairs_by_tenths():
     given = np.where(TRUE["a"][:, None] == TRUE["b"], 0.95, 0.12)
     found = real_tables.reliability(TRUE, lambda a, b: given)

@@ -48,6 +48,8 @@ class Kind:
         Whether the scale of latent vectors is a free variable.
     missing : bool
         Whether some values are missing: one of the first domain, two of an object of the second.
+    powers : tuple of float
+        To which densities of the domains count; those of others as they are.
     """
 
     domains: int = 2
@@ -60,6 +62,7 @@ class Kind:
     tied: bool = False
     latent_scale: bool = False
     missing: bool = False
+    powers: tuple = ()
     truncation: int = 3
     factors: int = 2
     sizes: tuple = SIZES
@@ -67,6 +70,9 @@ class Kind:
     @property
     def names(self):
         return "abc"[: self.domains]
+
+    def power(self, name):
+        return dict(zip(self.names, self.powers, strict=False)).get(name, 1.0)
 
     def flagged(self, name):
         return self.relevance == "all" or (self.relevance == "first" and name == "a")
@@ -126,6 +132,8 @@ def feature_model(kind=None, data=None, share=(2.0, 1.5), intercept_mean=0.3) ->
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ImputationWarning)
                 _observe(kind, name, mu, x, flag, alpha if kind.tied else None)
+            if kind.power(name) < 1.0:
+                pmm.coarsen(f"coarsened_{name}", f"x_{name}", kind.power(name))
         if kind.linked:
             pmm.must_link("links", {clusters["a"]: [0, 0], clusters["b"]: [1, 0]})
     return model
@@ -214,6 +222,7 @@ class PlainDomain:
     deviation: np.ndarray | None
     idle_mean: np.ndarray
     idle_covariance: np.ndarray
+    power: float
 
     @property
     def seen(self):
@@ -277,6 +286,7 @@ class Plain:
             x, label, relevant, w, a, covariance, spread, v.get(f"deviation_{name}"),
             v["other_a"] if name == "a" and "other_a" in v else a,
             covariance if idle_covariance is None else idle_covariance,
+            kind.power(name),
         )  # fmt: skip
 
     def labels(self):
@@ -299,19 +309,28 @@ class Plain:
         return float(total + gammaln(a + 0.5 * n) - gammaln(a))
 
     def log_normals(self, labels, alpha=1.0) -> float:
-        """Log density of the data: one dense normal a cluster, all its precisions times alpha."""
+        """Log density of the data: one dense normal a cluster, all its precisions times alpha.
+
+        A normal density to a power is one whose covariance is divided by it, but for a constant.
+        """
         by_domain = np.split(labels, np.cumsum([len(d.x) for d in self.domains])[:-1])
         total = 0.0
         for d, label in zip(self.domains, by_domain, strict=True):
             for n in np.flatnonzero(label < 0):
                 o = d.seen[n]
-                total += _mvn(d.x[n, o], d.idle_mean[o], d.idle_covariance[np.ix_(o, o)])
+                idle = _mvn(d.x[n, o], d.idle_mean[o], d.idle_covariance[np.ix_(o, o)])
+                total += d.power * idle
         for j in set(labels.tolist()) - {-1}:
             members = [
                 (number, n)
                 for number, label in enumerate(by_domain)
                 for n in np.flatnonzero(label == j)
             ]
+            for d in (self.domains[number] for number, _ in members):
+                if d.power < 1.0:
+                    zero = np.zeros(d.x.shape[1])
+                    total += d.power * _mvn(zero, zero, d.covariance)
+                    total -= _mvn(zero, zero, d.covariance / d.power)
             x = np.concatenate([self.domains[d].x[n] - self.domains[d].a for d, n in members])
             covariance = np.block([[self._shared(*i, *k) for k in members] for i in members])
             o = ~np.isnan(x)
@@ -325,7 +344,7 @@ class Plain:
         if d == e:
             found = found + np.diag(one.spread**2)
             if n == i:
-                found = found + one.covariance
+                found = found + one.covariance / one.power
         return found
 
     def log_prior(self, labels=None) -> float:
@@ -365,7 +384,7 @@ class Plain:
                     drawn.append(d.deviation[j])
                 for n in np.flatnonzero((d.label == j) & d.relevant):
                     o = d.seen[n]
-                    gain = see[o].T @ np.linalg.inv(d.covariance[np.ix_(o, o)])
+                    gain = d.power * see[o].T @ np.linalg.inv(d.covariance[np.ix_(o, o)])
                     precision += gain @ see[o]
                     linear += gain @ (d.x[n] - d.a)[o]
             covariance = np.linalg.inv(precision)

@@ -61,9 +61,13 @@ KINDS = {
     "flat": Kind(projection="flat", noise="vector", missing=True),
     "flat, full": Kind(projection="flat", noise="wishart", deviations="one"),
     "flat, tied": Kind(projection="flat", tied=True, intercept="constant", noise="vector"),
+    "coarsened": Kind(powers=(0.6,), relevance="all", noise="vector"),
+    "coarsened, full": Kind(
+        powers=(0.5, 0.8), noise="wishart", projection="rigid", deviations="one"
+    ),
 }
 QUICK = ("deviations, full", "relevance, full", "tied, vector", "missing, full")
-QUICK += ("missing, relevance, full", "exp", "flat")
+QUICK += ("missing, relevance, full", "exp", "flat", "coarsened", "coarsened, full")
 ALL = [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
 _MODELS: dict = {}
 

@@ -36,6 +36,12 @@ MODELS = {
         Kind(noise="wishart", missing=True, sizes=((2, 2), (2, 3)), factors=1, truncation=2)
     ),
     "semi-orthogonal": lambda: feature_model(Kind(projection="rigid", **SMALL | {"factors": 2})),
+    "coarsened": lambda: feature_model(
+        Kind(noise="wishart", powers=(0.4,), deviations="one", projection="rigid", **SMALL)
+    ),
+    "coarsened, relevance": lambda: feature_model(
+        Kind(noise="vector", powers=(0.4,), relevance="all", **SMALL)
+    ),
     "slices": lambda: feature_model(
         Kind(noise="lkj", deviations="vector", latent_scale=True, **SMALL)
     ),
@@ -59,7 +65,7 @@ def made(name):
     return model, steps
 
 
-QUICK = ("hierarchy", "semi-orthogonal")
+QUICK = ("hierarchy", "semi-orthogonal", "coarsened")
 
 
 @pytest.mark.parametrize("name", QUICK)

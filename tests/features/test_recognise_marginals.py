@@ -153,6 +153,12 @@ UPDATES = {
     ),
     "relevance, wishart": (Kind(relevance="all", noise="wishart"), {"precision_a": "slice"}),
     "tied": (Kind(tied=True), {"intercept_a": "intercept", "scale_a": "prior"}),
+    "coarsened": (
+        Kind(powers=(0.5, 0.7), noise="wishart"),
+        {"precision_a": "wishart", "projection_b": "projection", "intercept_a": "intercept"},
+    ),
+    # A power of a shared precision is none of a Gamma's conjugate likelihood.
+    "coarsened, tied": (Kind(powers=(0.5,), tied=True), {"alpha": "slice"}),
     "plain": (Kind(tied=True, noise="shared", projection="ard", intercept=False), {"ard": "prior"}),
 }
 
@@ -412,6 +418,14 @@ REFUSED = {
             "observe": relevance(lambda model, name: model[f"deviation_{name}"].mean(axis=0)),
         },
         r"'a': objects that are irrelevant by 'relevance_a' still depend on their cluster",
+    ),
+    "features that are coarsened twice": (
+        {"extra": lambda m: [pmm.coarsen(name, "a", 0.5) for name in ("once", "twice")]},
+        r"'a' is coarsened twice; expected one power",
+    ),
+    "missing values of what is coarsened": (
+        {"x": missing(), "extra": lambda m: pmm.coarsen("coarse", "a_observed", 0.5)},
+        r"'a_unobserved' holds missing values; expected none of what is coarsened \('coarse'\)",
     ),
     "latent vectors that are used twice": (
         {"extra": lambda m: pm.Potential("small", -(m["latent"] ** 2).sum())},

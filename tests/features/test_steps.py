@@ -11,7 +11,8 @@ from pymc.step_methods import STEP_METHODS
 import pm_match as pmm
 from pm_match.features.projection import ProjectionObjective
 from pm_match.serving import register
-from tests.declared.features import Kind, feature_model
+from tests.declared import features as with_features
+from tests.declared.features import Kind, Plain, feature_model
 from tests.declared.plain import random_point, tiny_model
 
 KINDS = {
@@ -234,6 +235,24 @@ def test_outside_a_context_ours_decline_and_say_so():
     with model:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert set(chosen) == {pmm.FeatureGibbs, pmm.ClusterGibbs}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind(relevance="all", noise="vector"),
+        Kind(powers=(0.6,), relevance="all", noise="vector", deviations="one"),
+    ],
+)
+def test_slices_look_at_the_density_of_all_features(kind):
+    model = feature_model(kind)
+    step = next(s for s in pmm.steps(model) if isinstance(s, pmm.FeatureGibbs))
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        point = with_features.random_point(model, rng)
+        step._load(point)
+        expected = Plain(kind, model, point).log_likelihood()
+        assert step._log_likelihood(point) == pytest.approx(expected, rel=1e-9)
 
 
 def test_features_of_which_no_object_is_relevant():

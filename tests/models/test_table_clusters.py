@@ -129,6 +129,24 @@ def test_table_clusters_takes_missing_values():
     assert np.isfinite(found["starts"]["log_joint"]).all()
 
 
+def test_table_clusters_takes_a_power():
+    model = pmm.models.table_clusters(data(), 4, power=0.5)
+    assert [potential.name for potential in model.potentials] == ["coarsened_a", "coarsened_b"]
+    assert [domain.power for domain in read(model).of(Features)[0].domains] == [0.5, 0.5]
+    check_served(model)
+    assert not pmm.models.table_clusters(data(), 4, power=1.0).potentials
+
+
+def test_a_power_needs_all_values():
+    holed = data()
+    holed["b"][3, 0] = np.nan
+    message = "power: expected 1 where values are missing; found 0.5, and 1 missing values in"
+    with pytest.raises(ValueError, match=f"{message} domain 'b'"):
+        pmm.models.table_clusters(holed, 4, power=0.5)
+    with pytest.raises(ValueError, match=r"power: expected a number in \(0, 1\]; found 2"):
+        pmm.models.table_clusters(data(), 4, power=2)
+
+
 def test_table_clusters_standardises_and_declares():
     model = pmm.models.table_clusters({name: 100.0 * x for name, x in data().items()}, 5)
     observed = model["a"].owner.op, np.asarray(model.rvs_to_values[model["a"]].data)

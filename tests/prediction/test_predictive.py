@@ -1,5 +1,7 @@
 """What a draw says of new objects, against the plain formulas of all objects together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import betaln
@@ -62,6 +64,28 @@ def test_features_of_every_kind(case):
         own = np.insert(labels, n, label)
         after = grown.log_prior(own) + grown.log_normals(own)
         np.testing.assert_allclose(found[i, j], after - before, rtol=1e-9, atol=1e-9)
+
+
+def test_a_new_vector_counts_in_full_among_coarsened_ones():
+    kind, rng = (
+        Kind(powers=(0.5, 0.7), noise="wishart", projection="rigid"),
+        np.random.default_rng(5),
+    )
+    model = model_of(kind)
+    point = tiny_features.random_point(model, rng)
+    x = rng.normal(size=(1, 2))
+    (found,) = log_joint_of(model, point, "a", x)
+    plain = Plain(kind, model, point)
+    labels = plain.labels()
+    before = plain.log_prior(labels) + plain.log_normals(labels)
+    grown = Plain.__new__(Plain)
+    grown.__dict__.update(plain.__dict__)
+    # A domain of its own, which is seen as the first one.
+    grown.domains = [*plain.domains, replace(plain.domains[0], x=x, power=1.0)]
+    for j in range(kind.truncation):
+        own = np.append(labels, j)
+        after = plain.log_prior(own) + grown.log_normals(own)
+        assert found[j] == pytest.approx(after - before, rel=1e-9)
 
 
 def _grown(domain, x):

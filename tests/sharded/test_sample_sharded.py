@@ -374,6 +374,13 @@ def test_models_that_sums_do_not_serve_are_refused():
     refused(linked, lambda: counts_of(x, lambda: pmm.cannot_link("apart", pair)))
 
 
+def test_coarsened_features_are_refused():
+    x = {name: np.random.default_rng(0).normal(size=(6, 2)) for name in "ab"}
+    model = pmm.models.table_clusters(x, 3, power=0.5)
+    with pytest.raises(pmm.UnservedModelError, match="'a': over shards, .*; found coarsened ones"):
+        pmm.sample_sharded(model, x, progressbar=False)
+
+
 def test_likelihoods_that_take_more_than_a_row_are_refused():
     rng = np.random.default_rng(0)
     x, known = rng.poisson(3.0, (5, 2)).astype(float), rng.uniform(0.5, 2.0, (5, 2))

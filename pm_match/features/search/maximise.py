@@ -323,7 +323,7 @@ class Maximiser:
         held = np.unique(np.concatenate(labels))
         held = held[held >= 0]
         return [
-            ClusterSums.of(own.data, label, features.truncation, own.full).kept(held)
+            own.sums(label, features.truncation).kept(held)
             for own, label in zip(features.domains, labels, strict=True)
         ]
 

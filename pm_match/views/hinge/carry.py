@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk, dtrsm, dtrsv
+from scipy.linalg.blas import dsyrk, dtrmm, dtrsv
+from scipy.linalg.lapack import dtrtri
 from scipy.special import log_ndtr
 
 from pm_match.views.hinge import fourier_values
@@ -104,7 +105,8 @@ def approximate(
     for _ in range(_MOST_ROUNDS):
         lower = factorise(dsyrk(1.0, columns * np.sqrt(sites), lower=1), precision)
         solved = dtrsv(lower, columns @ pulls, lower=1)
-        roots = dtrsm(1.0, lower, columns, lower=1)
+        # Half the time of solving for every column.
+        roots = dtrmm(1.0, dtrtri(lower, lower=1)[0], columns, lower=1)
         variances = np.maximum(np.einsum("pn,pn->n", roots, roots), np.finfo(np.float64).tiny)
         # Without its own site: kept positive, as rounding might not.
         left = np.maximum(1.0 / variances - sites, 1e-3 / variances)
