@@ -17,7 +17,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, check_positive, did_you_mean, type_name, warn
+from pm_match.checks import check_count, check_counts, check_positive, did_you_mean, type_name, warn
 from pm_match.landmarks import add_counts, choose_landmarks, landmarks_of
 from pm_match.matching.memory import gibibytes, limit
 from pm_match.progress import SearchProgress, drawn_over, saying, silent
@@ -191,10 +191,13 @@ def sample(
     """
     _check_spelling(kwargs)
     model, draws = _told(model_or_draws, model, draws)
+    chains = 4 if chains is None else chains
+    check_counts(draws=draws, chains=chains, cores=1 if cores is None else cores)
+    check_count("tune", tune, 0)
     kwargs |= {"tune": tune} if cores is None else {"tune": tune, "cores": cores}
     check_init(init)
-    chains = 4 if chains is None else chains
-    check_count("chains", chains)
+    if isinstance(random_seed, np.ndarray):
+        random_seed = random_seed.tolist()
     draws, kwargs = _thinned(draws, kwargs, thin)
     if initvals is not None:
         check_initvals(model, initvals, chains)
@@ -642,6 +645,7 @@ def _draws(
     types = stored_types(structure)
     asked = None
     if names is not None:
+        names = [names] if isinstance(names, str) else names
         free = {rv.name: rv for rv in model.unobserved_RVs}
         unknown = sorted(set(names) - set(free))
         if unknown:

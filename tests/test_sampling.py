@@ -262,6 +262,28 @@ def test_initial_points_are_overdispersed_and_keep_links():
         pmm.initial_points(model, 0)
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"draws": 0}, "draws: expected a whole number of at least 1; found 0"),
+        ({"draws": 20.0}, "draws: expected a whole number of at least 1; found 20.0"),
+        ({"tune": -1}, "tune: expected a whole number of at least 0; found -1"),
+        ({"cores": 0}, "cores: expected a whole number of at least 1; found 0"),
+        ({"var_names": "cluster"}, r"var_names: .*found \['cluster'\]"),
+    ],
+)
+def test_what_is_no_count_is_refused(normal, given, found):
+    with pytest.raises(ValueError, match=found):
+        pmm.sample(model=normal, **given)
+
+
+def test_a_seed_may_be_an_array(normal):
+    options = {"tune": 3, "chains": 2, "cores": 1, "init": "dispersed", "quiet": True}
+    options |= {"model": normal, "compute_convergence_checks": False, "progressbar": False}
+    one, other = (pmm.sample(3, random_seed=seed, **options) for seed in (np.array([1, 2]), [1, 2]))
+    xr.testing.assert_equal(one["posterior"].dataset, other["posterior"].dataset)
+
+
 def test_initial_points_jitter_what_is_left_to_pymc():
     model = with_hyperprior()
     points = pmm.initial_points(model, 3, random_seed=0, init="dispersed")

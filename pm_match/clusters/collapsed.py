@@ -74,6 +74,13 @@ class Collapsed:
             kind_of(own).state(own, site, access)
             for own, access in zip(component.evidence, self._access.evidence, strict=True)
         ]
+        for own, state in zip(component.evidence, self.evidence, strict=True):
+            seen = [number for number, _ in state.terms]
+            if not seen or not set(seen) <= set(range(len(clusterings))):
+                raise TypeError(
+                    f"kind {own.kind!r}: expected states with terms of clusterings 0 to "
+                    f"{len(clusterings) - 1}; found {seen}"
+                )
         self._apart = [
             [new_apart(own, clustering.apart, self.board.slots_of(number))]
             if len(clustering.apart)

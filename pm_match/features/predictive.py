@@ -12,6 +12,9 @@ Given the assignments, intercepts :math:`a_d`, projections :math:`W_d` and noise
 
 which is eq. (13) of Iwata, Hirao & Ueda (2016) but for the noise precision, which is given here.
 With the new object in it, the factors of the cluster are :math:`N(C_{j+} m_{j+}, C_{j+})`.
+
+Where the densities of the data count to a power (`coarsen`), so they do in :math:`C_j` and
+:math:`m_j`; the density of a new object counts in full.
 """
 
 from collections.abc import Sequence

@@ -38,7 +38,8 @@ Intercepts, and noise of the features' own, are given: all of this is then of da
 and whitened by them (see `emission`), :math:`\alpha` being what multiplies all precisions. If there
 is no such number, :math:`\alpha = 1`: the log predictive is :math:`\tfrac12 \log
 \frac{|C_{j+}|}{|C_j|} + \tfrac12 \Delta_j`. Objects may then be irrelevant, with a density of their
-own that no cluster enters.
+own that no cluster enters; and the densities of a domain may count to a power (`coarsen`), by which
+its :math:`G`, :math:`h` and :math:`x^\top x` are multiplied.
 """
 
 from collections.abc import Sequence

@@ -37,7 +37,7 @@ def table_clusters(
         Q_d^\top Q_d = I, \quad e_{dj} \sim N(0, \kappa_d^2 I)
 
     It is ``projected_clusters(..., projection="isometric", intercept=True, within="full",
-    deviations=True)`` of standardised tables.
+    deviations=True)`` of standardised tables, whose densities count to a power if there is one.
 
     Parameters
     ----------
@@ -55,8 +55,9 @@ def table_clusters(
         are split, and small clusters match anything.
     power : float, default 1.0
         :math:`\zeta`, in (0, 1]: to which densities count (see `coarsen`). Clusters that are not
-        normal, as those of images are, are split the less the smaller it is, and few objects need
-        all that they have: see `choose_power`. Below 1 no value may be missing.
+        normal, as those of images are, are split the less the smaller it is: with `n_components`,
+        try a half. Small tables of other columns need all that they say. Below 1 no value may be
+        missing.
     links : mapping or sequence of mappings, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional

@@ -1,6 +1,6 @@
 """Reads clusterings: weights, assignments, links and relevance."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -134,6 +134,7 @@ def clustering_candidate(
             np.concatenate([own[rv] if rv in own else np.full(n, -1) for rv, n in sizes]),
             links,
             apart,
+            lambda i: _titled(sizes, i),
         ),
     )
 
@@ -157,23 +158,39 @@ def _observed_labels(
     return np.where(labels == UNKNOWN, -1, labels)
 
 
+def _titled(sizes: Sequence[tuple[RV, int]], place: int) -> str:
+    """Name an object by its assignment and its place there."""
+    ends = np.cumsum([n for _, n in sizes])
+    own = int(np.searchsorted(ends, place, side="right"))
+    rv, n = sizes[own]
+    return f"{rv.name}[{place - ends[own] + n}]"
+
+
 def _spread(
-    known: NDArray[np.int64], links: NDArray[np.int64], apart: NDArray[np.int64]
+    known: NDArray[np.int64],
+    links: NDArray[np.int64],
+    apart: NDArray[np.int64],
+    titled: Callable[[int], str],
 ) -> NDArray[np.int64]:
     """Give the objects that are linked to one whose label is known its label."""
     part = linked_parts(len(known), links)
     label = np.full(part.max(initial=-1) + 1, -1)
     seen = known >= 0
     label[part[seen]] = known[seen]
-    if (label[part[seen]] != known[seen]).any():
-        raise Refusal("objects are linked whose observed labels differ: no labels are possible")
-    if (part[apart[:, 0]] == part[apart[:, 1]]).any():
-        raise Refusal("objects that cannot be linked are linked: no labels are possible")
-    one, other = label[part[apart]].T
-    if ((one == other) & (one >= 0)).any():
+    differs = np.flatnonzero(label[part] != np.where(seen, known, label[part]))
+    if differs.size:
         raise Refusal(
-            "objects that cannot be linked have the same observed label: no labels are possible"
+            f"{titled(differs[0])} is linked to an object with another observed label: "
+            "no labels are possible"
         )
+    one, other = label[part[apart]].T
+    for where, what in (
+        (part[apart[:, 0]] == part[apart[:, 1]], "are linked"),
+        ((one == other) & (one >= 0), "have the same observed label"),
+    ):
+        if where.any():
+            pair = " and ".join(map(titled, apart[where][0]))
+            raise Refusal(f"{pair} cannot be linked, and {what}: no labels are possible")
     return label[part]
 
 

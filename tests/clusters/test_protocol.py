@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import pm_match as pmm
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import collect, collected, implemented, implements
 from pm_match.clusters.sweep import log_joint, new_partition, place, reassign, sweep
+from pm_match.features.state import FeatureState
+from tests.declared.plain import tiny_model
 
 
 class Tally(NamedTuple):
@@ -214,3 +217,17 @@ def test_what_is_not_implemented_is_named():
 def test_a_signature_is_compared_at_once():
     with pytest.raises(TypeError, match=r"Tally: expected `move` to take \(term, unit, source, t"):
         implements(protocol.move, Tally)(lambda term, unit: None)
+
+
+@pytest.mark.parametrize("terms", [[], [1]])
+def test_a_state_without_terms_of_its_clusterings_is_refused(terms, monkeypatch):
+    class Wrong(FeatureState):
+        def __init__(self, features, site, points):
+            super().__init__(features, site, points)
+            self.terms = [(number, self.evidence.term) for number in terms]
+
+    monkeypatch.setattr("pm_match.features.kind.FeatureState", Wrong)
+    model = tiny_model()
+    message = rf"kind 'features': expected states with terms of clusterings 0 to 0; found \{terms}"
+    with pytest.raises(TypeError, match=message):
+        pmm.ClusterGibbs([model["cluster_a"]], model=model)

@@ -150,7 +150,7 @@ def test_starts_keep_objects_apart(model):
                 (pmm.must_link, {"cluster_a": [0, 1], "cluster_b": [0, 0]}),
                 (pmm.cannot_link, {"cluster_a": [[0, 1]]}),
             ],
-            "objects that cannot be linked are linked: no labels are possible",
+            r"cluster_a\[0\] and cluster_a\[1\] cannot be linked, and are linked: no labels",
         ),
         (
             [(pmm.cannot_link, {"cluster_a": [0], "cluster_b": [5]})],

@@ -377,7 +377,7 @@ def test_models_that_sums_do_not_serve_are_refused():
 def test_coarsened_features_are_refused():
     x = {name: np.random.default_rng(0).normal(size=(6, 2)) for name in "ab"}
     model = pmm.models.table_clusters(x, 3, power=0.5)
-    with pytest.raises(pmm.UnservedModelError, match="'a': over shards, .*; found coarsened ones"):
+    with pytest.raises(pmm.UnservedModelError, match=r"'a': over shards, .*; found coarsened ones"):
         pmm.sample_sharded(model, x, progressbar=False)
 
 
