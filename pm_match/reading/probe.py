@@ -24,6 +24,7 @@ from pytensor.link.basic import PerformLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scalar.basic import Cast, Reciprocal
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Shape
 
 from pm_match.reading.ancestry import RV, scale
 from pm_match.reading.interpret import Interpreted, NotInterpretedError
@@ -284,6 +285,7 @@ def over_points(
     the value variables at n points, each stacked along a first axis: the outputs there, likewise;
     `values`: the outputs at `point`.
     """
+    outputs = _with_known_shapes(outputs)
     inputs: list[Any] = [v for v in explicit_graph_inputs(outputs) if v in set(model.value_vars)]
     names = [str(v.name) for v in inputs]
     one = function(inputs, outputs)
@@ -301,7 +303,7 @@ def over_points(
         return lambda points: [own[None] for own in values], values
     stacks = {v: pt.tensor(dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs}
     try:
-        graphs = vectorize_graph(list(outputs), stacks)
+        graphs = vectorize_graph(outputs, stacks)
         together = function([*stacks.values()], graphs)
 
         def at_once(points: Mapping[str, NDArray]) -> list[NDArray]:
@@ -316,6 +318,18 @@ def over_points(
         # PyTensor, or an operation from elsewhere, cannot make it of stacks: it says so in any way.
         return one_by_one, values
     return at_once if all(same) else one_by_one, values
+
+
+def _with_known_shapes(graphs: Sequence[RV]) -> list[RV]:
+    """Put shapes that types have: of stacks, PyTensor takes long to see that they are all alike."""
+    known = [
+        (found, pt.constant(np.array(found.owner.inputs[0].type.shape, np.int64)))
+        for found in ancestors(graphs)
+        if found.owner is not None
+        and isinstance(found.owner.op, Shape)
+        and None not in found.owner.inputs[0].type.shape
+    ]
+    return graph_replace(list(graphs), known, strict=False)
 
 
 def rate(rv: RV) -> RV:
