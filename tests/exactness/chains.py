@@ -12,15 +12,20 @@ Both sides need nothing but ratios of the declared density at places near a draw
 of what the steps have read, or of how they draw.
 """
 
+from functools import lru_cache
+
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import local_remove_check_parameter
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.replace import clone_replace, vectorize_graph
-from pytensor.graph.rewriting.basic import out2in
+from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.random.basic import BernoulliRV
+from pytensor.tensor.shape import Shape
 from scipy import stats
 from scipy.special import softmax
 from threadpoolctl import threadpool_limits
@@ -52,6 +57,22 @@ def run(steps, point, n, seed=1, n_tune=0):
     return points[n_tune:]
 
 
+@node_rewriter([OpFromGraph])
+def _opened(fgraph, node):
+    """Put what a graph within the graph has in its place: whole, it is evaluated point by point."""
+    return inline_ofg_node(node)
+
+
+@node_rewriter([Shape])
+def _known_shape(fgraph, node):
+    """Put shapes that are known: what has another for every point is evaluated point by point."""
+    shape = node.inputs[0].type.shape
+    return None if None in shape else [pt.constant(np.array(shape, np.int64))]
+
+
+_BARE = out2in(local_remove_check_parameter, _opened, _known_shape)
+
+
 def batched(model, logp, names):
     """Compile a log density at G points at once.
 
@@ -59,8 +80,7 @@ def batched(model, logp, names):
     all of them.
     """
     (copy,) = clone_replace([logp])
-    bare = out2in(local_remove_check_parameter)
-    logp = rewrite_graph(copy, include=(), custom_rewrite=bare, clone=False)
+    logp = rewrite_graph(copy, include=(), custom_rewrite=_BARE, clone=False)
     inputs = [v for v in explicit_graph_inputs([logp]) if v in set(model.value_vars)]
     stands = {
         v: pt.tensor(dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs if v.name in names
@@ -76,6 +96,7 @@ def batched(model, logp, names):
     return log_density
 
 
+@lru_cache(maxsize=1)
 def log_densities(model):
     """Compile, by the name of every value variable, what of the declared log density has it."""
     graphs = density_graphs(model, [*model.basic_RVs, *model.potentials], sum=False)

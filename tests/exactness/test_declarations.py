@@ -20,7 +20,7 @@ from tests.exactness.chains import batched
 REACH = 8.0
 ENDS = {"density": (-5.5, 5.5), "mean": (-4.0, 4.0), "precision": (-1.3, 1.5)}
 POINTS = {1: 201, 2: 81, 3: 31, 4: 21, 5: 13}
-# Of networks, and of vectors with a covariance, one point after the other is evaluated.
+# Of networks, and of vectors with a covariance, where a point takes longer.
 SLOWER = {1: 61, 2: 31, 3: 11, 4: 9, 5: 6}
 POINTS_OF = {"network": SLOWER, "normal": SLOWER}
 # Not only once: where the law is not met, the grid may be too coarse.

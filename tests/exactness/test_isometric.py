@@ -5,6 +5,7 @@ one update from exact draws of all variables and data together.
 """
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pymc as pm
@@ -67,39 +68,42 @@ def data_of(model, name):
     return model.rvs_to_values[model[f"x_{name}"]].data
 
 
-def dense_log_density(model, projections, spreads, labels=LABELS):
+def dense_log_density(model, projections, spreads=(0.0,), labels=LABELS):
     """Log density of all data given the labels: one normal vector, latent vectors integrated out.
+
+    Up to a constant, and at all pairs of G projections and S spreads of the deviations of the first
+    domain: (G, S). The covariance is that without deviations, plus squared spreads times one.
 
     Parameters
     ----------
     projections : dict of (G, M) array
-        Of every domain, at G points of a grid.
-    spreads : dict of (G,) array
+        Of every domain.
+    spreads : (S,) array
     """
     n_points = len(next(iter(projections.values())))
-    values, blocks = [], []
-    for name, label in labels.items():
-        values.append(data_of(model, name).ravel())
-        rows = np.eye(2)[label]
-        blocks.append((rows, projections[name], spreads.get(name, np.zeros(n_points))))
-    total = [len(v) for v in values]
-    whole = np.zeros((n_points, sum(total), sum(total)))
-    ends = np.cumsum([0, *total])
-    for i, (rows, w, kappa) in enumerate(blocks):
-        for j, (others, v, _) in enumerate(blocks):
-            shared = 1.1**2 * np.einsum("gm,gl->gml", w, v)
-            block = np.einsum("nt,pt,gml->gnmpl", rows, others, shared)
-            here = block.reshape(n_points, total[i], total[j])
-            if i == j:
-                m = w.shape[1]
-                own = np.einsum("nt,pt,ml->nmpl", rows, rows, np.eye(m)).reshape(total[i], -1)
-                here = here + kappa[:, None, None] ** 2 * own
-                here = here + np.kron(np.eye(len(rows)), covariance(m))
-            whole[:, ends[i] : ends[i + 1], ends[j] : ends[j + 1]] = here
-    x = np.concatenate(values)
-    _, log_det = np.linalg.slogdet(whole)
-    solved = np.linalg.solve(whole, np.broadcast_to(x[:, None], (n_points, len(x), 1)))[..., 0]
-    return -0.5 * (log_det + solved @ x)
+    x = np.concatenate([data_of(model, name).ravel() for name in labels])
+    rows = {name: np.eye(2)[label] for name, label in labels.items()}
+    latent = np.concatenate(
+        [
+            np.einsum("nt,gm->gnmt", own, projections[name]).reshape(n_points, -1, 2)
+            for name, own in rows.items()
+        ],
+        axis=1,
+    )
+    m = projections["a"].shape[1]
+    still = 1.1**2 * latent @ latent.transpose(0, 2, 1)
+    still += np.kron(np.eye(sum(map(len, rows.values()))), covariance(m))
+    deviating = np.zeros((len(x), 2 * m))
+    deviating[: len(rows["a"]) * m] = np.kron(rows["a"], np.eye(m))
+    seen = np.column_stack([deviating, x])
+    grams = seen.T @ np.linalg.solve(still, np.broadcast_to(seen, (n_points, *seen.shape)))
+    # In these coordinates of all deviations, the data see each by itself.
+    precisions, basis = np.linalg.eigh(grams[:, :-1, :-1])
+    pull = (basis.transpose(0, 2, 1) @ grams[:, :-1, -1:]).transpose(0, 2, 1)
+    variance = np.square(spreads)[:, None]
+    grown = 1.0 + variance * precisions[:, None]
+    explained = (variance * pull**2 / grown - np.log(grown)).sum(axis=2)
+    return 0.5 * (explained - grams[:, -1, -1:] - np.linalg.slogdet(still)[1][:, None])
 
 
 def drawn(model, names, n, permute=False):
@@ -129,10 +133,11 @@ def test_direction_scale_and_deviations_by_quadrature():
     model = declared(2, constant=True)
     angle = np.linspace(-np.pi, np.pi, 48, endpoint=False)
     log_scale, log_spread = 0.2 + 0.5 * np.linspace(-4, 4, 33), -0.5 + 0.6 * np.linspace(-4, 4, 33)
-    a, c, k = (g.ravel() for g in np.meshgrid(angle, log_scale, log_spread, indexing="ij"))
+    a, c = (g.ravel() for g in np.meshgrid(angle, log_scale, indexing="ij"))
     w = np.exp(c)[:, None] * np.column_stack([np.cos(a), np.sin(a)])
     constant = np.broadcast_to(OTHER[:, 0], w.shape)
-    logs = dense_log_density(model, {"a": w, "b": constant}, {"a": np.exp(k)})
+    logs = dense_log_density(model, {"a": w, "b": constant}, np.exp(log_spread)).ravel()
+    a, c, k = (g.ravel() for g in np.meshgrid(angle, log_scale, log_spread, indexing="ij"))
     logs += norm(0.2, 0.5).logpdf(c) + norm(-0.5, 0.6).logpdf(k)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -154,7 +159,8 @@ def test_signs_and_common_scales_by_quadrature():
     model = declared(1, constant=False)
     log_scale = 0.2 + 0.5 * np.linspace(-4.5, 4.5, 61)
     s, c, d = (g.ravel() for g in np.meshgrid([-1, 1], log_scale, log_scale, indexing="ij"))
-    logs = dense_log_density(model, {"a": np.exp(c)[:, None], "b": (s * np.exp(d))[:, None]}, {})
+    w = {"a": np.exp(c)[:, None], "b": (s * np.exp(d))[:, None]}
+    logs = dense_log_density(model, w)[:, 0]
     logs += norm(0.2, 0.5).logpdf(c) + norm(0.2, 0.5).logpdf(d)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -173,19 +179,19 @@ def test_matchings_and_directions_by_quadrature():
     model = declared(2, constant=True)
     angle = np.linspace(-np.pi, np.pi, 48, endpoint=False)
     log_scale, log_spread = 0.2 + 0.5 * np.linspace(-4, 4, 25), -0.5 + 0.6 * np.linspace(-4, 4, 25)
-    a, c, k = (g.ravel() for g in np.meshgrid(angle, log_scale, log_spread, indexing="ij"))
+    a, c = (g.ravel() for g in np.meshgrid(angle, log_scale, indexing="ij"))
     w = np.exp(c)[:, None] * np.column_stack([np.cos(a), np.sin(a)])
     given = {"a": w, "b": np.broadcast_to(OTHER[:, 0], w.shape)}
     logs = []
     for swapped in (False, True):
         labels = LABELS | {"a": 1 - LABELS["a"] if swapped else LABELS["a"]}
         counts = np.bincount(np.concatenate(list(labels.values())), minlength=2)
-        own = dense_log_density(model, given, {"a": np.exp(k)}, labels)
+        own = dense_log_density(model, given, np.exp(log_spread), labels).ravel()
         # Of two labels, the weights are Beta(1, 1).
         logs.append(own + betaln(*(1.0 + counts)))
     logs = np.concatenate(logs)
-    a, c, k = (np.tile(x, 2) for x in (a, c, k))
-    swapped = np.repeat([0.0, 1.0], len(w))
+    grid = np.meshgrid([0.0, 1.0], angle, log_scale, log_spread, indexing="ij")
+    swapped, a, c, k = (g.ravel() for g in grid)
     logs += norm(0.2, 0.5).logpdf(c) + norm(-0.5, 0.6).logpdf(k)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -364,11 +370,10 @@ def test_dense_density_is_scipys():
     """The reference itself."""
     model = declared(2, constant=True)
     w = np.array([[0.4, -1.1], [0.7, 0.2]])
-    logs = dense_log_density(
-        model, {"a": w, "b": np.broadcast_to(OTHER[:, 0], (2, 2))}, {"a": np.array([0.3, 0.9])}
-    )
+    spreads = (0.0, 0.3, 0.9)
+    logs = dense_log_density(model, {"a": w, "b": np.broadcast_to(OTHER[:, 0], (2, 2))}, spreads)
     exact = []
-    for v, kappa in zip(w, (0.3, 0.9), strict=True):
+    for v, kappa in product(w, spreads):
         loadings = np.zeros((16, 2 + 4))
         for n, (name, label) in enumerate((k, c) for k, row in LABELS.items() for c in row):
             own = v if name == "a" else OTHER[:, 0]
@@ -378,4 +383,4 @@ def test_dense_density_is_scipys():
         whole = loadings @ loadings.T + np.kron(np.eye(8), covariance(2))
         x = np.concatenate([data_of(model, name).ravel() for name in "ab"])
         exact.append(multivariate_normal(cov=whole).logpdf(x))
-    assert np.diff(logs) == pytest.approx(np.diff(exact))
+    assert np.diff(logs.ravel()) == pytest.approx(np.diff(exact))

@@ -267,19 +267,19 @@ def test_law_of_permutations(case):
     assert np.sort(law)[-4] > 0.02
     visited = dict.fromkeys(states, 0)
     n_draws = 20_000
+    root, (centre, own) = np.sqrt(alpha), step.part.prior(step.part.projections[1], point)
     for number in range(n_draws):
         assert exchanges.load(rng, point) == "cluster_b"
         clusters = ClusterSums.of(domain.data, point["cluster_b"], 4)
-        root, (centre, own) = np.sqrt(alpha), step.part.prior(step.part.projections[1], point)
         counts = np.broadcast_to(clusters.counts, clusters.sums.shape)
         renamed = exchanges.propose(
             rng, clusters.sums * root, counts, centre * root, own / alpha, latent
         )
         if renamed is not None:
-            expected = ClusterSums.of(domain.data, renamed[point["cluster_b"]], 4)
-            if number < 50:
-                np.testing.assert_array_equal(clusters.renamed(renamed).sums, expected.sums)
             point["cluster_b"] = renamed[point["cluster_b"]]
+            if number < 50:
+                expected = ClusterSums.of(domain.data, point["cluster_b"], 4)
+                np.testing.assert_array_equal(clusters.renamed(renamed).sums, expected.sums)
         visited[tuple(point["cluster_b"][[0, 3, 5]])] += 1
     counts = np.array([visited[state] for state in states])
     assert total_variation(counts, law) < 2.0 * sampling_noise(law, n_draws)

@@ -140,7 +140,8 @@ class NetworkSimulator:
         part = dataclasses.replace(
             self.part, evidence=(dataclasses.replace(relation, networks=networks),)
         )
-        collapsed = Collapsed(self.model, part)
+        like = self.cluster._collapsed
+        collapsed = Collapsed(None, part, like.units, like)
         for step in (self.hyper, self.cluster):
             step._collapsed = collapsed
 
