@@ -83,8 +83,9 @@ def _whole(x, least=0.0):
 
 def _pair(x, one, other) -> Statistics:
     """Take two numbers of every cell."""
-    every = np.arange(len(x))
-    return every, np.zeros(len(x), np.int64), np.stack(np.broadcast_arrays(one, other), axis=1)
+    both = np.empty((len(x), 2))
+    both[:, 0], both[:, 1] = one, other
+    return np.arange(len(x)), np.zeros(len(x), np.int64), both
 
 
 def _successes(x, successes, failures) -> Statistics:

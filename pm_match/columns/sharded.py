@@ -69,13 +69,17 @@ class ColumnsScorer(Scorer):
                 return own.name, first(~fine.reshape(chunk[own.name].shape)), family.expects
         return found
 
+    def scored(self, chunk: Chunk) -> Chunk:
+        """Bring every variable to its sufficient statistics."""
+        return {own.name: self._sufficient(own, chunk[own.name]) for own in self.variables}
+
     def table(self, chunk: Chunk, parameters: NDArray) -> NDArray[np.float64]:
         """Log density by the loadings (T, M, k) of the clusters' parameters."""
         n = len(parameters)
         return reduce(
             np.add,
             (
-                self._sufficient(own, chunk[own.name]) @ parameters[:, own.column].reshape(n, -1).T
+                chunk[own.name] @ parameters[:, own.column].reshape(n, -1).T
                 for own in self.variables
             ),
         )
@@ -86,7 +90,7 @@ class ColumnsScorer(Scorer):
         """Add up sufficient statistics (T, M, k)."""
         parts = []
         for own in self.variables:
-            rows = self._sufficient(own, chunk[own.name])
+            rows = chunk[own.name]
             sums = np.zeros((n_clusters, rows.shape[1]))
             add_up(rows, labels, sums)
             parts.append(sums.reshape(n_clusters, len(own.column), -1))

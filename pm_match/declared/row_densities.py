@@ -19,7 +19,7 @@ from pm_match.reading.probe import evaluate
 # Rows of known objects that are tried in others' places, at so many points.
 _ROWS, _POINTS = 3, 2
 # Rows for whose log densities it is worth the seconds that it takes to compile them well.
-_MANY = 20_000
+MANY = 20_000
 
 
 class RowDensities:
@@ -67,7 +67,7 @@ class RowDensities:
         own = np.zeros(len(placed), np.int64)
         own[:m] = labels
         entries = self._densities.compiled(
-            self._batch, self._conditions, m > _MANY // self._n_labels
+            self._batch, self._conditions, m > MANY // self._n_labels
         )
         found = entries(point, [x.reshape(n_blocks, n, *x.shape[1:]) for x in (own, placed)])
         return found.reshape(len(placed), -1)[:m]

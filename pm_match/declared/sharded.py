@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.declared.parts import MOST_SLICED, Likelihoods
-from pm_match.declared.row_densities import RowDensities
+from pm_match.declared.row_densities import MANY, RowDensities
 from pm_match.declared.rows import given, prior_by_row, prior_entered_by
 from pm_match.numerics.slices import draw_slices
 from pm_match.numerics.sums import add_up
@@ -75,9 +75,14 @@ class LikelihoodScorer(Scorer):
     def table(self, chunk: Chunk, parameters: Sequence[Try]) -> NDArray[np.float64]:
         """Sum of each row's log densities, by the one try that there is."""
         ((point, _),) = parameters
-        n = len(next(iter(chunk.values())))
-        each = [self._cells(point, chunk, np.full(n, own)) for own in range(self._n_clusters)]
-        return np.array([own.sum(axis=1) for own in each]).T
+        n, found = len(next(iter(chunk.values()))), []
+        # As many clusters at once as it is not worth to compile log densities well for.
+        step = max(MANY // self._n_clusters // n, 1)
+        for place in range(0, self._n_clusters, step):
+            some = np.arange(place, min(place + step, self._n_clusters))
+            rows = {name: np.concatenate([values] * len(some)) for name, values in chunk.items()}
+            found.append(self._cells(point, rows, np.repeat(some, n)).sum(axis=1))
+        return np.concatenate(found).reshape(-1, n).T
 
     def statistics(
         self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: Sequence[Try]

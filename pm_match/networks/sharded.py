@@ -176,10 +176,7 @@ class NetworkScorer(Scorer):
     def table(self, chunk: Chunk, parameters: tuple[NDArray, NDArray]) -> NDArray[np.float64]:
         """Log density by loadings (T, L or 2 L) of sums, and a constant (T,)."""
         loadings, constants = parameters
-        found = np.tile(constants, (len(next(iter(chunk.values()))), 1))
-        for name in self.widths:
-            found += chunk[name] @ loadings.T
-        return found
+        return sum((chunk[name] @ loadings.T for name in self.widths), constants)
 
     def statistics(
         self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: object = None
@@ -289,7 +286,8 @@ class ShardedRelation(ShardedEvidence):
     def _loadings(self, assignment: str, coefficients: list[NDArray]) -> tuple[NDArray, NDArray]:
         """Return what `NetworkScorer.table` multiplies sums by, and adds."""
         of_values, of_cells, *of_squares = coefficients
-        return np.hstack([of_values, *of_squares]), of_cells @ self._masses[assignment]
+        loadings = np.hstack([of_values, *of_squares]) if of_squares else of_values
+        return loadings, of_cells @ self._masses[assignment]
 
     def parameters(self, point: Point) -> dict[str, tuple[NDArray, NDArray]]:
         """Return loadings and constants of the objects on either axis."""

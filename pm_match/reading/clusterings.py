@@ -382,6 +382,9 @@ def _sticks_function(context: Context, candidate: ClusteringCandidate):
         a, b = (np.full(truncation - 1, p) for p in found)
         return a, b
 
+    if not context.ancestry.parents[weights]:
+        constant = sticks({})
+        return lambda point: constant
     return sticks
 
 

@@ -212,7 +212,7 @@ class Centre:
         total = 0.0
         for clustering, counts in zip(self.clusterings, self._counts, strict=True):
             a, b = clustering.prior(self.point)
-            total += log_prior(np.array(a), np.array(b), counts)
+            total += log_prior(a, b, counts)
         for number, sums in self._sums.items():
             own = self.evidence[number]
             total += own.log_marginals(self.point, sums).sum() + own.log_base(self.point, sums)
@@ -261,7 +261,7 @@ class Centre:
         ):
             if clustering.weights:
                 a, b = clustering.prior(new)
-                sticks = draw_log_sticks(self.rng, np.array(a), np.array(b), counts)
+                sticks = draw_log_sticks(self.rng, a, b, counts)
                 points.write_weights(new, *sticks)
         for number, sums in self._sums.items():
             self.evidence[number].draw(self.rng, new, sums)
@@ -272,7 +272,7 @@ class Centre:
         """Swap labels, by the prior alone (see `clusters.label_swap`); return how many were."""
         if not all(self.component.evidence[number].exchangeable for number in self._seen):
             return 0.0
-        a, b = (np.array(x) for x in self.clustering.prior(self.point))
+        a, b = self.clustering.prior(self.point)
         n = len(self.counts)
         counts, named, renamed = self.counts.copy(), np.zeros(n, np.int64), np.arange(n)
         accepted, proposed = swap(self.rng, a, b, counts, named, renamed, _SWAPS * n)

@@ -7,6 +7,8 @@ from pm_match.numerics.kernels import entry
 
 # Numbers of a table that are worked on at once, so that they stay in a cache.
 _BLOCK = 2**17
+# Logs of the smallest normal numbers.
+_LEAST = {np.dtype(own): np.log(np.finfo(own).tiny) for own in (np.float32, np.float64)}
 
 
 def block_rows(n_clusters: int) -> int:
@@ -81,8 +83,8 @@ def draw_labels(
         If those of an object are NaN, or -inf in all clusters.
     """
     columns = np.ascontiguousarray(table.T)
-    most, least = np.empty_like(columns[0]), np.log(np.finfo(columns.dtype).tiny)
-    if not level(columns, log_weights.astype(columns.dtype), least, most):
+    most = np.empty_like(columns[0])
+    if not level(columns, log_weights.astype(columns.dtype), _LEAST[columns.dtype], most):
         wrong = np.flatnonzero(~np.isfinite(most))[0]
         raise FloatingPointError(
             f"row {first + wrong}: expected a finite log density of every object in some cluster; "

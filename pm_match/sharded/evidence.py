@@ -51,7 +51,11 @@ class Scorer:
         return None
 
     def prepared(self, chunk: Chunk, context: Any) -> Chunk:
-        """Bring a chunk to what `table` and `statistics` take, given other objects' labels."""
+        """Bring a chunk to what `scored` takes, given other objects' labels."""
+        return chunk
+
+    def scored(self, chunk: Chunk) -> Chunk:
+        """Bring rows that are looked at together to what `table` and `statistics` take."""
         return chunk
 
     def totals(self, chunk: Chunk) -> Sums:

@@ -163,14 +163,17 @@ class Shard:
         found = []
         for piece in self._pieces(setting):
             chunk = self._prepared(piece, self._chunk(piece), setting)
-            sums: list[tuple[str, dict[int, Sums]]] = []
-            labels, certainty = self._labels(piece, chunk, setting, sums)
+            blocks: list[dict[int, Sums]] = []
+            labels, certainty = self._labels(piece, chunk, setting, blocks)
             if record is not None and self.store is not None:
                 self.store.write(piece, record, labels, certainty)
-            total = {number: own[piece.assignment] for number, own in added(sums).items()}
+            sums, *more = blocks
+            if more:
+                total = added((piece.assignment, own) for own in blocks)
+                sums = {number: own[piece.assignment] for number, own in total.items()}
             counts = np.bincount(labels, minlength=len(setting.log_weights))
             seen = labels if piece.assignment in setting.watched else None
-            found.append(ChunkResult(piece.assignment, counts, total, 0.0, seen))
+            found.append(ChunkResult(piece.assignment, counts, sums, 0.0, seen))
         return found
 
     def divide(self, setting: Setting, division: Division) -> list[ChunkResult]:
@@ -184,10 +187,11 @@ class Shard:
             labels = self._present(piece, setting)
             one, other = division.labels[0], division.labels[-1]
             rows = np.flatnonzero((labels == one) | (labels == other))
-            taken = {name: values[rows] for name, values in chunk.items()}
-            some = self._prepared(piece, taken, setting)
+            if len(rows) < len(labels):
+                chunk = {name: values[rows] for name, values in chunk.items()}
+            some = self._prepared(piece, chunk, setting)
             parts, log_q = self._divided(piece, some, labels[rows], division)
-            sums = self._sums(piece, some, parts, 2, division.parameters)
+            sums = self._sums(piece, self._scored(piece, some), parts, 2, division.parameters)
             counts = np.bincount(parts, minlength=2)
             found.append(ChunkResult(piece.assignment, counts, sums, log_q, None))
         return found
@@ -206,7 +210,8 @@ class Shard:
                 labels = self._present(piece, setting)
                 chunk = self._prepared(piece, self._chunk(piece, scorer.widths), setting)
                 own = parameters[piece.assignment]
-                sums = scorer.statistics(chunk, labels, len(setting.log_weights), own)
+                scored = scorer.scored(chunk)
+                sums = scorer.statistics(scored, labels, len(setting.log_weights), own)
                 found.append((piece.assignment, {number: sums}))
         return found
 
@@ -255,7 +260,7 @@ class Shard:
         certainty = np.empty(len(piece), np.float32)
         n_clusters = len(setting.log_weights)
         for rows in self._blocks(len(piece), n_clusters):
-            block = {name: values[rows] for name, values in chunk.items()}
+            block = self._scored(piece, chunk, rows)
             table = self._table(piece, block, setting.parameters)
             place = labels[rows], certainty[rows]
             try:
@@ -264,7 +269,7 @@ class Shard:
                 raise FloatingPointError(f"{piece.assignment!r}, {error}") from None
             if sums is not None:
                 own = self._sums(piece, block, labels[rows], n_clusters, setting.parameters)
-                sums.append((piece.assignment, own))
+                sums.append(own)
         self._last[piece.number] = setting.iteration, labels
         return labels, certainty
 
@@ -283,7 +288,7 @@ class Shard:
         rng = None if division.given else self._rng(piece, 1, division.number)
         parts, log_q = np.zeros(len(labels), np.int16), 0.0
         for rows in self._blocks(len(labels), 2):
-            block = {name: values[rows] for name, values in chunk.items()}
+            block = self._scored(piece, chunk, rows)
             table = self._table(piece, block, division.parameters)
             first, second = (np.asarray(table, np.float64) + division.log_weights).T
             either = np.logaddexp(first, second)
@@ -301,6 +306,13 @@ class Shard:
         step = block_rows(n_clusters)
         for start in range(0, n, step):
             yield slice(start, min(start + step, n))
+
+    def _scored(self, piece: Piece, chunk: Chunk, rows: slice = slice(None)) -> Chunk:
+        """Bring some rows to what scorers take."""
+        found = {name: values[rows] for name, values in chunk.items()}
+        for scorer in self.scorers[piece.assignment].values():
+            found.update(scorer.scored(found))
+        return found
 
     def _table(self, piece: Piece, block: Chunk, parameters) -> NDArray:
         table: NDArray | None = None

@@ -73,7 +73,7 @@ def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
     # The state that is split, and the one that is merged.
     merged, divided = counts.copy(), counts.copy()
     merged[both], divided[both] = (objects.sum(), 0), objects
-    a, b = (np.array(x) for x in centre.clustering.prior(centre.point))
+    a, b = centre.clustering.prior(centre.point)
     log_ratio = log_prior(a, b, divided) - log_prior(a, b, merged)
     log_ratio += centre.log_marginals(parts).sum() - centre.log_marginals(together).sum()
     before = n if splits else n - 1

@@ -166,7 +166,7 @@ def test_many_rows_are_worth_the_same_as_few(monkeypatch):
     point = model.initial_point() | {"low": np.array([-0.5, 0.5, 5.0])}
     values, own = rng.uniform(-1.0, 2.0, (50, 2)), rng.integers(3, size=50)
     few = rows.cells(point, values, own)
-    monkeypatch.setattr(row_densities, "_MANY", 0)
+    monkeypatch.setattr(row_densities, "MANY", 0)
     many = rows.cells(point, values, own)
     # Some rows are impossible in their cluster, and some are not.
     assert np.isneginf(few).any()

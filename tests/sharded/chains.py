@@ -3,6 +3,7 @@
 import numpy as np
 
 from pm_match.reading import read
+from pm_match.reading.probe import initial_point
 from pm_match.sharded.centre import Centre
 from pm_match.sharded.data import cut
 from pm_match.sharded.shards import Shard
@@ -29,7 +30,7 @@ class Labels:
 
 def halves(model, data, chunk_size, seed):
     """Make the centre, two shards, and what takes the place of a store."""
-    centre = Centre(model, read(model), np.random.default_rng(seed), model.initial_point())
+    centre = Centre(model, read(model), np.random.default_rng(seed), initial_point(model))
     sources = {
         assignment: {
             name: scorer.source(name, data[name], None)

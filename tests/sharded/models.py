@@ -1,5 +1,7 @@
 """Tiny models whose objects can be enumerated, with the data of their rows."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -9,6 +11,7 @@ from tests.sharded import references
 T = 3
 
 
+@cache
 def columns(family, alpha=1.3):
     """Columns of one family, of 3 and 2 objects; a free concentration if `alpha` is None."""
     rng = np.random.default_rng(5)
@@ -61,6 +64,7 @@ def _observe(family, name, parameters, s, values):
         pm.Normal(name, parameters[0][s], tau=parameters[1][s], observed=values)
 
 
+@cache
 def features(full=False, deviations=False):
     """Feature vectors with constant projections: a shared precision, or noise that is dependent."""
     rng = np.random.default_rng(8)
@@ -88,6 +92,7 @@ def features(full=False, deviations=False):
     return model, data, references.of_features(data, parts, (3.0, 2.0) if shared else None)
 
 
+@cache
 def normals(shared=False):
     """Normal clusters, with precisions of their own or one for all."""
     rng = np.random.default_rng(8)
@@ -109,6 +114,7 @@ def normals(shared=False):
     return model, data, references.of_normals(data, shared)
 
 
+@cache
 def likelihoods(shared=False):
     """Any likelihoods: counts and real numbers around the same centres, of one scale or 0.8."""
     rng = np.random.default_rng(8)

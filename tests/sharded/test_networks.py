@@ -1,5 +1,6 @@
 """Networks over shards: their law, what leaves the prior alone, and runs on planted blocks."""
 
+from functools import cache
 from itertools import pairwise, product
 
 import numpy as np
@@ -68,22 +69,28 @@ def parts(state):
     return {"a": (own[0], own[2]), "b": (own[1], own[3])}
 
 
-def enumerated(family, data):
-    """Every assignment, and its probability."""
+@cache
+def enumerated(family):
+    """The tiny networks of a family, every assignment, and its probability."""
+    model, data = tiny(family)
     states = np.array(list(product(range(T), repeat=ENDS[-1])))
-    of_sizes, logs = {}, np.empty(len(states))
+    of_sizes, of_cells, logs = {}, {}, np.zeros(len(states))
     for number, state in enumerate(states):
-        cells = {}
+        blocks = {}
         for name, (rows, columns) in parts(state).items():
             for i, j in np.ndindex(*SHAPES[name]):
-                cells.setdefault((rows[i], columns[j]), []).append(data[name][i, j])
-        logs[number] = sum(log_block(family, np.array(own)) for own in cells.values())
+                blocks.setdefault((rows[i], columns[j]), []).append((name, i, j))
+        for cells in map(tuple, blocks.values()):
+            if cells not in of_cells:
+                values = np.array([data[name][i, j] for name, i, j in cells])
+                of_cells[cells] = log_block(family, values)
+            logs[number] += of_cells[cells]
         for own in (state[: ENDS[2]], state[ENDS[2] :]):
             size = tuple(np.bincount(own, minlength=T))
             if size not in of_sizes:
                 of_sizes[size] = log_sticks(1.3, size)
             logs[number] += of_sizes[size]
-    return states, np.exp(logs - np.logaddexp.reduce(logs))
+    return model, data, states, np.exp(logs - np.logaddexp.reduce(logs))
 
 
 def functions(states):
@@ -99,8 +106,7 @@ def functions(states):
 @pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_labels_have_their_law(family, moves):
-    model, data = tiny(family)
-    states, p = enumerated(family, data)
+    model, data, states, p = enumerated(family)
     n = 6000
     found = functions(
         np.array(
@@ -174,11 +180,10 @@ def test_labels_of_three_types_have_their_law():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_split_or_merge_leaves_the_law_of_labels_alone(family):
-    model, data = tiny(family)
-    states, p = enumerated(family, data)
+    model, data, states, p = enumerated(family)
     n, rng = 1500, np.random.default_rng(1)
     centre, shards, _ = halves(model, data, 1, 3)
-    before, after, accepted = [], [], 0
+    before, after, accepted, known = [], [], 0, {}
     for iteration, state in enumerate(states[rng.choice(len(states), n, p=p)]):
         own = {
             name: state[start:stop].astype(np.int16)
@@ -186,7 +191,7 @@ def test_a_split_or_merge_leaves_the_law_of_labels_alone(family):
         }
         centre.look(own)
         for setting in centre.settings(iteration):
-            centre.load(put(shards, setting, own))
+            centre.load(put(shards, setting, own, known))
         before.append(told(centre))
         accepted += bool(split_or_merge(centre, calls(shards), setting))
         after.append(told(centre))
@@ -212,17 +217,24 @@ def told(centre):
     )
 
 
-def put(shards, setting, labels):
-    """Make some labels those that were last drawn; return what they add up to."""
+def put(shards, setting, labels, known):
+    """Make some labels those that were last drawn; return what they add up to.
+
+    That is `known` of a chunk with the same labels, given the same of other sets.
+    """
     found = []
     for shard in shards:
         for piece in shard._pieces(setting):
-            chunk = shard._prepared(piece, shard._chunk(piece), setting)
             own = labels[piece.assignment][piece.start : piece.stop]
             shard._last[piece.number] = setting.iteration, own
-            sums = shard._sums(piece, chunk, own, T, setting.parameters)
-            counts = np.bincount(own, minlength=T)
-            found.append(ChunkResult(piece.assignment, counts, sums, 0.0, own))
+            (context,) = (given[piece.assignment] for given in setting.contexts.values())
+            key = piece.number, *own, *(label for given in context.values() for label in given)
+            if key not in known:
+                chunk = shard._prepared(piece, shard._chunk(piece), setting)
+                sums = shard._sums(piece, chunk, own, T, setting.parameters)
+                counts = np.bincount(own, minlength=T)
+                known[key] = ChunkResult(piece.assignment, counts, sums, 0.0, own)
+            found.append(known[key])
     return found
 
 
@@ -316,18 +328,11 @@ def test_planted_blocks_are_found(planted, tmp_path):
         sampled(model, cells, given | {"start": without})
 
 
-def test_draws_are_the_same_on_workers(planted):
-    distributed = pytest.importorskip("distributed")
+def test_draws_are_the_same_on_workers(planted, two):
     model, cells, given, _ = planted
     given = given | {"draws": 6, "tune": 3, "n_split_merge": 0.9}
     reference = sampled(model, cells, given)
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as two,
-        distributed.Client(two) as client,
-    ):
-        found = sampled(model, cells, given, client=client)
+    found = sampled(model, cells, given, client=two)
     for name in reference["posterior"].data_vars:
         np.testing.assert_array_equal(found["posterior"][name], reference["posterior"][name])
 

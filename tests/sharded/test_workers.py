@@ -13,9 +13,10 @@ import pytest
 from pm_match.sharded import workers
 from pm_match.sharded.data import Piece
 from pm_match.sharded.evidence import added
+from tests.sharded.clients import client_of
 from tests.sharded.far_apart import counts, declared, dispersed, same, sampled
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 
 
 @pytest.fixture(scope="module")
@@ -27,33 +28,6 @@ def model():
 def either(request, model):
     """A model whose parameters are drawn from sums, and one that takes passes over the rows."""
     return model if request.param == "sums" else declared(counts(), of=dispersed)
-
-
-def cluster(n_workers, threads=1):
-    """Start workers, each a process with so many threads."""
-    return distributed.LocalCluster(
-        n_workers=n_workers, threads_per_worker=threads, processes=True, dashboard_address=None
-    )
-
-
-@pytest.fixture(scope="module")
-def one():
-    """A client of one worker, for all tests: a worker takes longer to start than they do."""
-    with cluster(1) as own, distributed.Client(own) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def of_two():
-    with cluster(2) as own, distributed.Client(own) as client:
-        yield client
-
-
-@pytest.fixture
-def two(of_two):
-    """A client of two workers, which both run: one may have been killed before."""
-    of_two.wait_for_workers(2, timeout=120)
-    return of_two
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +48,14 @@ def test_draws_are_the_same_on_any_number_of_workers(either, mapped, one, two, t
 
 def test_draws_are_the_same_on_eight_threads(model, mapped, tmp_path):
     reference = sampled(model, mapped, labels=tmp_path / "0", chunk_size=10)
-    with cluster(2, threads=4) as eight, distributed.Client(eight) as client:
-        options = {"client": client, "labels": tmp_path / "8", "chunk_size": 10}
+    with client_of(2, threads=4) as eight:
+        options = {"client": eight, "labels": tmp_path / "8", "chunk_size": 10}
         assert same(reference, sampled(model, mapped, **options))
 
 
 def test_a_client_without_workers_is_refused(model, mapped):
     with (
-        cluster(0) as none,
-        distributed.Client(none) as client,
+        client_of(0) as client,
         pytest.raises(ValueError, match="client: expected workers; found none"),
     ):
         sampled(model, mapped, client=client)
