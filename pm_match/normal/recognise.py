@@ -435,7 +435,11 @@ def _prior_function(context: Context, centers: RV, precision: RV):
             inverse.T @ inverse,
         )
 
-    return prior
+    free = context.ancestry.of([mean(centers), scale(centers)]) - {precision}
+    if free | context.ancestry.of(parameters(precision)):
+        return prior
+    constant = prior({})
+    return lambda point: constant
 
 
 def _objects_of_rows(

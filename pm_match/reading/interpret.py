@@ -141,15 +141,20 @@ class Interpreted:
         left, functions = [], []
         for step in steps:
             own, given, places = step
-            function = _function(own)
+            # Of one output, without a sequence around it.
+            quick = _quick(own) if isinstance(own, Apply) else None
+            function: Any = quick or _function(own)
             if all(place in known for place in given):
                 found = function(*[known[place] for place in given])
-                known |= dict(zip(range(places.start, places.stop), found, strict=True))
+                each = [found] if quick else found
+                known |= dict(zip(range(places.start, places.stop), each, strict=True))
             else:
                 left.append(step)
-                functions.append(function)
+                functions.append((function, places.start if quick else places))
         used, program = set(self._outputs), []
-        for (_, given, places), function in zip(reversed(left), reversed(functions), strict=True):
+        for (_, given, _), (function, places) in zip(
+            reversed(left), reversed(functions), strict=True
+        ):
             last = [place for place in {*given} - used if place not in known]
             used |= {*given}
             program.append((function, given, places, last))
@@ -201,9 +206,6 @@ def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
     """Make a function of an operation's inputs, which returns its outputs."""
     if isinstance(step, Interpreted):
         return step.evaluated
-    quick = _quick(step)
-    if quick is not None:
-        return lambda *values: (quick(*values),)
     node = step.clone()
     op: Any = node.op
     if type(op) is HalfNormalRV:
