@@ -16,13 +16,13 @@ import scipy.sparse
 from pm_match.front.cells import MISSING, InputError, is_market, numbers, read_cells
 
 
-def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
+def read_table_file(file: Path, known: Collection[str] = (), id: str | None = None) -> pd.DataFrame:
     """Read one table: a header line, then a row for each object.
 
     The first column has the objects' labels if its header is empty, or if it is text and differs in
     every row; otherwise objects are numbered from 1. Other columns are numbers if all their cells
     are, and text otherwise; empty cells (also NA, N/A and NaN) are missing. Columns that are
-    `known`, from another file, have no labels.
+    `known`, from another file, have no labels. The column `id` names the objects: it is text.
 
     Raise `InputError` if the file cannot be read, or has no header.
     """
@@ -64,7 +64,8 @@ def read_table_file(file: Path, known: Collection[str] = ()) -> pd.DataFrame:
             raise InputError(
                 f"{file}: column number {i + 1}: expected its name in the first line; found none"
             )
-        columns[i] = body[i].mask(missing[i]).astype(object) if i in text else values[i]
+        as_text = i in text or header[i] == id
+        columns[i] = body[i].mask(missing[i]).astype(object) if as_text else values[i]
     table = pd.DataFrame(columns)
     table.index = index
     table.columns = pd.Index(header[int(labelled) :], dtype=str)

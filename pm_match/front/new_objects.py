@@ -29,9 +29,10 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> An
     """
     looked = {column: own.use for column, own in prepared.columns[name].items()}
     where = f"new objects of {prepared.titles[name]!r}"
+    id = prepared.ids.get(name)
     if isinstance(table, str | PathLike):
-        where, table = str(table), read_table_file(Path(table), looked)
-    frame, _ = look_at_table(where, table, prepared.ids.get(name), looked, new=True)
+        where, table = str(table), read_table_file(Path(table), looked, id)
+    frame, _ = look_at_table(where, table, id, looked, new=True)
     mixed = prepared.model == "mixture"
     used = list(prepared.data[name].columns if mixed else prepared.numeric()[name].columns)
     if missing := [column for column in used if column not in frame]:

@@ -82,8 +82,6 @@ def write_matches(idata: xr.DataTree, file: Path, a: str, b: str, top: int | Non
         write_csv(table, file, index_label="", float_format="%.6g")
         return
     best = match_probability(idata, a, b, top=top)
-    # Labels of objects are names: they are not rounded.
-    best = best.astype({"object": str, "partner": str})
     write_csv(best, file, index=False, float_format="%.6g")
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pandas as pd
 
+# Columns with the names of objects.
+_NAMES = ("object", "partner")
 # A spreadsheet evaluates cells that begin with one of these.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -13,17 +15,23 @@ def write_csv(table: pd.DataFrame, file: Path | None = None, **options: Any) -> 
     """Write a table; labels that a spreadsheet would evaluate get an apostrophe in front.
 
     Labels are the user's, or somebody's who gave them data: ``=HYPERLINK(...)`` is a label here and
-    a formula in a spreadsheet. What reads as a number stays as it is.
+    a formula in a spreadsheet. What reads as a number stays as it is, with all its digits.
 
     `file`: default: the text is returned; `**options`: passed to `DataFrame.to_csv`.
     """
-    safe = table.copy(deep=False)
+    safe = with_text_names(table)
     for place in range(safe.shape[1]):
         column = safe.iloc[:, place]
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
             safe.isetitem(place, column.map(as_text).to_numpy())
     safe.index, safe.columns = _index(safe.index), _index(safe.columns)
     return safe.to_csv(file, **options)
+
+
+def with_text_names(table: pd.DataFrame) -> pd.DataFrame:
+    """Make the labels of objects text, which no number of digits shortens."""
+    names = [column for column in _NAMES if column in table]
+    return table.assign(**{column: table[column].astype(str) for column in names})
 
 
 def as_text(value: Any) -> Any:
@@ -41,4 +49,6 @@ def _index(index: pd.Index) -> pd.Index:
     names = [as_text(name) for name in index.names]
     if isinstance(index, pd.MultiIndex):
         return pd.MultiIndex.from_tuples([tuple(map(as_text, key)) for key in index], names=names)
+    if index.dtype.kind == "f":
+        index = index.astype(str)
     return index.map(as_text).rename(names[0]) if len(index) else index

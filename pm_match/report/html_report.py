@@ -38,7 +38,7 @@ from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
 from pm_match.plots.canvas import pyplot
 from pm_match.plots.labels import by_size
-from pm_match.report.csv import write_csv
+from pm_match.report.csv import with_text_names, write_csv
 from pm_match.report.page_data import packed, page_data
 from pm_match.report.profiles import Feature, ObjectRows, profile, rows_of
 
@@ -495,7 +495,7 @@ def _note(text: str) -> str:
 
 def _table(table: pd.DataFrame) -> str:
     """Give a table with three digits; names and labels are escaped."""
-    table = _named(table).dropna(axis="columns", how="all")
+    table = with_text_names(table).dropna(axis="columns", how="all")
     html = table.to_html(
         index=False, border=0, classes="sortable", na_rep="–", float_format=_digits
     )
@@ -504,12 +504,6 @@ def _table(table: pd.DataFrame) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _named(table: pd.DataFrame) -> pd.DataFrame:
-    """Make the labels of objects text, which no number of digits shortens."""
-    names = [column for column in ("object", "partner") if column in table]
-    return table.assign(**{column: table[column].astype(str) for column in names})
 
 
 def _image(figure, words: str) -> str:
@@ -525,7 +519,7 @@ def _png(buffer: io.BytesIO, words: str, kind: str = "figure") -> str:
 
 def _saved(name: str, table: pd.DataFrame) -> str:
     """Give a link that saves a table, which is in the page itself."""
-    text = write_csv(_named(table), index=False, float_format="%.4g")
+    text = write_csv(table, index=False, float_format="%.4g")
     assert text is not None
     code = base64.b64encode(text.encode()).decode()
     return (

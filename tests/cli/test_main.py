@@ -19,6 +19,7 @@ from pm_match import __main__ as cli
 from pm_match import datasets
 from pm_match.cli.arguments import arguments_of, make_parser
 from pm_match.front.files import read_table_file
+from pm_match.front.new_objects import as_the_model_takes_them
 from pm_match.front.prepare import prepare
 from pm_match.front.write import write_draws, write_matches
 from pm_match.matching import best_chain, match_probability
@@ -74,10 +75,28 @@ def test_first_column_of_numbers_or_of_text_that_repeats_is_a_feature(tmp_path):
 def test_a_column_names_the_objects_if_it_is_said_to(tmp_path):
     text = "u,code,v\n1.5,7,2\n3,9,5.5\n"
     frame = read(tmp_path, text, "data.csv", "--id", "code")
-    assert frame.index.tolist() == [7, 9]
+    assert frame.index.tolist() == ["7", "9"]
     assert frame.columns.tolist() == ["u", "v"]
     with pytest.raises(ValueError, match=r"data.csv: .*no column 'Code'; .* did you mean 'code'"):
         read(tmp_path, text, "data.csv", "--id", "Code")
+
+
+def test_numbers_that_name_objects_keep_their_digits(tmp_path):
+    codes = ["003", "12345603", "100000000000189557"]
+    table = pd.DataFrame({"code": codes, "u": [1.5, 3.0, 2.0], "v": [2.0, 5.5, 1.0]})
+    a, b = tmp_path / "a.csv", tmp_path / "b.csv"
+    table.to_csv(a, index=False)
+    table[["code", "u"]].to_csv(b, index=False)
+    links = write(tmp_path / "links.csv", "a,b\n003,12345603\n")
+    found = prepared(a, b, "--id", "code", "--links", links)
+    assert found.data["a"].index.tolist() == codes
+    assert found.declare().potentials
+    given = pd.Series([1, 1, 2], index=[100000000000189557, 12345603, 3])
+    clusters = {"b": given.iloc[:2]}
+    codes_of_b = prepare([a, b], id="code", clusters=clusters).clusters["b"][0]
+    assert codes_of_b.tolist() == [-1, 0, 0]
+    new = as_the_model_takes_them(found, "b", b)["b_number"]
+    assert new.index.tolist() == codes
 
 
 def test_what_is_used_is_said(tmp_path):
@@ -725,6 +744,20 @@ def test_pickled_objects_are_refused(tmp_path, capsys):
     assert f"{table}: expected a sparse matrix" in message
     assert "allow_pickle" in message
     assert not made
+
+
+def test_numbers_that_name_objects_are_written_in_full(tmp_path):
+    labels = 12345600.0 + np.arange(7)
+    idata = tree()
+    posterior = idata["posterior"].to_dataset().assign_coords(a_object=labels)
+    idata["posterior"] = xr.DataTree(posterior)
+    for top in (None, 2):
+        write_matches(idata, tmp_path / "match.csv", "cluster_a", "cluster_b", top)
+        assert set(pd.read_csv(tmp_path / "match.csv").iloc[:, 0]) == set(labels)
+        write_matches(idata, tmp_path / "match.csv", "cluster_b", "cluster_a", top)
+        written = pd.read_csv(tmp_path / "match.csv", index_col=0)
+        partners = written.columns if top is None else written["partner"]
+        assert set(map(float, partners)) <= set(labels)
 
 
 def test_csv_files_hold_no_formulas(tmp_path):

@@ -21,6 +21,13 @@ def test_formulas_become_text_wherever_they_are(label):
         assert "-2.0" in cells  # numbers are no formulas
 
 
+def test_names_of_objects_keep_their_digits():
+    table = pd.DataFrame({"object": [12345678.0], 12345679.0: [1 / 3]}, index=[12345680.0])
+    assert write_csv(table, float_format="%.3g") == (
+        ",object,12345679.0\n12345680.0,12345678.0,0.333\n"
+    )
+
+
 def test_labels_that_are_numbers_or_plain_stay():
     for label in ("-12", "+3.5", "-1e-3", "a=b", "", 7, None):
         assert as_text(label) == label
