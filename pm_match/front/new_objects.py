@@ -14,6 +14,7 @@ import xarray as xr
 from pm_match.checks import warn
 from pm_match.front.files import read_table_file
 from pm_match.front.prepare import PreparedData, look_at_table
+from pm_match.models.declare import label_text
 from pm_match.models.mixture import observed_columns
 from pm_match.tables.standardise import principal_components, standardise
 
@@ -62,8 +63,8 @@ def _by_variable(
             continue
         # As text, as a few codes may look like numbers where many do not.
         values = frame[columns[0]].astype(object)
-        numbers = {_text(category): k for k, category in enumerate(categories)}
-        codes = values.map(_text, na_action="ignore").map(numbers)
+        numbers = {label_text(category): k for k, category in enumerate(categories)}
+        codes = values.map(label_text, na_action="ignore").map(numbers)
         strange = values[codes.isna() & values.notna()]
         if len(strange):
             warn(
@@ -72,10 +73,6 @@ def _by_variable(
             )
         found[variable] = codes.astype(np.float64)
     return found
-
-
-def _text(category: Any) -> str:
-    return f"{category:g}" if isinstance(category, int | float) else str(category)
 
 
 def placed(found: xr.Dataset, titles: Mapping[str, str]) -> pd.DataFrame:

@@ -160,7 +160,7 @@ def _by_names(rows: pd.DataFrame, what: str) -> list[dict[Any, list[str]]]:
 
 
 def label_text(label: Any) -> str:
-    """Give an object's label as text: a column of whole numbers that has holes is one of floats."""
+    """Give a label as text: a column of whole numbers that has holes is one of floats."""
     whole = isinstance(label, float | np.floating) and label.is_integer()
     return str(int(label) if whole else label)
 

@@ -138,6 +138,18 @@ def test_categories_are_those_of_their_own_column():
     }
 
 
+@pytest.mark.parametrize("codes", [[12345601, 12345602], [0.12345601, 0.12345602], [True, False]])
+def test_categories_that_are_numbers_differ_in_any_digit(codes):
+    table = pd.DataFrame({"code": codes * 3, "v": [1.5, 9.0, 2.0, 8.0, 1.0, 7.0]})
+    prepared = pmm.prepare({"a": table, "b": table}, columns={"code": "category"})
+    expected = table["code"].map({code: k for k, code in enumerate(sorted(codes))}).tolist()
+    for new in (table, table.astype({"code": object}), table.astype({"code": "category"})):
+        found = as_the_model_takes_them(prepared, "a", new)
+        assert found["a_code"].tolist() == expected
+    with_a_hole = as_the_model_takes_them(prepared, "a", table.reindex(range(7)))["a_code"]
+    np.testing.assert_array_equal(with_a_hole, [*expected, np.nan])
+
+
 def test_files_of_a_few_rows_have_no_labels_in_known_columns(tmp_path):
     table = pd.DataFrame({"member": ["yes", "no"] * 3, "v": [1, 9, 2, 8, 1, 7]})
     prepared = pmm.prepare({"a": table, "b": table})
