@@ -28,7 +28,7 @@ from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import LEFT_OUT, USES, Column, look_at_column
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import is_matrix, read_table_file
-from pm_match.models.declare import declare_links, link_sets
+from pm_match.models.declare import declare_links, label_text, link_sets
 from pm_match.networks.data import Network
 from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
@@ -476,6 +476,11 @@ def _known(
     found: PreparedData, what: str, clusters: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
     """Check given clusters; give every object's number (-1 for none), and their labels."""
+    if clusters is not None and not isinstance(clusters, Mapping):
+        raise TypeError(
+            f"{what}: expected a mapping from domains to labels of their objects, such as "
+            f"{{'a': labels_of_a}}; found {type_name(clusters)}"
+        )
     for title, given in (clusters or {}).items():
         name, where = identifier(str(title)), f"{what}[{title!r}]"
         objects_of = _objects_of(found)
@@ -487,16 +492,45 @@ def _known(
             what = "objects of a network" if networks else "table"
             raise ValueError(f"{where}: {no_such(what, there, title)}")
         objects = objects_of[name]
-        if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
-            labelled = given.set_axis(given.index.astype(str))
-            given = labelled.reindex(objects.astype(str)).to_numpy()
-        values = pd.Series(np.asarray(given, dtype=object))
+        if isinstance(given, pd.Series):
+            given = _in_order(where, given, objects)
+        cells = np.asarray(given, dtype=object)
+        if cells.ndim != 1:
+            raise TypeError(
+                f"{where}: expected a label for every object (a list, an array or a Series); found "
+                f"{type_name(given)}"
+            )
+        values = pd.Series(cells)
         if len(values) != len(objects):
             raise ValueError(f"{where}: expected {len(objects)} labels; found {len(values)}")
         codes, labels = pd.factorize(values, sort=values.dropna().map(type).nunique() == 1)
         if not len(labels):
             raise ValueError(f"{where}: expected labels; found none")
         yield name, (codes, pd.Series(labels).infer_objects().to_numpy())
+
+
+def _in_order(where: str, given: pd.Series, objects: pd.Index) -> Any:
+    """Bring values to the order of the objects that their index names, missing where none does.
+
+    Those that are only numbered, by what names no object, are in that order already.
+    """
+    labels, there = _as_text(as_labels(where, "row", given.index)), _as_text(objects)
+    strange = labels[~labels.isin(there)]
+    numbered = given.index.equals(pd.RangeIndex(len(given)))
+    if numbered and len(strange) == len(labels):
+        return given.to_numpy()
+    if len(strange):
+        raise ValueError(
+            f"{where}: expected labels of objects in the index; found {strange[0]!r}"
+            f"{did_you_mean(strange[0], there)} (values in the order of the objects have no index: "
+            "to_numpy())"
+        )
+    return given.set_axis(labels).reindex(there).to_numpy()
+
+
+def _as_text(labels: Any) -> pd.Index:
+    index = pd.Index(labels)
+    return index.map(label_text) if index.dtype.kind == "f" else index.astype(str)
 
 
 def _objects_of(found: PreparedData) -> dict[str, pd.Index]:

@@ -214,6 +214,53 @@ def test_given_clusters_are_declared_whole():
         pmm.prepare(tables, clusters={"B": [1, 2]})
 
 
+def test_given_clusters_are_matched_by_labels_that_are_numbers_too():
+    a = numbers("uv", 5)
+    order = [3, 0, 4, 1, 2]
+    expected = np.array([0, 1, 0, 1, 2])[order].tolist()
+
+    def codes(table, given):
+        (found,) = pmm.prepare({"a": table}, clusters={"a": given}).clusters.values()
+        return found[0].tolist()
+
+    given = pd.Series([0, 1, 0, 1, 2])
+    assert codes(a.iloc[order], given) == expected
+    assert codes(a.set_axis(np.arange(5.0)).iloc[order], given) == expected
+    assert codes(a.set_axis(list("pqrst")), given) == given.tolist()  # numbers are no labels there
+    assert codes(a, given.iloc[:3]) == [0, 1, 0, -1, -1]
+    pairs = pd.MultiIndex.from_product([["x"], range(5)])
+    assert codes(a.set_axis(pairs).iloc[order], given.set_axis(pairs)) == expected
+    assert codes(a.set_axis(range(1, 6)), given.to_numpy()) == given.tolist()
+    with pytest.raises(ValueError, match=r"clusters\['a'\]: expected labels of obj.*; found '0'"):
+        codes(a.set_axis(range(1, 6)), given)
+
+
+NO_CLUSTERS = {
+    "list": ([[1, 2, 1]], TypeError, r"clusters: expected a mapping from domains .*type list"),
+    "table": ({"a": numbers("k", 3)}, TypeError, r"\['a'\]: .* .a list, .*; found .* DataFrame"),
+    "name": ({"a": "k"}, TypeError, r"\['a'\]: expected a label for every object .* type str"),
+    "twice": (
+        {"a": pd.Series([1, 2], ["north", "north"])},
+        ValueError,
+        r"\['a'\]: .* 'north' more",
+    ),
+    "typo": (
+        {"a": pd.Series([1, 2], ["nort", "south"])},
+        ValueError,
+        r"clusters\['a'\]: expected labels of objects in the index; found 'nort'; did you mean "
+        r"'north'\? \(values in",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NO_CLUSTERS)
+def test_what_are_no_clusters_is_refused(case):
+    given, error, message = NO_CLUSTERS[case]
+    table = numbers("uv", 3).set_axis(["north", "south", "west"])
+    with pytest.raises(error, match=message):
+        pmm.prepare({"a": table}, clusters=given)
+
+
 def test_what_cannot_be_linked_is_declared(tmp_path):
     a, b = numbers("uv", 6), numbers("xyz", 5)
     a.index = list("pqrstu")
