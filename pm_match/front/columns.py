@@ -108,7 +108,7 @@ def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) 
             name,
             f"free text ({distinct} different texts, for example {seen.iloc[0][:40]!r})",
             f"make features of it (counts of words, say), say columns={{{name!r}: 'category'}} if "
-            f"these are categories, or {_leave(name)}",
+            f"these are categories, or {leave(name)}",
         )
     return Column("category", missing)
 
@@ -120,11 +120,12 @@ def _offer(name: Any, what: str) -> str:
 def _dates(name: Any) -> str:
     return (
         f"make a number of it (days since the first: (frame[{name!r}] - frame[{name!r}].min())"
-        f".dt.days, once it is read by pd.to_datetime) or a category, or {_leave(name)}"
+        f".dt.days, once it is read by pd.to_datetime) or a category, or {leave(name)}"
     )
 
 
-def _leave(name: Any) -> str:
+def leave(name: Any) -> str:
+    """Say how a column is left out."""
     return f"leave it out: columns={{{name!r}: 'ignore'}}"
 
 

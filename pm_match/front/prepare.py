@@ -25,7 +25,7 @@ from pm_match.checks import (
     warn,
 )
 from pm_match.front.cells import read_links, stem
-from pm_match.front.columns import LEFT_OUT, USES, Column, look_at_column
+from pm_match.front.columns import LEFT_OUT, USES, Column, leave, look_at_column
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import is_matrix, read_table_file
 from pm_match.models.declare import declare_links, label_text, link_sets
@@ -381,6 +381,11 @@ def prepare(
     check_given_by_name("domain", data)
     titles: dict[str, str] = {}
     for title in data:
+        if "/" in str(title):
+            raise ValueError(
+                f"domain {title!r}: expected a name without '/', which separates names in results; "
+                "rename it"
+            )
         if identifier(str(title)) in titles:
             raise ValueError(
                 f"domain {title!r}: expected a name that makes variables of its own; found "
@@ -451,7 +456,7 @@ def _look_at_tables(given, titles, ids, told):
         if column not in everywhere:
             what = f"column {column!r} in any table"
             raise ValueError(f"columns: {no_such(what, sorted(everywhere), column)}")
-    _agree(looked)
+    _agree(looked, titles)
     for name, found in looked.items():
         warned = [
             f"{column!r} ({own.use}: {own.note})" for column, own in found.items() if own.warn
@@ -569,17 +574,26 @@ def _check_options(model: str, options: Iterable[str]) -> None:
             raise TypeError(f"{model}: {no_such(f'option {option!r}', known, option)}")
 
 
-def _agree(looked: Mapping[str, dict[str, Column]]) -> None:
-    """Use a column in the same way in all tables that have it, if it is of numbers in all."""
-    uses: dict[str, set[str]] = {}
+def _agree(looked: Mapping[str, dict[str, Column]], titles: Mapping[str, str]) -> None:
+    """Use a column in the same way in all tables that have it; refuse one that cannot be."""
+    uses: dict[str, dict[str, str]] = {}  # by column, then use: the first domain
+    for name, columns in looked.items():
+        for column, own in columns.items():
+            if own.use != LEFT_OUT:
+                uses.setdefault(column, {}).setdefault(own.use, titles[name])
+    for column, found in uses.items():
+        if len(found) > 1 and "category" in found:
+            other = next(use for use in found if use != "category")
+            first, second = (use for use in found if use in (other, "category"))
+            raise ValueError(
+                f"column {column!r}: expected the same in all tables; found {first} in domain "
+                f"{found[first]!r} and {second} in domain {found[second]!r}. Say columns={{{column!r}: 'category'}} "
+                f"if it holds categories in both, {leave(column)}, or rename one"
+            )
     for columns in looked.values():
         for column, own in columns.items():
-            uses.setdefault(column, set()).add(own.use)
-    for columns in looked.values():
-        for column, own in columns.items():
-            found = uses[column] - {LEFT_OUT}
-            if own.use != LEFT_OUT and len(found) > 1 and "category" not in found:
-                use = "count" if found == {"count", "boolean"} else "number"
+            if own.use != LEFT_OUT and len(uses[column]) > 1:
+                use = "count" if set(uses[column]) == {"count", "boolean"} else "number"
                 columns[column] = own._replace(use=use)
 
 

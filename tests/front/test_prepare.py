@@ -75,6 +75,20 @@ def test_columns_are_used_in_one_way_in_all_tables():
         assert {own["sold"].use for own in found.columns.values()} == {"number"}
 
 
+@pytest.mark.parametrize("other", [RNG.normal(size=30), RNG.random(30) < 0.5])
+def test_a_column_of_categories_in_one_table_alone_is_asked_about(other):
+    a, b = frame(), frame(kind=other)
+    use = "boolean" if other.dtype == bool else "number"
+    for tables, said in (
+        ({"a": a, "b": b}, f"found category in domain 'a' and {use} in domain 'b'. Say columns="),
+        ({"b": b, "a": a}, f"found {use} in domain 'b' and category in domain 'a'. Say columns="),
+    ):
+        with pytest.raises(ValueError, match=f"column 'kind': expected the same .*{said}"):
+            pmm.prepare(tables)
+        assert pmm.prepare(tables, columns={"kind": "category"}).uses()["kind"] == "category"
+        assert "kind" not in pmm.prepare(tables, columns={"kind": "ignore"}).uses()
+
+
 def test_names_of_domains_may_be_any():
     found = pmm.prepare({"shop 1-north": frame(), "2nd": frame()})
     assert found.titles == {"shop_1_north": "shop 1-north", "_2nd": "2nd"}
@@ -84,6 +98,8 @@ def test_names_of_domains_may_be_any():
         pmm.prepare({"shop-1": frame(), "shop 1": frame()})
     with pytest.raises(ValueError, match="found 'weights', which it uses itself"):
         pmm.prepare({"weights": frame()})
+    with pytest.raises(ValueError, match="domain 'shop/1': expected a name without '/'"):
+        pmm.prepare({"shop/1": frame()})
 
 
 @pytest.mark.parametrize(
