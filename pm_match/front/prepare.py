@@ -402,9 +402,7 @@ def prepare(
         networks, options, notes = look_at_networks(given, columns, options)
         found = PreparedData("networks", networks, titles, notes=notes, options=options)
     else:
-        ids = {
-            name: id.get(title) if isinstance(id, Mapping) else id for name, title in titles.items()
-        }
+        ids = _ids(id, titles)
         tables, looked = _look_at_tables(given, titles, ids, dict(columns or {}))
         found = PreparedData("tables", tables, titles, looked, options=options)
         found.ids.update({name: own for name, own in ids.items() if own is not None})
@@ -436,6 +434,21 @@ def prepare(
         warn(said)
     found.notes.append(f"The model is {chosen}.")
     return replace(found, model=chosen, whole=whole, distinct=distinct)
+
+
+def _ids(id: Any, titles: Mapping[str, str]) -> dict[str, str | None]:
+    """Give the column that names the objects of every table, if one does."""
+    given = id if isinstance(id, Mapping) else dict.fromkeys(titles.values(), id)
+    for title, column in given.items():
+        if str(title) not in titles.values():
+            raise ValueError(f"id: {no_such(f'domain {title!r}', titles.values(), title)}")
+        if not isinstance(column, str | None):
+            raise TypeError(
+                "id: expected the name of a column, or a mapping from domains to such, as in "
+                f"{{'a': …, 'b': …}}; found {type_name(column)}"
+            )
+    by_title = {str(title): column for title, column in given.items()}
+    return {name: by_title.get(title) for name, title in titles.items()}
 
 
 def _look_at_tables(given, titles, ids, told):
@@ -587,8 +600,9 @@ def _agree(looked: Mapping[str, dict[str, Column]], titles: Mapping[str, str]) -
             first, second = (use for use in found if use in (other, "category"))
             raise ValueError(
                 f"column {column!r}: expected the same in all tables; found {first} in domain "
-                f"{found[first]!r} and {second} in domain {found[second]!r}. Say columns={{{column!r}: 'category'}} "
-                f"if it holds categories in both, {leave(column)}, or rename one"
+                f"{found[first]!r} and {second} in domain {found[second]!r}. Say columns="
+                f"{{{column!r}: 'category'}} if it holds categories in both, {leave(column)}, or "
+                "rename one"
             )
     for columns in looked.values():
         for column, own in columns.items():

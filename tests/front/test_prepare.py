@@ -467,6 +467,16 @@ BAD = {
         ValueError,
         "mean 'price'",
     ),
+    "id of no domain": (
+        lambda: pmm.prepare({"a": frame(), "b": frame()}, id={"A": "kind", "b": "kind"}),
+        ValueError,
+        r"id: no domain 'A'; there are \['a', 'b'\]; did you mean 'a'",
+    ),
+    "ids in a list": (
+        lambda: pmm.prepare({"a": frame(), "b": frame()}, id=["kind", "kind"]),
+        TypeError,
+        "id: expected the name of a column, or a mapping .* found an object of type list",
+    ),
     "id twice": (
         lambda: pmm.prepare({"a": frame()}, id="kind"),
         ValueError,
