@@ -28,7 +28,7 @@ from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import LEFT_OUT, USES, Column, leave, look_at_column
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import is_matrix, read_table_file
-from pm_match.models.declare import declare_links, label_text, link_sets
+from pm_match.models.declare import declare_links, label_text, link_sets, warn_of_levels
 from pm_match.networks.data import Network
 from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
@@ -358,7 +358,8 @@ def prepare(
     Warns
     -----
     UserWarning
-        Of columns that are left out, or whose use is a guess.
+        Of columns that are left out, or whose use is a guess; and of classes that no other domain
+        has.
 
     Examples
     --------
@@ -483,6 +484,10 @@ def _look_at_tables(given, titles, ids, told):
 def _set_classes(found: PreparedData, classes: Mapping[str, Any] | None) -> None:
     """Give the classes of all domains numbers, the same everywhere."""
     known = dict(_known(found, "classes", classes))
+    axes = found.axes()
+    for kind in dict.fromkeys(axes[name][1] for name in known):
+        of_kind = {name: own for name, (_, own) in known.items() if axes[name][1] == kind}
+        warn_of_levels("classes", {found.titles.get(k, k): own for k, own in of_kind.items()})
     names = pd.Series([own for _, labels in known.values() for own in labels], dtype=object)
     found.class_names.extend(names.drop_duplicates())
     for name, (codes, labels) in known.items():

@@ -1,7 +1,7 @@
 """What the declared models have in common: priors on the weights of clusters, and links."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.exceptions import ImputationWarning
 
-from pm_match.checks import check_positive, did_you_mean
+from pm_match.checks import check_positive, did_you_mean, plain, warn
 from pm_match.reading.links import cannot_link, must_link
 from pm_match.reading.probe import n_entries
 
@@ -163,6 +163,28 @@ def label_text(label: Any) -> str:
     """Give a label as text: a column of whole numbers that has holes is one of floats."""
     whole = isinstance(label, float | np.floating) and label.is_integer()
     return str(int(label) if whole else label)
+
+
+def warn_of_levels(what: str, levels: Mapping[str, Collection[Any]]) -> None:
+    """Warn of levels, by table, that never meet: equal as text alone, or all of one table's."""
+    seen: dict[str, tuple[Any, str]] = {}
+    for name, own in levels.items():
+        for level in own:
+            other, where = seen.setdefault(label_text(level), (level, name))
+            if other != level:
+                warn(
+                    f"{what}: expected values of one type; found {plain(other)!r} in {where!r} and "
+                    f"{plain(level)!r} in {name!r}, which count as different: convert one of them"
+                )
+                return
+    for name, own in levels.items():
+        others = set().union(*(levels[other] for other in levels if other != name))
+        if others and others.isdisjoint(own):
+            warn(
+                f"{what}: expected values in {name!r} that others have too; found none "
+                f"({plain(next(iter(own)))!r}, say)"
+            )
+            return
 
 
 def declare_links(

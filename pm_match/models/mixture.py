@@ -25,6 +25,7 @@ from pm_match.models.declare import (
     declare_links,
     imputing,
     link_sets,
+    warn_of_levels,
 )
 
 _PARAMETERS = {
@@ -108,6 +109,11 @@ def mixture(
         If a table, a column or a parameter is not as described; the message says which, what was
         expected, and what was found.
 
+    Warns
+    -----
+    UserWarning
+        Of categories in columns that tables share which no other table has, as they cannot match.
+
     Notes
     -----
     With mean :math:`m` and standard deviation :math:`u` of all the column's values, precisions are
@@ -130,6 +136,9 @@ def mixture(
     linked = link_sets(links)
     groups = _groups(frames, _kinds(frames, columns or {}), _owners(frames, shared))
     _check_names(groups)
+    for group in groups:
+        if group.kind == "category":
+            warn_of_levels(f"column {group.columns[0]!r}", group.levels())
 
     coords: dict[str, Any] = {"cluster": range(n_clusters)}
     coords |= {f"{name}_object": table.index for name, table in frames.items()}
@@ -209,6 +218,11 @@ class _Group:
         if self.kind == "category":
             return f"{name}_{self.columns[0]}"
         return f"{name}_own_{self.kind}" if self.alone else f"{name}_{self.kind}"
+
+    def levels(self) -> dict[str, list[Any]]:
+        """Give the categories that every table has values of, if it has any."""
+        used = {name: np.unique(codes.compressed()) for name, codes in self.values.items()}
+        return {name: [self.categories[k] for k in own] for name, own in used.items() if len(own)}
 
     def _observed(self):
         for name, values in self.values.items():

@@ -438,6 +438,14 @@ def test_classes_are_observed():
         pmm.prepare({"a": np.eye(3)}, types=["u", "v"], classes={"a": [1, 1, 2]})
 
 
+def test_classes_that_never_meet_are_warned_of():
+    tables = {"shop 1": numbers("uv", 4), "b": numbers("xyz", 3)}
+    with pytest.warns(UserWarning, match="^classes: .* found 1 in 'shop 1' and '1' in 'b'"):
+        pmm.prepare(tables, classes={"shop 1": [1, 1, 2, 2], "b": ["1", "2", "2"]})
+    with pytest.warns(UserWarning, match="^classes: expected values in 'shop 1' that others have"):
+        pmm.prepare(tables, classes={"shop 1": [1, 1, 2, 2], "b": [3, None, 3]})
+
+
 def test_clusters_that_are_not_kept_whole_are_where_chains_start():
     a, b = numbers("uv", 8), numbers("xyz", 6)
     a += 9.0 * (np.arange(8) % 2)[:, None]

@@ -1,5 +1,7 @@
 """Mixtures of ordinary tables: what is declared of which column, and that it is served."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -124,6 +126,28 @@ def test_bad_columns_are_refused(change, given, message):
         frame["height"] = np.where(frame["height"] == -2.0, -2.0, 1.0)
     with pytest.raises((ValueError, TypeError), match=message):
         pmm.models.mixture(frame, columns=given)
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (["1", "2"], "expected values of one type; found 1 in 'a' and '1' in 'b', which count"),
+        (pd.Categorical(["2", "3"]), "expected values of one type; found 2 in 'a' and '2' in 'b'"),
+        ([3, 4], r"expected values in 'a' that others have too; found none \(1, say\)"),
+        (["x", "y"], r"expected values in 'a' that others have too; found none \(1, say\)"),
+    ],
+)
+def test_categories_that_never_meet_are_warned_of(there, said):
+    tables = {"a": pd.DataFrame({"zone": [1, 2, 1]}), "b": pd.DataFrame({"zone": there})}
+    columns = {"zone": "category"}
+    with pytest.warns(UserWarning, match=f"^column 'zone': {said}") as warned:
+        pmm.models.mixture(tables, 3, columns=columns)
+    assert len(warned) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pmm.models.mixture(tables, 3, columns=columns, shared=())
+        tables["b"] = pd.DataFrame({"zone": [1.0, 3.0, np.nan]})
+        pmm.models.mixture(tables, 3, columns=columns)
 
 
 def test_bad_tables_are_refused():
