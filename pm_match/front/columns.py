@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import date, time, timedelta
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,16 +55,17 @@ def look_at_column(where: str, values: pd.Series, told: str | None = None) -> Co
     if told is not None:
         return Column(told, missing)
     dtype = values.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
+    # pyarrow's categories are called dictionaries.
+    if isinstance(dtype, pd.CategoricalDtype) or str(dtype).startswith("dictionary"):
         return Column("category", missing)
-    if pd.api.types.is_bool_dtype(seen.infer_objects().dtype):
+    held = seen.infer_objects().dtype
+    if pd.api.types.is_bool_dtype(held):
         return Column("boolean", missing)
-    if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
+    if pd.api.types.is_numeric_dtype(held) and not pd.api.types.is_complex_dtype(held):
         return _numbers(name, seen.to_numpy(np.float64), distinct, missing)
     if not all(isinstance(value, str) for value in seen):
-        what = "dates or times" if dtype.kind in "Mm" or "period" in str(dtype) else None
-        _refuse(where, name, what or f"values of dtype {dtype}", _dates(name) if what else "")
-    return _texts(where, name, seen, distinct, missing)
+        _refuse(where, name, *_no_texts(name, seen))
+    return _texts(where, name, seen.astype(object), distinct, missing)
 
 
 def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column:
@@ -81,6 +84,17 @@ def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column
     if low > 0 and high / low > _WIDE and not whole:
         return Column("positive", missing)
     return Column("number", missing)
+
+
+def _no_texts(name: Any, seen: pd.Series) -> tuple[str, str]:
+    """Say what a column holds that is neither numbers nor text, and what can be done."""
+    dtype, other = seen.dtype, next(value for value in seen if not isinstance(value, str))
+    if dtype.kind in "Mm" or "period" in str(dtype) or isinstance(other, date | time | timedelta):
+        return "dates or times", _dates(name)
+    what = f"values of dtype {dtype}, for example {plain(other)!r}"
+    if not isinstance(other, Number) or isinstance(other, complex):
+        return what, ""
+    return what, f"if these are numbers, convert them: frame[{name!r}].astype(float)"
 
 
 def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) -> Column:

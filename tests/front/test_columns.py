@@ -1,9 +1,13 @@
 """What a column is taken for, and what is refused, with the remedy."""
 
+from datetime import date
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import pm_match as pmm
 from pm_match.front.columns import LEFT_OUT, look_at_column
 
 N = 40
@@ -46,6 +50,8 @@ SAME = {
     "codes of categories": (pd.Categorical(REPEATED), "category"),
     "strings": (pd.array(["u", None, "v", "u"] * 10, dtype="string"), "category"),
     "sparse": (pd.arrays.SparseArray(USED["number"].round(0) + 0.5), "number"),
+    "objects that are counts": (pd.Series([2, None, 1, 0] * 10, dtype=object), "count"),
+    "objects that are numbers": (pd.Series(USED["number"], dtype=object), "number"),
     "below zero": (USED["count"] - 10, "number"),
     "large": (REPEATED * 50, "number"),
 }
@@ -105,7 +111,13 @@ REFUSED = {
         [f"t{i // 1.5:.0f}" for i in range(90)],
         r"free text \(6\d different texts",
     ),
-    "lists": ([[1], [2]] * 20, "values of dtype object$"),
+    "days": ([date(2024, 1, i % 28 + 1) for i in range(N)], "dates or times. Make a number"),
+    "lists": ([[1], [2]] * 20, r"values of dtype object, for example \[1\]$"),
+    "decimals": (
+        [Decimal(i % 7) / 2 for i in range(N)],
+        r"dtype object, for example Decimal\('0'\). If .* convert them: frame\['x'\].astype\(fl",
+    ),
+    "truth and numbers": ([True, 2] * 20, r"for example True. If .* frame\['x'\].astype\(float"),
     "complex": (np.arange(N) * 1j, "values of dtype complex"),
 }
 
@@ -115,6 +127,23 @@ def test_what_cannot_be_used_is_refused_with_the_remedy(case):
     values, message = REFUSED[case]
     with pytest.raises(TypeError, match="domain 'a': column 'x': expected .*; found .*" + message):
         look(values)
+
+
+def test_columns_of_arrow():
+    pa = pytest.importorskip("pyarrow")
+    texts, holes = np.array(["u", "v", "w"])[REPEATED].tolist(), f"{N} missing"
+    text = pd.arrays.ArrowExtensionArray(pa.array(texts + [None] * N))
+    assert look(text) == ("category", holes, False)
+    coded = pd.arrays.ArrowExtensionArray(pa.array(texts + [None] * N).dictionary_encode())
+    assert look(coded) == ("category", holes, False)
+    plain = pd.DataFrame({"kind": np.array(texts + [None] * N, dtype=object)})
+    for own in (text, coded):
+        tables = {"a": pd.DataFrame({"kind": own}), "b": plain}
+        model = pmm.prepare(tables).declare()
+        a, b = (model.rvs_to_values[model[f"{name}_kind_observed"]].eval() for name in "ab")
+        assert a.tolist() == b.tolist()
+    with pytest.raises(TypeError, match="numbers as text"):
+        look(pd.arrays.ArrowExtensionArray(pa.array(["1", "2"] * N)))
 
 
 def test_what_the_user_says_settles_it():
