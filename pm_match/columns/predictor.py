@@ -11,6 +11,7 @@ import scipy
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.checks import plain
 from pm_match.columns.entries import Entries, entries, joined
 from pm_match.columns.parts import Cells, Columns, RowLayout
 from pm_match.columns.state import ColumnsState
@@ -219,8 +220,9 @@ def _read(model: Model, place: Place, columns: Columns, cells: Cells, table: Any
     wrong = np.argwhere(~(supported & fine))
     if len(wrong):
         i, j = wrong[0].tolist()
+        row, column = plain(objects[i]), j if labels is None else plain(labels[j])
         raise ValueError(
-            f"new objects of {where!r}, row {i}, column {j}: expected {family.expects}; found "
-            f"{values[i, j]}"
+            f"new objects of {where!r}, row {row!r}, column {column!r}: expected {family.expects}; "
+            f"found {values[i, j]}"
         )
     return (x, known), objects

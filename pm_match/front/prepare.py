@@ -709,7 +709,7 @@ def look_at_table(
                 "as '_'): rename one"
             )
         if new:
-            found = Column(told.get(name, LEFT_OUT), "")
+            found = Column(told.get(name, LEFT_OUT), "not used of known objects")
         elif told.get(name) == "ignore":
             found = Column(LEFT_OUT, "as you said")
         else:
