@@ -8,10 +8,12 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 from pm_match.cli.arguments import arguments_of, as_options, make_parser
 from pm_match.cli.warm import warm
 from pm_match.find_matching import find_matching
+from pm_match.front.cells import InputError
 from pm_match.front.prepare import prepare
 from pm_match.front.result import MatchResult
 from pm_match.front.write import check_folder
@@ -37,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.out is not None:
             check_folder(options.out, options.force)
-            options.out.mkdir(parents=True, exist_ok=True)
+            _make(options.out)
         prepared = prepare(options.files, **arguments_of(options))
         model = prepared.declare()
     except (ImportError, OSError, TypeError, ValueError) as error:
@@ -80,6 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     result.write(options.out, top=options.top, force=True)
     print(f"written to              {options.out}")
     return 0
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--out: expected a folder that can be made; found {folder} ({error.strerror})"
+        ) from error
 
 
 if __name__ == "__main__":

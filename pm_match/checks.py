@@ -155,6 +155,13 @@ def type_name(value: Any) -> str:
     return f"an object of type {type(value).__name__}"
 
 
+def astype_hint(dtype: Any) -> str:
+    """Say what can be done where numbers were expected, if it is objects that were found."""
+    return (
+        " (if it holds numbers, convert it with astype(float))" if np.dtype(object) == dtype else ""
+    )
+
+
 def plain(label: Any) -> Any:
     """Give a Python value, so that messages say 'x' and not np.str_('x')."""
     return label.item() if isinstance(label, np.generic) else label

@@ -18,6 +18,8 @@ _SPELLED = (
     (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
     (r"self_loops=True", "--self-loops"),
     (r"(symmetric|force)=True", r"--\1"),
+    # All files have the same --id.
+    (r" \(where ids have names of their own, [^)]*\)", ""),
     (r"\bid=('[^']*')", r"--id \1"),
     (r"\(links=\)", "(--links)"),
 )

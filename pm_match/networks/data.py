@@ -16,7 +16,7 @@ import scipy.sparse
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import LARGEST, check_option, no_such, plain, type_name
+from pm_match.checks import LARGEST, astype_hint, check_option, no_such, plain, type_name
 
 Family = Literal["bernoulli", "poisson", "negative-binomial", "normal"]
 FAMILIES = get_args(Family)
@@ -237,8 +237,8 @@ def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense
         for label, dtype in zip(observed.columns, observed.dtypes, strict=True):
             if not _is_real(dtype):
                 raise TypeError(
-                    f"{where}: column {label!r}: expected numbers; found dtype {dtype}. (A "
-                    "DataFrame in long form needs `columns`.)"
+                    f"{where}: column {label!r}: expected numbers; found dtype {dtype}"
+                    f"{astype_hint(dtype)}. (A DataFrame in long form needs `columns`.)"
                 )
         values = observed.to_numpy(dtype=np.float64, na_value=np.nan)
         indexes: Sequence[Any] = (observed.index, observed.columns)
@@ -388,6 +388,7 @@ def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
         if not _is_real(column.dtype):
             raise TypeError(
                 f"{where}: column {columns[-1]!r}: expected numbers; found dtype {column.dtype}"
+                f"{astype_hint(column.dtype)}"
             )
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     values = _table_values(where, values, len(index))
@@ -622,7 +623,7 @@ def _asymmetric(where, labels, cell, here, there) -> ValueError:
 
 def _check_real(where, dtype) -> None:
     if dtype.kind not in "biuf":
-        raise TypeError(f"{where}: expected real numbers; found dtype {dtype}")
+        raise TypeError(f"{where}: expected real numbers; found dtype {dtype}{astype_hint(dtype)}")
 
 
 def _is_real(dtype) -> bool:

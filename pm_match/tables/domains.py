@@ -14,7 +14,14 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-from pm_match.checks import LARGEST, check_given_by_name, check_identifier, plain, type_name
+from pm_match.checks import (
+    LARGEST,
+    astype_hint,
+    check_given_by_name,
+    check_identifier,
+    plain,
+    type_name,
+)
 
 # Names that the declared models (or PyMC and ArviZ) use themselves.
 _RESERVED = frozenset(
@@ -311,7 +318,7 @@ def _check_columns(where: str, table: pd.DataFrame) -> None:
                 )
         raise TypeError(
             f"{where}: expected real numbers in column {label!r}; found dtype {column.dtype}"
-            + _hint(column.dtype)
+            + astype_hint(column.dtype)
         )
 
 
@@ -334,13 +341,7 @@ def _real(where: str, values: np.ndarray) -> np.ndarray:
                 f"{plain(value)!r} in row {row}"
             )
     raise TypeError(
-        f"{where}: expected real numbers; found dtype {values.dtype}" + _hint(values.dtype)
-    )
-
-
-def _hint(dtype: Any) -> str:
-    return (
-        " (if it holds numbers, convert it with astype(float))" if np.dtype(object) == dtype else ""
+        f"{where}: expected real numbers; found dtype {values.dtype}" + astype_hint(values.dtype)
     )
 
 

@@ -281,7 +281,14 @@ def test_without_the_extra(monkeypatch, files, capsys):
 
 
 def test_output_that_cannot_be_written(files, capsys):
-    assert "pm_match: error: " in refused(capsys, *files, "--out", files[0] / "below")
+    error = refused(capsys, *files, "--out", files[0] / "below")
+    assert error.startswith("pm_match: error: --out: expected a folder that can be made; found ")
+    assert error.endswith("/below (Not a directory)\n")
+
+
+def test_an_id_that_no_file_has(files, capsys):
+    error = refused(capsys, *files, "--id", "code")
+    assert error.endswith("no column 'code'; there are ['u', 'v']\n")
 
 
 def test_help_explains_files(capsys):

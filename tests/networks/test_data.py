@@ -289,6 +289,7 @@ HALF_KNOWN[3, 1] = np.nan
         bad((np.zeros((3, 1), int), None), ValueError, r"two or more axes.* found shape \(3, 1\)"),
         bad((np.zeros((3, 2), int),), ValueError, "found a 1-tuple"),
         bad((((0, 1), (1, 0)), [1]), ValueError, r"each of 2 cells; found shape \(1,\)"),
+        bad(np.eye(2, dtype=object), TypeError, r"dtype object \(if .*, convert it with astype\(f"),
         bad((((0, 1), (1, 0)), ["x", "y"]), TypeError, "real numbers; found dtype <U1"),
         bad(
             (np.empty((0, 2), int), None),
