@@ -12,7 +12,9 @@ from pymc.model.core import Model
 from pymc.util import get_random_generator
 
 from pm_match.matching import best_chain
+from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.log_predictive import log_predictive
+from pm_match.reading.coarsen import coarsenings
 from pm_match.sampling import sample
 
 # Above this shape of the tail of its weights, an object's estimate is not reliable.
@@ -38,6 +40,9 @@ def compare_matchings(
     its cluster integrated out (see `log_predictive`), by importance sampling with smoothed tails:
 
     .. math:: \mathrm{elpd} = \sum_n \log p(x_n \mid x_{-n})
+
+    Where densities count to a power (`coarsen`), so do those of the others; the density of the
+    object that is left out is told as it is.
 
     Models need not see the data in the same units: tables may differ by an affine map, as
     standardised ones do from components, and densities are of the first model's. If they keep
@@ -148,7 +153,20 @@ def _left_out(idata: xr.DataTree, model: Model, num_draws: int, progressbar: boo
     with warnings.catch_warnings():
         # Long tails are told.
         warnings.filterwarnings("ignore", "Estimated shape parameter")
-        estimate = loo(told, var_name="objects", pointwise=True, reff=1.0)
+        weights = {}
+        if coarsenings(model, model.observed_RVs):
+            # Draws are weighed by what an object has told them, which is less than its density.
+            entered = log_predictive(
+                own, model, num_draws=kept, coarsened=True, progressbar=progressbar
+            )["log_likelihood"]["objects"]
+            weights = dict(
+                zip(
+                    ("log_weights", "pareto_k"),
+                    entered.azstats.psislw(r_eff=1.0, dim=SAMPLE_DIMS),
+                    strict=True,
+                )
+            )
+        estimate = loo(told, var_name="objects", pointwise=True, reff=1.0, **weights)
     clusters = float(own["sample_stats"]["n_occupied"].mean())
     return xr.Dataset(
         {"elpd": estimate.elpd_i, "k": estimate.pareto_k}, attrs={"clusters": clusters}

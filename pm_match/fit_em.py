@@ -373,7 +373,9 @@ def _projected_clusters(
     if features.precision and len(projections) < len(features.domains):
         raise Refusal("its projections are not free variables that are flat or normal")
     if not features.standard:
-        raise Refusal("its domains have intercepts, noise or deviations of their own")
+        raise Refusal(
+            "its domains have intercepts, noise or deviations of their own, or are coarsened"
+        )
     if len(features.domains) < len(clustering.assignments):
         raise Refusal("some of its assignments have no feature vectors")
     matching = find_matching(

@@ -198,6 +198,8 @@ def sample(
     check_init(init)
     if isinstance(random_seed, np.ndarray):
         random_seed = random_seed.tolist()
+    if isinstance(kwargs.get("var_names"), str):
+        kwargs["var_names"] = [kwargs["var_names"]]
     draws, kwargs = _thinned(draws, kwargs, thin)
     if initvals is not None:
         check_initvals(model, initvals, chains)
@@ -645,7 +647,6 @@ def _draws(
     types = stored_types(structure)
     asked = None
     if names is not None:
-        names = [names] if isinstance(names, str) else names
         free = {rv.name: rv for rv in model.unobserved_RVs}
         unknown = sorted(set(names) - set(free))
         if unknown:

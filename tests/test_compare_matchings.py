@@ -1,6 +1,7 @@
 """Models of the same data, by how well they predict objects left out."""
 
 import numpy as np
+import pymc as pm
 import pytest
 import scipy
 
@@ -77,3 +78,47 @@ def test_different_data_are_refused():
         pmm.compare_matchings({"one": one, "alone": alone})
     with pytest.raises(ValueError, match="expected at least two to compare; found 1"):
         pmm.compare_matchings({"one": one})
+
+
+def test_of_coarsened_data_each_object_is_left_out_as_it_has_entered():
+    """A mixture of two Poisson clusters, all labels enumerated."""
+    x, n, power, a, b, t = np.array([0, 1, 2, 6, 7, 9, 12]), 7, 0.4, 1.5, 0.3, 2
+    with pm.Model(coords={"object": range(n)}) as model:
+        weights = pm.Dirichlet("weights", np.full(t, 1.3))
+        cluster = pm.Categorical("cluster_a", weights, dims="object")
+        rate = pm.Gamma("rate", a, b, shape=t)
+        pm.Poisson("x", rate[cluster], observed=x, dims="object")
+        pmm.coarsen("coarse", "x", power)
+
+    def log_joint(labels, of):
+        """Log density of labels and of the data `of` some objects, to the power."""
+        held = np.bincount(labels, minlength=t)
+        total = scipy.special.gammaln(1.3 + held).sum() - scipy.special.gammaln(1.3 * t + len(of))
+        seen = np.bincount(labels, of, minlength=t)
+        shape, own = a + power * seen, b + power * held
+        total += (scipy.special.gammaln(shape) - shape * np.log(own)).sum()
+        return total - power * scipy.special.gammaln(of + 1.0).sum()
+
+    expected = 0.0
+    for left in range(n):
+        others = np.delete(x, left)
+        states = [np.array(own) for own in np.ndindex(*[t] * (n - 1))]
+        logs = np.array([log_joint(own, others) for own in states])
+        predicted = []
+        for own in states:
+            held = np.bincount(own, minlength=t)
+            shape = a + power * np.bincount(own, others, minlength=t)
+            scale = b + power * held
+            one = scipy.stats.nbinom.pmf(x[left], shape, scale / (scale + 1.0))
+            predicted.append((1.3 + held) @ one / (1.3 * t + n - 1))
+        posterior = scipy.special.softmax(logs)
+        expected += np.log(posterior @ predicted)
+
+    options = {"tune": 100, "chains": 1, "cores": 1, "init": "dispersed", "quiet": True}
+    options |= {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+    idata = pmm.sample(1000, model=model, **options)
+    compared = pmm.compare_matchings(
+        {"one": model, "other": model}, dict.fromkeys(("one", "other"), idata), num_draws=1000,
+        progressbar=False,
+    )  # fmt: skip
+    np.testing.assert_allclose(compared["elpd"], expected, atol=0.1)

@@ -277,6 +277,12 @@ def test_what_is_no_count_is_refused(normal, given, found):
         pmm.sample(model=normal, **given)
 
 
+def test_one_name_may_be_recorded(normal):
+    options = {"tune": 1, "chains": 1, "cores": 1, "init": "dispersed", "quiet": True}
+    options |= {"model": normal, "compute_convergence_checks": False, "progressbar": False}
+    assert list(pmm.sample(2, var_names="latent", **options)["posterior"]) == ["latent"]
+
+
 def test_a_seed_may_be_an_array(normal):
     options = {"tune": 3, "chains": 2, "cores": 1, "init": "dispersed", "quiet": True}
     options |= {"model": normal, "compute_convergence_checks": False, "progressbar": False}

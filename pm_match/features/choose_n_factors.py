@@ -256,8 +256,8 @@ def _only_features(model: Any, n_factors: int) -> tuple[Clustering, Features]:
     if not features.standard:
         raise ValueError(
             "model_factory: expected projected latent vectors and one shared noise; found "
-            "intercepts, noise of the domains' own, deviations or relevance; compare such models "
-            "by what `find_matching` reaches, or declare their factors with "
+            "intercepts, noise of the domains' own, deviations, relevance or powers; compare such "
+            "models by what `find_matching` reaches, or declare their factors with "
             "`determination=True`"
         )
     if clustering.named:

@@ -97,7 +97,7 @@ class Graphs:
 
     @property
     def covered(self) -> list[RV]:
-        """Likewise, and the potentials that say to which powers their densities count."""
+        """Observed variables and missing values, and potentials that bring densities to powers."""
         return [rv for own in self.observed for rv in own.covered]
 
     @property

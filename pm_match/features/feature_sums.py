@@ -12,7 +12,7 @@ with :math:`T_d` the scatter about the intercept, :math:`C_j^{-1} = rI + \sum_d 
 \Lambda_d W_d` and :math:`m_j = \sum_d W_d^\top \Lambda_d (S_{dj} - N_{dj} a_d)`. With missing
 values every feature has its own counts if the noise is independent; otherwise objects of which the
 same features are observed have sums of their own, and a precision :math:`\Lambda_o`. Where
-densities count to a power (`coarsen`), every object counts as much in all sums.
+densities count to a power (`coarsen`), every object counts that much of one in all sums.
 """
 
 from collections.abc import Sequence

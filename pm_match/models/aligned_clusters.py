@@ -24,7 +24,9 @@ from pm_match.tables.domains import as_domains, check_names
 from pm_match.tables.standardise import principal_components
 
 # What a domain brings into the model.
-_DERIVED = ("{}", "orientation_{}", "scale_{}", "intercept_{}", "{}_object", "{}_feature")
+_DERIVED = tuple(
+    ["{}", "orientation_{}", "scale_{}", "intercept_{}", "coarsened_{}", "{}_object", "{}_feature"]
+)
 _RESERVED = {"weights", "scale_matrix", "precision", "mean", "cluster", "axis", "other_axis"}
 # Degrees of freedom of the clusters' precisions, beyond the least: how alike covariances are.
 _DEGREES = 10

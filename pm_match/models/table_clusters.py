@@ -8,6 +8,7 @@ import pymc as pm
 from pm_match.checks import check_count, check_positive, check_power
 from pm_match.models.projected_clusters import projected_clusters
 from pm_match.reading.coarsen import coarsen
+from pm_match.tables.domains import check_names
 from pm_match.tables.standardise import standardise
 
 # Beyond so many dimensions a shape of a few clusters has no more to say.
@@ -55,9 +56,9 @@ def table_clusters(
         are split, and small clusters match anything.
     power : float, default 1.0
         :math:`\zeta`, in (0, 1]: to which densities count (see `coarsen`). Clusters that are not
-        normal, as those of images are, are split the less the smaller it is: with `n_components`,
-        try a half. Small tables of other columns need all that they say. Below 1 no value may be
-        missing.
+        normal, as those of images are not, are split the less the smaller it is: with
+        `n_components` and hundreds of objects, try a half. Few objects need all that they say.
+        Below 1 no value may be missing.
     links : mapping or sequence of mappings, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional
@@ -83,6 +84,8 @@ def table_clusters(
     check_positive("concentration", concentration)
     check_power("power", power)
     tables = standardise(domains, n_components)
+    if power < 1.0:
+        check_names(tables, "domain", ("{}", "coarsened_{}"), lambda name: False)
     for name, table in tables.items():
         missing = int(table.isnull().sum())
         if power < 1.0 and missing:

@@ -234,7 +234,9 @@ class Normals(Evidence):
         pairs = zip(self.values, ones, strict=True)
         return np.concatenate([v.factor.read(point) if v.factor else one for v, one in pairs])
 
-    def integrated(self, assignment: str, table: Table, point: Point) -> NDArray[np.float64]:
+    def integrated(
+        self, assignment: str, table: Table, point: Point, *, coarsened: bool
+    ) -> NDArray[np.float64]:
         r"""Integrate factors of precisions out of the log densities (N, T) of objects.
 
         With u the factor, the log density of D values is :math:`c + (D \log u - m u) / 2`: two
@@ -242,10 +244,13 @@ class Normals(Evidence):
 
         .. math:: c + \log \frac{\Gamma(a + D / 2)}{\Gamma(a)} + a \log b
                   - (a + D / 2) \log(b + m / 2) .
+
+        To a power, D and m are multiplied by it.
         """
+        d = self.n_features * (self.power if coarsened else 1.0)
         for own in self.values:
             if own.assignment == assignment and own.factor is not None:
-                table = partial(_over_factor, own, self.n_features, table)
+                table = partial(_over_factor, own, d, table)
         return table(point)
 
     def log_jacobian(self, point: Point) -> float:
@@ -257,7 +262,7 @@ class Normals(Evidence):
         return self.power * total
 
 
-def _over_factor(own: NormalValues, d: int, table: Table, point: Point) -> NDArray[np.float64]:
+def _over_factor(own: NormalValues, d: float, table: Table, point: Point) -> NDArray[np.float64]:
     """Integrate the factors of one variable's precisions out of log densities (N, T)."""
     factor = own.factor
     assert factor is not None

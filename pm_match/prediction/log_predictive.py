@@ -15,6 +15,7 @@ from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading.ancestry import RV, depends
+from pm_match.reading.coarsen import coarsenings
 from pm_match.reading.evidence import Evidence, Point
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import Owned, check_owners, each_label, find_owners, mixed_labels
@@ -31,6 +32,7 @@ def log_predictive(
     model: Model,
     *,
     num_draws: int | None = None,
+    coarsened: bool = False,
     progressbar: bool = True,
 ) -> xr.DataTree:
     r"""Compute the log likelihood of every object, with its cluster integrated out.
@@ -44,8 +46,8 @@ def log_predictive(
     is no measure of how well it is predicted: this is what `arviz.loo` and `arviz.compare` should
     be given, to choose between models of the same data. Objects that may be irrelevant are so with
     their prior probability. Factors of normal vectors' precisions, which make these Student's t,
-    are integrated out. Of missing values nothing is asked. Weights that are powers of the density
-    (`coarsen`) are left out: it is the declared density that is told.
+    are integrated out. Of missing values nothing is asked. Powers to which densities count
+    (`coarsen`) are left out, unless `coarsened`: what predicts is the density itself.
 
     Parameters
     ----------
@@ -56,6 +58,9 @@ def log_predictive(
     num_draws : int, optional
         How many draws of each chain to take, evenly spaced. Default: all. Models that are compared
         should have about as many.
+    coarsened : bool, default False
+        Whether densities are to count as they do in the posterior. What is told is then what each
+        object has told the draws, which weighs them when it is left out (see `compare_matchings`).
     progressbar : bool, default True
 
     Returns
@@ -90,7 +95,7 @@ def log_predictive(
     """
     points = RecordedPoints(idata, model, "posterior", SAMPLE_DIMS, num_draws, everything=True)
     tables = [
-        _Objects(model, assignment, clustering.truncation, component.evidence, points)
+        _Objects(model, assignment, clustering.truncation, component.evidence, points, coarsened)
         for component in points.structure.components
         for clustering in component.clusterings
         for assignment in _free(clustering)
@@ -140,15 +145,18 @@ class _Objects:
         truncation: int,
         evidence: Sequence[Evidence],
         points: RecordedPoints,
+        coarsened: bool,
     ):
         self.name, self.n, self._evidence = own.name, own.n_objects, evidence
+        self._coarsened = coarsened
         assignment = model[own.name]
         relevance = None if own.relevance is None else model[own.relevance]
         self._flags = None if relevance is None else model.rvs_to_values[relevance].name
         observed = [rv for rv in model.observed_RVs if depends(rv, [assignment])]
         for rv in observed:
             _check_whole(model, rv)
-        densities = LabelDensities(model, [assignment, *observed], [assignment])
+        powers = coarsenings(model, observed) if coarsened else []
+        densities = LabelDensities(model, [assignment, *observed, *powers], [assignment])
         self._relevance = None
         if relevance is not None:  # which labels do not enter
             self._relevance = LabelDensities(model, [relevance], [assignment]).compiled(1, True)
@@ -215,7 +223,7 @@ class _Objects:
             return self._owned.total(self._entries(point, [self._labels]))
 
         for evidence in self._evidence:
-            table = partial(evidence.integrated, self.name, table)
+            table = partial(evidence.integrated, self.name, table, coarsened=self._coarsened)
         return np.asarray(logsumexp(table(point), axis=1))
 
     def labels(self, points: RecordedPoints) -> list[str]:

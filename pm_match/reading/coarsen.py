@@ -1,5 +1,6 @@
 """Coarsened data: densities that count to a power, so that small misfits tell nothing apart."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,15 @@ def coarsened(context: Context, potential: RV) -> tuple[RV, float] | None:
     return None
 
 
+def coarsenings(model: Model, variables: Sequence[RV]) -> list[RV]:
+    """List the potentials that bring densities of some observed variables to powers."""
+    return [
+        potential
+        for potential in model.potentials
+        if any(read_power(model, potential, rv) is not None for rv in variables)
+    ]
+
+
 def _change(model: Model, rv: RV, factor: Any) -> Any:
     """Return what a power adds to the log density of a variable."""
     return factor * pm.logp(rv, model.rvs_to_values[rv])
@@ -98,7 +108,9 @@ def read_power(model: Model, potential: RV, rv: RV) -> float | None:
         while factor.owner is not None and len(factor.owner.inputs) == 1:
             (factor,) = factor.owner.inputs
         if isinstance(factor, Constant) and np.size(factor.data) == 1:
-            number = np.float64(np.asarray(factor.data).item())
-            if equal_computations([whole], [_change(model, rv, number)]):
-                return float(number + 1.0)
+            # Of the type that PyTensor has chosen.
+            (number,) = np.ravel(factor.data)
+            power = float(number) + 1.0
+            if 0.0 < power <= 1.0 and equal_computations([whole], [_change(model, rv, number)]):
+                return power
     return None

@@ -107,10 +107,12 @@ class Evidence:
         """Draw values to start a chain from that favour no matching, by variable."""
         return {}
 
-    def integrated(self, assignment: str, table: Table, point: Point) -> NDArray[np.float64]:
+    def integrated(
+        self, assignment: str, table: Table, point: Point, *, coarsened: bool
+    ) -> NDArray[np.float64]:
         """Give log densities (N, T) of an assignment's objects, what is each one's own integrated.
 
-        `table` has them given all that is free.
+        `table` has them given all that is free; `coarsened`: to the powers to which they count.
         """
         return table(point)
 

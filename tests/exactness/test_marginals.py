@@ -61,6 +61,8 @@ KINDS = {
     "flat": Kind(projection="flat", noise="vector", missing=True),
     "flat, full": Kind(projection="flat", noise="wishart", deviations="one"),
     "flat, tied": Kind(projection="flat", tied=True, intercept="constant", noise="vector"),
+    "coarsened, flat": Kind(powers=(0.4,), projection="flat", noise="wishart", deviations="one"),
+    "coarsened, linked": Kind(powers=(0.5, 0.8), linked=True, noise="wishart"),
     "coarsened": Kind(powers=(0.6,), relevance="all", noise="vector"),
     "coarsened, full": Kind(
         powers=(0.5, 0.8), noise="wishart", projection="rigid", deviations="one"

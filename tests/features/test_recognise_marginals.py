@@ -157,7 +157,7 @@ UPDATES = {
         Kind(powers=(0.5, 0.7), noise="wishart"),
         {"precision_a": "wishart", "projection_b": "projection", "intercept_a": "intercept"},
     ),
-    # A power of a shared precision is none of a Gamma's conjugate likelihood.
+    # What is coarsened leaves a shared precision to slices.
     "coarsened, tied": (Kind(powers=(0.5,), tied=True), {"alpha": "slice"}),
     "plain": (Kind(tied=True, noise="shared", projection="ard", intercept=False), {"ard": "prior"}),
 }
@@ -174,6 +174,20 @@ def test_parameters_get_the_draws_that_fit(name):
     assert served == {v.name for v in model.value_vars}
     if name == "plain":
         assert set(found) == {"ard", "projection_a", "projection_b"}
+
+
+@pytest.mark.parametrize(
+    ("factor", "power"),
+    [(-0.5, 0.5), (np.float64(-0.4), 0.6), (np.float32(-0.25), 0.75), (-0.3, 0.7)]
+    + [(own, None) for own in (0.5, -1.5, np.nan, np.full((1, 1), -0.5))],
+)
+def test_powers_written_by_hand_are_recognised(factor, power):
+    """Nothing else is: what has no power above 0 and at most 1 is left to another kind."""
+    model = declare()
+    with model:
+        pm.Potential("p", factor * pm.logp(model["a"], model.rvs_to_values[model["a"]]))
+    found = [own.power for part in read(model).of(Features) for own in part.domains]
+    assert found == ([pytest.approx(power, rel=1e-6), 1.0] if power else [])
 
 
 def wide(m):

@@ -143,6 +143,9 @@ def test_a_power_needs_all_values():
     message = "power: expected 1 where values are missing; found 0.5, and 1 missing values in"
     with pytest.raises(ValueError, match=f"{message} domain 'b'"):
         pmm.models.table_clusters(holed, 4, power=0.5)
+    clash = {"a": data()["a"], "coarsened_a": data()["b"]}
+    with pytest.raises(ValueError, match="found a second 'coarsened_a' beside that of domain 'a'"):
+        pmm.models.table_clusters(clash, 4, power=0.5)
     with pytest.raises(ValueError, match=r"power: expected a number in \(0, 1\]; found 2"):
         pmm.models.table_clusters(data(), 4, power=2)
 
