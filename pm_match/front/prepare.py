@@ -319,7 +319,7 @@ def prepare(
     clusters : mapping, optional
         Clusters that are known already within domains: from domains, of networks from
         ``<network>_<type>``, to a label for every object (missing where it is not known; a Series
-        is matched by its index).
+        is matched by its index, unless that is 0, 1, 2, … and names no object).
     whole : bool, default True
         Whether these clusters are kept whole. Otherwise chains start from the best correspondence
         of them (`PreparedData.starts`), and objects may leave them.
@@ -545,8 +545,8 @@ def _in_order(where: str, given: pd.Series, objects: pd.Index) -> Any:
     if len(strange):
         raise ValueError(
             f"{where}: expected labels of objects in the index; found {strange[0]!r}"
-            f"{did_you_mean(strange[0], there)} (values in the order of the objects have no index: "
-            "to_numpy())"
+            f"{did_you_mean(strange[0], there)} (values that are in the order of the objects are "
+            "given without an index, by to_numpy())"
         )
     return given.set_axis(labels).reindex(there).to_numpy()
 

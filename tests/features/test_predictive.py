@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pm_match.features.emission import Emission
+from pm_match.features.parts import FeatureDomain
 from pm_match.features.predictive import Clusters, Joined
 from pm_match.features.values import Outlook
 from pm_match.numerics.masked import MaskedTable
@@ -32,7 +33,8 @@ def problem(seed, full=True, holes=False, n_clusters=4):
         own = np.linalg.inv(lower).T if full else 1.0 / np.diagonal(lower)
         emissions.append(Emission(w, a, own))
     data = [MaskedTable(np.nan_to_num(t), ~np.isnan(t) if holes else None) for t in tables]
-    clusters = Clusters.of(data, labels, emissions, R, n_clusters)
+    domains = [FeatureDomain("x", "cluster", own, full) for own in data]
+    clusters = Clusters.of(domains, labels, emissions, R, n_clusters)
     return tables, labels, plain, clusters, rng
 
 

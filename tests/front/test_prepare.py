@@ -264,7 +264,7 @@ NO_CLUSTERS = {
         {"a": pd.Series([1, 2], ["nort", "south"])},
         ValueError,
         r"clusters\['a'\]: expected labels of objects in the index; found 'nort'; did you mean "
-        r"'north'\? \(values in",
+        r"'north'\? \(values that",
     ),
 }
 
