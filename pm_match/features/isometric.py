@@ -45,7 +45,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.clusters.exchange import propose_exchange
+from pm_match.clusters.exchange import draw_exchange, shift_objects
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums, Contribution, contribution
 from pm_match.features.parts import Features, Isometry, Setting
@@ -64,6 +64,8 @@ _NARROW, _ALL_ROUND = 0.5, 0.1
 _MOST_STEPS = 20
 # Pairs of rows that are rotated in a draw: some for each column, but no pair is there twice.
 _TURNS_A_COLUMN = 8
+# Exchanges of labels whose turns are found together.
+_AT_ONCE = 8
 # What frames are of where clusters say nothing, as a fraction of what they say in all.
 _FEW = 1e-4
 
@@ -223,19 +225,75 @@ def draw_shape(rng, shape, n_turns):
             shape.q[one, k] = -shape.q[one, k]
 
 
-@entry
-def log_shape(shape):
+@part
+def _log_shape(shape):
     """Log density of all data, up to what neither q nor the order of clusters enters."""
     _damp(shape)
     _sum_rows(shape, -1, -1)
     return _log_evidence(shape, -1, -1)
 
 
+@part
+def _exchange_rows(rows, one, two):
+    """Exchange two rows of a matrix."""
+    for m in range(rows.shape[1]):
+        rows[one, m], rows[two, m] = rows[two, m], rows[one, m]
+
+
+@entry
+def draw_exchanges(rng, groups, labels, objects, pairs, logs):
+    """Fill `pairs` (n, 2) with labels to exchange, as `draw_exchange` does; return how many.
+
+    `logs` (n,): filled with what the log ratio of each has to exceed.
+    """
+    n = 0
+    for _ in range(pairs.shape[0]):
+        first, second = draw_exchange(rng, groups, labels, objects)
+        if first >= 0:
+            pairs[n, 0], pairs[n, 1] = first, second
+            logs[n] = log(1.0 - rng.random())
+            n += 1
+    return n
+
+
+@entry
+def try_exchanges(shape, q, turns, pairs, logs, a, b, held, objects):
+    """Try exchanges of labels, by which q turns, until one is accepted, and is left as done.
+
+    `q`: a copy; `turns` (n, M, M): of q; `pairs`, `logs`: as of `draw_exchanges`; `a`, `b` (T -
+    1,): beta parameters of the sticks; `held`, `objects` (T,): objects in each cluster, of all
+    domains and of this one. Return the number of what is accepted, n if nothing is.
+    """
+    here = _log_shape(shape) + log_prior(a, b, held)
+    for i in range(turns.shape[0]):
+        for m in range(q.shape[0]):
+            for k in range(q.shape[1]):
+                shape.q[m, k] = 0.0
+                for other in range(q.shape[0]):
+                    shape.q[m, k] += turns[i, m, other] * q[other, k]
+        for trial in range(2):
+            _exchange_rows(shape.weight, pairs[i, 0], pairs[i, 1])
+            _exchange_rows(shape.pull, pairs[i, 0], pairs[i, 1])
+            shift_objects(held, objects, pairs[i, 0], pairs[i, 1])
+            if trial == 0 and logs[i] < _log_shape(shape) + log_prior(a, b, held) - here:
+                return i
+    for m in range(q.shape[0]):
+        for k in range(q.shape[1]):
+            shape.q[m, k] = q[m, k]
+    return turns.shape[0]
+
+
 def kernels() -> list[Job]:
     """List what a draw calls."""
-    matrix, cube = np.zeros((1, 1)), np.zeros((1, 1, 1))
+    vector, matrix, cube = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))
     shape = Shape.of(matrix, np.zeros(2), matrix, matrix, matrix, cube, matrix)
-    return [job(draw_shape, np.random.default_rng(), shape, 1), job(log_shape, shape)]
+    rng, counts, pairs = np.random.default_rng(), np.zeros(1, np.int64), np.zeros((1, 2), np.int64)
+    beta = vector, vector, counts, counts
+    return [
+        job(draw_shape, rng, shape, 1),
+        job(draw_exchanges, rng, counts, counts, counts, pairs, vector),
+        job(try_exchanges, shape, matrix, cube, pairs, vector, *beta),
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -446,38 +504,30 @@ def exchange_labels(
     shape = _shape(d, domain, shapes[d], said, r)
     raw = domain.rotated(point[keys[isometry.orientation.name]])
     groups, renamed = np.flatnonzero(objects), np.arange(len(held))
-    held, objects = held.copy(), objects.copy()
+    held, objects, vacant = held.copy(), objects.copy(), objects == 0
     expected = np.linalg.solve(shape.rest, shape.rest_linear[:, :, None])[:, :, 0]
     damped = shape.pull / (1.0 + exp(2.0 * shape.numbers[_SPREAD]) * shape.weight)
     frames = _Frames(damped[groups], expected)
     frame = frames(renamed[groups])
-    here = log_shape(shape) + log_prior(*prior, held)
-    accepted = proposed = 0
-    for _ in range(n_proposals * len(groups)):
-        first, second = propose_exchange(rng, groups, renamed, objects)
-        if first < 0:
-            continue
-        proposed += 1
-        both, other = np.array([first, second]), np.array([second, first])
-        moved = renamed.copy()
-        moved[renamed == first], moved[renamed == second] = second, first
-        shift = objects[first] - objects[second]
-        counts = held.copy()
-        counts[both] += np.array([-shift, shift])
-        new = frames(moved[groups])
-        turn, before = _turn_between(frame, new), shape.q.copy()
-        shape.q[:] = turn @ before
-        for rows in (shape.weight, shape.pull):
-            rows[both] = rows[other]
-        there = log_shape(shape) + log_prior(*prior, counts)
-        if log(1.0 - rng.random()) < there - here:
-            accepted += 1
-            here, frame, renamed, held, raw = there, new, moved, counts, turn @ raw
-            objects[both] = objects[other]
-        else:
-            shape.q[:] = before
-            for rows in (shape.weight, shape.pull):
-                rows[both] = rows[other]
+    # All are drawn as if none was accepted. What they are drawn as, then has other names.
+    drawn = np.empty((n_proposals * len(groups), 2), np.int64)
+    logs, names = np.empty(len(drawn)), renamed
+    proposed = draw_exchanges(rng, groups, renamed, objects, drawn, logs)
+    done = accepted = 0
+    while done < proposed:
+        some = slice(done, min(done + _AT_ONCE, proposed))
+        pairs = names[drawn[some]]
+        first, second = pairs[:, :1], pairs[:, 1:]
+        moved = np.where(renamed == first, second, np.where(renamed == second, first, renamed))
+        new = frames(moved[:, groups])
+        turns = _turn_between(frame, new)
+        at = try_exchanges(shape, shape.q.copy(), turns, pairs, logs[some], *prior, held, objects)
+        done += at
+        if at < len(pairs):
+            done, accepted = done + 1, accepted + 1
+            frame, renamed, raw = new[at], moved[at], turns[at] @ raw
+            names = renamed.copy()
+            names[vacant] = np.flatnonzero(objects == 0)
     return Exchanged(renamed, domain.back(raw), held, accepted, proposed)
 
 
@@ -495,14 +545,14 @@ class _Frames:
         self._rest = _FEW * size * np.eye(damped.shape[1], expected.shape[1])
 
     def __call__(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give the frame (M, K) of the clusters' labels (J,)."""
+        """Give the frames (..., M, K) of the clusters' labels (..., J)."""
         return polar_factor(self._damped.T @ self._expected[labels] + self._rest)
 
 
 def _turn_between(one: NDArray, other: NDArray) -> NDArray[np.float64]:
-    """Give the orthogonal (M, M) matrix that turns a frame (M, K) into another one.
+    """Give the orthogonal (..., M, M) matrices that turn a frame (M, K) into others (..., M, K).
 
-    That from the other one back is its transpose.
+    Those from the others back are their transposes.
     """
-    eye = np.eye(len(one))
-    return polar_factor(other @ one.T + (eye - other @ other.T) @ (eye - one @ one.T))
+    eye, back = np.eye(len(one)), other.mT
+    return polar_factor(other @ one.T + (eye - other @ back) @ (eye - one @ one.T))
