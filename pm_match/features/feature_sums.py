@@ -203,6 +203,8 @@ class ClusterSums:
 
     def of_pattern(self, rows: NDArray) -> NDArray[np.float64]:
         """Add up what there is for every row (R, ...) by patterns (P, ...)."""
+        if not self.by_pattern:
+            return rows.sum(axis=0)[None]
         found = np.zeros((len(self.observed), *rows.shape[1:]))
         np.add.at(found, self.pattern, rows)
         return found
@@ -246,8 +248,13 @@ def contribution(own: ClusterSums, emission: Emission) -> Contribution:
 
     That is its log normaliser, and the squares of its features (see `ClusterSums.noise`).
     """
+    return *_of_factors(own, emission), *own.noise(emission)
+
+
+def _of_factors(own: ClusterSums, emission: Emission) -> tuple[NDArray, NDArray]:
+    """Return what of a `contribution` the factors enter: the first two."""
     linear = own.shifted(emission.intercept).weigh(emission) @ emission.projection
-    return own.grams(emission), linear, *own.noise(emission)
+    return own.grams(emission), linear
 
 
 class Contributions:
@@ -264,7 +271,7 @@ class Contributions:
 
 
 def posterior(
-    contributions: Sequence[Contribution], latent_precision: float
+    contributions: Sequence[Contribution | tuple[NDArray, NDArray]], latent_precision: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the inverse of C_j (J, K, K), and m_j (J, K), of the clusters."""
     precision = np.add.reduce([found for found, *_ in contributions])
@@ -355,7 +362,7 @@ def draw_intercepts(
         for number, e in enumerate(emissions)
     ]
     pairs = zip(sums, still, strict=True)
-    inverse, linear = posterior([contribution(*pair) for pair in pairs], latent_precision)
+    inverse, linear = posterior([_of_factors(*pair) for pair in pairs], latent_precision)
     ends = np.cumsum([0, *(len(emissions[number].intercept) for number in moving)])
     precision = np.zeros((ends[-1], ends[-1]))
     weight = np.zeros(ends[-1])
@@ -368,8 +375,9 @@ def draw_intercepts(
         weight[here] = own.weigh(emission).sum(axis=0) + prior[0] * prior[1]
         pull[:, :, here] = own.gains(emission)
     solved = np.linalg.solve(inverse, np.concatenate([pull, linear[:, :, None]], axis=2))
-    precision -= np.einsum("jki,jkl->il", pull, solved[:, :, :-1])
-    weight -= np.einsum("jki,jk->i", pull, solved[:, :, -1])
+    explained = np.tensordot(pull, solved, axes=((0, 1), (0, 1)))
+    precision -= explained[:, :-1]
+    weight -= explained[:, -1]
     drawn = _draw_normal(rng, 0.5 * (precision + precision.T), weight)
     found = [e.intercept for e in emissions]
     for place, number in enumerate(moving):

@@ -445,12 +445,16 @@ def _draw_common_scale(
         [[shapes[i.domain][1][_SCALE], *shapes[i.domain][2][_SCALE]] for i in scaled]
     ).T
 
+    # In coordinates in which what is still has unit precision, and what moves is independent.
+    whiten = np.linalg.inv(np.linalg.cholesky(still))
+    values, vectors = np.linalg.eigh(whiten @ gram @ whiten.mT)
+    values, across = np.maximum(values, 0.0), vectors.mT @ whiten
+    first, second = ((across @ own[:, :, None])[:, :, 0] for own in (still_linear, linear))
+
     def log_density(shift: float) -> float:
         grown = exp(shift)
-        lower = np.linalg.cholesky(still + grown * grown * gram)
-        solved = np.linalg.solve(lower, (still_linear + grown * linear)[:, :, None])
-        total = 0.5 * np.square(solved).sum()
-        total -= np.log(np.diagonal(lower, axis1=1, axis2=2)).sum()
+        precision = 1.0 + grown * grown * values
+        total = 0.5 * (np.square(first + grown * second) / precision - np.log(precision)).sum()
         return float(total - 0.5 * precisions @ np.square(logs + shift - means))
 
     shift = draw_slice(rng, 0.0, log_density)

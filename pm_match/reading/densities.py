@@ -203,7 +203,8 @@ def common(values: Any, ndim: int = 0) -> NDArray | None:
     """Return the entry, of `ndim` axes, that all of an array are; None if they differ."""
     values = np.asarray(values)
     rows = values.reshape(-1, *values.shape[values.ndim - ndim :])
-    return rows[0] if np.allclose(rows, rows[0], rtol=1e-12, atol=0.0) else None
+    alike = (rows == rows[0]).all() or np.allclose(rows, rows[0], rtol=1e-12, atol=0.0)
+    return rows[0] if alike else None
 
 
 def same(found: Any, expected: Any) -> bool:

@@ -140,7 +140,7 @@ class Interpreted:
         known = dict(constants)
         left, functions = [], []
         for step in steps:
-            own, given, places = step
+            own, given, places = _alone(step[0]), *step[1:]
             # Of one output, without a sequence around it.
             quick = _quick(own) if isinstance(own, Apply) else None
             function: Any = quick or _function(own)
@@ -200,6 +200,13 @@ def _check(op: Any) -> None:
         if isinstance(op.core_op, OpFromGraph):
             raise NotInterpretedError(op)
         _check(op.core_op)
+
+
+def _alone(step: Apply | Interpreted) -> Apply | Interpreted:
+    """Return an operation on one matrix without the loop that there is over stacks."""
+    if isinstance(step, Apply) and isinstance(step.op, Blockwise) and not step.op.batch_ndim(step):
+        return step.op.core_op.make_node(*step.inputs)
+    return step
 
 
 def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:
