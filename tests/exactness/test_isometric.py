@@ -220,6 +220,23 @@ def test_the_way_back_of_a_turn_is_its_transpose(m, k):
     np.testing.assert_allclose(there @ there.T, np.eye(m), atol=1e-10)
 
 
+def test_exchanges_are_those_that_are_tried_one_at_a_time(monkeypatch):
+    model = feature_model(KINDS["deviations"])
+    step = next(s for s in pmm.steps(model) if isinstance(s, FeatureGibbs))
+    found, accepted = [], 0.0
+    for at_once in (isometric._AT_ONCE, 1):
+        monkeypatch.setattr(isometric, "_AT_ONCE", at_once)
+        step.setup_chain(np.random.default_rng(5), 0, 0)
+        point = model.initial_point(0)
+        for _ in range(20):
+            point, (stats,) = step.step(point)
+            accepted += stats["permute_accepted"]
+        found.append(point)
+    assert accepted > 1.0
+    for name, value in found[0].items():
+        np.testing.assert_allclose(value, found[1][name], rtol=1e-8, atol=1e-8, err_msg=name)
+
+
 @pytest.fixture(scope="module")
 def rigid():
     return ModelSimulator(feature_model(KINDS["deviations"]), seed=7)

@@ -225,9 +225,7 @@ def test_bad_powers():
     with pm.Model() as model:
         pm.Normal("x", 0.0, 1.0, observed=[1.0])
         y = pm.Normal("y")
-        with pytest.raises(
-            ValueError, match=r"power: expected a number in \(0, 1\]; found 1.5"
-        ):
+        with pytest.raises(ValueError, match=r"power: expected a number in \(0, 1\]; found 1.5"):
             pmm.coarsen("k", "x", 1.5)
         with pytest.raises(TypeError, match="expected an observed variable"):
             pmm.coarsen("k", y, 0.5)
