@@ -67,12 +67,6 @@ def draw_exchange(rng, groups, renamed, objects):
     return -1, -1
 
 
-@entry
-def propose_exchange(rng, groups, renamed, objects):
-    """Draw two labels to exchange, as `draw_exchange` does."""
-    return draw_exchange(rng, groups, renamed, objects)
-
-
 @part
 def shift_objects(counts, objects, first, second):
     """Exchange two labels' `objects` of an assignment, in these and in the `counts` of all."""

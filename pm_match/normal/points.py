@@ -71,5 +71,4 @@ def packed_cholesky(matrices: NDArray) -> NDArray[np.float64]:
     d = lower.shape[-1]
     diagonal = np.arange(d)
     lower[..., diagonal, diagonal] = np.log(lower[..., diagonal, diagonal])
-    rows, columns = np.tril_indices(d)
-    return lower[..., rows, columns]
+    return lower[..., np.tri(d, dtype=bool)]

@@ -15,8 +15,7 @@ def draw_wishart(
     n, d = inverse_scale.shape[:2]
     lower = np.linalg.cholesky(inverse_scale)
     bartlett = np.zeros((n, d, d))
-    below = np.tril_indices(d, -1)
-    bartlett[:, below[0], below[1]] = rng.standard_normal((n, len(below[0])))
+    bartlett[:, np.tri(d, k=-1, dtype=bool)] = rng.standard_normal((n, d * (d - 1) // 2))
     diagonal = np.arange(d)
     bartlett[:, diagonal, diagonal] = np.sqrt(rng.chisquare(degrees[:, None] - diagonal))
     # The scale is L'^-1 L^-1 where the inverse scale is L L'.
