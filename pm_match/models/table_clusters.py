@@ -85,14 +85,7 @@ def table_clusters(
     check_power("power", power)
     tables = standardise(domains, n_components)
     if power < 1.0:
-        check_names(tables, "domain", ("{}", "coarsened_{}"), lambda name: False)
-    for name, table in tables.items():
-        missing = int(table.isnull().sum())
-        if power < 1.0 and missing:
-            raise ValueError(
-                f"power: expected 1 where values are missing; found {power!r}, and {missing} "
-                f"missing values in domain {name!r}"
-            )
+        _check_coarsened(tables, power)
     n_factors = min(_MOST_FACTORS, n_clusters - 1, *(t.shape[1] for t in tables.values()))
     model = projected_clusters(
         tables,
@@ -111,3 +104,15 @@ def table_clusters(
             for name in tables:
                 coarsen(f"coarsened_{name}", name, power)
     return model
+
+
+def _check_coarsened(tables: Mapping[str, Any], power: float) -> None:
+    """Refuse names that potentials would have too, and missing values."""
+    check_names(tables, "domain", ("{}", "coarsened_{}"), lambda name: False)
+    for name, table in tables.items():
+        missing = int(table.isnull().sum())
+        if missing:
+            raise ValueError(
+                f"power: expected 1 where values are missing; found {power!r}, and {missing} "
+                f"missing values in domain {name!r}"
+            )
