@@ -149,24 +149,21 @@ def _left_out(idata: xr.DataTree, model: Model, num_draws: int, progressbar: boo
 
     own = best_chain(idata)
     kept = min(num_draws, own["posterior"].sizes["draw"])
-    told = log_predictive(own, model, num_draws=kept, progressbar=progressbar)
+    told = entered = log_predictive(own, model, num_draws=kept, progressbar=progressbar)
+    if coarsenings(model, model.observed_RVs):
+        # Draws are weighed by what an object has told them, which is less than its density.
+        entered = log_predictive(
+            own, model, num_draws=kept, coarsened=True, progressbar=progressbar
+        )
     with warnings.catch_warnings():
         # Long tails are told.
         warnings.filterwarnings("ignore", "Estimated shape parameter")
-        weights = {}
-        if coarsenings(model, model.observed_RVs):
-            # Draws are weighed by what an object has told them, which is less than its density.
-            entered = log_predictive(
-                own, model, num_draws=kept, coarsened=True, progressbar=progressbar
-            )["log_likelihood"]["objects"]
-            weights = dict(
-                zip(
-                    ("log_weights", "pareto_k"),
-                    entered.azstats.psislw(r_eff=1.0, dim=SAMPLE_DIMS),
-                    strict=True,
-                )
-            )
-        estimate = loo(told, var_name="objects", pointwise=True, reff=1.0, **weights)
+        log_weights, k = entered["log_likelihood"]["objects"].azstats.psislw(
+            r_eff=1.0, dim=SAMPLE_DIMS
+        )
+        estimate = loo(
+            told, var_name="objects", pointwise=True, log_weights=log_weights, pareto_k=k
+        )
     clusters = float(own["sample_stats"]["n_occupied"].mean())
     return xr.Dataset(
         {"elpd": estimate.elpd_i, "k": estimate.pareto_k}, attrs={"clusters": clusters}

@@ -26,7 +26,7 @@ from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names, scale, undivided
 from pm_match.reading.clusterings import ClusteringCandidate
-from pm_match.reading.coarsen import coarsened
+from pm_match.reading.coarsen import powers
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, log_normal, same
 from pm_match.reading.evidence import Point
@@ -142,11 +142,12 @@ def features_candidate(
 ) -> FeaturesCandidate | None:
     """Find the feature vectors of a clustering's objects, and refuse what are none."""
     ancestry, truncation = context.ancestry, clustering.truncation
-    observed = []
+    observed, coarse = [], powers(context, values)
+    known = [v for v in values if v not in context.model.potentials]
     for assignment in clustering.assignments:
-        rvs = [v for v in ancestry.children(assignment) if v in values]
+        rvs = [v for v in ancestry.children(assignment) if v in known]
         if rvs:
-            observed.append(_observed(context, assignment, rvs))
+            observed.append(_observed(context, assignment, rvs, coarse))
     if not observed:
         return None
     rvs = [rv for own in observed for rv in own.rvs]
@@ -225,14 +226,11 @@ def noise_assignments(context: Context, rv: RV) -> list[RV]:
     return [p for p in parents if isinstance(p.owner.op, CategoricalRV)]
 
 
-def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
-    """Find the observed variable over an assignment."""
+def _observed(
+    context: Context, assignment: RV, rvs: list[RV], coarse: dict[RV, tuple[RV, float]]
+) -> Observed:
+    """Find the observed variable over an assignment; `coarse`: see `coarsen.powers`."""
     free = context.model.free_RVs
-    coarse = [(rv, *context.once(coarsened, rv)) for rv in rvs if rv in context.model.potentials]
-    rvs = [rv for rv in rvs if rv not in context.model.potentials]
-    for potential, of, _ in coarse:
-        if of not in rvs:
-            raise Refusal(f"{potential.name!r} coarsens {of.name!r}, which is no feature vectors")
     for rv in rvs:
         if not is_normal(rv):
             raise Refusal(f"{rv.name!r} is {a_kind(rv)}; expected a Normal or MvNormal")
@@ -249,16 +247,14 @@ def _observed(context: Context, assignment: RV, rvs: list[RV]) -> Observed:
     elif rvs[0] in free:
         raise Refusal(f"{rvs[0].name!r} is not observed")
     found = Observed.of(context, context.whole_name(rvs[0]), assignment, rvs)
-    if not coarse:
+    if rvs[0] not in coarse:
         return found
+    potential, power = coarse[rvs[0]]
     if split:
         raise Refusal(
             f"{rvs[1].name!r} holds missing values; expected none of what is coarsened "
-            f"({names(potential for potential, *_ in coarse)})"
+            f"({potential.name!r})"
         )
-    if len(coarse) > 1:
-        raise Refusal(f"{found.name!r} is coarsened twice; expected one power")
-    ((potential, _, power),) = coarse
     return replace(found, potential=potential, power=power)
 
 

@@ -36,7 +36,7 @@ from pm_match.reading.ancestry import (
     undivided,
 )
 from pm_match.reading.clusterings import ClusteringCandidate
-from pm_match.reading.coarsen import coarsened
+from pm_match.reading.coarsen import powers
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.evidence import Point
@@ -95,22 +95,16 @@ def normals_candidates(
 ) -> list[NormalsCandidate]:
     """Find the normal clusters of a clustering, and refuse what only looks like some."""
     found: dict[RV, NormalsCandidate] = {}
+    coarse = powers(context, values)
     for assignment in clustering.assignments:
         for rv in context.ancestry.children(assignment):
-            if rv not in values:
+            if rv not in values or rv in context.model.potentials:
                 continue
-            of = context.once(coarsened, rv) if rv in context.model.potentials else (rv, 1.0)
-            assert of is not None
-            pair = mean_and_precision(context, of[0])
+            pair = mean_and_precision(context, rv)
             assert pair is not None
             if pair[0] not in found:
                 found[pair[0]] = NormalsCandidate(number, *pair, clustering.truncation)
             own = found[pair[0]]
-            if of[0] is not rv:
-                if of[0] in own.powers:
-                    raise Refusal(f"{of[0].name!r} is coarsened twice; expected one power")
-                own.powers[of[0]] = rv, of[1]
-                continue
             context.must_be_plain(rv, (), discrete=[assignment])
             if context.is_missing(rv):
                 # It goes with what is observed.
@@ -121,6 +115,8 @@ def normals_candidates(
                 if not context.observed([rv]).size:
                     raise Refusal(f"{context.whole_name(rv)!r}: expected some observed value")
                 own.missing[rv] = missing
+            if rv in coarse:
+                own.powers[rv] = coarse[rv]
             own.values.append(rv)
             own.assignments.append(assignment)
     flagged = [rv for c in found.values() for rv in c.assignments if rv in clustering.flags]

@@ -10,7 +10,7 @@ from pymc.model.core import Model, modelcontext
 from pytensor.graph.basic import Constant, equal_computations
 
 from pm_match.checks import check_power
-from pm_match.reading.ancestry import RV, itself
+from pm_match.reading.ancestry import RV, Refusal, itself
 from pm_match.reading.context import Context
 
 
@@ -81,6 +81,17 @@ def coarsened(context: Context, potential: RV) -> tuple[RV, float] | None:
             if power is not None:
                 return rv, power
     return None
+
+
+def powers(context: Context, variables: Sequence[RV]) -> dict[RV, tuple[RV, float]]:
+    """Find the potentials among some variables, and the powers, by what they coarsen."""
+    found: dict[RV, tuple[RV, float]] = {}
+    for potential in (v for v in variables if v in context.model.potentials):
+        rv, power = context.once(coarsened, potential)
+        if rv in found:
+            raise Refusal(f"{rv.name!r} is coarsened twice; expected one power")
+        found[rv] = potential, power
+    return found
 
 
 def coarsenings(model: Model, variables: Sequence[RV]) -> list[RV]:

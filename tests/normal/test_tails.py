@@ -5,9 +5,11 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from scipy import stats
+from scipy.integrate import quad
 from scipy.special import logsumexp
 
 import pm_match as pmm
+from pm_match import testing
 from pm_match.normal.parts import Normals
 from pm_match.normal.sharded import ShardedNormals
 from pm_match.prediction.new_objects import find_place, read_new_objects
@@ -16,6 +18,7 @@ from pm_match.reading import read
 from pm_match.reading.probe import natural_function
 from pm_match.views.hinge.frequency_metropolis import _mixture
 from tests.declared.normals import loaded, normals_model, random_point
+from tests.prediction.made_up import tree_of
 
 T, D, N = 3, 2, 6
 DATA = np.random.default_rng(0).normal(size=(N, D))
@@ -366,6 +369,33 @@ def test_new_objects_need_one_prior_of_factors():
     ((number, seen),) = read_new_objects(model, predictive, place, {"x": DATA}).seen.items()
     with pytest.raises(pmm.UnservedModelError, match="the prior of 'factor_x' differs"):
         predictive.predictors[number].log_predictive(place, seen)
+
+
+def test_likelihoods_to_a_power_have_the_factors_integrated_out():
+    tables, power = {"a": DATA, "b": DATA[:5] + 1.0}, 0.6
+    model = pmm.models.normal_clusters(tables, 2, tails=5.0)
+    with model:
+        pmm.coarsen("coarse", "a", power)
+    point = testing.random_point(model, np.random.default_rng(2))
+    idata = tree_of(model, [point])
+    found = pmm.log_predictive(idata, model, coarsened=True, progressbar=False)
+    plain = pmm.log_predictive(idata, model, progressbar=False)
+    names = ["weights", "mean_a", "precision_a"]
+    weights, mean, precision = natural_function(model, names)(point)
+    told = found["log_likelihood"]["objects"].to_numpy()[0, 0]
+    n = len(tables["a"])
+    for x, own in zip(model.rvs_to_values[model["a"]].data, told[:n], strict=True):
+
+        def density(u, x=x):
+            laws = [
+                stats.multivariate_normal(mean[j], np.linalg.inv(u * precision[j])) for j in (0, 1)
+            ]
+            each = [w * law.pdf(x) ** power for w, law in zip(weights, laws, strict=True)]
+            return stats.gamma.pdf(u, 2.5, scale=1.0 / 2.5) * sum(each)
+
+        assert own == pytest.approx(np.log(quad(density, 0.0, np.inf, epsabs=0.0)[0]), rel=1e-6)
+    # What is not coarsened counts as it is.
+    np.testing.assert_allclose(told[n:], plain["log_likelihood"]["objects"].to_numpy()[0, 0, n:])
 
 
 def test_likelihoods_have_the_factors_integrated_out():
