@@ -16,13 +16,15 @@ import scipy.sparse
 from pm_match.front.cells import MISSING, InputError, is_market, numbers, read_cells
 
 
-def read_table_file(file: Path, known: Collection[str] = (), id: str | None = None) -> pd.DataFrame:
+def read_table_file(
+    file: Path, known: Collection[str] = (), text: Collection[str | None] = ()
+) -> pd.DataFrame:
     """Read one table: a header line, then a row for each object.
 
     The first column has the objects' labels if its header is empty, or if it is text and differs in
     every row; otherwise objects are numbered from 1. Other columns are numbers if all their cells
     are, and text otherwise; empty cells (also NA, N/A and NaN) are missing. Columns that are
-    `known`, from another file, have no labels. The column `id` names the objects: it is text.
+    `known`, from another file, have no labels. Those in `text` are text, whatever their cells.
 
     Raise `InputError` if the file cannot be read, or has no header.
     """
@@ -33,7 +35,7 @@ def read_table_file(file: Path, known: Collection[str] = (), id: str | None = No
     first = body[0]
     present = ~first.isin(MISSING)
     named = present.all() and bool(values[0].isna().all()) and first.is_unique and len(first) > 0
-    labelled = header[0] == "" or (named and header[0] not in known)
+    labelled = header[0] == "" or (named and as_variable(header[0]) not in known)
     if labelled:
         index = pd.Index(first, name=header[0] or None)
         if not present.all():
@@ -43,9 +45,9 @@ def read_table_file(file: Path, known: Collection[str] = (), id: str | None = No
         index = pd.RangeIndex(1, len(body) + 1)
     own = range(int(labelled), len(header))
     missing = {i: body[i].isin(MISSING) for i in own}
-    text = [i for i in own if (values[i].isna() & ~missing[i]).any()]
-    held = [i for i in text if (body[i] == header[i]).any()]
-    others = [header[i] for i in own if i not in text]
+    mixed = [i for i in own if (values[i].isna() & ~missing[i]).any()]
+    held = [i for i in mixed if (body[i] == header[i]).any()]
+    others = [header[i] for i in own if i not in mixed]
     if _are_numbers(header[own.start :]):
         listed = ", ".join(header[own.start :][:3])
         raise InputError(
@@ -53,7 +55,7 @@ def read_table_file(file: Path, known: Collection[str] = (), id: str | None = No
             f"({listed}{', …' if len(own) > 3 else ''}): add a line with names, or let names begin "
             "with a letter"
         )
-    if held and (_are_numbers(others) if others else held == text):
+    if held and (_are_numbers(others) if others else held == mixed):
         raise InputError(
             f"{file}: expected names of columns in the first line; found {header[held[0]]!r}, "
             f"which column number {held[0] + 1} holds: add a line with names"
@@ -64,12 +66,17 @@ def read_table_file(file: Path, known: Collection[str] = (), id: str | None = No
             raise InputError(
                 f"{file}: column number {i + 1}: expected its name in the first line; found none"
             )
-        as_text = i in text or header[i] == id
+        as_text = i in mixed or not {header[i], as_variable(header[i])}.isdisjoint(text)
         columns[i] = body[i].mask(missing[i]).astype(object) if as_text else values[i]
     table = pd.DataFrame(columns)
     table.index = index
     table.columns = pd.Index(header[int(labelled) :], dtype=str)
     return table
+
+
+def as_variable(column: Any) -> str:
+    """Name a column as variables of a model may be."""
+    return str(column).replace("/", "_")
 
 
 def _are_numbers(names: list[str]) -> bool:

@@ -32,7 +32,9 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> An
     where = f"new objects of {prepared.titles[name]!r}"
     id = prepared.ids.get(name)
     if isinstance(table, str | PathLike):
-        where, table = str(table), read_table_file(Path(table), looked, id)
+        known = prepared.data[name]
+        text = [c for c in known if any(isinstance(cell, str) for cell in known[c].dropna())]
+        where, table = str(table), read_table_file(Path(table), looked, [id, *text])
     frame, _ = look_at_table(where, table, id, looked, new=True)
     mixed = prepared.model == "mixture"
     used = list(prepared.data[name].columns if mixed else prepared.numeric()[name].columns)

@@ -27,7 +27,7 @@ from pm_match.checks import (
 from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import LEFT_OUT, USES, Column, leave, look_at_column
 from pm_match.front.edges import is_graph, look_at_networks
-from pm_match.front.files import is_matrix, read_table_file
+from pm_match.front.files import as_variable, is_matrix, read_table_file
 from pm_match.models.declare import declare_links, label_text, link_sets, warn_of_levels
 from pm_match.networks.data import Network
 from pm_match.starts import initial_points
@@ -457,13 +457,14 @@ def _look_at_tables(given, titles, ids, told):
     check_domain_names(given)
     for column, use in told.items():
         check_option(f"columns[{column!r}]", use, (*USES, "ignore"))
-    told = {_variable(column): use for column, use in told.items()}
+    told = {as_variable(column): use for column, use in told.items()}
     tables: dict[str, pd.DataFrame] = {}
     looked: dict[str, dict[str, Column]] = {}
     for name, value in given.items():
         where = f"domain {titles[name]!r}"
         if isinstance(value, str | PathLike):
-            where, value = str(value), read_table_file(Path(value), id=ids[name])
+            where, value = str(value), read_table_file(Path(value), text=[ids[name]])
+            ids[name] = ids[name] or value.index.name
         tables[name], looked[name] = look_at_table(where, value, ids[name], told)
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:
@@ -702,7 +703,7 @@ def look_at_table(
     frame = frame.set_axis(pd.Index(labels, name=None), axis=0)
     looked, kept = {}, {}
     for column, values in frame.items():
-        name = _variable(column)
+        name = as_variable(column)
         if name in looked:
             raise ValueError(
                 f"{where}: expected columns of different names; found two of {name!r} ('/' counts "
@@ -726,11 +727,6 @@ def look_at_table(
     if any(own.use not in ("category", LEFT_OUT) for own in looked.values()):
         read_table(where, used.select_dtypes("number"))  # refuses infinite numbers, by name
     return used, looked
-
-
-def _variable(column: Any) -> str:
-    """Name a column as variables of a model may be."""
-    return str(column).replace("/", "_")
 
 
 def _floats(where: str, values: pd.Series, use: str) -> pd.Series:

@@ -162,6 +162,17 @@ def test_files_of_a_few_rows_have_no_labels_in_known_columns(tmp_path):
     assert found["a_member"].tolist() == [1.0]
 
 
+def test_files_are_read_by_the_types_of_known_files(tmp_path):
+    """Codes of digits alone are text where others are not."""
+    known = tmp_path / "a.csv"
+    known.write_text("name,code/part,v\nn1,003,1\nn2,3,2\nn3,B,9\nn4,C,1\nn5,B,8\nn6,C,2\n")
+    prepared = pmm.prepare([known])
+    new = tmp_path / "new.csv"
+    new.write_text("name,code/part,v\n007,003,1\n8,3,9\n")
+    found = as_the_model_takes_them(prepared, "a", new)
+    assert found["a_code_part"].to_dict() == {"007": 0.0, "8": 1.0}
+
+
 def test_objects_without_an_id_are_numbered(shops):
     found = shops.assign("south", customers([0, 1]).drop(columns="sku"))
     assert found.index.tolist() == [0, 1]
