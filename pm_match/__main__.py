@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -87,9 +88,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise InputError(
-            f"--out: expected a folder that can be made; found {folder} ({error.strerror})"
+            "--out: expected a folder that can be made and written to; found "
+            f"{folder} ({error.strerror})"
         ) from error
 
 

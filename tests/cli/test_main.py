@@ -281,9 +281,18 @@ def test_without_the_extra(monkeypatch, files, capsys):
 
 
 def test_output_that_cannot_be_written(files, capsys):
+    said = "pm_match: error: --out: expected a folder that can be made and written to; found "
     error = refused(capsys, *files, "--out", files[0] / "below")
-    assert error.startswith("pm_match: error: --out: expected a folder that can be made; found ")
+    assert error.startswith(said)
     assert error.endswith("/below (Not a directory)\n")
+    error = refused(capsys, *files, "--out", files[0])
+    assert error == f"{said}{files[0]} (File exists)\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc takes no files, whoever asks")
+def test_output_where_no_file_can_be_made(files, capsys):
+    error = refused(capsys, *files, "--out", "/proc")
+    assert error.startswith("pm_match: error: --out: expected a folder that can be made and wri")
 
 
 def test_an_id_that_no_file_has(files, capsys):
