@@ -28,6 +28,13 @@ def best_chain(idata: xr.DataTree) -> xr.DataTree:
     DataTree
         With one chain, which keeps its number.
 
+    Raises
+    ------
+    TypeError
+        If `idata` is not a DataTree.
+    KeyError
+        If it has no sampler statistics with a log joint.
+
     Examples
     --------
     >>> idata = xr.DataTree.from_dict({

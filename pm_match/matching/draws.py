@@ -319,7 +319,14 @@ def relevance_of(
     return flags != 0
 
 
+def needs_tree(idata: Any) -> None:
+    """Refuse what cannot hold other groups beside the draws."""
+    if not isinstance(idata, xr.DataTree):
+        raise TypeError(f"expected a DataTree, as sample returns it; found {type(idata).__name__}")
+
+
 def log_joint_of(idata: xr.DataTree) -> xr.DataArray:
     """Read the log joint, summed over partitions if the model has several."""
+    needs_tree(idata)
     log_joint = read_draws(idata, "sample_stats")["log_joint"]
     return log_joint.sum([dim for dim in log_joint.dims if dim not in ("chain", "draw")])

@@ -118,14 +118,6 @@ def standardised(values: Any) -> np.ma.MaskedArray:
     return (table - table.mean(axis=0)) / table.std(axis=0)
 
 
-def needs_tree(idata: Any) -> None:
-    """Refuse what cannot hold sampler statistics beside the draws."""
-    if not isinstance(idata, xr.DataTree):
-        raise TypeError(
-            f"expected a DataTree with sampler statistics; found {type(idata).__name__}"
-        )
-
-
 def colour_of(cluster: int) -> str:
     """Colour of a cluster by its place; of irrelevant objects, which have none, grey."""
     return GREY if cluster < 0 else _COLOURS[cluster % len(_COLOURS)]

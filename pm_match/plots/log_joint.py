@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.matching.draws import log_joint_of
-from pm_match.plots.canvas import needs_tree, panels
+from pm_match.matching.draws import log_joint_of, needs_tree
+from pm_match.plots.canvas import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,8 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.checks import no_such
-from pm_match.matching.draws import SAMPLE_DIMS, read_draws
-from pm_match.plots.canvas import SMALL, needs_tree, one_draw, panel
+from pm_match.matching.draws import SAMPLE_DIMS, needs_tree, read_draws
+from pm_match.plots.canvas import SMALL, one_draw, panel
 from pm_match.views.hinge import fourier_values
 
 if TYPE_CHECKING:

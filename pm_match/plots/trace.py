@@ -9,7 +9,8 @@ import numpy as np
 import xarray as xr
 
 from pm_match.checks import no_such
-from pm_match.plots.canvas import needs_tree, panels, pyplot
+from pm_match.matching.draws import needs_tree
+from pm_match.plots.canvas import panels, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

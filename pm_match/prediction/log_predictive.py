@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import logsumexp
 
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
+from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, needs_tree
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading.ancestry import RV, depends
@@ -72,6 +72,8 @@ def log_predictive(
 
     Raises
     ------
+    TypeError
+        If `idata` is not a DataTree.
     UnservedModelError
         If no object has a likelihood of its own: in networks, whose cells depend on the labels of
         two; where objects are linked, or labels known; or where a row of several variables is
@@ -93,6 +95,7 @@ def log_predictive(
     >>> sorted(pointwise["log_likelihood"])
     ['objects']
     """
+    needs_tree(idata)
     points = RecordedPoints(idata, model, "posterior", SAMPLE_DIMS, num_draws, everything=True)
     tables = [
         _Objects(model, assignment, clustering.truncation, component.evidence, points, coarsened)

@@ -241,6 +241,12 @@ def test_best_chain():
     )
 
 
+@pytest.mark.parametrize("function", [matching.best_chain, matching.log_joint_rhat])
+def test_draws_alone_have_no_log_joint(function):
+    with pytest.raises(TypeError, match="expected a DataTree, as sample returns it; found Dataset"):
+        function(tree()["posterior"].to_dataset())
+
+
 def matches(idata, a, b):
     """In which draws objects match, shape (draws, objects of a, objects of b)."""
     x, y = (stacked(idata, f"cluster_{name}") for name in (a, b))

@@ -56,7 +56,7 @@ def test_several_partitions_are_summed(sampled):
 
 
 def test_draws_alone_have_no_log_joint(sampled):
-    with pytest.raises(TypeError, match="expected a DataTree with sampler statistics; found Data"):
+    with pytest.raises(TypeError, match="expected a DataTree, as sample returns it; found Dataset"):
         plots.plot_log_joint(sampled["posterior"].to_dataset())
 
 

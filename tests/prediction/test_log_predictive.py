@@ -78,6 +78,12 @@ def test_arviz_takes_it(mixture):
     assert abs(elpd.elpd - float(total)) < 30
 
 
+def test_draws_alone_are_refused(mixture):
+    _, model, idata = mixture
+    with pytest.raises(TypeError, match="expected a DataTree, as sample returns it; found Dataset"):
+        pmm.log_predictive(idata["posterior"].to_dataset(), model, progressbar=False)
+
+
 def test_vectors_and_projections():
     tables = {"a": RNG.normal(size=(8, 3)), "b": RNG.normal(size=(6, 2))}
     model = pmm.models.projected_clusters(
