@@ -121,7 +121,7 @@ def diagnose(
     (inf): the chains do not agree (inf: stuck at different values).
     """
     if len(sample_dims) != 2:
-        raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")
+        raise ValueError(f"sample_dims: expected chains and draws; found {sample_dims!r}")
     also = [also] if isinstance(also, str) else list(also)
     check_count("n_pairs", n_pairs)
     posterior = read_draws(idata, group)

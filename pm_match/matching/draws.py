@@ -171,8 +171,18 @@ def variable_of(posterior: xr.Dataset, name: str, prefix: str) -> xr.DataArray:
     return posterior[full_name(posterior.data_vars, name, prefix)]
 
 
+def check_dims(sample_dims: Any) -> None:
+    """Refuse one name where several are listed: its letters would be read."""
+    if isinstance(sample_dims, str):
+        raise TypeError(
+            f"sample_dims: expected a list of dims, such as [{sample_dims!r}]; "
+            f"found {sample_dims!r}"
+        )
+
+
 def sampled(variable: xr.DataArray, sample_dims: Sequence[Hashable], n_dims: int) -> xr.DataArray:
     """Put the sample dims first and check how many others there are."""
+    check_dims(sample_dims)
     others = [dim for dim in variable.dims if dim not in sample_dims]
     if len(others) != n_dims or len(others) + len(sample_dims) != variable.ndim:
         expected = "one dim" if n_dims == 1 else f"{n_dims} dims"

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.checks import no_such
+from pm_match.matching.draws import check_dims
 
 SMALL = 8  # font size of ticks and notes
 _LEAST = 5.5  # of names of objects: those of `MOST_LABELS` fit
@@ -94,6 +95,7 @@ def one_draw(
     needed: Sequence[str],
 ) -> xr.Dataset:
     """Select one draw, by default the last, and refuse if it lacks variables that are `needed`."""
+    check_dims(sample_dims)
     last = {dim: posterior[dim].to_numpy()[-1] for dim in sample_dims}
     point = posterior.sel(last if sel is None else dict(sel))
     if left := [dim for dim in sample_dims if dim in point.dims]:

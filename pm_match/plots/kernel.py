@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.checks import no_such
-from pm_match.matching.draws import SAMPLE_DIMS, read_draws
+from pm_match.matching.draws import SAMPLE_DIMS, read_draws, sampled
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.plots.canvas import SMALL, pyplot
 
@@ -155,11 +155,6 @@ def _frequencies(
     """Read frequencies, shape (n_draws, n_frequencies, n_factors)."""
     if name not in posterior:
         raise KeyError(no_such(f"variable {name!r}", sorted(map(str, posterior.data_vars)), name))
-    own = posterior[name].transpose(*sample_dims, ...)
-    if own.ndim != len(sample_dims) + 2:
-        raise ValueError(
-            f"variable {name!r}: expected a row of factors for each frequency; "
-            f"found dims {own.dims[len(sample_dims) :]} in each draw"
-        )
+    own = sampled(posterior[name], sample_dims, 2)
     flat = own.to_numpy().reshape(-1, *own.shape[-2:])
     return flat[np.unique(np.linspace(0, len(flat) - 1, num_draws).round().astype(int))]

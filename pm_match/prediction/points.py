@@ -8,7 +8,13 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import check_count, no_such
-from pm_match.matching.draws import NOT_RECORDED, PREFIX, draws_as_they_are, not_recorded
+from pm_match.matching.draws import (
+    NOT_RECORDED,
+    PREFIX,
+    check_dims,
+    draws_as_they_are,
+    not_recorded,
+)
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import initial_point, natural_function, sampled_function
@@ -98,6 +104,7 @@ class RecordedPoints:
 
 def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: int | None):
     """Take evenly spaced draws along the last of the sample dims."""
+    check_dims(sample_dims)
     absent = [dim for dim in sample_dims if dim not in posterior.sizes]
     if absent:
         what = f"dim {absent[0]!r} among the draws"

@@ -140,7 +140,7 @@ def report(
         raise FileNotFoundError(f"path: expected the folder {str(path.parent)!r}; found none")
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
     if len(sample_dims) != 2:
-        raise ValueError(f"sample_dims: expected chains and draws; found {tuple(sample_dims)}")
+        raise ValueError(f"sample_dims: expected chains and draws; found {sample_dims!r}")
     posterior = read_draws(idata, group)
     sets = read_sets(posterior, None, group, sample_dims)
     if labels is None:

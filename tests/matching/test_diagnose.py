@@ -352,6 +352,8 @@ def test_wrong_parameters_are_refused():
         ValueError, match=r"sample_dims: expected chains and draws; found \('draw',\)"
     ):
         pmm.diagnose(tree(), sample_dims=("draw",))
+    with pytest.raises(ValueError, match="expected chains and draws; found 'draw'"):
+        pmm.diagnose(tree(), sample_dims="draw")
     with pytest.raises(ValueError, match="n_pairs: expected a whole number of at least 1; found 0"):
         pmm.diagnose(tree(), n_pairs=0)
 

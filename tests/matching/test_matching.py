@@ -241,6 +241,15 @@ def test_best_chain():
     )
 
 
+@pytest.mark.parametrize(
+    "function", [matching.partition_estimate, matching.match_summary, matching.cluster_spans]
+)
+def test_one_dim_of_draws_is_listed(function):
+    draws = tree()["posterior"].to_dataset().isel(chain=0)
+    with pytest.raises(TypeError, match=r"sample_dims: .* such as \['draw'\]; found 'draw'"):
+        function(draws, sample_dims="draw")
+
+
 @pytest.mark.parametrize("function", [matching.best_chain, matching.log_joint_rhat])
 def test_draws_alone_have_no_log_joint(function):
     with pytest.raises(TypeError, match="expected a DataTree, as sample returns it; found Dataset"):

@@ -45,7 +45,9 @@ def test_figure(draws):
 def test_bad_input(draws):
     with pytest.raises(KeyError, match="no variable 'omega'"):
         plots.plot_kernel(draws, frequencies="omega")
-    with pytest.raises(ValueError, match="a row of factors for each frequency"):
+    with pytest.raises(ValueError, match=r"expected dims .* and 2 dims beside"):
         plots.plot_kernel(draws.isel(factor=0))
+    with pytest.raises(TypeError, match=r"sample_dims: .* such as \['draw'\]; found 'draw'"):
+        plots.plot_kernel(draws, sample_dims="draw")
     with pytest.raises(ValueError, match=r"above 0; found 0"):
         plots.plot_kernel(draws, num_draws=0)

@@ -114,6 +114,8 @@ def test_bad_input(idata):
         plots.plot_latent(posterior)
     with pytest.raises(ValueError, match=r"sel: expected one draw; found several along \['draw'\]"):
         plots.plot_latent(idata, sel={"chain": 0})
+    with pytest.raises(TypeError, match=r"sample_dims: .* such as \['draw'\]; found 'draw'"):
+        plots.plot_latent(idata, sample_dims="draw")
     irrelevant = idata.copy()
     for name in "abc":
         cluster = idata["posterior"][f"cluster_{name}"]

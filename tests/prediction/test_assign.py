@@ -369,6 +369,8 @@ def test_other_arguments_are_checked(labelled):
         pmm.assign(tree, labelled, x, num_draws=0)
     with pytest.raises(ValueError, match="sample_dims: no dim 'sample' among the draws"):
         pmm.assign(tree, labelled, x, sample_dims=["sample"])
+    with pytest.raises(TypeError, match=r"sample_dims: .* such as \['draw'\]; found 'draw'"):
+        pmm.assign(tree, labelled, x, sample_dims="draw")
     once = pmm.assign(tree, labelled, x, progressbar=False)
     merged = tree["posterior"].to_dataset().assign(once["posterior"].to_dataset().data_vars)
     with pytest.raises(ValueError, match="found 'a' with new objects in them already"):
