@@ -12,6 +12,9 @@ from pm_match.front.cells import InputError
 # What messages say, and how it is said here.
 _SPELLED = (
     (r"columns=\{('[^']*'): 'ignore'\}", r"--ignore \1"),
+    (r", say columns=\{.*: 'category'\} if these are categories, or", " or"),
+    (r"Say columns=\{.*: 'category'\} if", "Let numbers begin with a letter if"),
+    (r"^columns: no column", "--ignore: no column"),
     (r"types=\['(\w+)'\]", r"--types \1"),
     (r"types=\['(\w+)', '(\w+)'\]", r"--types \1,\2"),
     (r"types=\[…\]", "--types"),

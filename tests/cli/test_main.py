@@ -224,6 +224,21 @@ def test_bad_file(tmp_path, files, capsys, text, message):
     assert message in error
 
 
+def test_messages_on_columns_say_what_a_file_or_an_option_can(tmp_path, capsys):
+    a = write(tmp_path / "a.csv", "u,v\n1,x\n2,x\n1,y\n2,y\n")
+    b = write(tmp_path / "b.csv", "u,v\n1,0\n2,1\n3,1\n")
+    error = refused(capsys, a, b)
+    assert "in domain 'b'. Let numbers begin with a letter if it holds cat" in error
+    assert "both, leave it out: --ignore 'v', or rename one" in error
+    mixed = write(tmp_path / "mixed.csv", "u,v\n1,3\n2,4\n1,y\n2,3\n")
+    assert "row 3. Let numbers begin with a letter if these are cat" in refused(capsys, mixed)
+    texts = "u,v\n" + "".join(f"{i % 3},text of many words {i // 2}\n" for i in range(70))
+    error = refused(capsys, write(tmp_path / "free.csv", texts))
+    assert "(counts of words, say) or leave it out: --ignore 'v'." in error
+    error = refused(capsys, a, "--ignore", "w")
+    assert error.startswith("pm_match: error: --ignore: no column 'w' in any table")
+
+
 def test_missing_and_unreadable_files(tmp_path, files, capsys):
     assert "none.csv: No such file" in refused(capsys, files[0], tmp_path / "none.csv")
     assert "Is a directory" in refused(capsys, files[0], tmp_path)
