@@ -12,7 +12,7 @@ from pm_match.matching import assignment_sets, match_probability, partition_esti
 from pm_match.matching.draws import PREFIX
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import full_names, read_sets
-from pm_match.plots.canvas import mark_clusters, panels
+from pm_match.plots.canvas import mark_clusters, panels, pyplot
 from pm_match.plots.labels import by_cluster, names_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ def plot_match_matrix(
     KeyError
         If there is no such group or variable, no assignment at all, or no labels of one.
     ValueError
-        If only one of `a` and `b` is given, or labels do not fit.
+        If only one of `a` and `b` is given, their clusters are of different sets, or labels do not
+        fit.
+    MemoryError
+        As `pm_match.match_probability`, before anything is estimated.
 
     Examples
     --------
@@ -68,6 +71,7 @@ def plot_match_matrix(
     ... })
     >>> figure = pmm.plots.plot_match_matrix(posterior, "a", "b")
     """
+    pyplot()
     if (a is None) != (b is None):
         raise ValueError(
             "a, b: expected both assignment variables, or neither for every pair; found one"
@@ -82,18 +86,20 @@ def plot_match_matrix(
         pairs = [(first, second)]
     if not pairs:
         raise KeyError("expected two assignments of one set of clusters to draw; found none")
+    found: Any = {}
+    if labels is not None:
+        names = [name for pair in pairs for name in pair]
+        for draws in read_sets(idata, names, group, sample_dims):
+            found |= draws.split(given_labels(labels, draws))
+    # Pairs that cannot be compared are refused before the estimate, which takes its time.
+    matrices = [match_probability(idata, *pair, **options).to_numpy() for pair in pairs]
     if labels is None:
-        labels = partition_estimate(idata, **options)
-    names = [name for pair in pairs for name in pair]
-    found: dict[str, Any] = {}
-    for draws in read_sets(idata, names, group, sample_dims):
-        found |= draws.split(given_labels(labels, draws))
+        found = partition_estimate(idata, **options)
 
     n_columns = min(len(pairs), 3)
     size = 0.9 + 3.9 * n_columns, 0.5 + 3.9 * -(-len(pairs) // n_columns)
     figure, axes = panels(len(pairs), n_columns, figsize=figsize or size)
-    for axis, (first, second) in zip(axes.flat, pairs, strict=False):
-        probability = match_probability(idata, first, second, **options).to_numpy()
+    for axis, (first, second), probability in zip(axes.flat, pairs, matrices, strict=False):
         rows, columns = found[first].to_numpy(), found[second].to_numpy()
         same = (rows[:, None] == columns) & (columns >= 0)
         row_order = by_cluster(rows, (probability * same).sum(axis=1) / same.sum(axis=1).clip(1))

@@ -1,8 +1,11 @@
+import sys
+
 import numpy as np
 import pytest
 
 from pm_match import plots
 from pm_match.matching import match_probability, partition_estimate
+from pm_match.plots import match_matrix
 from tests.plots.made_up import panels
 
 
@@ -36,6 +39,20 @@ def test_match_matrix_of_one_pair(idata):
         plots.plot_match_matrix(idata, labels={name: [0] for name in labels})
     with pytest.raises(KeyError, match="expected two assignments of one set of clusters"):
         plots.plot_match_matrix(idata["posterior"].to_dataset()[[]])
+
+
+def test_what_cannot_be_drawn_is_refused_before_labels_are_estimated(idata, monkeypatch):
+    monkeypatch.setattr(match_matrix, "partition_estimate", lambda *_, **__: pytest.fail("late"))
+    posterior = idata["posterior"].to_dataset().copy(deep=True)
+    posterior["cluster_a"].attrs["clusters"] = "documents"
+    with pytest.raises(ValueError, match="expected clusters of one set; found those of 'doc"):
+        plots.plot_match_matrix(posterior, "a", "b")
+    monkeypatch.setenv("PM_MATCH_MEMORY", str(29 * 30 * 8 / 2**30))
+    with pytest.raises(MemoryError, match="30 x 30"):
+        plots.plot_match_matrix(idata, "a", "b")
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match="figures need matplotlib"):
+        plots.plot_match_matrix(idata)
 
 
 def test_domains_and_labels_may_be_called_by_name(idata):
