@@ -142,16 +142,19 @@ def least_loss(
         starts = [problem.labels[:, draw] for draw in starts] + [None] * (n_starts - len(starts))
         if known is not None:
             starts[0] = known + 1
-        results = _in_threads(problem, starts, rng.spawn(n_starts), most, progressbar)
+        results = _in_threads(problem, starts, rng.spawn(n_starts), most, progress)
         totals = [total for _, total in results]
         least = min(totals)
         return _Found(results[totals.index(least)][0], least, totals.count(least))
 
-    if loss == "ari":
-        slots, expected, n_at_best = _adjusted_rand(problem, searched, constant)
-    else:
-        slots, least, n_at_best = searched(problem)
-        expected = (constant + least) * (unit / n_draws / scale(n_objects, alike))
+    # How many rounds the index takes is not known.
+    total = None if loss == "ari" else n_starts
+    with SearchProgress(total, progressbar, after=PATIENCE) as progress:
+        if loss == "ari":
+            slots, expected, n_at_best = _adjusted_rand(problem, searched, constant)
+        else:
+            slots, least, n_at_best = searched(problem)
+            expected = (constant + least) * (unit / n_draws / scale(n_objects, alike))
     labels = np.full(n_objects, -1, dtype=np.int64)
     labels[inside] = slots[unit_of]
     # Rounding could leave less than nothing.
@@ -252,13 +255,10 @@ def _put_draw(state: CandidatePartition, labels, most: int) -> None:
     put(state, units, slot[labels[units]])
 
 
-def _in_threads(problem, starts, rngs, most, progressbar) -> list[tuple[NDArray, int]]:
+def _in_threads(problem, starts, rngs, most, progress) -> list[tuple[NDArray, int]]:
     """Search from all starts. Each has its own generator: the threads change nothing."""
     workers = min(os.cpu_count() or 1, len(starts))
-    with (
-        SearchProgress(len(starts), progressbar, after=PATIENCE) as progress,
-        ThreadPoolExecutor(workers) as pool,
-    ):
+    with ThreadPoolExecutor(workers) as pool:
         futures = [
             pool.submit(_search, problem, start, rng, most)
             for start, rng in zip(starts, rngs, strict=True)

@@ -315,6 +315,23 @@ def test_numbers_of_clusters_and_the_order_of_draws_mean_nothing(seed, loss, rel
 
 
 @pytest.mark.parametrize("loss", ["vi", "ari"])
+def test_one_progress_is_shown_of_all_rounds(loss, monkeypatch):
+    shown = []
+
+    class Progress(search.SearchProgress):
+        def __init__(self, total, *given, **options):
+            super().__init__(total, *given, **options)
+            shown.append(self)
+
+    monkeypatch.setattr(search, "SearchProgress", Progress)
+    pmm.partition_estimate(tree(), n_starts=3, loss=loss)
+    (progress,) = shown
+    # How many rounds there are is not known before the last.
+    assert progress.total == (3 if loss == "vi" else None)
+    assert progress._done >= 6 if loss == "ari" else progress._done == 3
+
+
+@pytest.mark.parametrize("loss", ["vi", "ari"])
 def test_the_same_seed_gives_the_same_for_any_number_of_threads(loss, monkeypatch):
     labels, _ = mixed(40, 80, 6, 4, doubtful=0.9)
     posterior = xr.Dataset({"cluster_a": (("chain", "draw", "i"), labels[None])})
