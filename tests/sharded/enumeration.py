@@ -3,7 +3,7 @@
 from itertools import product
 
 import numpy as np
-from scipy.special import betaln
+from scipy.special import betaln, gammaln
 
 from tests.sharded import models
 
@@ -31,6 +31,17 @@ def enumerated(log_evidence, alphas, weights, n=5):
         if firsts not in evidence:
             evidence[firsts] = log_evidence(np.array(firsts))
         logs[number] = of_sizes[tuple(size)] + evidence[firsts]
+    return states, np.exp(logs - np.logaddexp.reduce(logs))
+
+
+def enumerated_sizes(log_evidence, alpha, n):
+    """A state for all sizes of clusters of objects that are alike, and the sizes' probability."""
+    sizes = [own for own in product(range(n + 1), repeat=models.T) if sum(own) == n]
+    states = np.array([np.repeat(range(models.T), own) for own in sizes])
+    logs = np.empty(len(states))
+    for number, (state, own) in enumerate(zip(states, sizes, strict=True)):
+        logs[number] = log_sticks(alpha, own) - gammaln(np.add(own, 1)).sum()
+        logs[number] += log_evidence(np.searchsorted(state, state))
     return states, np.exp(logs - np.logaddexp.reduce(logs))
 
 

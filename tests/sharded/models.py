@@ -12,8 +12,11 @@ T = 3
 
 
 @cache
-def columns(family, alpha=1.3):
-    """Columns of one family, of 3 and 2 objects; a free concentration if `alpha` is None."""
+def columns(family, alpha=1.3, alike=None):
+    """Columns of one family, of 3 and 2 objects; a free concentration if `alpha` is None.
+
+    `alike`: numbers of objects that have 1 in two columns.
+    """
     rng = np.random.default_rng(5)
     data = {}
     with pm.Model() as model:
@@ -21,9 +24,9 @@ def columns(family, alpha=1.3):
             alpha = pm.Gamma("alpha", 2.0, 1.0)
         w = pm.StickBreakingWeights("weights", alpha=alpha, K=T - 1)
         parameters = _parameters(family)
-        for name, n in (("a", 3), ("b", 2)):
+        for name, n in zip("ab", alike or (3, 2), strict=True):
             s = pm.Categorical(f"cluster_{name}", p=w, shape=n)
-            data[name] = _values(family, rng, n)
+            data[name] = np.ones((n, 2), int) if alike else _values(family, rng, n)
             _observe(family, name, parameters, s, data[name])
     return model, data, references.of_columns(family, data)
 
