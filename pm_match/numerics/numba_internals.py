@@ -478,6 +478,11 @@ class _Kernel(_Once):
     def finalize(self):
         for module in _called(self):
             self._final_module.link_in(module, preserve=True)
+        # Of what several kernels have under one name, the first that a process loads would serve
+        # all, and it may round otherwise: draws would depend on what was compiled before.
+        for function in self._final_module.functions:
+            if function.linkage == Linkage.linkonce_odr:
+                function.linkage = "internal"
         self._linking_libraries = []
         super().finalize()
 

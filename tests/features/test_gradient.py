@@ -111,7 +111,8 @@ def test_climbs_to_where_a_general_optimiser_arrives(way, gamma):
     for most in (1, 2, 5, 12, 500):
         objective.w[:] = start
         values.append(objective.maximise(most))
-        assert value_and_gradient(objective)[0] == values[-1]
+        # Two kernels: what they round may differ in the last digit.
+        assert value_and_gradient(objective)[0] == pytest.approx(values[-1], rel=1e-15)
     # Every step gains, long after the first are forgotten.
     assert (np.diff([before, *values]) > 0.0).all()
     assert np.abs(value_and_gradient(objective)[1]).max() < 1e-2

@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from llvmlite.binding import Linkage
 from numba import njit, typeof
 from numba.core.registry import cpu_target
 from numba.extending import overload
 
 from pm_match.numerics import numba_internals
+from pm_match.numerics.cholesky import invert
 from pm_match.numerics.kernels import _OPTIONS, PART, entry, part
 from pm_match.numerics.numba_internals import RELIED_ON, Record, check, missing, record, stored
 
@@ -224,6 +226,27 @@ def test_parts_are_linked_into_all_that_calls_them():
         (own,) = code.overloads.values()
         assert isinstance(own.library, numba_internals._Part)
         assert own.library.get_pointer_to_function(own.fndesc.llvm_func_name) == 0
+
+
+def test_kernels_have_their_own_copies_of_parts():
+    """Of copies under one name, the first that a process loads would serve all kernels."""
+
+    @part
+    def too_long_to_be_inlined(a, b, c):
+        invert(a, b, c)
+        invert(b, c, a)
+        invert(c, a, b)
+
+    @njit(**_OPTIONS)
+    def kernel(a, b, c):
+        too_long_to_be_inlined(a, b, c)
+        too_long_to_be_inlined(c, b, a)
+
+    kernel(np.eye(3), np.eye(3), np.eye(3))
+    (code,) = kernel.overloads.values()
+    made = [f for f in code.library._final_module.functions if not f.is_declaration]
+    copies = [f.linkage for f in made if "too_long" in f.name]
+    assert copies == [Linkage.internal]
 
 
 def _between(x):
