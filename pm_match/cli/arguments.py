@@ -11,10 +11,12 @@ from pm_match.front.cells import InputError
 
 # What messages say, and how it is said here.
 _SPELLED = (
-    (r"columns=\{('[^']*'): 'ignore'\}", r"--ignore \1"),
+    (r"columns=\{('[^']*'|\"[^\"]*\"): 'ignore'\}", r"--ignore \1"),
     (r", say columns=\{.*: 'category'\} if these are categories, or", " or"),
     (r"Say columns=\{.*: 'category'\} if", "Let numbers begin with a letter if"),
     (r"^columns: no column", "--ignore: no column"),
+    (r"^columns: expected a list for networks.*", "--ignore: expected none, as these are networks"),
+    (r"^id: expected none", "--id: expected none"),
     (r"types=\['(\w+)'\]", r"--types \1"),
     (r"types=\['(\w+)', '(\w+)'\]", r"--types \1,\2"),
     (r"types=\[…\]", "--types"),
@@ -259,6 +261,11 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
         raise InputError(
             "expected --model projected_clusters with --factors, --projection and --standardise; "
             f"found {options.model}"
+        )
+    if options.edges and (projected or options.model not in (None, "relational_clusters")):
+        raise InputError(
+            "expected --edges without --factors, --projection, --standardise and --model: "
+            "edges are matched by relational_clusters"
         )
     said = {
         "links": options.links,

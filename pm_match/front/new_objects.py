@@ -32,8 +32,12 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> An
     where = f"new objects of {prepared.titles[name]!r}"
     id = prepared.ids.get(name)
     if isinstance(table, str | PathLike):
-        known = prepared.data[name]
-        text = [c for c in known if any(isinstance(cell, str) for cell in known[c].dropna())]
+        text = [
+            column
+            for column, use in looked.items()
+            if use == "category"
+            and any(isinstance(cell, str) for cell in prepared.data[name][column].dropna())
+        ]
         where, table = str(table), read_table_file(Path(table), looked, [id, *text])
     frame, _ = look_at_table(where, table, id, looked, new=True)
     mixed = prepared.model == "mixture"
@@ -66,7 +70,9 @@ def _by_variable(
         # As text, as a few codes may look like numbers where many do not.
         values = frame[columns[0]].astype(object)
         numbers = {label_text(category): k for k, category in enumerate(categories)}
-        codes = values.map(label_text, na_action="ignore").map(numbers)
+        said = values.map(label_text, na_action="ignore")
+        # Where cells are empty, whole numbers may have been written as 1.0.
+        codes = said.map(numbers).fillna(said.astype(str).str.removesuffix(".0").map(numbers))
         strange = values[codes.isna() & values.notna()]
         if len(strange):
             warn(

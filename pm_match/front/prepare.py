@@ -400,6 +400,13 @@ def prepare(
         or any(options.get(option) is not None for option in _OF_NETWORKS)
         or any(map(_is_network, given.values()))
     ):
+        if isinstance(columns, Mapping):
+            raise ValueError(
+                "columns: expected a list for networks, of the columns with both ends and the "
+                f"value; found {dict(columns)}"
+            )
+        if id is not None:
+            raise ValueError(f"id: expected none, as these are networks; found {id!r}")
         networks, options, notes = look_at_networks(given, columns, options)
         found = PreparedData("networks", networks, titles, notes=notes, options=options)
     else:
@@ -464,7 +471,6 @@ def _look_at_tables(given, titles, ids, told):
         where = f"domain {titles[name]!r}"
         if isinstance(value, str | PathLike):
             where, value = str(value), read_table_file(Path(value), text=[ids[name]])
-            ids[name] = ids[name] or value.index.name
         tables[name], looked[name] = look_at_table(where, value, ids[name], told)
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:

@@ -4,7 +4,7 @@ import numpy as np
 import scipy
 import xarray as xr
 
-from pm_match.matching.draws import log_joint_of
+from pm_match.matching.draws import log_joint_of, needs_tree
 
 # Chains with distances below this agree, whatever their noise.
 _NEAR = 0.1
@@ -44,6 +44,7 @@ def best_chain(idata: xr.DataTree) -> xr.DataTree:
     >>> pmm.best_chain(idata)["posterior"]["weight"].values
     array([[0.3, 0.4]])
     """
+    needs_tree(idata)
     log_joint = log_joint_of(idata)
     best = int(log_joint.mean("draw").argmax("chain"))
     return idata.map_over_datasets(

@@ -337,6 +337,8 @@ def needs_tree(idata: Any) -> None:
 
 def log_joint_of(idata: xr.DataTree) -> xr.DataArray:
     """Read the log joint, summed over partitions if the model has several."""
-    needs_tree(idata)
-    log_joint = read_draws(idata, "sample_stats")["log_joint"]
+    found = read_draws(idata, "sample_stats")
+    if "log_joint" not in found:
+        needs_tree(idata)
+    log_joint = found["log_joint"]
     return log_joint.sum([dim for dim in log_joint.dims if dim not in ("chain", "draw")])

@@ -479,10 +479,11 @@ class _Kernel(_Once):
         for module in _called(self):
             self._final_module.link_in(module, preserve=True)
         # Of what several kernels have under one name, the first that a process loads would serve
-        # all, and it may round otherwise: draws would depend on what was compiled before.
+        # all, and it may round otherwise: draws would depend on what was compiled before. Private,
+        # not internal: other code would be linked to internal names, whose arguments LLVM changes.
         for function in self._final_module.functions:
             if function.linkage == Linkage.linkonce_odr:
-                function.linkage = "internal"
+                function.linkage = "private"
         self._linking_libraries = []
         super().finalize()
 
@@ -522,7 +523,8 @@ class _Options(Flags):
     __slots__ = ()
 
     def __eq__(self, other):
-        return self is other or self._values == other._values or super().__eq__(other)
+        alike = isinstance(other, Flags) and self._values == other._values
+        return alike or super().__eq__(other)
 
     def __hash__(self):
         return _SAME_FOR_ALL

@@ -237,6 +237,22 @@ def test_messages_on_columns_say_what_a_file_or_an_option_can(tmp_path, capsys):
     assert "(counts of words, say) or leave it out: --ignore 'v'." in error
     error = refused(capsys, a, "--ignore", "w")
     assert error.startswith("pm_match: error: --ignore: no column 'w' in any table")
+    quoted = write(tmp_path / "quoted.csv", texts.replace("u,v", "u,it's", 1))
+    assert 'leave it out: --ignore "it\'s".' in refused(capsys, quoted)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ignore", "zzz"], "--ignore: expected none, as these are networks\n"),
+        (["--id", "text"], "--id: expected none, as these are networks; found 'text'\n"),
+        (["--factors", "2"], "expected --edges without --factors, --projection, --standardise and"),
+        (["--model", "mixture"], "expected --edges without --factors, --projection, --standardise"),
+    ],
+)
+def test_what_is_said_of_tables_is_refused_of_edges(tmp_path, capsys, options, message):
+    file = write(tmp_path / "e.csv", EDGES)
+    assert f"pm_match: error: {message}" in refused(capsys, file, "--edges", *options)
 
 
 def test_missing_and_unreadable_files(tmp_path, files, capsys):

@@ -197,6 +197,13 @@ class TestNetworks:
         model = pmm.prepare({"a": same}, types=["b", "c"]).declare()
         assert model.coords["a_b_object"] == ("ann", "bob")
 
+    def test_what_is_said_of_tables_is_refused(self):
+        many = {"a": edges(("x", "u"), ("y", "v"))}
+        with pytest.raises(ValueError, match=r"columns: expected a list .*; found \{'boss': 'ig"):
+            pmm.prepare(many, model="relational_clusters", columns={"boss": "ignore"})
+        with pytest.raises(ValueError, match="id: expected none, as these are networks; found 'bo"):
+            pmm.prepare(many, model="relational_clusters", id="boss")
+
     def test_bad_lists(self):
         with pytest.raises(ValueError, match=r"no column 'bos'; .* did you mean 'boss'"):
             pmm.prepare({"a": edges(("x", "u"))}, columns=["bos", "clerk"])

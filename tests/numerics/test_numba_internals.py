@@ -246,7 +246,7 @@ def test_kernels_have_their_own_copies_of_parts():
     (code,) = kernel.overloads.values()
     made = [f for f in code.library._final_module.functions if not f.is_declaration]
     copies = [f.linkage for f in made if "too_long" in f.name]
-    assert copies == [Linkage.internal]
+    assert copies == [Linkage.private]
 
 
 def _between(x):
