@@ -71,8 +71,11 @@ def _by_variable(
         values = frame[columns[0]].astype(object)
         numbers = {label_text(category): k for k, category in enumerate(categories)}
         said = values.map(label_text, na_action="ignore")
-        # Where cells are empty, whole numbers may have been written as 1.0.
-        codes = said.map(numbers).fillna(said.astype(str).str.removesuffix(".0").map(numbers))
+        # Whole numbers are written so where some are missing.
+        if all(text.endswith(".0") for text in said.dropna()):
+            whole = said.map(lambda text: text.removesuffix(".0"), na_action="ignore")
+            said = said.where(said.isin(list(numbers)), whole)
+        codes = said.map(numbers)
         strange = values[codes.isna() & values.notna()]
         if len(strange):
             warn(

@@ -400,7 +400,7 @@ def prepare(
         or any(options.get(option) is not None for option in _OF_NETWORKS)
         or any(map(_is_network, given.values()))
     ):
-        if isinstance(columns, Mapping):
+        if columns and isinstance(columns, Mapping):
             raise ValueError(
                 "columns: expected a list for networks, of the columns with both ends and the "
                 f"value; found {dict(columns)}"

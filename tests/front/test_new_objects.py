@@ -168,9 +168,15 @@ def test_files_are_read_by_the_types_of_known_files(tmp_path):
     known.write_text("name,code/part,v\nn1,003,1\nn2,3,2\nn3,B,9\nn4,C,1\nn5,B,8\nn6,C,2\n")
     prepared = pmm.prepare([known])
     new = tmp_path / "new.csv"
-    new.write_text("name,code/part,v\n007,003,1\n8,3,9\n9,,9\n10,3.0,2\n")
+    new.write_text("name,code/part,v\n007,003,1\n8,3,9\n9,,9\n")
     found = as_the_model_takes_them(prepared, "a", new)
-    np.testing.assert_array_equal(found["a_code_part"], [0.0, 1.0, np.nan, 1.0])
+    np.testing.assert_array_equal(found["a_code_part"], [0.0, 1.0, np.nan])
+    new.write_text("name,code/part,v\n1,3.0,9\n2,,2\n")
+    found = as_the_model_takes_them(prepared, "a", new)
+    np.testing.assert_array_equal(found["a_code_part"], [1.0, np.nan])
+    new.write_text("name,code/part,v\n1,3.0,9\n2,B,2\n")
+    with pytest.warns(UserWarning, match=r"'3\.0' is none of the categories that were seen"):
+        as_the_model_takes_them(prepared, "a", new)
 
 
 def test_objects_without_an_id_are_numbered(shops):

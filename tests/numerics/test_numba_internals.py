@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from llvmlite.binding import Linkage
 from numba import njit, typeof
+from numba.core.compiler import Flags
 from numba.core.registry import cpu_target
 from numba.extending import overload
 
@@ -247,6 +248,18 @@ def test_kernels_have_their_own_copies_of_parts():
     made = [f for f in code.library._final_module.functions if not f.is_declaration]
     copies = [f.linkage for f in made if "too_long" in f.name]
     assert copies == [Linkage.private]
+
+
+def test_options_are_compared_as_numbas_are():
+    given = Flags()
+    given.no_cpython_wrapper = True
+    own, spelled, other = (numba_internals._Options(given) for _ in range(3))
+    spelled.forceinline = Flags().forceinline
+    other.error_model = "numpy"
+    assert own == given == own == spelled
+    assert hash(own) == hash(given) == hash(spelled)
+    assert own != other
+    assert own != None  # noqa: E711
 
 
 def _between(x):
