@@ -36,6 +36,14 @@ class LikelihoodPredictor(Predictor):
     def __init__(self, model: Model, evidence: Likelihoods):
         model = as_read(model)
         self._evidence = evidence
+        potentials = {rv.name for rv in model.potentials}
+        for name in evidence.factors:
+            if name in potentials:
+                raise UnservedModelError(
+                    f"predictions of objects of {', '.join(map(repr, evidence.assignments))} are "
+                    f"not served: expected what is observed of objects alone to tell of their "
+                    f"clusters; found {name!r} too, of which nothing is known for other objects"
+                )
         observed, parents = {rv.name for rv in model.observed_RVs}, Ancestry(model).parents
         self._assignments = {
             name: {rv.name for rv in parents[model[name]]} & {*evidence.assignments}

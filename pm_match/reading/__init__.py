@@ -13,7 +13,8 @@ from pymc.model.core import Model
 from pm_match.numerics.garbage import uncollected
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
-from pm_match.reading.known_labels import with_free_labels
+from pm_match.reading.known_labels import Known, with_free_labels
+from pm_match.reading.own_weights import binary, weighted, with_equal_weights
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import without_c
 from pm_match.reading.recognise import Reader
@@ -44,21 +45,36 @@ def read(model: Model) -> Structure:
     known = _READ.of(model)
     if known is None:
         with uncollected():
-            structure, seen = _with_known_labels(model)
+            structure, seen = _read(model)
         # Of the model itself, nothing is kept that would keep it.
         known = _READ.keep(model, _Reading(structure, None if seen is model else seen))
     return known.structure
 
 
 def as_read(model: Model) -> Model:
-    """Return the model that was read: with labels free that are observed in the one given."""
+    """Return the model that was read in the place of the one given, or that itself."""
     read(model)
     known = _READ.of(model)
     assert known is not None
     return known.model or model
 
 
-def _with_known_labels(model: Model) -> tuple[Structure, Model]:
+def _read(model: Model) -> tuple[Structure, Model]:
+    """Read a model; return the model too that has been read in its place, if there is one."""
+    structure, seen, known = _with_known_labels(model)
+    if structure.refusals:
+        names = weighted(seen, structure.refusals)
+    else:
+        names = binary(seen) if structure.empty else []
+    if names:
+        other = with_equal_weights(seen, names)
+        found = Reader(other, known).read()
+        if found.components and len(found.refusals) < max(len(structure.refusals), 1):
+            return found, other
+    return structure, seen
+
+
+def _with_known_labels(model: Model) -> tuple[Structure, Model, Known]:
     """Read observed labels as labels of clusters; where that fails, as data, if that does not."""
     seen, known = with_free_labels(model)
     structure = Reader(seen, known).read()
@@ -66,5 +82,5 @@ def _with_known_labels(model: Model) -> tuple[Structure, Model]:
         other, less = with_free_labels(model, complete=False)
         found = Reader(other, less).read()
         if not found.refusals and not found.empty:
-            return found, other
-    return structure, seen
+            return found, other, less
+    return structure, seen, known

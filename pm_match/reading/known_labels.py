@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from pymc.distributions.discrete import Categorical
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.model.core import Model
-from pymc.pytensorf import toposort_replace
-from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.random.basic import BetaRV, CategoricalRV, DirichletRV
 
 from pm_match.reading.ancestry import RV, Ancestry, missing_part, parameters
 from pm_match.reading.probe import compiled, evaluate
+from pm_match.reading.with_assignments import with_assignments
 
 # What the prior on weights may be declared with.
 WEIGHTS = (StickBreakingWeightsRV, DirichletRV, BetaRV)
@@ -49,7 +48,7 @@ def with_free_labels(model: Model, complete: bool = True) -> tuple[Model, Known]
         elif rest is None and complete and ancestry.children(rv) and _over_weights(ancestry, rv):
             known[rv.name] = np.asarray(evaluate(model.rvs_to_values[rv]), np.int64)
             whole[rv.name] = rv
-    return (_freed(model, whole), known) if known else (model, known)
+    return (with_assignments(model, whole), known) if known else (model, known)
 
 
 def _categorical(rv: RV) -> bool:
@@ -72,49 +71,3 @@ def _joined(name: str, labels: NDArray[np.int64], observed: RV, rest: RV) -> RV:
     found = Categorical.dist(p=pt.concatenate(rows)[order], shape=(len(labels),))
     found.name = name
     return found
-
-
-def _freed(model: Model, whole: dict[str, RV]) -> Model:
-    """Copy a model with `whole` assignments, by name, in the place of what is observed of them."""
-    parts = {f"{name}{end}" for name in whole for end in ("_observed", "_unobserved")}
-    named = [*model.basic_RVs, *model.potentials, *model.deterministics]
-    kept = [v for v in named if v.name not in parts and v.name not in whole]
-    rvs, n = [*whole.values()], len(kept)
-    joined = [model[name] for name in whole]
-    graph = FunctionGraph(
-        outputs=[*kept, *rvs, *joined], clone=True, copy_inputs=False, copy_orphans=False
-    )
-    copies = graph.outputs[n : n + len(rvs)]
-    pairs = zip(graph.outputs[n + len(rvs) :], copies, strict=True)
-    toposort_replace(graph, [(old, own) for old, own in pairs if old is not own])
-    new = Model(coords={}, model=None)
-    new._coords, new._dim_lengths = model._coords, model._dim_lengths
-    for v, own in zip(kept, graph.outputs, strict=False):
-        _register(model, new, v, own)
-    for name, rv in zip(whole, graph.outputs[n:], strict=False):
-        new.free_RVs.append(rv)
-        new.create_value_var(rv, transform=None, default_transform=None)
-        new.set_initval(rv, None)
-        new.add_named_variable(rv, dims=model.named_vars_to_dims.get(name))
-    for v in model.data_vars:
-        new.data_vars.append(v)
-        new.add_named_variable(v, dims=model.named_vars_to_dims.get(v.name))
-    return new
-
-
-def _register(model: Model, new: Model, old: RV, own: RV) -> None:
-    """Let a variable be in another model what it is in its own."""
-    if old in model.basic_RVs:
-        held = new.free_RVs if old in model.free_RVs else new.observed_RVs
-        new.create_value_var(
-            own,
-            transform=model.rvs_to_transforms[old],
-            default_transform=None,
-            value_var=model.rvs_to_values[old],
-        )
-        if old in model.free_RVs:
-            new.set_initval(own, model.rvs_to_initial_values[old])
-    else:
-        held = new.potentials if old in model.potentials else new.deterministics
-    held.append(own)
-    new.add_named_variable(own, dims=model.named_vars_to_dims.get(old.name))

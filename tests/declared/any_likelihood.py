@@ -207,6 +207,17 @@ def beside_columns() -> pm.Model:
     return model
 
 
+def own_weights() -> pm.Model:
+    """Declare labels by a regression on covariates, over counts whose rates are integrated out."""
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 1.0, shape=T)
+        p = pm.math.softmax(X[:5, :1] * slope, axis=1)
+        c = pm.Categorical("cluster", p=p, shape=5)
+        rate = pm.Gamma("rate", 1.5, 0.5, shape=(T, D))
+        pm.Poisson("counts", rate[c], observed=COUNTS[:5])
+    return model
+
+
 def counts_and_vectors(n=90):
     """Three clusters that are far apart, seen by vectors and counts."""
     rng = np.random.default_rng(3)

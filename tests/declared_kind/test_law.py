@@ -27,6 +27,7 @@ from tests.declared.any_likelihood import (
     beside_normal,
     declared,
     effects,
+    own_weights,
     two_domains,
 )
 from tests.declared.plain import plain_log_prior, sampling_noise, total_variation
@@ -36,6 +37,7 @@ BESIDE = {
     "networks": beside_networks,
     "normal": beside_normal,
     "columns": beside_columns,
+    "own weights": own_weights,
 }
 
 

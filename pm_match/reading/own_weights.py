@@ -1,0 +1,69 @@
+r"""Assignments whose weights cannot be integrated out: a model that is read in its place.
+
+Every object may have weights of its own, such as those of a regression on covariates; or the
+weights may have a prior of any kind. The same joint density is then read as that of assignments
+over equal weights, and of a potential
+
+.. math:: \log p_{n s_n} + \log T
+
+for every object, which is evidence about its label like any other.
+"""
+
+from collections.abc import Collection
+from math import log
+
+import numpy as np
+import pymc as pm
+from pymc.model.core import Model
+from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
+
+from pm_match.reading.ancestry import RV, parameters
+from pm_match.reading.context import Context
+from pm_match.reading.with_assignments import with_assignments
+
+
+def with_equal_weights(model: Model, names: Collection[str]) -> Model:
+    """Return a model with the same joint density, in which some assignments have equal weights."""
+    context = Context.of(model)
+    whole, terms = {}, {}
+    for name in names:
+        rv, n_labels = model[name], 2
+        if isinstance(rv.owner.op, CategoricalRV):
+            (p,) = context.at([parameters(rv)[0]])(context.start)
+            n_labels = p.shape[-1]
+        equal = np.full(n_labels, 1.0 / n_labels)
+        whole[name] = pm.Categorical.dist(p=equal, shape=context.shapes[name])
+        whole[name].name = name
+        terms[f"probabilities of {name}"] = pm.logp(rv, rv) + log(n_labels)
+    return with_assignments(model, whole, terms)
+
+
+def binary(model: Model) -> list[str]:
+    """List the free vectors of zeros and ones, which may be assignments to two clusters."""
+    context = Context.of(model)
+    return [rv.name for rv in model.free_RVs if _is_vector(context, rv, BernoulliRV)]
+
+
+def weighted(model: Model, refused: Collection[str]) -> list[str]:
+    """List the assignments, of those that are refused, whose weights may be the reason."""
+    context = Context.of(model)
+    found = [model[name] for name in refused if name in model.named_vars]
+    return [
+        rv.name
+        for rv in found
+        if _is_vector(context, rv, CategoricalRV)
+        and (context.ancestry.parents[rv] or _differ(context, rv))
+    ]
+
+
+def _is_vector(context: Context, rv: RV, op: type) -> bool:
+    free = rv in context.model.free_RVs and not context.is_missing(rv)
+    own = free and isinstance(rv.owner.op, op) and len(context.shapes[rv.name]) == 1
+    return own and bool(context.ancestry.children(rv))
+
+
+def _differ(context: Context, rv: RV) -> bool:
+    """Whether constant probabilities differ between objects."""
+    (p,) = context.at([parameters(rv)[0]])({})
+    rows = p.reshape(-1, p.shape[-1])
+    return bool((rows != rows[0]).any())

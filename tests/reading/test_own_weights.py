@@ -1,0 +1,234 @@
+"""Assignments whose weights are not integrated out: what is read is the declared density."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import integrate, stats
+
+import pm_match as pmm
+from pm_match import testing
+from pm_match.reading import UnservedModelError, as_read, read
+
+N, T = 6, 3
+RNG = np.random.default_rng(3)
+COVARIATE = RNG.normal(size=N)
+COUNTS = RNG.poisson(3.0, size=N)
+RATES = np.array([1.0, 3.0, 8.0])
+CONSTANT = RNG.dirichlet(np.ones(T), size=N)
+
+
+def counts(label):
+    pm.Poisson("x", pt.constant(RATES)[label], observed=COUNTS)
+
+
+def regression():
+    slope = pm.Normal("slope", 0.0, 1.0, shape=T)
+    p = pm.math.softmax(COVARIATE[:, None] * slope, axis=1)
+    counts(pm.Categorical("cluster", p=p, shape=N))
+
+
+def logits():
+    counts(pm.Categorical("cluster", logit_p=pm.Normal("logit", 0.0, 1.0, shape=T), shape=N))
+
+
+def constant():
+    counts(pm.Categorical("cluster", p=CONSTANT))
+
+
+def by_group():
+    """Weights of a Dirichlet for each group of objects, such as topics of documents."""
+    p = pm.Dirichlet("weights", np.ones(T), shape=(2, T))[np.arange(N) % 2]
+    counts(pm.Categorical("cluster", p=p))
+
+
+def weights_used_twice():
+    weights = pm.Dirichlet("weights", np.ones(T))
+    counts(pm.Categorical("cluster", p=weights, shape=N))
+    pm.Multinomial("votes", 10, weights, observed=[2, 3, 5])
+
+
+def favoured():
+    """Weights in common, which every object multiplies."""
+    mask = np.array([[1.0, 1.0, 0.2], [1.0, 0.5, 1.0]])[np.arange(N) % 2]
+    weights = pm.Dirichlet("weights", np.ones(T)) * mask
+    counts(pm.Categorical("cluster", p=weights / weights.sum(axis=1, keepdims=True)))
+
+
+def beta():
+    counts(pm.Bernoulli("cluster", pm.Beta("p", 1.0, 2.0), shape=N))
+
+
+def logistic():
+    p = pm.math.invlogit(pm.Normal("slope") * COVARIATE)
+    label = pm.Bernoulli("cluster", p)
+    pm.Poisson("x", pt.switch(label, 6.0, 1.5), observed=COUNTS)
+
+
+def some_known():
+    label = np.ma.masked_equal([0, -1, 2, -1, -1, -1], -1)
+    p = pm.math.softmax(COVARIATE[:, None] * pm.Normal("slope", shape=T), axis=1)
+    counts(pm.Categorical("cluster", p=p, observed=label))
+
+
+SERVED = [
+    regression,
+    logits,
+    constant,
+    by_group,
+    weights_used_twice,
+    favoured,
+    beta,
+    logistic,
+    some_known,
+]
+
+
+def declared(write) -> pm.Model:
+    with pm.Model() as model:
+        write()
+    return model
+
+
+@pytest.mark.parametrize("write", SERVED)
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_what_is_read_is_the_declared_density(write):
+    model = declared(write)
+    (component,) = read(model).components
+    seen = as_read(model)
+    assert seen is not model
+    assert not component.clusterings[0].weights
+    one, other, rng = model.compile_logp(), seen.compile_logp(), np.random.default_rng(0)
+    known = component.clusterings[0].known
+    n_seen = 0
+    for _ in range(20):
+        point = {
+            name: rng.normal(size=np.shape(value)) if np.asarray(value).dtype.kind == "f" else value
+            for name, value in model.initial_point().items()
+        }
+        label = np.where(known >= 0, known, rng.integers(component.clusterings[0].truncation))
+        names = [name for name in point if name.startswith("cluster")]
+        here = point | {name: label[known < 0] for name in names}
+        there = {v.name: here.get(v.name) for v in seen.value_vars} | {"cluster": label}
+        found, expected = other(there), one(here)
+        n_seen += np.isfinite(expected)
+        # Weights of labels that are known are evidence, too.
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert n_seen
+
+
+@pytest.mark.parametrize("write", SERVED)
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_scores_and_running_state(write):
+    model = declared(write)
+    testing.check_scores(model, n_points=3)
+    testing.check_running_state(model, n_moves=200)
+
+
+def test_law_of_a_regression_on_a_covariate():
+    """Labels and slope together, against quadrature."""
+    model = declared(logistic)
+    data = pmm.sample(
+        4000, tune=500, chains=2, random_seed=0, model=model, progressbar=False, quiet=True
+    )
+    worth = stats.poisson.pmf(COUNTS, 6.0), stats.poisson.pmf(COUNTS, 1.5)
+
+    def given(slope):
+        p = 1.0 / (1.0 + np.exp(-slope * COVARIATE))
+        high, low = p * worth[0], (1.0 - p) * worth[1]
+        return high / (high + low), stats.norm.pdf(slope) * np.prod(high + low)
+
+    total = integrate.quad(lambda s: given(s)[1], -8, 8)[0]
+    mean = integrate.quad(lambda s: s * given(s)[1], -8, 8)[0] / total
+    expected = [
+        integrate.quad(lambda s, n=n: given(s)[0][n] * given(s)[1], -8, 8)[0] / total
+        for n in range(N)
+    ]
+    slope = data.posterior["slope"].to_numpy()
+    assert abs(slope.mean() - mean) < 0.06
+    np.testing.assert_allclose(
+        data.posterior["cluster"].mean(("chain", "draw")), expected, atol=0.03
+    )
+    assert data.posterior["cluster"].dtype.kind == "i"
+
+
+@pytest.mark.parametrize("init", ["search", "dispersed"])
+def test_labels_without_probability_are_not_drawn(init):
+    p = np.where(np.arange(T) == np.arange(N)[:, None] % T, 0.0, 0.5)
+    model = declared(lambda: counts(pm.Categorical("cluster", p=p)))
+    data = pmm.sample(
+        200,
+        tune=0,
+        chains=2,
+        init=init,
+        model=model,
+        random_seed=0,
+        progressbar=False,
+        quiet=True,
+        compute_convergence_checks=False,
+    )
+    label = data.posterior["cluster"].to_numpy()
+    assert (p[np.arange(N), label] > 0.0).all()
+    assert len(np.unique(label.reshape(-1, N), axis=0)) > 4
+
+
+def test_other_models_are_read_as_they_are():
+    def plain():
+        counts(pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=N))
+
+    def chain():
+        p = pm.Dirichlet("p", np.ones(T), shape=(T, T))
+        first = pm.Categorical("first", p=np.full(T, 1.0 / T), shape=N)
+        counts(pm.Categorical("cluster", p=p[first], shape=N))
+
+    def selection():
+        chosen = pm.Bernoulli("chosen", 0.5, shape=2)
+        pm.Normal("x", RNG.normal(size=(N, 2)) @ chosen, 1.0, observed=RNG.normal(size=N))
+
+    model = declared(plain)
+    assert as_read(model) is model
+    assert read(model).components[0].clusterings[0].weights == "weights"
+    model = declared(selection)
+    assert as_read(model) is model
+    with pytest.raises(UnservedModelError, match="no assignment"):
+        pmm.sample(model=model)
+
+
+def test_plain_sampling_leaves_zeros_and_ones_to_pymc():
+    with declared(beta) as model:
+        step = pm.sample(1, tune=1, chains=1, progressbar=False, compute_convergence_checks=False)
+    assert "n_occupied" not in step.sample_stats
+    assert any(isinstance(own, pmm.ClusterGibbs) for own in pmm.steps(model))
+
+
+def test_new_objects_are_refused():
+    model = declared(regression)
+    data = pmm.sample(
+        20,
+        tune=20,
+        chains=1,
+        model=model,
+        random_seed=0,
+        progressbar=False,
+        quiet=True,
+        compute_convergence_checks=False,
+    )
+    with pytest.raises(UnservedModelError, match="'probabilities of cluster'"):
+        pmm.assign(data, model, {"cluster": np.array([3])})
+
+
+def test_predictives_of_known_objects_have_their_own_weights():
+    model = declared(constant)
+    data = pmm.sample(
+        20,
+        tune=20,
+        chains=1,
+        model=model,
+        random_seed=0,
+        progressbar=False,
+        quiet=True,
+        compute_convergence_checks=False,
+    )
+    found = pmm.log_predictive(data, model, progressbar=False).log_likelihood["objects"]
+    expected = np.log((CONSTANT * stats.poisson.pmf(COUNTS[:, None], RATES)).sum(axis=1))
+    np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-10)
