@@ -4,6 +4,7 @@ To rewrite a graph takes PyTensor a hundred times as long as to evaluate it, and
 model are evaluated a handful of times while it is read.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,10 +32,11 @@ from pytensor.tensor.subtensor import (
 )
 
 from pm_match.reading.ancestry import RV
-from pm_match.reading.many_matrices import cholesky_factors, many, triangles_solved
 
 # What is to stand for a variable: itself, or another one.
 Instead = Callable[[RV], RV]
+# Matrices of more rows than this are evaluated one by one: calls are few then, and long.
+_MOST_ROWS = 50
 
 
 # An operation, or a graph inside of one; places of its inputs; places of its outputs.
@@ -281,24 +283,37 @@ def _quick(node: Apply) -> Callable[..., Any] | None:
 
 
 def _together(op: Any) -> Callable[..., NDArray | None] | None:
-    """Return what does an operation on many small matrices at once, if they are."""
-    own = op.core_op if isinstance(op, Blockwise) else None
-    if isinstance(own, Cholesky):
-        return lambda a: cholesky_factors(a, own.lower) if many(a) else None
-    if not isinstance(own, SolveTriangular):
+    """Return what does an operation on many small matrices at once, by NumPy; None if it fails."""
+    own: Any = op.core_op if isinstance(op, Blockwise) else None
+    if not isinstance(own, Cholesky | SolveTriangular):
         return None
-    vectors = own.b_ndim == 1
+    lower, unit_diagonal = own.lower, getattr(own, "unit_diagonal", False)
+    vectors = getattr(own, "b_ndim", 2) == 1
 
-    def solved(a: NDArray, b: NDArray) -> NDArray | None:
-        b = b[..., None] if vectors else b
-        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        every = np.broadcast_to(a, (*batch, *a.shape[-2:]))
-        if a.shape[-1] != b.shape[-2] or b.dtype.kind not in "fiub" or not many(every, b.shape[-1]):
-            return None
-        found = triangles_solved(a, b, own.lower, own.unit_diagonal)
+    def factored(a: NDArray) -> NDArray:
+        return np.linalg.cholesky(a) if lower else np.linalg.cholesky(a.mT).mT
+
+    def solved(a: NDArray, b: NDArray) -> NDArray:
+        a = np.tril(a) if lower else np.triu(a)
+        if unit_diagonal:
+            a[..., range(a.shape[-1]), range(a.shape[-1])] = 1
+        found = np.linalg.solve(a, b[..., None] if vectors else b)
         return found[..., 0] if vectors else found
 
-    return solved
+    def together(*given: NDArray) -> NDArray | None:
+        a, *right = given
+        shapes = [a.shape[:-2], *(b.shape[: -1 if vectors else -2] for b in right)]
+        few = math.prod(np.broadcast_shapes(*shapes)) <= a.shape[-1]
+        if few or a.shape[-1] > _MOST_ROWS or any(v.dtype.kind not in "fiub" for v in given):
+            return None
+        try:
+            found = solved(*given) if right else factored(a)
+        except (np.linalg.LinAlgError, ValueError):
+            # One of them at least has no result: PyTensor says which, or why.
+            return None
+        return found.astype(np.result_type(np.float32, *given), copy=False)
+
+    return together
 
 
 def _shuffled(op: DimShuffle) -> Callable[..., Any]:

@@ -247,27 +247,41 @@ def test_quick_functions_give_what_those_of_pytensor_do():
     assert [*same_as_compiled([*quick_graphs()], 1e-6, 0)]
 
 
+@pytest.fixture
+def together(monkeypatch):
+    """Operations that were tried on many matrices at once, and whether that gave a result."""
+    tried = []
+
+    def counted(op, own=interpret._together):
+        made = own(op)
+        if made is None:
+            return None
+
+        def at_once(*given):
+            found = made(*given)
+            tried.append((type(op.core_op).__name__, found is not None))
+            return found
+
+        return at_once
+
+    monkeypatch.setattr(interpret, "_together", counted)
+    return tried
+
+
 @pytest.mark.parametrize(
     ("dtype", "eps"), [("float64", 1e-13), ("float32", 1e-5), ("int64", 1e-13)]
 )
-def test_many_matrices_are_factored_and_solved_as_pytensor_does_each(dtype, eps, monkeypatch):
-    together = []
-    for name in ("cholesky_factors", "triangles_solved"):
-        own = getattr(interpret, name)
-        counted = lambda *given, own=own, name=name: together.append(name) or own(*given)  # noqa: E731
-        monkeypatch.setattr(interpret, name, counted)
+def test_many_matrices_are_factored_and_solved_as_pytensor_does_each(dtype, eps, together):
     found = [*same_as_compiled([*batches(dtype)], eps, eps)]
-    # Some have no factor, some no solution.
+    # Some have no factor, some no solution: PyTensor is asked of each then.
     lacking = [np.isnan(own) for own in found]
     assert any(own.any() and not own.all() for own in lacking[:6])
     assert any(own.any() and not own.all() for own in lacking[6:])
-    assert together.count("cholesky_factors") == 4
-    assert together.count("triangles_solved") == 2 * 17
+    assert together.count(("Cholesky", True)) == 2
+    assert together.count(("SolveTriangular", True)) == 2 * 9
 
 
-def test_few_matrices_large_ones_and_wrong_shapes_are_left_to_pytensor(monkeypatch):
-    for name in ("cholesky_factors", "triangles_solved"):
-        monkeypatch.setattr(interpret, name, None)
+def test_few_matrices_large_ones_and_wrong_shapes_are_left_to_pytensor(together):
     rng = np.random.default_rng(0)
     a, b = pt.tensor3("a"), pt.tensor3("b")
     solve = Interpreted([a, b], [pt.linalg.solve_triangular(a, b, lower=True)])
@@ -281,3 +295,5 @@ def test_few_matrices_large_ones_and_wrong_shapes_are_left_to_pytensor(monkeypat
     for wrong in (rng.normal(size=(20, 3, 4)), rng.normal(size=(20, 4, 4))):
         with pytest.raises(ValueError, match=r"square|incompatible"):
             solve(wrong, rng.normal(size=(20, 3, 1)))
+    assert together
+    assert not any(at_once for _, at_once in together)
