@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from html import escape
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,11 @@ from pm_match.matching import (
     match_summary,
     partition_estimate,
 )
-from pm_match.matching.draws import PREFIX, full_name, set_title, titled
+from pm_match.matching.draws import PREFIX, assignment_pairs, full_name, set_title, titled
 from pm_match.matching.verdict import verdict
+from pm_match.plots.labels import are_few
 from pm_match.prediction.assign import assign
 from pm_match.report.html_report import report
-
-# Pairs of objects above which all of them are not drawn.
-_MOST_PAIRS = 4_000_000
 
 
 class MatchResult:
@@ -274,9 +271,8 @@ class MatchResult:
         -------
         Figure
         """
-        pairs = list(self._pairs())
-        few = sum(self.labels[a].size * self.labels[b].size for a, b in pairs) <= _MOST_PAIRS
-        if pairs and few:
+        pairs = assignment_pairs(self.kept)
+        if pairs and are_few(self.labels, pairs):
             return plots.plot_match_matrix(self.shown, labels=self.shown_labels)
         return plots.plot_alluvial(self.shown_labels)
 
@@ -360,16 +356,12 @@ class MatchResult:
     def _titles(self) -> dict[str, str]:
         return {name: self.title(name) for name in self.prepared.axes()}
 
-    def _pairs(self) -> Iterator[tuple[str, str]]:
-        for names in assignment_sets(self.kept).values():
-            yield from combinations(names, 2)
-
     def _pair(self, a: str | None, b: str | None) -> tuple[str, str]:
         """Give the assignments of two domains."""
         if a is not None and b is not None:
             names = self.labels.data_vars
             return full_name(names, a), full_name(names, b)
-        pairs = list(self._pairs())
+        pairs = assignment_pairs(self.kept)
         if (a is None) != (b is None) or len(pairs) != 1:
             there = [str(name).removeprefix(PREFIX) for name in self.labels.data_vars]
             raise ValueError(

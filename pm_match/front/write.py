@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Mapping
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +12,8 @@ import pandas as pd
 import xarray as xr
 
 from pm_match import plots
-from pm_match.matching import assignment_sets, match_probability
-from pm_match.matching.draws import PREFIX, titled
+from pm_match.matching import match_probability
+from pm_match.matching.draws import PREFIX, assignment_pairs, titled
 from pm_match.report.csv import write_csv
 
 _TOP = 10
@@ -68,11 +67,10 @@ def _objects(result: Any) -> pd.DataFrame:
 def _write_matches(result: Any, folder: Path, top: int | None) -> None:
     """Write the match probabilities of every pair of domains whose clusters are of one set."""
     axes = result.prepared.axes()
-    for members in assignment_sets(result.kept).values():
-        for a, b in list(combinations(members, 2)) or [(members[0], members[0])]:
-            (one, kind), (other, _) = (axes[name.removeprefix(PREFIX)] for name in (a, b))
-            names = [one, other] if kind is None else [one, other, kind]
-            write_matches(result.kept, folder / f"match_{'_'.join(names)}.csv", a, b, top)
+    for a, b in assignment_pairs(result.kept, alone=True):
+        (one, kind), (other, _) = (axes[name.removeprefix(PREFIX)] for name in (a, b))
+        names = [one, other] if kind is None else [one, other, kind]
+        write_matches(result.kept, folder / f"match_{'_'.join(names)}.csv", a, b, top)
 
 
 def write_matches(idata: xr.DataTree, file: Path, a: str, b: str, top: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,17 @@ def assignment_sets(
     """
     posterior = read_draws(idata, group)
     return by_set({name: posterior[name] for name in assignment_names(posterior)})
+
+
+def assignment_pairs(
+    idata: xr.DataTree | xr.Dataset, group: str = "posterior", *, alone: bool = False
+) -> list[tuple[str, str]]:
+    """List all pairs of assignments that can be compared; one that is `alone` with itself."""
+    found: list[tuple[str, str]] = []
+    for names in assignment_sets(idata, group=group).values():
+        itself = [(names[0], names[0])] if alone else []
+        found += list(combinations(names, 2)) or itself
+    return found
 
 
 def read_draws(idata: Any, group: str) -> xr.Dataset:

@@ -13,7 +13,7 @@ from pm_match.matching.draws import SAMPLE_DIMS, coords_along, read_draws, relev
 from pm_match.matching.landmarks import landmark_counts, match_landmarks
 from pm_match.matching.memory import check_size
 from pm_match.matching.pair_counts import apart, best_partners, together
-from pm_match.matching.set_draws import full_names, read_one_set
+from pm_match.matching.set_draws import SetDraws, full_names, read_one_set
 
 
 @overload
@@ -135,7 +135,8 @@ def match_probability(
             raise ValueError('relevance: expected "auto", as objects were counted; found others')
         return match_landmarks(idata, counts, a, b, top)
     a, b = full_names(idata, [a, b], group)
-    draws = read_one_set(idata, [a, b], group, sample_dims, "auto" if relevance == "auto" else None)
+    own = "auto" if relevance == "auto" else None
+    draws = read_pair(idata, a, b, group, sample_dims, own, whole=top is None)
     first, second = draws.variables[0], draws.variables[-1]
     relevant = [draws.relevant[0], draws.relevant[-1]]
     if flags is not None:
@@ -144,12 +145,6 @@ def match_probability(
             relevance_of(posterior, variable, name, sample_dims)
             for variable, name in zip((first, second), flags, strict=True)
         ]
-    if top is None:
-        check_size(
-            f"match_probability: a matrix of all pairs of {a!r} and {b!r},",
-            (first.shape[-1], second.shape[-1]),
-            "Ask for the likeliest partners alone (top=5), or for pairs above a threshold (decide)",
-        )
     labels = apart([draws.labels[0], draws.labels[-1]], relevant)
     rows, columns = first.dims[-1], second.dims[-1]
     n = len(draws.labels)
@@ -177,3 +172,24 @@ def match_probability(
         name="match_probability",
         attrs={"chance": chance},
     )
+
+
+def read_pair(
+    idata: xr.DataTree | xr.Dataset,
+    a: str,
+    b: str,
+    group: str,
+    sample_dims: Sequence[Hashable],
+    relevance: str | None = "auto",
+    *,
+    whole: bool = True,
+) -> SetDraws:
+    """Read two assignments of one set; of the `whole`, refuse a matrix that is too large."""
+    draws = read_one_set(idata, [a, b], group, sample_dims, relevance)
+    if whole:
+        check_size(
+            f"match_probability: a matrix of all pairs of {a!r} and {b!r},",
+            (draws.sizes[0], draws.sizes[-1]),
+            "Ask for the likeliest partners alone (top=5), or for pairs above a threshold (decide)",
+        )
+    return draws

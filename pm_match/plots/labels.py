@@ -10,6 +10,9 @@ from pm_match.checks import check_count, identifier, no_such
 from pm_match.matching.draws import PREFIX, by_set, check_labels
 from pm_match.plots.canvas import MOST_LABELS
 
+# Pairs of objects above which matrices of them are neither built nor drawn.
+_MOST_PAIRS = 4_000_000
+
 
 def labels_by_domain(
     labels: xr.Dataset | Mapping[str, Any], domains: Mapping[str, Any]
@@ -76,12 +79,23 @@ def names_of(variable: Any) -> list[str] | None:
     return None if index is None else [str(name) for name in index]
 
 
-def by_cluster(found: np.ndarray, certainty: np.ndarray) -> np.ndarray:
-    """Order objects by cluster, and within a cluster with the most certain matches first.
+def by_match(probability: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> list[np.ndarray]:
+    """Order the objects of both sides by cluster, and within one by how sure their matches are.
 
-    Irrelevant objects, whose label is negative, come last.
+    `probability` (N, M): of sharing a cluster; `rows`, `columns` (N,), (M,): labels. Irrelevant
+    objects, whose label is negative, come last.
     """
-    return np.lexsort((-certainty, found, found < 0))
+    same = (rows[:, None] == columns) & (columns >= 0)
+    orders = []
+    for axis, own in ((1, rows), (0, columns)):
+        certainty = (probability * same).sum(axis=axis) / same.sum(axis=axis).clip(1)
+        orders.append(np.lexsort((-certainty, own, own < 0)))
+    return orders
+
+
+def are_few(labels: xr.Dataset, pairs: Iterable[tuple[str, str]]) -> bool:
+    """Whether matrices of all objects of some pairs of assignments can be drawn."""
+    return sum(labels[a].size * labels[b].size for a, b in pairs) <= _MOST_PAIRS
 
 
 def by_size(vectors: Iterable[np.ndarray]) -> list[Any]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from pm_match.matching import assignment_sets, match_probability, partition_estimate
-from pm_match.matching.draws import PREFIX
+from pm_match.matching import match_probability, partition_estimate
+from pm_match.matching.draws import PREFIX, assignment_pairs
 from pm_match.matching.given_labels import given_labels
+from pm_match.matching.match_probability import read_pair
 from pm_match.matching.set_draws import full_names, read_sets
 from pm_match.plots.canvas import mark_clusters, panels, pyplot
-from pm_match.plots.labels import by_cluster, names_of
+from pm_match.plots.labels import by_match, names_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,9 +78,7 @@ def plot_match_matrix(
         )
     options: dict[str, Any] = {"group": group, "sample_dims": sample_dims}
     if a is None or b is None:
-        pairs = []
-        for names in assignment_sets(idata, group=group).values():
-            pairs += list(combinations(names, 2)) or [(name, name) for name in names]
+        pairs = assignment_pairs(idata, group, alone=True)
     else:
         first, second = full_names(idata, [a, b], group)
         pairs = [(first, second)]
@@ -92,20 +90,18 @@ def plot_match_matrix(
         for draws in read_sets(idata, names, group, sample_dims):
             found |= draws.split(given_labels(labels, draws))
     # Pairs that cannot be compared are refused before the estimate, which takes its time.
-    matrices = [match_probability(idata, *pair, **options).to_numpy() for pair in pairs]
+    for pair in pairs:
+        read_pair(idata, *pair, group, sample_dims)
     if labels is None:
         found = partition_estimate(idata, **options)
 
     n_columns = min(len(pairs), 3)
     size = 0.9 + 3.9 * n_columns, 0.5 + 3.9 * -(-len(pairs) // n_columns)
     figure, axes = panels(len(pairs), n_columns, figsize=figsize or size)
-    for axis, (first, second), probability in zip(axes.flat, pairs, matrices, strict=False):
+    for axis, (first, second) in zip(axes.flat, pairs, strict=False):
+        probability = match_probability(idata, first, second, **options).to_numpy()
         rows, columns = found[first].to_numpy(), found[second].to_numpy()
-        same = (rows[:, None] == columns) & (columns >= 0)
-        row_order = by_cluster(rows, (probability * same).sum(axis=1) / same.sum(axis=1).clip(1))
-        column_order = by_cluster(
-            columns, (probability * same).sum(axis=0) / same.sum(axis=0).clip(1)
-        )
+        row_order, column_order = by_match(probability, rows, columns)
         image = axis.imshow(
             probability[row_order][:, column_order],
             cmap="Blues",

@@ -12,7 +12,6 @@ from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.util import find_spec
-from itertools import combinations
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -32,18 +31,23 @@ from pm_match.matching import (
     partition_estimate,
 )
 from pm_match.matching.chance import beside_chance
-from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, read_draws, set_title, titled
+from pm_match.matching.draws import (
+    PREFIX,
+    SAMPLE_DIMS,
+    assignment_pairs,
+    read_draws,
+    set_title,
+    titled,
+)
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
 from pm_match.plots.canvas import pyplot
-from pm_match.plots.labels import by_size
+from pm_match.plots.labels import are_few, by_size
 from pm_match.report.csv import with_text_names, write_csv
 from pm_match.report.page_data import packed, page_data
 from pm_match.report.profiles import Feature, ObjectRows, profile, rows_of
 
-# Pairs of objects above which a matrix of them is neither built nor drawn.
-_MOST_PAIRS = 4_000_000
 # Clusters that are described, and features that each is described by in a domain.
 _DESCRIBED, _FEATURES = 12, 6
 # Images of each cluster, in a domain.
@@ -209,14 +213,19 @@ class _Page:
 
     def __post_init__(self):
         self.clusters, self.objects = match_summary(self.idata, self.labels, **self.options)
-        group = self.options["group"]
-        sets = assignment_sets(self.idata, group=group).values()
-        self.pairs = [pair for names in sets for pair in combinations(names, 2)]
+        self.pairs = assignment_pairs(self.idata, self.options["group"])
+        self.draw_all = are_few(self.labels, self.pairs)
 
     def data(self) -> dict[str, Any]:
         """Collect what the script shows."""
         return page_data(
-            self.idata, self.labels, self.objects, self.pairs, self.rows, _MOST_PAIRS, self.options
+            self.idata,
+            self.labels,
+            self.objects,
+            self.pairs,
+            self.rows,
+            self.draw_all,
+            self.options,
         )
 
     def sections(self, diagnosis, provenance) -> Iterator[str]:
@@ -323,7 +332,7 @@ class _Page:
         if not self.pairs:
             yield _note("There is only one domain.")
             return
-        if sum(self.labels[a].size * self.labels[b].size for a, b in self.pairs) <= _MOST_PAIRS:
+        if self.draw_all:
             yield '<div id="matrices"></div>'
             yield _note(
                 "Objects are ordered by cluster. The stronger the colour, the likelier the two "

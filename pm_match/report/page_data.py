@@ -14,7 +14,7 @@ import xarray as xr
 
 from pm_match.matching import match_probability
 from pm_match.matching.draws import PREFIX, read_draws
-from pm_match.plots.labels import by_cluster
+from pm_match.plots.labels import by_match
 from pm_match.report.profiles import ObjectRows
 
 # Partners listed of an object in a domain, if there is room for so many; all together at most.
@@ -29,15 +29,14 @@ def page_data(
     objects: pd.DataFrame,
     pairs: Sequence[tuple[str, str]],
     rows: Mapping[str, ObjectRows],
-    most_pairs: int,
+    draw_all: bool,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Collect what the script shows, as JSON has it.
 
     `idata`, `labels`: the draws, and the partition that is reported; `objects`: of their
     `match_summary`; `pairs`: the pairs of assignments whose clusters are of one set; `rows`: of
-    `rows_of`; `most_pairs`: pairs of objects above which no matrix is shown; `options`: what
-    summaries are given.
+    `rows_of`; `draw_all`: whether matrices are shown; `options`: what summaries are given.
     """
     names = list(dict.fromkeys(objects["domain"]))
     number = {name: k for k, name in enumerate(names)}
@@ -67,7 +66,6 @@ def page_data(
     lists = sum(labels[a].size + labels[b].size for a, b in pairs)
     top = max(1, min(_PARTNERS, _MOST_PARTNERS // max(lists, 1)))
     side = max(1, int(np.sqrt(_MOST_CELLS / max(len(pairs), 1))))
-    draw_all = sum(labels[a].size * labels[b].size for a, b in pairs) <= most_pairs
     for k, (a, b) in enumerate(pairs):
         there, chance = _partners(draws, a, b, top, options)
         back, _ = _partners(draws, b, a, top, options)
@@ -115,12 +113,8 @@ def _matrix(draws, labels, a, b, side, options) -> dict[str, Any]:
     """Give match probabilities in per cent, ordered by cluster; of many objects, means of runs."""
     values = match_probability(draws, a, b, **options).to_numpy()
     rows, columns = labels[a].to_numpy(), labels[b].to_numpy()
-    same = (rows[:, None] == columns) & (columns >= 0)
-    orders, edges = [], []
-    for axis, own in ((1, rows), (0, columns)):
-        certainty = (values * same).sum(axis=axis) / same.sum(axis=axis).clip(1)
-        orders.append(by_cluster(own, certainty))
-        edges.append(np.linspace(0, len(own), min(len(own), side) + 1).astype(int))
+    orders = by_match(values, rows, columns)
+    edges = [np.linspace(0, n, min(n, side) + 1).astype(int) for n in values.shape]
     ordered = values[np.ix_(*orders)]
     for axis in (0, 1):
         sums = np.add.reduceat(ordered, edges[axis][:-1], axis=axis)

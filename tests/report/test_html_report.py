@@ -141,7 +141,7 @@ def test_large_matrices_are_left_out(tmp_path, monkeypatch):
     page = written(tree(), tmp_path)
     assert "too many pairs" not in page
     assert len(packed_data(page)["matrices"]) == 1
-    monkeypatch.setattr(html_report, "_MOST_PAIRS", 34)
+    monkeypatch.setattr("pm_match.plots.labels._MOST_PAIRS", 34)
     page = written(tree(), tmp_path)
     assert "too many pairs" in page
     assert packed_data(page)["matrices"] == []
