@@ -176,10 +176,7 @@ def _labels(chain: Chain) -> Labels:
     found: Labels = {}
     for number, component in enumerate(chain.components):
         for clustering, label in zip(component.clusterings, chain.labels(number), strict=True):
-            for assignment, own in zip(
-                clustering.assignments, np.split(label, clustering.ends), strict=True
-            ):
-                found[assignment.name] = own
+            found |= {own.name: part for own, part in clustering.by_assignment(label)}
     return found
 
 

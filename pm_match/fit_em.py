@@ -18,7 +18,7 @@ from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
 from pm_match.reading.ancestry import Ancestry, Refusal, names, scale
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
-from pm_match.reading.probe import initial_point, natural_function, sampled_function, without_c
+from pm_match.reading.probe import initial_point, natural_function, with_values, without_c
 from pm_match.results import annotate
 from pm_match.views.em import (
     Ascent,
@@ -151,7 +151,7 @@ def fit_em(
         "n_iterations": np.int64(len(fit.log_likelihoods)),
         "converged": np.bool_(fit.converged),
     }
-    found = one_draw(model, _point(model, fitted.values), stats)
+    found = one_draw(model, with_values(model, initial_point(model), fitted.values), stats)
     annotate(found, structure, [])
     found["posterior"].attrs["projections"] = "maximum likelihood"
     found["em"] = xr.DataTree(
@@ -424,11 +424,3 @@ def _clustering_values(clustering: Clustering, weights, labels) -> dict[str, Any
 def _positive(weights) -> NDArray[np.float64]:
     weights = np.maximum(weights, _LEAST)
     return weights / weights.sum(axis=-1, keepdims=True)
-
-
-def _point(model: Model, values: Mapping[str, Any]) -> dict[str, NDArray]:
-    """Bring values of free variables to the scale that is sampled; the rest stay initial."""
-    point = {name: np.asarray(value) for name, value in initial_point(model).items()}
-    for name, value in values.items():
-        point[model.rvs_to_values[model[name]].name] = sampled_function(model, name)(point, value)
-    return point

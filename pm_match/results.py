@@ -50,15 +50,14 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
                 posterior[assignment.name].attrs[SET] = clustering.title
                 if assignment.relevance:
                     posterior[assignment.name].attrs[FLAGS] = assignment.relevance
-    for component in structure.components:
-        for evidence in component.evidence:
-            evidence.annotate(posterior)
-            for name, axis in evidence.of_clusters.items():
-                if name in posterior:
-                    # Sample dims come first; no dim if it is of one cluster alone.
-                    dim = "" if axis is None else str(posterior[name].dims[2 + axis])
-                    title = structure.clustering_of(evidence).title
-                    posterior[name].attrs |= {ROWS_OF: title, ROWS: dim}
+    for evidence in structure.evidence:
+        evidence.annotate(posterior)
+        for name, axis in evidence.of_clusters.items():
+            if name in posterior:
+                # Sample dims come first; no dim if it is of one cluster alone.
+                dim = "" if axis is None else str(posterior[name].dims[2 + axis])
+                title = structure.clustering_of(evidence).title
+                posterior[name].attrs |= {ROWS_OF: title, ROWS: dim}
 
 
 def stored_types(structure: Structure) -> dict[str, np.dtype]:
@@ -114,7 +113,7 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     bound = {name for c in structure.clusterings for name in c.names}
     # What no relabelling changes may stay: numbers, but not what there is one of for each cluster.
     bound -= {name for c in structure.clusterings for name in c.probabilities if name}
-    bound |= {name for c in structure.components for own in c.evidence for name in own.relabelled}
+    bound |= {name for own in structure.evidence for name in own.relabelled}
     bound |= {name for part in structure.parts for name in part.relabelled}
     chosen = {name: stats[name] for name in _TOLD if name in stats}
     for rv in model.free_RVs:

@@ -22,8 +22,8 @@ from pm_match.reading.probe import (
     Reader,
     initial_point,
     natural_function,
-    sampled_function,
     starts,
+    with_values,
     without_c,
 )
 from pm_match.running.runs import runs
@@ -102,7 +102,7 @@ def initial_points(
     served |= {name for part in structure.parts for name in part.names}
     served |= set(_dispersed(structure, start, np.random.default_rng(0)))
     if init == "search":
-        served |= {name for c in structure.components for name in c.hyperparameters}
+        served |= set(structure.hyperparameters)
     others = [rv for rv in model.free_RVs if rv.name not in served]
     jittered = {rv for rv in others if rv.dtype.startswith("float")}
     names = sorted(rv.name for rv in jittered)
@@ -206,15 +206,12 @@ def _dispersed(structure: Structure, start, rng: np.random.Generator) -> dict[st
     for clustering in structure.clusterings:
         grouped = units(clustering.n_objects, clustering.links)
         labels = clustering.respected(random_labels(rng, grouped, clustering.truncation))
-        for assignment, label in zip(
-            clustering.assignments, np.split(labels, clustering.ends), strict=True
-        ):
+        for assignment, label in clustering.by_assignment(labels):
             point |= assignment.values(label)
             if assignment.relevance:
                 point[assignment.relevance] = np.ones(len(label), np.int64)
-    for component in structure.components:
-        for evidence in component.evidence:
-            point |= evidence.dispersed(rng, start)
+    for evidence in structure.evidence:
+        point |= evidence.dispersed(rng, start)
     return point
 
 
@@ -248,14 +245,8 @@ class Search:
 
     def dispersed(self, rng: np.random.Generator) -> Point:
         """Put a dispersed start into a point of value variables."""
-        point = dict(self._initial)
-        for name, value in _dispersed(self.structure, self._initial, rng).items():
-            rv = self.model[name]
-            variable = self.model.rvs_to_values[rv]
-            if self.model.rvs_to_transforms[rv] is not None:
-                value = sampled_function(self.model, name)(point, value)
-            point[variable.name] = np.asarray(value, dtype=variable.dtype)
-        return point
+        values = _dispersed(self.structure, self._initial, rng)
+        return with_values(self.model, self._initial, values)
 
     def from_dispersed(self, rng: np.random.Generator) -> Chain:
         """Search once; return the chain at the mode that was found."""
@@ -268,13 +259,11 @@ class _Start(Search):
     @cached_property
     def _natural(self) -> tuple[list[str], Reader]:
         structure = self.structure
-        names = [name for c in structure.components for name in c.hyperparameters]
+        names = structure.hyperparameters
         for clustering in structure.clusterings:
             for assignment in clustering.assignments:
                 names += assignment.variables
-        names += [
-            name for c in structure.components for own in c.evidence for name in own.handed_on
-        ]
+        names += [name for own in structure.evidence for name in own.handed_on]
         return names, natural_function(self.model, names)
 
     def __call__(self, rng: np.random.Generator) -> dict[str, NDArray]:

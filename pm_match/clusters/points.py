@@ -146,9 +146,7 @@ class ClusteringPoints(Writer):
                 f"labels of {clustering.title!r}: expected those observed, and apart what "
                 "cannot be linked; found others"
             )
-        for assignment, own in zip(
-            clustering.assignments, np.split(labels, clustering.ends), strict=True
-        ):
+        for assignment, own in clustering.by_assignment(labels):
             if assignment.relevance:
                 self.write(point, {assignment.relevance: own >= 0})
             elif own.min() < 0:
@@ -193,14 +191,11 @@ class ClusteringPoints(Writer):
             )
         else:
             drawn = labels
-        ends = clustering.ends
-        parts = zip(
-            clustering.assignments, np.split(drawn, ends), np.split(labels, ends), strict=True
-        )
-        for assignment, own, with_flags in parts:
+        for assignment, own in clustering.by_assignment(drawn):
             self.write(new, assignment.values(own))
+        for assignment, own in clustering.by_assignment(labels):
             if assignment.relevance:
-                self.write(new, {assignment.relevance: with_flags >= 0})
+                self.write(new, {assignment.relevance: own >= 0})
         prior = clustering.relevance_prior(point)
         for (e, f, _), (no, yes), name in zip(
             prior, flag_counts, clustering.probabilities, strict=False

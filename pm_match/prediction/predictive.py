@@ -57,13 +57,8 @@ class Predictive:
         found[:, -1] = -np.inf
         group = place.assignment.group
         if group >= 0:
-            own = np.split(labels, clustering.ends)
             flags = np.concatenate(
-                [
-                    label >= 0
-                    for label, other in zip(own, clustering.assignments, strict=True)
-                    if other.group == group
-                ]
+                [own >= 0 for a, own in clustering.by_assignment(labels) if a.group == group]
             )
             yes, no = log_relevance(clustering.relevance_prior(self._point)[group], flags)
             found[:, :-1] += yes

@@ -1,6 +1,6 @@
 """What is read from a model: its clusterings, what they are seen by, and what is refused."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -115,6 +115,10 @@ class Clustering:
             assignment.name: slice(start, start + assignment.n_objects)
             for assignment, start in zip(self.assignments, starts, strict=True)
         }
+
+    def by_assignment(self, values: NDArray) -> Iterator[tuple[Assignment, NDArray]]:
+        """Give every assignment, and its part of what all objects (N, …) have."""
+        return zip(self.assignments, np.split(values, self.ends), strict=True)
 
     @property
     def names(self) -> list[str]:
@@ -273,6 +277,16 @@ class Structure:
     def clusterings(self) -> list[Clustering]:
         """Return the clusterings of all components."""
         return [clustering for c in self.components for clustering in c.clusterings]
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        """Return the evidence of all components."""
+        return [evidence for c in self.components for evidence in c.evidence]
+
+    @property
+    def hyperparameters(self) -> list[str]:
+        """Return the hyperparameters of all components."""
+        return [name for c in self.components for name in c.hyperparameters]
 
     @property
     def all_clusterings(self) -> list[Clustering]:

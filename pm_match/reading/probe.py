@@ -365,6 +365,19 @@ def sampled_function(model: Model, name: str) -> Callable[[Any, Any], NDArray]:
     return lambda point, value: np.asarray(forward(point, value)[0], dtype)
 
 
+def with_values(
+    model: Model, point: Mapping[str, NDArray], values: Mapping[str, Any]
+) -> dict[str, NDArray]:
+    """Put values of free variables, by name, into a copy of a point: bounds before what they bound.
+
+    What depends on others is brought to the scale that is sampled by what these are then.
+    """
+    found = dict(point)
+    for name, value in values.items():
+        found[model.rvs_to_values[model[name]].name] = sampled_function(model, name)(found, value)
+    return found
+
+
 def density_graphs(
     model: Model, variables: Sequence[RV], jacobian: bool = True, sum: bool = True
 ) -> Any:
