@@ -81,11 +81,12 @@ def test_what_views_say_of_a_given_latent_is_the_dense_density():
     model = factor_kind_model(FactorKind(seen=True, sizes=((3, 2), (2, 1)), noise="features"))
     step, point = started(model)
     part, points = step.part, FactorPoints(model, step.part)
-    form, forms, places = points.shared_form(point, ["latent"])
+    latents, forms = points.shared_form(point, ["latent"])
+    form = latents.form
     h = points.latents(point)[0]
     found = np.einsum("ni,ni->n", h, form.linear)
     found -= 0.5 * np.einsum("ni,nij,nj->n", h, form.matrix[form.index], h)
-    assert list(places) == [0]
+    assert list(latents.sizes) == [0]
     expected = np.zeros(part.n_objects)
     for view in part.views:
         w, v = np.split(points.loadings(point, view), [1], axis=1)

@@ -153,8 +153,8 @@ def test_a_frozen_kernel_has_the_declared_density_and_its_gradient():
     step = pmm.LatentHMC([model["h"]], model=model, rng=1)
     rng = np.random.default_rng(5)
     point = {name: rng.normal(size=value.shape) for name, value in start(model).items()}
-    form, _, _ = step._factors.shared_form(point, part.names)
-    form = form.with_prior(*part.prior(point))
+    latents, _ = step._factors.shared_form(point, part.names)
+    form = latents.form.with_prior(*part.prior(point))
     term = step._term(point)
     declared = model.compile_logp(mode=PLAIN)
     slope = model.compile_dlogp(vars=[model["h"]], mode=PLAIN)

@@ -112,13 +112,12 @@ class FactorGibbs(PartitionStep):
 
     def _draw_latents(self, point) -> None:
         """Draw all latents of ours: shared ones with private ones integrated out, then these."""
-        part, points = self.part, self._points
-        form, forms, places = points.shared_form(point)
-        if places:
-            priors = [part.latents[number].prior(point) for number in places]
-            mean, precision = (np.hstack(arrays) for arrays in zip(*priors, strict=True))
-            drawn = form.with_prior(mean, precision).draw(self.rng)
-            points.write_latents(point, {n: drawn[:, place] for n, place in places.items()})
+        points = self._points
+        form, forms = points.shared_form(point)
+        for number in form.sizes:
+            form = form.with_prior(number, self.part.latents[number].prior(point))
+        if form.sizes:
+            points.write_latents(point, form.draw(self.rng))
         points.draw_private(self.rng, point, forms)
 
     def _draw_loadings(self, point, view: FactorView, latents: list[Array]) -> Array:

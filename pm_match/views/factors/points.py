@@ -1,6 +1,6 @@
 """Reads and writes points of linear factor models, and what their views say of latents there."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,17 +21,54 @@ from pm_match.views.factors.recognise import Factor, FactorModel, FactorView
 
 
 @dataclass(frozen=True, eq=False)
-class ViewForm:
-    """What one view says of its latents, private ones of ours with their prior."""
+class LatentForm:
+    """A form of several latents, side by side."""
 
-    # of all latents of the view, side by side, those of ours that are private times their prior
-    full: CanonicalForm
-    places: dict[int, NDArray[np.int64]]  # by the latent's number, its entries in `full`
-    private: tuple[int, ...]  # those of ours that no other view has
+    form: CanonicalForm
+    sizes: dict[int, int]  # by the latent's number, in order: the lengths of its vectors
 
-    def entries(self, numbers: Iterable[int]) -> NDArray[np.int64]:
-        """Return the entries of latents in `full`."""
-        return np.concatenate([self.places[n] for n in numbers] or [np.empty(0, np.int64)])
+    @classmethod
+    def product(cls, forms: Sequence["LatentForm"], sizes: dict[int, int]) -> "LatentForm":
+        """Multiply forms of some of the latents that have these `sizes`."""
+        where = [_entries(sizes, own.sizes) for own in forms]
+        return cls(product([own.form for own in forms], where, sum(sizes.values())), sizes)
+
+    def given(self, values: dict[int, Array]) -> "LatentForm":
+        """Fix latents at their values (N, k); a form of the others."""
+        if not values:
+            return self
+        own, held = _entries(self.sizes, values), np.hstack([*values.values()])
+        return LatentForm(self.form.given(own, held), self._others(values))
+
+    def without(self, numbers: Collection[int]) -> "LatentForm":
+        """Integrate latents out, under whose form they must have a density."""
+        if not numbers:
+            return self
+        own = _entries(self.sizes, numbers)
+        return LatentForm(self.form.without(own), self._others(numbers))
+
+    def _others(self, numbers: Collection[int]) -> dict[int, int]:
+        return {n: size for n, size in self.sizes.items() if n not in numbers}
+
+    def with_prior(self, number: int, prior: tuple[Array, Array]) -> "LatentForm":
+        """Multiply by the independent normal densities of a latent: its means and precisions."""
+        own = _entries(self.sizes, [number])
+        return LatentForm(self.form.with_prior(*prior, own), self.sizes)
+
+    def draw(self, rng: np.random.Generator) -> dict[int, Array]:
+        """Draw the latents (N, k) from the densities that the form is proportional to."""
+        drawn = self.form.draw(rng)
+        return {number: drawn[:, _entries(self.sizes, [number])] for number in self.sizes}
+
+
+def _entries(sizes: dict[int, int], numbers: Iterable[int]) -> NDArray[np.int64]:
+    """Find the entries of some latents among those that have these `sizes`."""
+    end = dict(zip(sizes, np.cumsum([*sizes.values()]), strict=True))
+    return np.concatenate([np.arange(end[n] - sizes[n], end[n]) for n in numbers])
+
+
+# What one view says of its latents, and those of ours that no other view has, whose prior is in it.
+ViewForm = tuple[LatentForm, list[int]]
 
 
 class FactorPoints(Writer):
@@ -159,75 +196,57 @@ class FactorPoints(Writer):
             moved = t.reshape(own.shape) if log.size == t.size else t
             self.write_positive(point, own.name, log + 2.0 * moved)
 
-    def form(self, point: Point, view: FactorView) -> ViewForm:
+    def view_form(self, point: Point, view: FactorView) -> LatentForm:
         """Find what a view says of its latents at a point, missing values integrated out."""
-        part = self.part
-        ends = np.cumsum([0, *(loading.shape[1] for loading in view.loadings)])
-        places = {number: np.arange(ends[n], ends[n + 1]) for n, number in enumerate(view.latents)}
-        full = self.likelihood(point, view)
-        private = tuple(
-            number
-            for number in view.latents
-            if part.private(number) and not part.latents[number].foreign
-        )
-        for number in private:
-            full = full.with_prior(*part.latents[number].prior(point), places[number])
-        return ViewForm(full, places, private)
+        sizes = {n: own.shape[1] for n, own in zip(view.latents, view.loadings, strict=True)}
+        return LatentForm(self.likelihood(point, view), sizes)
 
     def shared_form(
         self, point: Point, names: list[str] | None = None
-    ) -> tuple[CanonicalForm, list[ViewForm], dict[int, NDArray[np.int64]]]:
+    ) -> tuple[LatentForm, list[ViewForm]]:
         r"""Find what all views say of the latents that are not private to one of them.
 
         Private latents of ours, and missing values, are integrated out: for one shared latent
         :math:`h`, :math:`\log p(x_n | h) = -h^\top A_p h / 2 + h^\top b_n`, up to a constant.
 
         `names`: the latents that the form is to be of; others that are shared (or not ours) are
-        given, at their values in the point. Default: all shared latents of ours. Return `form`:
-        without the latents' own priors; `forms`: of each view, for `draw_private`; `places`: by the
-        latent's number, its entries in `form`.
+        given, at their values in the point. Default: all shared latents of ours. Return the form,
+        without the latents' own priors, and that of each view, for `draw_private`.
         """
         part = self.part
-        forms = [self.form(point, view) for view in part.views]
-        private = {number for own in forms for number in own.private}
+        forms: list[ViewForm] = []
+        for view in part.views:
+            own = [n for n in view.latents if part.private(n) and not part.latents[n].foreign]
+            form = self.view_form(point, view)
+            for number in own:
+                form = form.with_prior(number, part.latents[number].prior(point))
+            forms.append((form, own))
         if names is None:
-            wanted = [number for number in part.own if number not in private]
+            wanted = [n for n in part.own if not part.private(n)]
         else:
             wanted = [n for n, latent in enumerate(part.latents) if latent.name in names]
-        ends = np.cumsum([0, *(part.latents[number].shape[1] for number in wanted)])
-        places = {number: np.arange(ends[n], ends[n + 1]) for n, number in enumerate(wanted)}
-        latents = self.latents(point)
-        reduced, where = [], []
-        for own in forms:
-            mine = [n for n in own.places if n in wanted]
-            if not mine:
+        latents, reduced = self.latents(point), []
+        for form, private in forms:
+            if form.sizes.keys().isdisjoint(wanted):
                 continue
-            known = [n for n in own.places if n not in wanted and n not in own.private]
-            form, kept = _condition(own, known, latents)
-            gone = [n for n in kept if n not in wanted]
-            if gone:
-                entries = np.concatenate([kept[n] for n in gone])
-                form = form.without(entries)
-            reduced.append(form)
-            where.append(np.concatenate([places[n] for n in mine]))
-        size = int(ends[-1])
-        if not reduced:
-            empty = np.zeros((1, size, size)), np.zeros((part.n_objects, size))
-            return CanonicalForm(*empty, np.zeros(part.n_objects, np.int64)), forms, places
-        return product(reduced, where, size), forms, places
+            known = {n: latents[n] for n in form.sizes if n not in wanted and n not in private}
+            reduced.append(form.given(known).without([n for n in private if n not in wanted]))
+        sizes = {n: part.latents[n].shape[1] for n in wanted}
+        if reduced:
+            return LatentForm.product(reduced, sizes), forms
+        size, n = sum(sizes.values()), part.n_objects
+        empty = CanonicalForm(np.zeros((1, size, size)), np.zeros((n, size)), np.zeros(n, np.int64))
+        return LatentForm(empty, sizes), forms
 
     def draw_private(
         self, rng: np.random.Generator, point: dict[str, NDArray], forms: list[ViewForm]
     ) -> None:
         """Draw private latents given all other ones at a new `point`, and write them there."""
         latents = self.latents(point)
-        for own in forms:
-            if not own.private:
-                continue
-            known = [n for n in own.places if n not in own.private]
-            form, kept = _condition(own, known, latents)
-            drawn = form.draw(rng)
-            self.write_latents(point, {n: drawn[:, kept[n]] for n in own.private})
+        for form, private in forms:
+            if private:
+                known = {n: latents[n] for n in form.sizes if n not in private}
+                self.write_latents(point, form.given(known).draw(rng))
 
     def draw_missing(self, rng: np.random.Generator, point: dict[str, NDArray]) -> None:
         """Draw missing values given all else at a new `point`, and write them there."""
@@ -242,17 +261,3 @@ class FactorPoints(Writer):
             means += self.intercept(point, view)[column]
             width = view.noise(point)[column] ** -0.5
             self.write(point, {view.missing: means + width * rng.standard_normal(len(row))})
-
-
-def _condition(
-    own: ViewForm, known: list[int], latents: list[Array]
-) -> tuple[CanonicalForm, dict[int, NDArray[np.int64]]]:
-    """Fix latents in a view's form at their values; return it, and where the others are in it."""
-    kept = [number for number in own.places if number not in known]
-    # Entries keep their order.
-    order = np.sort(own.entries(kept))
-    places = {number: np.searchsorted(order, own.places[number]) for number in kept}
-    if not known:
-        return own.full, places
-    values = np.hstack([latents[number] for number in known])
-    return own.full.given(own.entries(known), values), places

@@ -26,9 +26,8 @@ from pm_match.views.factors.linear_factors import (
     Array,
     CanonicalForm,
     MaskedTable,
-    product,
 )
-from pm_match.views.factors.points import FactorPoints
+from pm_match.views.factors.points import FactorPoints, LatentForm
 from pm_match.views.factors.recognise import FactorView
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.labelled_latents import LabelledLatent
@@ -182,28 +181,23 @@ class _Outlook:
     def latent_form(self, point: Point) -> CanonicalForm:
         """Find the conditional of the objects' latent vectors at a draw."""
         factors = self.part.factors
-        numbers = sorted({number for view in self.views for number in view.latents})
-        # Every latent that the given views have, side by side: ours first.
-        (own,) = (n for n in numbers if factors.latents[n].name == self.part.name)
-        numbers = [own, *(n for n in numbers if n != own)]
-        ends = np.cumsum([0, *(factors.latents[n].shape[1] for n in numbers)])
-        places = {n: np.arange(ends[i], ends[i + 1]) for i, n in enumerate(numbers)}
-        forms = [self.points.likelihood(point, view) for view in self.views]
-        where = [np.concatenate([places[n] for n in view.latents]) for view in self.views]
-        form = product(forms, where, int(ends[-1]))
-        form = form.with_prior(*self._prior(self.part.name, self.part.prior(point)), places[own])
-        others = numbers[1:]
-        for n in others:
+        sizes = {n: factors.latents[n].shape[1] for view in self.views for n in view.latents}
+        forms = [self.points.view_form(point, view) for view in self.views]
+        form, others = LatentForm.product(forms, sizes), []
+        for n in sizes:
             latent = factors.latents[n]
-            if latent.foreign:
+            if latent.name == self.part.name:
+                prior = self.part.prior(point)
+            elif latent.foreign:
                 raise UnservedModelError(
                     f"views depend on {latent.name!r} besides {self.part.name!r}, and something "
                     "else depends on it: its values for new objects are not known"
                 )
-            form = form.with_prior(*self._prior(latent.name, latent.prior(point)), places[n])
-        if others:
-            form = form.without(np.concatenate([places[n] for n in others]))
-        return form
+            else:
+                prior = latent.prior(point)
+                others.append(n)
+            form = form.with_prior(n, self._prior(latent.name, prior))
+        return form.without(others).form
 
     def _prior(self, name: str, prior: tuple[Array, Array]) -> tuple[Array, Array]:
         """Return the prior (1, k) that the objects of a model have in common."""
