@@ -22,6 +22,7 @@ from pm_match.columns.conjugate import (
     NormalGammaPrior,
     NormalPrior,
 )
+from pm_match.prediction.mixture import draw_categories
 
 Array = NDArray[np.float64]
 # Which cell, which category (0 without any), and the numbers (E, 2) that the term is given.
@@ -126,7 +127,7 @@ class _Categories:
 
     @staticmethod
     def rvs(p, random_state):
-        return (random_state.random((len(p), 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+        return draw_categories(random_state, p)
 
 
 class _Bags:

@@ -15,7 +15,7 @@ import pandas as pd
 from pm_match.checks import no_such
 from pm_match.front.cells import InputError, is_market
 from pm_match.front.files import NetworkFile, read_network_file
-from pm_match.networks.data import Network, as_network
+from pm_match.networks.data import Network, as_network, default_types
 
 
 def look_at_networks(
@@ -191,7 +191,7 @@ def _types(read, networks, one_mode) -> tuple[str, ...]:
     if one_mode:
         return ("object",)
     n_axes = len(next(iter(networks.values())).shape)
-    unnamed = ("row", "column") if n_axes == 2 else tuple(f"axis_{i}" for i in range(n_axes))
+    unnamed = default_types(n_axes)
     headers = {name: own.header for name, own in read.items() if own.header}
     for name, own in headers.items():
         ends = [set(map(str, labels)) for labels in networks[name].labels]

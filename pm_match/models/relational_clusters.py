@@ -37,6 +37,7 @@ from pm_match.networks.data import (
     Family,
     Network,
     as_network,
+    default_types,
 )
 from pm_match.tables.domains import as_labels, check_names
 
@@ -356,9 +357,9 @@ def _read(
 ) -> dict[str, Network]:
     """Check the networks and bring them into one form, with labels that are fit for coords."""
     check_given_by_name("network", networks, "matrix")
+    n_axes = None if types is None else 2 if one_mode else len(types)
     tables: dict[str, Network] = {}
     for name, observed in networks.items():
-        observed, listed = _with_values(observed, types, columns)
         network = as_network(
             name,
             observed,
@@ -367,7 +368,8 @@ def _read(
             symmetric=symmetric,
             self_loops=self_loops,
             one_mode=one_mode,
-            columns=listed,
+            columns=columns,
+            n_axes=n_axes,
         )
         labels = network.labels
         if one_mode:
@@ -392,23 +394,6 @@ def _read(
     return tables
 
 
-def _with_values(observed, types, columns):
-    """Give a table in long form a column of ones if its columns are but the types' labels."""
-    # Of three columns or more `as_network` takes the last for the value.
-    if (
-        columns is None
-        or types is None
-        or not 3 <= len(types) == len(columns)
-        or not isinstance(observed, pd.DataFrame)
-        or not set(columns) <= set(observed.columns)
-    ):
-        return observed, columns
-    table = observed[list(columns)].copy()
-    table.columns = pd.Index(range(len(columns)))
-    table[len(columns)] = 1.0
-    return table.rename(columns=dict(enumerate(columns))), [*columns, len(columns)]
-
-
 def _check_one_mode(types, one_mode, symmetric, self_loops) -> bool:
     for option, flag in (("symmetric", symmetric), ("self_loops", self_loops)):
         if flag and one_mode is not None and not one_mode:
@@ -424,9 +409,7 @@ def _check_one_mode(types, one_mode, symmetric, self_loops) -> bool:
 
 def _check_types(types, n_axes: int, one_mode: bool) -> tuple[str, ...]:
     if types is None:
-        if one_mode:
-            return ("object",)
-        return ("row", "column") if n_axes == 2 else tuple(f"axis_{i}" for i in range(n_axes))
+        return ("object",) if one_mode else default_types(n_axes)
     expected = 1 if one_mode else n_axes
     if len(types) != expected:
         why = "the objects of one-mode networks" if one_mode else f"each of {n_axes} axes"

@@ -74,6 +74,7 @@ def as_network(
     one_mode: bool = False,
     columns: Sequence[str] | None = None,
     labels: Sequence[Any] | None = None,
+    n_axes: int | None = None,
 ) -> Network:
     """Check the user's network and bring it into one form.
 
@@ -109,6 +110,9 @@ def as_network(
     labels : sequence, optional
         For each axis, the labels of all its objects, or None: those in a DataFrame in long form
         are looked up in it.
+    n_axes : int, optional
+        How many of the `columns` are axes. Default: as `shape` says, or all but the last, and two
+        at least.
 
     Returns
     -------
@@ -132,7 +136,7 @@ def as_network(
     unknown = None
     if isinstance(observed, Network):
         absent, unknown = observed.absent, observed.unknown
-    cells = _read(where, observed, expected, one_mode, columns, labels)
+    cells = _read(where, observed, expected, one_mode, columns, labels, n_axes)
     _check_shape(where, cells.shape, expected, one_mode)
     kind = _Kind(where, family, absent, one_mode, symmetric, self_loops)
     if isinstance(cells, _Dense):
@@ -169,6 +173,11 @@ def cell_numbers(shape: Sequence[int], *indices: NDArray[np.int64]) -> list[NDAr
     # Too many cells for the position in the whole array: rank those that there are.
     _, rank = np.unique(np.concatenate(indices), axis=0, return_inverse=True)
     return np.split(rank.reshape(-1), np.cumsum([len(index) for index in indices])[:-1])
+
+
+def default_types(n_axes: int) -> tuple[str, ...]:
+    """Name the types of objects on the axes of networks where nobody does."""
+    return ("row", "column") if n_axes == 2 else tuple(f"axis_{i}" for i in range(n_axes))
 
 
 def count_cells(
@@ -219,14 +228,14 @@ class _Dense:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _read(where, observed, shape, one_mode, columns, labels) -> _Listed | _Dense:
+def _read(where, observed, shape, one_mode, columns, labels, n_axes) -> _Listed | _Dense:
     if columns is not None:
         if not isinstance(observed, pd.DataFrame):
             raise TypeError(
                 f"{where}: expected a DataFrame in long form with `columns`; "
                 f"found {type_name(observed)}"
             )
-        return _from_long(where, observed, shape, one_mode, columns, labels)
+        return _from_long(where, observed, shape, one_mode, columns, labels, n_axes)
     if isinstance(observed, Network):
         return _Listed(observed.index, observed.values, observed.shape, observed.labels, False)
     if scipy.sparse.issparse(observed):
@@ -334,15 +343,16 @@ def _shape_of(where, index, one_mode) -> tuple[int, ...]:
     return tuple([max(last)] * len(last) if one_mode else last)
 
 
-def _from_long(where, frame, shape, one_mode, columns, labels) -> _Listed:
+def _from_long(where, frame, shape, one_mode, columns, labels, n_axes) -> _Listed:
     columns = list(columns)
     absentees = [c for c in columns if c not in frame.columns]
     if absentees:
         raise ValueError(
             f"{where}: {no_such(f'column {absentees[0]!r}', frame.columns, absentees[0])}"
         )
-    # Without a shape two columns can only be axes, and the last of more the value.
-    n_axes = len(shape) if shape is not None else max(2, len(columns) - 1)
+    if n_axes is None:
+        # Without a shape two columns can only be axes, and the last of more the value.
+        n_axes = len(shape) if shape is not None else max(2, len(columns) - 1)
     if len(columns) not in (n_axes, n_axes + 1):
         raise ValueError(
             f"{where}: expected `columns` to name one column for each of {n_axes} axes, then "

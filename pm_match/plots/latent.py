@@ -9,8 +9,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.checks import no_such
-from pm_match.matching.draws import PREFIX, RELEVANCE, SAMPLE_DIMS, log_joint_of, read_draws
+from pm_match.matching.draws import (
+    PREFIX,
+    RELEVANCE,
+    SAMPLE_DIMS,
+    log_joint_of,
+    read_draws,
+    variable_of,
+)
+from pm_match.matching.map_objects import projection_of
 from pm_match.plots.canvas import MARKERS, SMALL, colour_of, one_draw, panel
 from pm_match.plots.labels import by_size
 from pm_match.tables.domains import Domain, as_domains
@@ -184,25 +191,15 @@ def _observed(idata: Any, point: xr.Dataset) -> dict[str, xr.DataArray]:
 
 def _carried_back(point: xr.Dataset, table: Domain) -> np.ndarray:
     """Compute W⁺ (x - a) of every object, shape (n_objects, n_factors)."""
-    for prefix in (_PROJECTION, PREFIX):
-        if f"{prefix}{table.name}" not in point:
-            missing = f"variable '{prefix}{table.name}'"
-            raise KeyError(
-                f"domain {table.name!r}: {no_such(missing, sorted(map(str, point.data_vars)))}"
-            )
-    projection = point[f"{_PROJECTION}{table.name}"]
-    features = f"{table.name}_feature"
-    if projection.dims[-1] == features:
-        projection = projection.transpose(features, ...)
-    w = projection.to_numpy()
-    expected = (point[f"{PREFIX}{table.name}"].size, len(w))
+    (w,), features = projection_of(point, table.name, ())
+    expected = (variable_of(point, f"{PREFIX}{table.name}", PREFIX).size, len(w))
     if table.values.shape != expected:
         raise ValueError(
             f"domain {table.name!r}: expected {expected[0]} objects of {expected[1]} features; "
             f"found shape {table.values.shape}"
         )
     x = np.ma.filled(table.values, np.nan)
-    labels = projection.indexes.get(features)
+    labels = features.indexes.get(features.dims[0])
     if labels is not None:
         order = pd.Index(table.features).get_indexer(labels)
         x = x[:, order] if (order >= 0).all() else x

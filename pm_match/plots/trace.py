@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.checks import no_such
-from pm_match.matching.draws import needs_tree
+from pm_match.matching.draws import draws_as_they_are, needs_tree
 from pm_match.plots.canvas import panels, pyplot
 
 if TYPE_CHECKING:
@@ -68,9 +68,7 @@ def plot_trace(
     var_names = [var_names] if isinstance(var_names, str) else list(var_names)
     if not var_names:
         raise ValueError("var_names: expected at least one statistic; found none")
-    if group not in idata.children:
-        raise KeyError(no_such(f"group {group!r}", sorted(idata.children), group))
-    stats = idata.children[group].to_dataset()
+    stats = draws_as_they_are(idata, group)
     for name in var_names:
         if name not in stats:
             raise KeyError(no_such(f"statistic {name!r}", sorted(map(str, stats.data_vars)), name))

@@ -25,6 +25,7 @@ from pm_match.matching.given_labels import given_labels
 from pm_match.matching.memory import check_size, gibibytes, limit
 from pm_match.matching.set_draws import SetDraws, read_sets
 from pm_match.prediction.averages import WeightedMean
+from pm_match.prediction.mixture import draw_categories
 from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
 from pm_match.prediction.predictive import Predictive
@@ -250,7 +251,7 @@ class _Tally:
         if self.reweight:
             self.log_weight[number] = log_predictive
         labels = predictive.labels[self.new.place.clustering]
-        drawn = _draw_categories(rng, p)
+        drawn = draw_categories(rng, p)
         n_clusters = p.shape[1] - 1
         self.relevant[number] = drawn < n_clusters
         # The label of an irrelevant object means nothing.
@@ -333,13 +334,6 @@ def _known_labels(labels: Mapping[Any, Any], draws: SetDraws) -> tuple[NDArray[n
     whole = given_labels(labels, draws)
     numbers = np.unique(whole[whole != IRRELEVANT])
     return np.where(whole == IRRELEVANT, -1, np.searchsorted(numbers, whole)), numbers
-
-
-def _draw_categories(rng: np.random.Generator, p: NDArray) -> NDArray[np.int64]:
-    """Draw one category for every row of probabilities."""
-    cumulative = np.cumsum(p, axis=1)
-    uniform = rng.random((len(p), 1)) * cumulative[:, -1:]
-    return np.asarray((uniform >= cumulative).sum(axis=1), np.int64)
 
 
 def _assignments(points: RecordedPoints) -> xr.Dataset:

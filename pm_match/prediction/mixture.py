@@ -98,6 +98,14 @@ class CategoryLaw:
         return np.stack([p.argmax(axis=-1), p.max(axis=-1)])
 
 
+def draw_categories(rng: np.random.Generator, weights: NDArray) -> NDArray[np.int64]:
+    """Draw one category for every row of weights (N, K), which need not sum to 1."""
+    cumulative = np.cumsum(weights, axis=1)
+    uniform = rng.random((len(weights), 1)) * cumulative[:, -1:]
+    # By rounding, it may be all of the sum.
+    return np.asarray((uniform >= cumulative[:, :-1]).sum(axis=1), np.int64)
+
+
 def mixture_mean(weight: NDArray, mean: NDArray) -> NDArray[np.float64]:
     """Mean (M,) of mixtures with weights (C,) and means (C, M)."""
     return (weight / weight.sum()) @ mean

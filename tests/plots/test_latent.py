@@ -129,5 +129,5 @@ def test_bad_input(idata):
         plots.plot_latent(posterior.isel(factor=[0]), tables)
     with pytest.raises(ValueError, match=r"domain 'a': expected 12 objects of 6 features; found"):
         plots.plot_latent(idata, {"a": np.random.default_rng(0).normal(size=(12, 5))})
-    with pytest.raises(KeyError, match="domain 'd': no variable 'projection_d'"):
+    with pytest.raises(KeyError, match="no variable 'projection_d' among the draws"):
         plots.plot_latent(idata, {"d": np.random.default_rng(0).normal(size=(12, 5))})

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.k_means import k_means
+from pm_match.prediction.mixture import draw_categories
 from pm_match.views.em.ascent import Ascent, Fit, ascent, best_of
 from pm_match.views.em.views import (
     SeenView,
@@ -111,15 +112,8 @@ def start_labels(
     found = ascent(lambda parameters: _step(seen, n, parameters), start, _START_TOLERANCE, 500)
     fitted = uncentred(found.parameters, seen)
     z, w = responsibilities(views, fitted)
-    labels = [_draw(rng, p[view.rows]) for p, view in zip(w, seen, strict=True)]
-    return _draw(rng, z), labels, [np.linalg.inv(c) for c in fitted.covariances]
-
-
-def _draw(rng: np.random.Generator, probabilities: Array) -> NDArray[np.int64]:
-    """Draw a label for every row of probabilities."""
-    cumulative = probabilities.cumsum(axis=1)
-    uniform = rng.random(len(cumulative)) * cumulative[:, -1]
-    return np.minimum((cumulative < uniform[:, None]).sum(axis=1), cumulative.shape[1] - 1)
+    labels = [draw_categories(rng, p[view.rows]) for p, view in zip(w, seen, strict=True)]
+    return draw_categories(rng, z), labels, [np.linalg.inv(c) for c in fitted.covariances]
 
 
 def _start(rng, seen: list[SeenView], joint, n_clusters, marginal, by_k_means) -> DependencyMixture:

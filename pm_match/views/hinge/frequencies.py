@@ -264,18 +264,6 @@ class EvidenceTerm:
         return np.array([self.evidence.log_evidence]), self.evidence.gradient()[None]
 
 
-def distinct(matrices: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find which of many matrices (M, m, m) differ, as of frequencies that share a component.
-
-    Return `first` (P,): places of the distinct ones: of all, if two of them agree in their corner
-    only; `which` (M,): the number among these of every matrix.
-    """
-    _, first, which = np.unique(matrices[:, 0, 0], return_index=True, return_inverse=True)
-    if np.array_equal(matrices[first][which], matrices):
-        return first, which
-    return np.arange(len(matrices)), np.arange(len(matrices))
-
-
 def kernels() -> list[Job]:
     """List what moves of frequencies call."""
     row, square, cube = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 
 from pm_match.checks import check_count, check_flag
@@ -17,7 +16,6 @@ from pm_match.reading.parts import Structure
 from pm_match.views.factors.linear_factors import Array
 from pm_match.views.factors.points import FactorPoints
 from pm_match.views.hinge import turn_coefficients
-from pm_match.views.hinge.frequencies import distinct
 from pm_match.views.hinge.hinge_gibbs import HingePoints
 from pm_match.views.hinge.hinge_latent import HingeTerm, SummedTerm
 from pm_match.views.hinge.labelled_latents import LabelledLatent
@@ -149,8 +147,8 @@ class LatentHMC(HMCStep):
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         new, rng, part = dict(point), self.rng, self.part
-        form, forms, _ = self._factors.shared_form(point, part.names)
-        form = form.with_prior(*part.prior(point))
+        latents, forms = self._factors.shared_form(point, part.names)
+        form = latents.with_prior(self._number, part.prior(point)).form
         normal = NormalPart.of(form.matrix, form.linear, form.index)
         term = self._term(point)
         latent = self._factors.read(point, part.name)
@@ -212,7 +210,8 @@ class LatentHMC(HMCStep):
         frequencies = [self._frequencies.read(point, name) for name in self._scaled]
         priors = [hinge.frequency_prior(point) for hinge in self._scaled.values()]
         rows = np.concatenate(frequencies)
-        inverses = np.concatenate([_precisions(own.factors) for own in priors])
+        roots = np.linalg.inv(np.concatenate([own.factors for own in priors]))
+        inverses = roots.transpose(0, 2, 1) @ roots
         pulls = np.einsum("jab,jb->ja", inverses, rows - np.concatenate([p.means for p in priors]))
         t = np.empty(len(quadratic))
         rescale_axes(self.rng, quadratic, exponent - len(rows), rows, pulls, inverses, t)
@@ -232,10 +231,3 @@ class LatentHMC(HMCStep):
             _, frequencies = hinge.fourier(point)
             turned = turn_coefficients(points.coefficients(point), frequencies @ c)
             points.write_coefficients(point, turned)
-
-
-def _precisions(factors: NDArray) -> NDArray[np.float64]:
-    """Invert covariances (M, K, K), of which many are the same, given their Cholesky factors."""
-    first, which = distinct(factors)
-    roots = np.linalg.inv(factors[first])
-    return (roots.transpose(0, 2, 1) @ roots)[which]

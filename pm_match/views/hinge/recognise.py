@@ -20,7 +20,7 @@ from pm_match.reading.densities import common, log_normal, same
 from pm_match.reading.parts import Part, Point
 from pm_match.reading.probe import at_each, held_matrices, log_densities
 from pm_match.views.hinge import HingeParts, fourier_values, read_hinge
-from pm_match.views.hinge.frequencies import FrequencyPrior, distinct
+from pm_match.views.hinge.frequencies import FrequencyPrior
 
 _TESTS = 3
 # Values of discrete variables that scores are looked at.
@@ -434,19 +434,11 @@ def _frequency_prior(context: Context, rv: RV, declared: HingeParts, frequencies
             factors = np.zeros((n, m, m))
             factors[:, range(m), range(m)] = spread
         else:
-            factors = _factors(spread)
+            factors = np.linalg.cholesky(spread)
         return FrequencyPrior(np.broadcast_to(centre, (n, m)), np.broadcast_to(factors, (n, m, m)))
 
     _check_declared(context, frequencies, prior)
     return prior
-
-
-def _factors(covariances: NDArray) -> NDArray[np.float64]:
-    """Cholesky-factorise covariances (..., m, m), of which many are the same."""
-    if covariances.ndim == 2:
-        return np.linalg.cholesky(covariances)
-    first, which = distinct(covariances)
-    return np.linalg.cholesky(covariances[first])[which]
 
 
 def _label_counts(context: Context, frequencies: RV) -> dict[str, int]:
