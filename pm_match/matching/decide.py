@@ -166,7 +166,7 @@ def decide(
         pairs = _Pairs(*(part[kept] for part in pairs))
     if rule == "one-to-one":
         pairs = _assigned(pairs, draws, threshold)
-    names = [v[v.dims[-1]].to_numpy() for v in draws.variables]
+    names = draws.objects
     probability = pairs.number / draws.n_draws
     table = pd.DataFrame(
         {

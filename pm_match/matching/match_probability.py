@@ -155,8 +155,8 @@ def match_probability(
         object_, partner, count = best_partners(labels[0], labels[1], top, same=a == b)
         table = pd.DataFrame(
             {
-                "object": first[rows].to_numpy()[object_],
-                "partner": second[columns].to_numpy()[partner],
+                "object": draws.objects[0][object_],
+                "partner": draws.objects[-1][partner],
                 "probability": count / len(labels[0]),
             }
         )

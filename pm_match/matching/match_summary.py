@@ -212,11 +212,11 @@ def _summary(draws: SetDraws, estimate: np.ndarray) -> tuple[pd.DataFrame, pd.Da
         | means,
         index=pd.Index(titles, name="cluster"),
     )
-    names = [v[v.dims[-1]].to_numpy() for v in draws.variables]
+    names = [pd.Series(own, dtype=object) for own in draws.objects]
     objects = pd.DataFrame(
         {
             "domain": np.repeat(draws.domains, draws.sizes),
-            "object": pd.concat([pd.Series(n, dtype=object) for n in names], ignore_index=True),
+            "object": pd.concat(names, ignore_index=True),
             "cluster": estimate,
             "relevance": relevance / n_draws,
             "confidence": confidence,

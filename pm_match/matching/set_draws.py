@@ -56,6 +56,11 @@ class SetDraws:
         return [part.shape[1] for part in self.labels]
 
     @property
+    def objects(self) -> list[np.ndarray]:
+        """Labels of the objects by assignment: numbers where they have none."""
+        return [v[v.dims[-1]].to_numpy() for v in self.variables]
+
+    @property
     def domain_of(self) -> np.ndarray:
         """Which assignment every object is of, shape (objects of all,)."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)

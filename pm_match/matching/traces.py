@@ -63,11 +63,6 @@ def pair_traces(draws: SetDraws, pairs: np.ndarray) -> np.ndarray:
 
 def pair_name(draws: SetDraws, pair: np.ndarray) -> str:
     """Name a pair by its objects' domains and labels."""
-    first = np.cumsum([0, *draws.sizes])
-    parts = []
-    for position in pair:
-        domain = int(draws.domain_of[position])
-        variable = draws.variables[domain]
-        label = variable[variable.dims[-1]].to_numpy()[position - first[domain]]
-        parts.append(f"{draws.domains[domain]} {label}")
-    return ", ".join(parts)
+    first, domain = np.cumsum([0, *draws.sizes]), draws.domain_of[pair]
+    labels = [draws.objects[d][own - first[d]] for own, d in zip(pair, domain, strict=True)]
+    return ", ".join(f"{draws.domains[d]} {own}" for d, own in zip(domain, labels, strict=True))

@@ -64,15 +64,59 @@ class RelationCandidate:
     @property
     def checked(self) -> list[RV]:
         """Means of blocks, whose prior depends on the precision."""
-        if next(iter(self.networks.values())).family != "normal":
-            return []
-        return [rv for rv in parameters_of(self.networks) if _is_mean(rv, self.networks)]
+        parts = [own for own in self.networks.values() if own.family == "normal"]
+        means = dict.fromkeys(rv for own in parts for rv in (*own.density[:1], *own.noise[:1]))
+        return [rv for rv in means if kind(rv) == "Normal"]
 
     def verified(
         self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
     ) -> Relation:
         """Read the networks and their priors."""
-        return verified_relation(context, clusterings, self.networks, check)
+        networks = self.networks
+        parts = next(iter(networks.values()))
+        home = {rv: number for number, c in enumerate(clusterings) for rv in c.assignments}
+        axes = tuple(home[rv] for rv in parts.axes)
+        for rv, other in networks.items():
+            if tuple(home[a] for a in other.axes) != axes:
+                raise Refusal(
+                    f"{rv.name!r}: its axes are {names(other.axes)}, whose clusters are not those "
+                    f"of {names(parts.axes)}, though they share the density {names(parts.density)}"
+                )
+        _check_one_axis_each(networks)
+        _check_no_link_across(clusterings, networks, home)
+        noise = next((p.noise for p in networks.values() if p.noise), ())
+        priors = [_prior_function(context, parts.family, parts.density, check)]
+        known = _known(context, noise) if noise else None
+        if known is not None:
+            first_number, *others = known
+            constant = (first_number, np.inf, *others, 1.0, 1.0)[:4]
+            priors.append(lambda point: constant)
+        elif noise:
+            priors.append(_prior_function(context, parts.family, noise, check))
+        first = {
+            rv: number
+            for c in clusterings
+            for rv, number in zip(
+                c.assignments,
+                np.cumsum([0, *(context.shapes[a.name][0] for a in c.assignments)]),
+                strict=False,
+            )
+        }
+
+        def prior(point: Point):
+            return priors[0](point), priors[1](point) if noise else None
+
+        return Relation(
+            family=parts.family,
+            density=tuple(str(rv.name) for rv in parts.density),
+            noise=() if known is not None else tuple(str(rv.name) for rv in noise),
+            axes=axes,
+            networks={rv.name: _cells(context, rv, p, first) for rv, p in networks.items()},
+            one_mode=parts.one_mode,
+            symmetric=parts.symmetric,
+            self_loops=parts.self_loops,
+            prior=prior,
+        )
 
 
 def relation_candidates(
@@ -91,37 +135,16 @@ def relation_candidates(
             raise Refusal(
                 f"{network.name!r} has {found} on an axis; expected free pm.Categorical assignments"
             )
-    relations = relation_groups(networks)
-    for relation in relations:
-        check_relation(context, relation)
-    return [RelationCandidate(relation) for relation in relations]
-
-
-def _is_mean(rv: RV, relation: Mapping[RV, BlockNetworkParts]) -> bool:
-    return kind(rv) == "Normal" and any(
-        rv in (*p.density[:1], *p.noise[:1]) for p in relation.values()
-    )
-
-
-def relation_groups(
-    networks: Mapping[RV, BlockNetworkParts],
-) -> list[dict[RV, BlockNetworkParts]]:
-    """Group networks that share their densities."""
+    # By the densities that they share.
     groups: dict[tuple[RV, ...], dict[RV, BlockNetworkParts]] = {}
     for rv, parts in networks.items():
         groups.setdefault(parts.density, {})[rv] = parts
-    return list(groups.values())
+    for own in groups.values():
+        _check_relation(context, own)
+    return [RelationCandidate(own) for own in groups.values()]
 
 
-def parameters_of(networks: Mapping[RV, BlockNetworkParts]) -> list[RV]:
-    """Return the densities' and the noise's variables of one group."""
-    found: dict[RV, None] = {}
-    for parts in networks.values():
-        found |= dict.fromkeys([*parts.density, *parts.noise])
-    return list(found)
-
-
-def check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -> None:
+def _check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -> None:
     """Refuse networks that share densities and differ in what else they should share."""
     parts = next(iter(networks.values()))
     for what in ("family", "one_mode", "symmetric", "self_loops"):
@@ -177,59 +200,6 @@ def _check_known(
             f"the {what} of {names(networks)} is {values[-1]}; expected a number above 0"
             + (" and below 1" if family in PROBABILITIES else "")
         )
-
-
-def verified_relation(
-    context: Context,
-    clusterings: Sequence[ClusteringCandidate],
-    networks: Mapping[RV, BlockNetworkParts],
-    check: DensityCheck,
-) -> Relation:
-    """Read the networks of one group and their priors."""
-    parts = next(iter(networks.values()))
-    home = {rv: number for number, c in enumerate(clusterings) for rv in c.assignments}
-    axes = tuple(home[rv] for rv in parts.axes)
-    for rv, other in networks.items():
-        if tuple(home[a] for a in other.axes) != axes:
-            raise Refusal(
-                f"{rv.name!r}: its axes are {names(other.axes)}, whose clusters are not those of "
-                f"{names(parts.axes)}, though they share the density {names(parts.density)}"
-            )
-    _check_one_axis_each(networks)
-    _check_no_link_across(clusterings, networks, home)
-    noise = next((p.noise for p in networks.values() if p.noise), ())
-    priors = [_prior_function(context, parts.family, parts.density, check)]
-    known = _known(context, noise) if noise else None
-    if known is not None:
-        first_number, *others = known
-        constant = (first_number, np.inf, *others, 1.0, 1.0)[:4]
-        priors.append(lambda point: constant)
-    elif noise:
-        priors.append(_prior_function(context, parts.family, noise, check))
-    first = {
-        rv: number
-        for c in clusterings
-        for rv, number in zip(
-            c.assignments,
-            np.cumsum([0, *(context.shapes[a.name][0] for a in c.assignments)]),
-            strict=False,
-        )
-    }
-
-    def prior(point: Point):
-        return priors[0](point), priors[1](point) if noise else None
-
-    return Relation(
-        family=parts.family,
-        density=tuple(str(rv.name) for rv in parts.density),
-        noise=() if known is not None else tuple(str(rv.name) for rv in noise),
-        axes=axes,
-        networks={rv.name: _cells(context, rv, p, first) for rv, p in networks.items()},
-        one_mode=parts.one_mode,
-        symmetric=parts.symmetric,
-        self_loops=parts.self_loops,
-        prior=prior,
-    )
 
 
 def _cells(context: Context, rv: RV, parts: BlockNetworkParts, first) -> NetworkCells:
