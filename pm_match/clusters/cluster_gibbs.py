@@ -10,7 +10,7 @@ from rich.table import Column
 
 from pm_match.checks import check_count
 from pm_match.clusters.collapsed import Collapsed
-from pm_match.clusters.step import PartitionStep, statistics
+from pm_match.clusters.step import PartitionStep, occupancy, statistics
 from pm_match.clusters.units import Units
 from pm_match.reading.parts import Component
 
@@ -151,16 +151,9 @@ class ClusterGibbs(PartitionStep):
         }
         new = dict(point)
         collapsed.draw(rng, point, new)
-        occupied = np.array([np.count_nonzero(p.counts) for p in collapsed.partitions])
-        truncated = [
-            n / c.truncation
-            for n, c in zip(occupied, self.part.clusterings, strict=True)
-            if not c.finite
-        ]
         stats = {
             "log_joint": collapsed.log_joint() + collapsed.log_prior(point),
-            "n_occupied": int(occupied.sum()),
-            "filled": max(truncated, default=0.0),
+            **occupancy(self.part.clusterings, (own.counts for own in collapsed.partitions)),
             "moved": moved / (n_sweeps * collapsed.n_objects),
             **fractions,
         }

@@ -87,6 +87,10 @@ class Writer:
         """Write a positive variable, given as its log, which is what PyMC samples by default."""
         self.write(point, {name: log_value if self.transformed[name] else np.exp(log_value)})
 
+    def write_probability(self, point: dict[str, NDArray], name: str, log_odds: NDArray) -> None:
+        """Write probabilities, given as log odds, which is what PyMC samples by default."""
+        self.write(point, {name: from_log_odds(log_odds, self.transformed[name])})
+
     def write_simplex(self, point: dict[str, NDArray], name: str, logs: NDArray) -> None:
         """Write probabilities (..., T), given as their logs."""
         # PyMC's density of weights is only finite while they can be told from zero.
@@ -202,7 +206,7 @@ class ClusteringPoints(Writer):
         ):
             if name:
                 log_odds = draw_log_gamma(rng, e + yes) - draw_log_gamma(rng, f + no)
-                self.write(new, {name: from_log_odds(log_odds, self.transformed[name])})
+                self.write_probability(new, name, log_odds)
 
     def write_weights(
         self, point: dict[str, NDArray], log_sticks: NDArray, log_rests: NDArray

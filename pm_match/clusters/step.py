@@ -6,6 +6,7 @@ from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import (
     BlockedStep,
@@ -21,7 +22,7 @@ from pm_match.numerics.ahead import Job, compile_ahead
 from pm_match.progress import say
 from pm_match.reading import read
 from pm_match.reading.clusterings import over_weights
-from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.reading.parts import Clustering, Structure, UnservedModelError
 
 
 @dataclass_state
@@ -34,6 +35,18 @@ class PartitionStepState(StepMethodState):
 def statistics(*names: str, **types: type) -> dict[str, Any]:
     """Declare sampler statistics: numbers of the `types` given, floats if none is."""
     return {name: (kind, []) for name, kind in (dict.fromkeys(names, np.float64) | types).items()}
+
+
+def occupancy(clusterings: Sequence[Clustering], counts: Iterable[NDArray]) -> dict[str, Any]:
+    """Count the clusters that hold something, and take the largest share of a truncation.
+
+    `counts` has the sizes (T,) of the clusters of every one of the `clusterings`.
+    """
+    occupied = [int(np.count_nonzero(own)) for own in counts]
+    filled = [
+        n / own.truncation for n, own in zip(occupied, clusterings, strict=True) if not own.finite
+    ]
+    return {"n_occupied": sum(occupied), "filled": max(filled, default=0.0)}
 
 
 class PartitionStep(BlockedStep):

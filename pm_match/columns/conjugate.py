@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from pm_match.clusters.points import Writer, from_log_odds, least_log
+from pm_match.clusters.points import Writer, from_log_odds
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA
 from pm_match.numerics.log_gamma import draw_log_gamma
 
@@ -187,14 +187,7 @@ class DirichletPrior(Conjugate):
 
     def write(self, writer, point, names, drawn):
         """Write probabilities, none of which is told from zero."""
-        name = names[0]
-        logs = np.maximum(drawn[0], least_log(writer.value_of[name].dtype))
-        if writer.transformed[name]:
-            value = logs[..., :-1] - logs.mean(axis=-1, keepdims=True)
-        else:
-            value = np.exp(logs)
-            value /= value.sum(axis=-1, keepdims=True)
-        writer.write(point, {name: value})
+        writer.write_simplex(point, names[0], drawn[0])
 
     def random(self, rng, shape):
         """Draw probabilities."""
@@ -243,8 +236,7 @@ class BetaPrior(DirichletPrior):
 
     def write(self, writer, point, names, drawn):
         """Write probabilities."""
-        value = from_log_odds(drawn[0], writer.transformed[names[0]])
-        writer.write(point, {names[0]: value})
+        writer.write_probability(point, names[0], drawn[0])
 
     def random(self, rng, shape):
         """Draw probabilities."""

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.clusters.points import Writer, from_log_odds
+from pm_match.clusters.points import Writer
 from pm_match.networks.data import PROBABILITIES
 from pm_match.networks.parts import Relation
 
@@ -23,14 +22,8 @@ class RelationPoints(Writer):
     ) -> None:
         """Write parameters, as `families.draw_parameters` gives them."""
         if self.relation.family == "normal":
-            mean, log_precision = drawn
-            precision = names[1]
-            value = log_precision if self.transformed[precision] else np.exp(log_precision)
-            self.write(point, {names[0]: mean, precision: value})
-            return
-        (name,), (value,) = names, drawn
-        if self.relation.family in PROBABILITIES:
-            value = from_log_odds(value, self.transformed[name])
-        elif not self.transformed[name]:
-            value = np.exp(value)
-        self.write(point, {name: value})
+            self.write(point, {names[0]: drawn[0]})
+        write = (
+            self.write_probability if self.relation.family in PROBABILITIES else self.write_positive
+        )
+        write(point, names[-1], drawn[-1])

@@ -23,6 +23,7 @@ from pymc.model.core import Model
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.clusters.label_swap import swap
 from pm_match.clusters.points import ClusteringPoints, log_weights_function
+from pm_match.clusters.step import occupancy
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_prior
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
@@ -220,17 +221,7 @@ class Centre:
 
     def told(self) -> dict[str, float]:
         """Statistics of the labels, as `ClusterGibbs` has them."""
-        occupied = [int(np.count_nonzero(own)) for own in self._counts]
-        filled = [
-            n / own.truncation
-            for n, own in zip(occupied, self.clusterings, strict=True)
-            if not own.finite
-        ]
-        return {
-            "log_joint": self.log_joint(),
-            "n_occupied": sum(occupied),
-            "filled": max(filled, default=0.0),
-        }
+        return {"log_joint": self.log_joint(), **occupancy(self.clusterings, self._counts)}
 
     # -- draws ------------------------------------------------------------------------------------
 

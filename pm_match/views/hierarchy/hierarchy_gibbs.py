@@ -7,7 +7,7 @@ from pymc.blocking import PointType, StatsType
 
 from pm_match.checks import check_count
 from pm_match.clusters.points import ClusteringPoints, Writer
-from pm_match.clusters.step import PartitionStep, statistics
+from pm_match.clusters.step import PartitionStep, occupancy, statistics
 from pm_match.normal.conjugate import draw_parameters, log_marginal
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.log_gamma import draw_log_gamma
@@ -100,12 +100,9 @@ class HierarchyGibbs(PartitionStep):
             )
         new = dict(point)
         log_joint = self._draw(point, new)
-        occupied = int((state.counts > 0).sum())
-        finite = part.clustering.finite
         stats = {
             "log_joint": log_joint,
-            "n_occupied": occupied,
-            "filled": 0.0 if finite else occupied / part.clustering.truncation,
+            **occupancy([part.clustering], [state.counts]),
             "moved": moved / (self.n_sweeps * part.clustering.n_objects),
             "swap_accepted": accepted / max(proposed, 1),
         }
