@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import njit
 
 from pm_match.clusters.sweep import sweep
 from pm_match.features.projected_normal import rebuild
 from pm_match.numerics import kernels
-from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.kernels import part
 from pm_match.numerics.numba_internals import CacheFile
 
 ROOT = Path(kernels.__file__).parents[1]
@@ -160,7 +161,8 @@ def _or_none(x, which):
     return x[which] if which >= 0 else 0.0
 
 
-@entry
+# As an entry, but for the cache: what is loaded from there compiles no part.
+@njit(**kernels._OPTIONS)
 def _of_both(x, which):
     return _or_none(x, which) + _or_none(x, -1) + _or_none(x, 1)
 
