@@ -36,28 +36,32 @@ class LikelihoodPredictor(Predictor):
     def __init__(self, model: Model, evidence: Likelihoods):
         model = as_read(model)
         self._evidence = evidence
-        potentials = {rv.name for rv in model.potentials}
-        for name in evidence.factors:
-            if name in potentials:
-                raise UnservedModelError(
-                    f"predictions of objects of {', '.join(map(repr, evidence.assignments))} are "
-                    f"not served: expected what is observed of objects alone to tell of their "
-                    f"clusters; found {name!r} too, of which nothing is known for other objects"
-                )
-        observed, parents = {rv.name for rv in model.observed_RVs}, Ancestry(model).parents
+        parents = Ancestry(model).parents
+        # The assignments that each factor depends on.
         self._assignments = {
             name: {rv.name for rv in parents[model[name]]} & {*evidence.assignments}
             for name in evidence.factors
-            if name in observed
         }
+        self._observed = {rv.name for rv in model.observed_RVs} & {*evidence.factors}
+        self._potentials = {rv.name for rv in model.potentials} & {*evidence.factors}
         self._places: dict[str, _NewRows] = {}
         self._point: Mapping[str, NDArray] = {}
 
     def observed(self, place: Place) -> list[str]:
-        """Names of the observed variables that depend on an assignment."""
+        """Names of the observed variables that depend on an assignment.
+
+        Raise `UnservedModelError` if a potential does: nothing says what it is of other objects.
+        """
         if place.clustering != self._evidence.clustering:
             return []
-        return [n for n, own in self._assignments.items() if place.assignment.name in own]
+        found = [n for n, own in self._assignments.items() if place.assignment.name in own]
+        for name in found:
+            if name in self._potentials:
+                raise UnservedModelError(
+                    f"new objects of domain {place.domain!r}: expected clusters that depend on "
+                    f"what is observed alone; found {name!r}, which is not known of new objects"
+                )
+        return [name for name in found if name in self._observed]
 
     def read(
         self, model: Model, place: Place, given: Mapping[str, Any]

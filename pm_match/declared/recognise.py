@@ -131,21 +131,13 @@ def likelihood_candidates(
             raise Refusal(f"{rv.name!r} depends on {names(own)}: it {_SEVERAL}")
         found.setdefault(homes[0], []).append(rv)
     for number, factors in found.items():
-        if not any(_observed(context, rv) for rv in factors):
+        if not any(context.is_seen(rv) for rv in factors):
             own = clusterings[number].assignments
             raise Refusal(f"no observed variable depends on {names(own)}: {names(factors)} is free")
     return [
         LikelihoodCandidate(number, clusterings[number].assignments, factors)
         for number, factors in sorted(found.items())
     ]
-
-
-def _observed(context: Context, rv: RV) -> bool:
-    """Whether something is observed of a factor, or of what depends on it."""
-    model = context.model
-    if rv in model.observed_RVs or rv in model.potentials:
-        return True
-    return any(_observed(context, child) for child in context.ancestry.children(rv))
 
 
 def _check_whole(context: Context, rv: RV) -> None:

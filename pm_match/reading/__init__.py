@@ -13,8 +13,8 @@ from pymc.model.core import Model
 from pm_match.numerics.garbage import uncollected
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
-from pm_match.reading.known_labels import Known, with_free_labels
-from pm_match.reading.own_weights import binary, weighted, with_equal_weights
+from pm_match.reading.known_labels import with_free_labels
+from pm_match.reading.own_weights import vectors, with_equal_weights
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import without_c
 from pm_match.reading.recognise import Reader
@@ -60,27 +60,28 @@ def as_read(model: Model) -> Model:
 
 
 def _read(model: Model) -> tuple[Structure, Model]:
-    """Read a model; return the model too that has been read in its place, if there is one."""
-    structure, seen, known = _with_known_labels(model)
-    if structure.refusals:
-        names = weighted(seen, structure.refusals)
-    else:
-        names = binary(seen) if structure.empty else []
-    if names:
-        other = with_equal_weights(seen, names)
-        found = Reader(other, known).read()
+    """Read a model; return the model too that has been read in its place, or itself."""
+    first, structure = _with_known_labels(model)
+    nothing = structure.empty and not structure.refusals
+    names = vectors(first.model, None if nothing else first.own_weights)
+    while names:
+        reader = Reader(with_equal_weights(first.model, names), first.known)
+        found = reader.read()
         if found.components and len(found.refusals) < max(len(structure.refusals), 1):
-            return found, other
-    return structure, seen
+            return found, reader.model
+        # Of what is read together, one is refused first.
+        more = vectors(first.model, reader.own_weights - {*names})
+        names = [*names, *more] if more else []
+    return structure, first.model
 
 
-def _with_known_labels(model: Model) -> tuple[Structure, Model, Known]:
+def _with_known_labels(model: Model) -> tuple[Reader, Structure]:
     """Read observed labels as labels of clusters; where that fails, as data, if that does not."""
-    seen, known = with_free_labels(model)
-    structure = Reader(seen, known).read()
-    if structure.refusals and known:
-        other, less = with_free_labels(model, complete=False)
-        found = Reader(other, less).read()
+    reader = Reader(*with_free_labels(model))
+    structure = reader.read()
+    if structure.refusals and reader.known:
+        other = Reader(*with_free_labels(model, complete=False))
+        found = other.read()
         if not found.refusals and not found.empty:
-            return found, other, less
-    return structure, seen, known
+            return other, found
+    return reader, structure

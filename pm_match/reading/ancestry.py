@@ -17,6 +17,10 @@ class Refusal(Exception):
     """Why a partition is not served, in words that name the variable."""
 
 
+class WeightsRefusal(Refusal):
+    """Why the weights of some assignments cannot be integrated out."""
+
+
 class Ancestry:
     """Direct dependence between the random variables and potentials of a model."""
 

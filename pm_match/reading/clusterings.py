@@ -13,7 +13,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, DirichletRV
 
 from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
-from pm_match.reading.ancestry import RV, Refusal, a_kind, names, parameters
+from pm_match.reading.ancestry import RV, Refusal, WeightsRefusal, a_kind, names, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
@@ -79,7 +79,7 @@ def clustering_candidate(
 ) -> ClusteringCandidate:
     """Find what belongs to a clustering, and refuse what is not one."""
     if len(weights_from) > 1:
-        raise Refusal(
+        raise WeightsRefusal(
             f"its probabilities depend on {names(weights_from)}; expected one variable, "
             "StickBreakingWeights, Dirichlet, or the Beta sticks of a stick-breaking"
         )
@@ -87,7 +87,7 @@ def clustering_candidate(
     if weights_from:
         (weights,) = weights_from
         if not isinstance(weights.owner.op, WEIGHTS):
-            raise Refusal(
+            raise WeightsRefusal(
                 f"{weights.name!r} is {a_kind(weights)}; expected StickBreakingWeights, Dirichlet, "
                 "or the Beta sticks of a stick-breaking"
             )
@@ -95,9 +95,15 @@ def clustering_candidate(
         context.must_be_plain(weights, (SimplexTransform, LogOddsTransform))
         shape = context.shapes[weights.name]
         if len(shape) != 1:
-            raise Refusal(f"{weights.name!r} has shape {shape}; expected one vector of weights")
+            raise WeightsRefusal(
+                f"{weights.name!r} has shape {shape}; expected one vector of weights"
+            )
         truncation = shape[0] + int(isinstance(weights.owner.op, BetaRV))
-        context.ancestry.only_children(weights, assignments)
+        if strangers := context.ancestry.strangers(weights, assignments):
+            raise WeightsRefusal(
+                f"{names(strangers)} depends on {weights.name!r} too, which could then not be "
+                "integrated out"
+            )
     else:
         known = _known_weights(context, assignments)
         truncation = len(known)
@@ -201,7 +207,7 @@ def _known_weights(context: Context, assignments) -> NDArray[np.float64]:
     rows = np.concatenate([p.reshape(-1, p.shape[-1]) for p in found]) if same else found[0]
     weights = common(rows, 1) if same else None
     if weights is None:
-        raise Refusal(
+        raise WeightsRefusal(
             f"the constant probabilities of {names(assignments)} differ between objects; "
             "expected one vector of weights"
         )
@@ -340,7 +346,7 @@ def _check_assignments(candidate, check) -> None:
             values = np.exp(log_weights(np.log(values), np.log1p(-values)))
         for assignment, p in zip(candidate.assignments, found, strict=True):
             if p.shape[-1:] != values.shape or not np.allclose(p, values, rtol=1e-6, atol=1e-12):
-                raise Refusal(
+                raise WeightsRefusal(
                     f"{assignment.name!r}: its declared probabilities are not "
                     + (
                         f"the weights that the sticks {weights.name!r} break, the last "

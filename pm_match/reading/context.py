@@ -89,6 +89,12 @@ class Context:
         """Return the name of a variable's value in points."""
         return self.model.rvs_to_values[rv].name
 
+    def is_seen(self, rv: RV) -> bool:
+        """Whether something is observed of a variable, or of what depends on it."""
+        if rv in self.model.observed_RVs or rv in self.model.potentials:
+            return True
+        return any(self.is_seen(child) for child in self.ancestry.children(rv))
+
     def transformed(self, rv: RV) -> bool:
         """Whether a free variable is sampled on another scale than its own."""
         return self.model.rvs_to_transforms.get(rv) is not None

@@ -17,7 +17,7 @@ import pymc as pm
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
-from pm_match.reading.ancestry import RV, parameters
+from pm_match.reading.ancestry import parameters
 from pm_match.reading.context import Context
 from pm_match.reading.with_assignments import with_assignments
 
@@ -38,32 +38,17 @@ def with_equal_weights(model: Model, names: Collection[str]) -> Model:
     return with_assignments(model, whole, terms)
 
 
-def binary(model: Model) -> list[str]:
-    """List the free vectors of zeros and ones, which may be assignments to two clusters."""
-    context = Context.of(model)
-    return [rv.name for rv in model.free_RVs if _is_vector(context, rv, BernoulliRV)]
+def vectors(model: Model, names: Collection[str] | None = None) -> list[str]:
+    """List the assignments, of those in `names`, that are vectors of labels with data.
 
-
-def weighted(model: Model, refused: Collection[str]) -> list[str]:
-    """List the assignments, of those that are refused, whose weights may be the reason."""
+    By default, of all vectors of zeros and ones, which may be assignments to two clusters.
+    """
     context = Context.of(model)
-    found = [model[name] for name in refused if name in model.named_vars]
     return [
         rv.name
-        for rv in found
-        if _is_vector(context, rv, CategoricalRV)
-        and (context.ancestry.parents[rv] or _differ(context, rv))
+        for rv in model.free_RVs
+        if (isinstance(rv.owner.op, BernoulliRV) if names is None else rv.name in names)
+        and len(context.shapes[rv.name]) == 1
+        and not context.is_missing(rv)
+        and any(context.is_seen(child) for child in context.ancestry.children(rv))
     ]
-
-
-def _is_vector(context: Context, rv: RV, op: type) -> bool:
-    free = rv in context.model.free_RVs and not context.is_missing(rv)
-    own = free and isinstance(rv.owner.op, op) and len(context.shapes[rv.name]) == 1
-    return own and bool(context.ancestry.children(rv))
-
-
-def _differ(context: Context, rv: RV) -> bool:
-    """Whether constant probabilities differ between objects."""
-    (p,) = context.at([parameters(rv)[0]])({})
-    rows = p.reshape(-1, p.shape[-1])
-    return bool((rows != rows[0]).any())

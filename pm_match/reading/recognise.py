@@ -8,7 +8,7 @@ import numpy as np
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.reading.ancestry import RV, Refusal, a_kind, connected, names
+from pm_match.reading.ancestry import RV, Refusal, WeightsRefusal, a_kind, connected, names
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
     clustering_candidate,
@@ -46,6 +46,8 @@ class Reader:
         # The assignments that parts draw, or refuse, are none of a component's.
         self.taken: set[str] = set()
         self.links = {rv for rv in model.potentials if read_pairs(rv) is not None}
+        # Assignments that are refused since their weights cannot be integrated out.
+        self.own_weights: set[str] = set()
         # Of the component that is looked at: what kinds have refused, the one that is asked, what
         # they claim, and the clusterings.
         self.passed: set[tuple[Kind, RV]] = set()
@@ -246,16 +248,13 @@ class Reader:
         for own, values in claimed.items():
             with self._asking(own):
                 flags = own.relevance(context, values) | flags
-        clusterings = [
-            clustering_candidate(
-                context,
-                weights,
-                members,
-                {rv: flags[rv] for rv in members if rv in flags},
-                self.known,
-            )
-            for weights, members in groups
-        ]
+        clusterings = []
+        for weights, members in groups:
+            own_flags = {rv: flags[rv] for rv in members if rv in flags}
+            with self._weighing(members):
+                clusterings.append(
+                    clustering_candidate(context, weights, members, own_flags, self.known)
+                )
         self.clusterings = clusterings
         candidates: list[tuple[Kind, Candidate]] = []
         for own, values in claimed.items():
@@ -266,12 +265,15 @@ class Reader:
         self._flags_enter(clusterings)
         self._only_expected_children(clusterings, values)
         check = self._density_check(clusterings, [candidate for _, candidate in candidates])
-        verified = tuple(verified_clustering(context, c, check) for c in clusterings)
+        verified = []
+        for candidate in clusterings:
+            with self._weighing(candidate.assignments):
+                verified.append(verified_clustering(context, candidate, check))
         evidence = []
         for own, candidate in candidates:
             with self._asking(own):
                 evidence.append(candidate.verified(context, clusterings, check))
-        component = Component(verified, tuple(evidence), ())
+        component = Component(tuple(verified), tuple(evidence), ())
         return replace(component, hyperparameters=self._hyperparameters(component))
 
     @contextmanager
@@ -280,6 +282,15 @@ class Reader:
         self.asked = own
         yield
         self.asked = None
+
+    @contextmanager
+    def _weighing(self, assignments: list[RV]) -> Iterator[None]:
+        """Keep in mind whose weights are refused if they are."""
+        try:
+            yield
+        except WeightsRefusal:
+            self.own_weights |= {rv.name for rv in assignments}
+            raise
 
     def _claimed(self, assignments: list[RV]) -> dict[Kind, list[RV]]:
         """Sort the variables over some assignments by the kinds that claim them."""

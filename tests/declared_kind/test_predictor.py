@@ -53,8 +53,8 @@ REFUSED = {
     "logistic regression": "what is known of each object besides",
     "long": "expected a whole row for each of 6 objects; found values of shape",
     "missing": "found values of shape .10,., of which some are missing",
-    "potential": "nothing is observed of its objects as such",
-    "masked": "nothing is observed of its objects as such",
+    "potential": "found 'x', which is not known of new objects",
+    "masked": "found 'x', which is not known of new objects",
 }
 SERVED = [family for family in FAMILIES if family not in REFUSED]
 
@@ -76,7 +76,7 @@ def test_known_rows_are_worth_what_they_are_in_their_own_places(family):
 def test_what_cannot_be_replaced_is_refused(family):
     model = declared(FAMILIES.get(family, effects))
     _, point = at_random(model)
-    message = REFUSED.get(family, REFUSED["potential"])
+    message = REFUSED.get(family, "nothing is observed of its objects as such")
     with pytest.raises(pmm.UnservedModelError, match=f"new objects of .*{message}"):
         predicted(model, X, point)
 
