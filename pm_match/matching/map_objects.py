@@ -16,7 +16,6 @@ from pm_match.matching.draws import (
     sampled,
     variable_of,
 )
-from pm_match.tables.domains import as_new_objects
 
 # A factor whose scale is this much below a projection's largest is one that the domain does not
 # use; inverting it would only blow up rounding errors.
@@ -121,23 +120,35 @@ def _objects_to_map(
     x: Any, source: str, features: xr.DataArray
 ) -> tuple[np.ndarray, Hashable, dict[Hashable, Any]]:
     """Values in the order of the source's features, the objects' dim and its coordinates."""
+    where = f"objects of domain {source!r}"
+    columns: Any = None
     object_dim: Hashable = f"{source}_object"
     coords: dict[Hashable, Any] = {}
     if isinstance(x, pd.DataFrame):
-        coords = {object_dim: x.index.to_numpy()}
+        columns, coords = x.columns, {object_dim: x.index.to_numpy()}
     elif isinstance(x, xr.DataArray) and x.ndim == 2:
-        object_dim, coords = x.dims[0], coords_along(x, x.dims[0])
-    else:
-        x = np.asarray(x)
-    (n_features,), known = features.shape, features.indexes.get(features.dims[0])
-    table = as_new_objects(source, x, known)
-    if table.n_features != n_features:
+        columns, object_dim = x.indexes.get(x.dims[1]), x.dims[0]
+        coords = coords_along(x, object_dim)
+    values = np.asarray(x, dtype=np.float64)
+    expected = features.indexes.get(features.dims[0])
+    if values.ndim != 2:
         raise ValueError(
-            f"new objects of domain {source!r}: expected {n_features} features; found "
-            f"{table.n_features}"
+            f"{where}: expected a 2-D table (objects by features); found shape {values.shape}"
         )
-    if np.isnan(table.values).any():
+    if values.shape[1] != features.sizes[features.dims[0]]:
         raise ValueError(
-            f"new objects of domain {source!r}: expected finite values; found missing ones"
+            f"{where}: expected {features.sizes[features.dims[0]]} features; "
+            f"found {values.shape[1]}"
         )
-    return np.asarray(table.values), object_dim, coords
+    if columns is not None and expected is not None:
+        order = pd.Index(columns).get_indexer(expected) if columns.is_unique else None
+        if order is None or (order < 0).any():
+            unknown = [label for label in columns if label not in expected]
+            raise ValueError(
+                f"{where}: expected the features of the domain, each once; found "
+                + (f"{unknown[:5]}" if unknown else "one more than once")
+            )
+        values = values[:, order]
+    if not np.isfinite(values).all():
+        raise ValueError(f"{where}: expected finite values; found NaN or infinite ones")
+    return values, object_dim, coords

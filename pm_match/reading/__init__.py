@@ -6,6 +6,7 @@ writing the same model is accepted and no other model is. What is not recognised
 reason that names the variable.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from pymc.model.core import Model
@@ -25,6 +26,7 @@ __all__ = ["Structure", "UnservedModelError", "as_read", "read"]
 class _Reading(NamedTuple):
     structure: Structure
     model: Model | None
+    complete: bool  # whether labels of zeros and ones have been looked for
 
 
 _READ: Kept[_Reading] = Kept()
@@ -32,10 +34,11 @@ on_registration(_READ.clear)
 
 
 @without_c()
-def read(model: Model) -> Structure:
+def read(model: Model, binary: bool = True) -> Structure:
     """Read a model. The result is kept until the model gets another variable or other data.
 
-    Raise `TypeError` if `model` is none.
+    `binary`: whether zeros and ones are taken for labels if nothing else is served. Raise
+    `TypeError` if `model` is none.
     """
     # PyMC's `modelcontext` lets everything through.
     if not isinstance(model, Model):
@@ -43,11 +46,11 @@ def read(model: Model) -> Structure:
             f"model: expected a pm.Model; found an object of type {type(model).__name__}"
         )
     known = _READ.of(model)
-    if known is None:
+    if known is None or (binary and not known.complete):
         with uncollected():
-            structure, seen = _read(model)
+            structure, seen, complete = _read(model, binary)
         # Of the model itself, nothing is kept that would keep it.
-        known = _READ.keep(model, _Reading(structure, None if seen is model else seen))
+        known = _READ.keep(model, _Reading(structure, None if seen is model else seen, complete))
     return known.structure
 
 
@@ -59,20 +62,31 @@ def as_read(model: Model) -> Model:
     return known.model or model
 
 
-def _read(model: Model) -> tuple[Structure, Model]:
-    """Read a model; return the model too that has been read in its place, or itself."""
+def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
+    """Read a model; return the model too that has been read in its place, or itself.
+
+    And whether all has been tried that may be.
+    """
     first, structure = _with_known_labels(model)
     nothing = structure.empty and not structure.refusals
+    if nothing and not binary:
+        return structure, first.model, False
     names = vectors(first.model, None if nothing else first.own_weights)
     while names:
         reader = Reader(with_equal_weights(first.model, names), first.known)
         found = reader.read()
-        if found.components and len(found.refusals) < max(len(structure.refusals), 1):
-            return found, reader.model
+        reasons = {name: why for name, why in structure.refusals.items() if name in names}
+        if found.components and (nothing or len(found.refusals) < len(structure.refusals)):
+            served = {name: why for name, why in reasons.items() if name not in found.refusals}
+            return replace(found, notes=found.notes | served, binary=nothing), reader.model, True
         # Of what is read together, one is refused first.
-        more = vectors(first.model, reader.own_weights - {*names})
-        names = [*names, *more] if more else []
-    return structure, first.model
+        if more := vectors(first.model, reader.own_weights - {*names}):
+            names = [*names, *more]
+            continue
+        # With whatever weights, there is something else.
+        own = {name: why for name, why in found.refusals.items() if name in names}
+        return replace(structure, refusals=structure.refusals | own), first.model, True
+    return structure, first.model, True
 
 
 def _with_known_labels(model: Model) -> tuple[Reader, Structure]:

@@ -69,6 +69,7 @@ class LabelDensities:
                 if v is value or (isinstance(v, Constant) and v.equals(value))
             }
             self._graphs = [*graph_replace(self._graphs, held, strict=True)]
+        self._graphs = [_stable(graph) for graph in self._graphs]
         labels = [*(model.rvs_to_values[rv] for rv in assignments), *stands.values()]
         self._labels, self._varied = labels, [*stands.values()]
         self._rows = [pt.tensor(dtype=v.dtype, shape=(None,) * (v.ndim + 1)) for v in labels]
@@ -235,6 +236,12 @@ class LabelDensities:
             return found
 
         return entries
+
+
+def _stable(graph: RV) -> RV:
+    """Write a graph so that it is right where it would underflow, as compiled log densities are."""
+    (copy,) = clone_replace([graph])
+    return rewrite_graph(copy, include=("stabilize",), clone=False)
 
 
 def _by_entry(graph: RV, conditions: bool) -> RV:

@@ -21,6 +21,9 @@ from pm_match.reading.ancestry import parameters
 from pm_match.reading.context import Context
 from pm_match.reading.with_assignments import with_assignments
 
+# What the potentials are called, before the assignments' names.
+WEIGHTS_OF = "weights of "
+
 
 def with_equal_weights(model: Model, names: Collection[str]) -> Model:
     """Return a model with the same joint density, in which some assignments have equal weights."""
@@ -32,9 +35,9 @@ def with_equal_weights(model: Model, names: Collection[str]) -> Model:
             (p,) = context.at([parameters(rv)[0]])(context.start)
             n_labels = p.shape[-1]
         equal = np.full(n_labels, 1.0 / n_labels)
-        whole[name] = pm.Categorical.dist(p=equal, shape=context.shapes[name])
+        whole[name] = pm.Categorical.dist(p=equal, shape=context.shapes[name], dtype=rv.dtype)
         whole[name].name = name
-        terms[f"probabilities of {name}"] = pm.logp(rv, rv) + log(n_labels)
+        terms[f"{WEIGHTS_OF}{name!r}"] = pm.logp(rv, rv) + log(n_labels)
     return with_assignments(model, whole, terms)
 
 

@@ -267,6 +267,7 @@ class Structure:
     parts: tuple[Part, ...] = ()  # what else is served
     # for every assignment whose data are served by another kind than looks like theirs, why
     notes: dict[str, str] = field(default_factory=dict)
+    binary: bool = False  # whether the labels are variables of zeros and ones
 
     @property
     def empty(self) -> bool:
@@ -297,7 +298,8 @@ class Structure:
     @property
     def recognised(self) -> "Structure":
         """What is left without the components that are not matching models for certain."""
-        return replace(self, components=tuple(c for c in self.components if c.recognised))
+        components = [] if self.binary else [c for c in self.components if c.recognised]
+        return replace(self, components=tuple(components))
 
     def clustering_of(self, evidence: Evidence) -> Clustering:
         """Return the first clustering that evidence of a component is about."""
@@ -314,7 +316,8 @@ class Structure:
         """Say why nothing, or not everything, is served."""
         if not self.refusals:
             return (
-                "it has no assignment (a pm.Categorical over random weights; pm.Mixture has none)"
+                "it has no assignment (a vector of labels, pm.Categorical or pm.Bernoulli; "
+                "pm.Mixture has none)"
             )
         return _grouped(self.refusals)
 

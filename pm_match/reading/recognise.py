@@ -19,6 +19,7 @@ from pm_match.reading.densities import DensityCheck, random_point
 from pm_match.reading.kinds import Candidate, Kind, kinds
 from pm_match.reading.known_labels import Known
 from pm_match.reading.links import read_pairs
+from pm_match.reading.own_weights import WEIGHTS_OF
 from pm_match.reading.parts import Component, Part, Structure
 from pm_match.reading.priors import Conditions
 
@@ -217,6 +218,8 @@ class Reader:
         found: set = set()
         ancestry = self.context.ancestry
         for child in self._seen(assignment):
+            if child.name.startswith(WEIGHTS_OF):
+                continue
             own = self._kind_of(child)
             axes = None if own is None else own.axes(self.context, child, assignment)
             if not axes:
@@ -266,9 +269,9 @@ class Reader:
         self._only_expected_children(clusterings, values)
         check = self._density_check(clusterings, [candidate for _, candidate in candidates])
         verified = []
-        for candidate in clusterings:
-            with self._weighing(candidate.assignments):
-                verified.append(verified_clustering(context, candidate, check))
+        for clustering in clusterings:
+            with self._weighing(clustering.assignments):
+                verified.append(verified_clustering(context, clustering, check))
         evidence = []
         for own, candidate in candidates:
             with self._asking(own):

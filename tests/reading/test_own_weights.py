@@ -172,26 +172,113 @@ def test_labels_without_probability_are_not_drawn(init):
     assert len(np.unique(label.reshape(-1, N), axis=0)) > 4
 
 
+@pytest.mark.parametrize("size", [40.0, 1000.0])
+def test_weights_that_are_nearly_certain(size):
+    """Where 1 - p is 0 in double precision, its logarithm is not."""
+    values = np.array([-1.0, 0.0, 2.0])
+
+    def write():
+        label = pm.Bernoulli("cluster", logit_p=pm.Normal("s", size, 1.0), shape=3)
+        pm.Normal("x", pt.constant([0.0, 1.0])[label], 0.2, observed=values)
+
+    testing.check_scores(declared(write), n_points=1)
+    state = testing.collapsed_of(declared(write))
+    point = {"s": np.array(size), "cluster": np.zeros(3, int)}
+    state.load(point, [point["cluster"]])
+    logs = stats.norm.logpdf(values[:, None], [0.0, 1.0], 0.2) + np.array([-size, 0.0])
+    for unit in range(3):
+        found = state.scores(0, unit)[:-1]
+        np.testing.assert_allclose(found[1] - found[0], logs[unit, 1] - logs[unit, 0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_labels_of_any_whole_type(dtype):
+    def one():
+        counts(pm.Bernoulli("cluster", 0.4, shape=N, dtype=dtype))
+
+    def other():
+        counts(pm.Categorical("cluster", p=CONSTANT, dtype=dtype))
+
+    for write in (one, other):
+        testing.check_scores(declared(write), n_points=1)
+
+
+def test_assignments_that_share_a_coefficient_have_clusters_of_their_own():
+    def write():
+        slope = pm.Normal("slope")
+        for name, n_labels in (("a", 2), ("b", 3)):
+            logit = slope * COVARIATE[:, None] * np.arange(n_labels)
+            label = pm.Categorical(f"cluster_{name}", p=pm.math.softmax(logit, axis=1))
+            rate = pm.Gamma(f"rate_{name}", 2.0, 1.0, shape=n_labels)
+            pm.Poisson(f"x_{name}", rate[label], observed=COUNTS)
+
+    model = declared(write)
+    assert [len(own.assignments) for own in read(model).clusterings] == [1, 1]
+
+
+def test_assignments_over_the_same_clusters_with_weights_of_all_kinds():
+    def write():
+        p = pm.math.softmax(COVARIATE[:, None] * pm.Normal("slope", shape=T), axis=1)
+        rate = pm.Gamma("rate", 2.0, 1.0, shape=T)
+        for name, own in (("a", p), ("b", np.array([0.2, 0.3, 0.5])), ("c", CONSTANT)):
+            label = pm.Categorical(f"cluster_{name}", p=own, shape=N)
+            pm.Poisson(f"x_{name}", rate[label], observed=COUNTS)
+
+    model = declared(write)
+    (clustering,) = read(model).clusterings
+    assert len(clustering.assignments) == 3
+    testing.check_scores(model, n_points=2)
+
+
 def test_other_models_are_read_as_they_are():
     def plain():
         counts(pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=N))
 
-    def chain():
-        p = pm.Dirichlet("p", np.ones(T), shape=(T, T))
-        first = pm.Categorical("first", p=np.full(T, 1.0 / T), shape=N)
-        counts(pm.Categorical("cluster", p=p[first], shape=N))
-
-    def selection():
-        chosen = pm.Bernoulli("chosen", 0.5, shape=2)
-        pm.Normal("x", RNG.normal(size=(N, 2)) @ chosen, 1.0, observed=RNG.normal(size=N))
-
     model = declared(plain)
     assert as_read(model) is model
     assert read(model).components[0].clusterings[0].weights == "weights"
+
+
+def test_what_is_refused_besides_is_said():
+    def summed():
+        label = pm.Categorical("cluster", logit_p=pm.Normal("logit", shape=T), shape=N)
+        pm.Normal("x", pt.constant(RATES)[label].sum(), 1.0, observed=20.0)
+
+    with pytest.raises(UnservedModelError, match="'x' depends on the labels of more than one"):
+        pmm.steps(declared(summed))
+
+
+def selection():
+    chosen = pm.Bernoulli("chosen", 0.5, shape=2)
+    pm.Normal("y", RNG.normal(size=(N, 2)) @ chosen, 1.0, observed=RNG.normal(size=N))
+
+
+def test_zeros_and_ones_that_are_no_labels():
     model = declared(selection)
     assert as_read(model) is model
-    with pytest.raises(UnservedModelError, match="no assignment"):
-        pmm.sample(model=model)
+    with pytest.raises(UnservedModelError, match=r"chosen: .*more than one object"):
+        pmm.steps(model)
+
+    def beside():
+        selection()
+        beta()
+
+    with pytest.warns(UserWarning, match="left to PyMC's own steps: chosen"):
+        data = pmm.sample(
+            5,
+            tune=5,
+            chains=1,
+            model=declared(beside),
+            random_seed=0,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    assert "n_occupied" in data.sample_stats
+
+
+def test_what_keeps_weights_from_being_integrated_out_is_said():
+    assert "'slope'" in read(declared(regression)).notes["cluster"]
+    assert "weights" not in read(declared(beta)).notes["cluster"]
 
 
 def test_plain_sampling_leaves_zeros_and_ones_to_pymc():
@@ -199,6 +286,19 @@ def test_plain_sampling_leaves_zeros_and_ones_to_pymc():
         step = pm.sample(1, tune=1, chains=1, progressbar=False, compute_convergence_checks=False)
     assert "n_occupied" not in step.sample_stats
     assert any(isinstance(own, pmm.ClusterGibbs) for own in pmm.steps(model))
+
+
+def test_plain_sampling_does_not_look_for_zeros_and_ones():
+    """Nor does it depend on what was asked before."""
+
+    def conjugate():
+        label = pm.Bernoulli("cluster", 0.4, shape=N)
+        pm.Poisson("x", pm.Gamma("rate", 2.0, 1.0, shape=2)[label], observed=COUNTS)
+
+    model = declared(conjugate)
+    for _ in range(2):
+        assert not read(model, binary=False).recognised.components
+        assert read(model).components
 
 
 def test_new_objects_are_refused():
@@ -213,8 +313,33 @@ def test_new_objects_are_refused():
         quiet=True,
         compute_convergence_checks=False,
     )
-    with pytest.raises(UnservedModelError, match="'probabilities of cluster'"):
+    with pytest.raises(UnservedModelError, match="weights of 'cluster'"):
         pmm.assign(data, model, {"cluster": np.array([3])})
+
+
+def test_missing_cells_of_known_objects_are_imputed():
+    """Labels that are drawn are all that it takes."""
+    holes = np.ma.masked_array(np.stack([COUNTS, COUNTS + 1], axis=1), False)
+    holes[2, 1] = np.ma.masked
+
+    def write():
+        label = pm.Categorical("cluster", p=CONSTANT)
+        pm.Poisson("x", pm.Gamma("rate", 2.0, 0.5, shape=(T, 2))[label], observed=holes)
+
+    model = declared(write)
+    data = pmm.sample(
+        20,
+        tune=20,
+        chains=1,
+        model=model,
+        random_seed=0,
+        progressbar=False,
+        quiet=True,
+        compute_convergence_checks=False,
+    )
+    found = pmm.impute(data, model, progressbar=False)
+    assert (found["x"].to_numpy()[~holes.mask] == holes.data[~holes.mask]).all()
+    assert found["x_lower"].to_numpy()[2, 1] < found["x_upper"].to_numpy()[2, 1]
 
 
 def test_predictives_of_known_objects_have_their_own_weights():
