@@ -149,3 +149,16 @@ def test_labels_and_parameters_together(n_sweeps, monkeypatch):
         visits[place[tuple(label), tuple(kind)]] += 1
     assert swapped > 50
     assert total_variation(visits, law) < 3.0 * sampling_noise(law, n_steps)
+
+
+def test_densities_by_logits_do_not_underflow():
+    """Where 1 - p is 0 in double precision, its logarithm is not."""
+    with pm.Model() as model:
+        logit = pm.Normal("logit", 0.0, 100.0, shape=2)
+        c = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(2)), shape=2)
+        pm.Bernoulli("x", logit_p=logit[c], observed=np.array([0, 1]))
+    state = testing.collapsed_of(model)
+    point = model.initial_point(0) | {"logit": np.array([50.0, 900.0])}
+    state.load(point, [np.zeros(2, int)])
+    (own,) = state.evidence
+    np.testing.assert_allclose(own.term.worth[:, 1:3], [[-50.0, -900.0], [0.0, 0.0]], atol=1e-12)
