@@ -216,17 +216,22 @@ def test_assignments_that_share_a_coefficient_have_clusters_of_their_own():
     assert [len(own.assignments) for own in read(model).clusterings] == [1, 1]
 
 
-def test_assignments_over_the_same_clusters_with_weights_of_all_kinds():
+@pytest.mark.parametrize("wanted", ["ab", "abcd"])
+def test_assignments_over_the_same_clusters_with_weights_of_all_kinds(wanted):
     def write():
-        p = pm.math.softmax(COVARIATE[:, None] * pm.Normal("slope", shape=T), axis=1)
+        p, q = (
+            pm.math.softmax(COVARIATE[:, None] * pm.Normal(name, shape=T), axis=1)
+            for name in ("slope", "other_slope")
+        )
         rate = pm.Gamma("rate", 2.0, 1.0, shape=T)
-        for name, own in (("a", p), ("b", np.array([0.2, 0.3, 0.5])), ("c", CONSTANT)):
-            label = pm.Categorical(f"cluster_{name}", p=own, shape=N)
+        every = {"a": p, "b": np.array([0.2, 0.3, 0.5]), "c": CONSTANT, "d": q}
+        for name in wanted:
+            label = pm.Categorical(f"cluster_{name}", p=every[name], shape=N)
             pm.Poisson(f"x_{name}", rate[label], observed=COUNTS)
 
     model = declared(write)
     (clustering,) = read(model).clusterings
-    assert len(clustering.assignments) == 3
+    assert len(clustering.assignments) == len(wanted)
     testing.check_scores(model, n_points=2)
 
 
