@@ -15,7 +15,7 @@ from pm_match.numerics.garbage import uncollected
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
-from pm_match.reading.own_weights import vectors, with_equal_weights
+from pm_match.reading.own_weights import WEIGHTS_OF, vectors, with_equal_weights
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import without_c
 from pm_match.reading.recognise import Reader
@@ -83,8 +83,12 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
         if more := vectors(first.model, reader.own_weights - {*names}):
             names = [*names, *more]
             continue
-        # With whatever weights, there is something else.
-        own = {name: why for name, why in found.refusals.items() if name in names}
+        # With whatever weights, there is something else, unless it is about the weights again.
+        own = {
+            name: why
+            for name, why in found.refusals.items()
+            if name in names and WEIGHTS_OF not in why
+        }
         return replace(structure, refusals=structure.refusals | own), first.model, True
     return structure, first.model, True
 
