@@ -75,9 +75,12 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
     while names:
         reader = Reader(with_equal_weights(first.model, names), first.known)
         found = reader.read()
-        reasons = {name: why for name, why in structure.refusals.items() if name in names}
         if found.components and (nothing or len(found.refusals) < len(structure.refusals)):
-            served = {name: why for name, why in reasons.items() if name not in found.refusals}
+            served = {
+                name: why
+                for name, why in structure.refusals.items()
+                if name in names and name not in found.refusals
+            }
             return replace(found, notes=found.notes | served, binary=nothing), reader.model, True
         # Of what is read together, one is refused first.
         if more := vectors(first.model, reader.own_weights - {*names}):

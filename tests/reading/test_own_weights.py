@@ -90,6 +90,21 @@ def declared(write) -> pm.Model:
     return model
 
 
+def few_draws(model, draws=20, tune=20, chains=1, **options):
+    """Sample without a word, and not to be judged."""
+    return pmm.sample(
+        draws,
+        tune=tune,
+        chains=chains,
+        model=model,
+        random_seed=0,
+        progressbar=False,
+        quiet=True,
+        compute_convergence_checks=False,
+        **options,
+    )
+
+
 @pytest.mark.parametrize("write", SERVED)
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
 def test_what_is_read_is_the_declared_density(write):
@@ -156,17 +171,7 @@ def test_law_of_a_regression_on_a_covariate():
 def test_labels_without_probability_are_not_drawn(init):
     p = np.where(np.arange(T) == np.arange(N)[:, None] % T, 0.0, 0.5)
     model = declared(lambda: counts(pm.Categorical("cluster", p=p)))
-    data = pmm.sample(
-        200,
-        tune=0,
-        chains=2,
-        init=init,
-        model=model,
-        random_seed=0,
-        progressbar=False,
-        quiet=True,
-        compute_convergence_checks=False,
-    )
+    data = few_draws(model, draws=200, tune=0, chains=2, init=init)
     label = data.posterior["cluster"].to_numpy()
     assert (p[np.arange(N), label] > 0.0).all()
     assert len(np.unique(label.reshape(-1, N), axis=0)) > 4
@@ -308,16 +313,7 @@ def test_plain_sampling_does_not_look_for_zeros_and_ones():
 
 def test_new_objects_are_refused():
     model = declared(regression)
-    data = pmm.sample(
-        20,
-        tune=20,
-        chains=1,
-        model=model,
-        random_seed=0,
-        progressbar=False,
-        quiet=True,
-        compute_convergence_checks=False,
-    )
+    data = few_draws(model)
     with pytest.raises(UnservedModelError, match="weights of 'cluster'"):
         pmm.assign(data, model, {"cluster": np.array([3])})
 
@@ -332,16 +328,7 @@ def test_missing_cells_of_known_objects_are_imputed():
         pm.Poisson("x", pm.Gamma("rate", 2.0, 0.5, shape=(T, 2))[label], observed=holes)
 
     model = declared(write)
-    data = pmm.sample(
-        20,
-        tune=20,
-        chains=1,
-        model=model,
-        random_seed=0,
-        progressbar=False,
-        quiet=True,
-        compute_convergence_checks=False,
-    )
+    data = few_draws(model)
     found = pmm.impute(data, model, progressbar=False)
     assert (found["x"].to_numpy()[~holes.mask] == holes.data[~holes.mask]).all()
     assert found["x_lower"].to_numpy()[2, 1] < found["x_upper"].to_numpy()[2, 1]
@@ -349,16 +336,7 @@ def test_missing_cells_of_known_objects_are_imputed():
 
 def test_predictives_of_known_objects_have_their_own_weights():
     model = declared(constant)
-    data = pmm.sample(
-        20,
-        tune=20,
-        chains=1,
-        model=model,
-        random_seed=0,
-        progressbar=False,
-        quiet=True,
-        compute_convergence_checks=False,
-    )
+    data = few_draws(model)
     found = pmm.log_predictive(data, model, progressbar=False).log_likelihood["objects"]
     expected = np.log((CONSTANT * stats.poisson.pmf(COUNTS[:, None], RATES)).sum(axis=1))
     np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-10)
