@@ -7,8 +7,8 @@ from pymc.model.core import Model
 
 from pm_match.clusters.evidence import Site
 from pm_match.networks import search
-from pm_match.networks.op import read_block_network
 from pm_match.networks.parts import Relation
+from pm_match.networks.plain import read_network
 from pm_match.networks.points import RelationPoints
 from pm_match.networks.predictor import RelationPredictor
 from pm_match.networks.recognise import RelationCandidate, relation_candidates, relevance_of
@@ -22,26 +22,26 @@ from pm_match.reading.parts import Component
 
 
 class Networks(Kind):
-    """Networks whose objects are in clusters, declared with `BlockNetwork`."""
+    """Networks whose objects are in clusters: `BlockNetwork`, or indexed densities."""
 
     name = "networks"
 
     def claims(self, context: Context, rv: RV) -> bool:
-        """Whether a variable is a `BlockNetwork`."""
-        return rv in context.model.observed_RVs and read_block_network(rv) is not None
+        """Whether a variable is a network."""
+        return rv in context.model.observed_RVs and read_network(context, rv) is not None
 
     def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
         """Find the flags that networks were declared with."""
-        return relevance_of(_parts(values))
+        return relevance_of(_parts(context, values))
 
     def ties(self, context: Context, rv: RV) -> set[RV]:
         """Give the densities and the noise: what shares them is drawn together."""
-        parts = _parts([rv])[rv]
+        parts = _parts(context, [rv])[rv]
         return {*parts.density, *parts.noise}
 
     def axes(self, context: Context, rv: RV, assignment: RV) -> set[Any]:
         """Say which axes of which densities the labels of an assignment number."""
-        parts = _parts([rv])[rv]
+        parts = _parts(context, [rv])[rv]
         return {
             (parts.density, 0 if parts.one_mode else axis)
             for axis, own in enumerate(parts.axes)
@@ -52,7 +52,7 @@ class Networks(Kind):
         self, context: Context, clusterings: Sequence[ClusteringCandidate], values: Sequence[RV]
     ) -> list[RelationCandidate]:
         """Group the networks by the densities that they share."""
-        return relation_candidates(context, clusterings, _parts(values))
+        return relation_candidates(context, clusterings, _parts(context, values))
 
     def predictor(
         self, model: Model, evidence: Relation, state: RelationState
@@ -77,5 +77,5 @@ class Networks(Kind):
         return search.search
 
 
-def _parts(values: Sequence[RV]) -> dict[RV, Any]:
-    return {rv: read_block_network(rv) for rv in values}
+def _parts(context: Context, values: Sequence[RV]) -> dict[RV, Any]:
+    return {rv: read_network(context, rv) for rv in values}

@@ -202,6 +202,8 @@ class BlockNetworkParts(NamedTuple):
     symmetric: bool
     self_loops: bool
     absent: Literal["zero", "unknown"]
+    # (n, n_axes): the cells of the variable's entries, in order; None if its value is a table
+    cells: NDArray[np.int64] | None = None
 
 
 def read_block_network(rv: Variable) -> BlockNetworkParts | None:

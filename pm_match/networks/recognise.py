@@ -203,12 +203,14 @@ def _check_known(
 
 
 def _cells(context: Context, rv: RV, parts: BlockNetworkParts, first) -> NetworkCells:
-    table = context.observed([rv])
-    n_axes = len(parts.axes)
+    table, n_axes = context.observed([rv]), len(parts.axes)
+    if parts.cells is not None:
+        table = np.column_stack([parts.cells, table.ravel()])
     table = table[table[:, 0] >= 0]
     shape = tuple(int(context.shapes[str(a.name)][0]) for a in parts.axes)
     try:
-        # `BlockNetwork` has checked what it was given; a table may have come another way.
+        # `BlockNetwork` has checked what it was given; a table may have come another way, and
+        # what is declared in plain PyMC is checked nowhere else.
         network = as_network(
             str(rv.name),
             (table[:, :n_axes].astype(np.int64), table[:, n_axes]),

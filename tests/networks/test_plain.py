@@ -1,0 +1,365 @@
+"""Networks declared in plain PyMC, by indexing: read as `BlockNetwork` is, or not at all."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_match as pmm
+from pm_match import testing
+from pm_match.networks.plain import read_network
+from pm_match.reading import read
+from pm_match.reading.context import Context
+from pm_match.reading.probe import PLAIN
+
+RNG = np.random.default_rng(0)
+K, L = 3, 2
+N, M = 4, 3
+UPPER = np.triu_indices(N, 1)
+PAIRS = np.argwhere(~np.eye(N, dtype=bool)).T
+KNOWN = np.array([[0, 0], [2, 1], [1, 2], [3, 2], [0, 1]]).T
+EDGES = RNG.integers(2, size=(N, M)).astype(float)
+COUNTS = RNG.poisson(1.5, (N, M)).astype(float)
+LOOPED = RNG.integers(2, size=(N, N)).astype(float)
+UNEVEN = RNG.uniform(0.5, 2.0, (N, M))
+SIZES, OTHERS = np.array([1.0, 0.5, 2.0, 1.5]), np.array([0.25, 1.0, 3.0])
+
+
+def weights(name, n):
+    return pm.StickBreakingWeights(name, 1.0, n - 1)
+
+
+def two(density, observe):
+    """Rows and columns in clusters of their own."""
+    with pm.Model() as model:
+        row = pm.Categorical("row", weights("row_weights", K), shape=N)
+        column = pm.Categorical("column", weights("column_weights", L), shape=M)
+        observe(density((K, L)), row, column)
+    return model
+
+
+def one(density, observe):
+    """The same objects at both ends."""
+    with pm.Model() as model:
+        z = pm.Categorical("z", weights("weights", K), shape=N)
+        observe(density((K, K)), z)
+    return model
+
+
+def probability(shape):
+    return pm.Beta("density", 0.8, 1.2, shape=shape)
+
+
+def rate(shape):
+    return pm.Gamma("density", 0.8, 1.2, shape=shape)
+
+
+def moments(shape):
+    precision = pm.Gamma("precision", 2.0, 1.5, shape=shape)
+    return pm.Normal("mean", 0.3, tau=0.7 * precision, shape=shape), precision
+
+
+def block(*axes, density, observed, **options):
+    return pmm.BlockNetwork("x", axes=axes, density=density, observed=observed, **options)
+
+
+def listed(where, values):
+    """Give the table that `BlockNetwork` takes."""
+    return tuple(where), values
+
+
+# In plain PyMC, and with `BlockNetwork`.
+SAME = {
+    "matrix": (
+        lambda: two(
+            probability,
+            lambda p, r, c: pm.Bernoulli("x", p[r[:, None], c[None, :]], observed=EDGES),
+        ),
+        lambda: two(probability, lambda p, r, c: block(r, c, density=p, observed=EDGES)),
+    ),
+    "one axis after another": (
+        lambda: two(probability, lambda p, r, c: pm.Bernoulli("x", p[r][:, c], observed=EDGES)),
+        lambda: two(probability, lambda p, r, c: block(r, c, density=p, observed=EDGES)),
+    ),
+    "indicators": (
+        lambda: two(
+            probability,
+            lambda p, r, c: pm.Bernoulli("x", pt.eye(K)[r] @ p @ pt.eye(L)[c].T, observed=EDGES),
+        ),
+        lambda: two(probability, lambda p, r, c: block(r, c, density=p, observed=EDGES)),
+    ),
+    "transposed": (
+        lambda: two(
+            probability, lambda p, r, c: pm.Bernoulli("x", p[r, c[:, None]], observed=EDGES.T)
+        ),
+        lambda: two(probability, lambda p, r, c: block(r, c, density=p, observed=EDGES)),
+    ),
+    "list of cells": (
+        lambda: two(
+            probability,
+            lambda p, r, c: pm.Bernoulli(
+                "x", p[r[KNOWN[0]], c[KNOWN[1]]], observed=EDGES[tuple(KNOWN)]
+            ),
+        ),
+        lambda: two(
+            probability,
+            lambda p, r, c: block(
+                r,
+                c,
+                density=p,
+                observed=listed(KNOWN, EDGES[tuple(KNOWN)]),
+                absent="unknown",
+            ),
+        ),
+    ),
+    "counts": (
+        lambda: two(rate, lambda p, r, c: pm.Poisson("x", p[r[:, None], c], observed=COUNTS)),
+        lambda: two(
+            rate, lambda p, r, c: block(r, c, density=p, observed=COUNTS, family="poisson")
+        ),
+    ),
+    "exposures": (
+        lambda: two(
+            rate,
+            lambda p, r, c: pm.Poisson(
+                "x", SIZES[:, None] * OTHERS * p[r[:, None], c], observed=COUNTS
+            ),
+        ),
+        lambda: two(
+            rate,
+            lambda p, r, c: block(
+                r, c, density=p, observed=COUNTS, family="poisson", exposure=[SIZES, OTHERS]
+            ),
+        ),
+    ),
+    "overdispersed counts": (
+        lambda: two(
+            probability,
+            lambda p, r, c: pm.NegativeBinomial(
+                "x", n=SIZES[:, None] * OTHERS, p=p[r[:, None], c], observed=COUNTS
+            ),
+        ),
+        lambda: two(
+            probability,
+            lambda p, r, c: block(
+                r,
+                c,
+                density=p,
+                observed=COUNTS,
+                family="negative-binomial",
+                exposure=[SIZES, OTHERS],
+            ),
+        ),
+    ),
+    "numbers": (
+        lambda: two(
+            moments,
+            lambda p, r, c: pm.Normal(
+                "x", p[0][r[:, None], c], tau=p[1][r[:, None], c], observed=COUNTS
+            ),
+        ),
+        lambda: two(
+            moments, lambda p, r, c: block(r, c, density=p, observed=COUNTS, family="normal")
+        ),
+    ),
+    "directed": (
+        lambda: one(
+            probability,
+            lambda p, z: pm.Bernoulli("x", p[z[PAIRS[0]], z[PAIRS[1]]], observed=LOOPED[*PAIRS]),
+        ),
+        lambda: one(
+            probability,
+            lambda p, z: block(z, z, density=p, observed=LOOPED * (1.0 - np.eye(N))),
+        ),
+    ),
+    "loops": (
+        lambda: one(probability, lambda p, z: pm.Bernoulli("x", p[z[:, None], z], observed=LOOPED)),
+        lambda: one(
+            probability, lambda p, z: block(z, z, density=p, observed=LOOPED, self_loops=True)
+        ),
+    ),
+    "undirected": (
+        lambda: one(
+            probability,
+            lambda p, z: pm.Bernoulli(
+                "x",
+                (pt.triu(p) + pt.triu(p, 1).T)[z[UPPER[0]], z[UPPER[1]]],
+                observed=LOOPED[UPPER],
+            ),
+        ),
+        lambda: one(
+            probability,
+            lambda p, z: block(z, z, density=p, observed=np.triu(LOOPED, 1), symmetric=True),
+        ),
+    ),
+    "one triangle": (
+        lambda: one(
+            probability,
+            lambda p, z: pm.Bernoulli("x", p[z[UPPER[0]], z[UPPER[1]]], observed=LOOPED[UPPER]),
+        ),
+        lambda: one(
+            probability,
+            lambda p, z: block(
+                z, z, density=p, observed=listed(UPPER, LOOPED[UPPER]), absent="unknown"
+            ),
+        ),
+    ),
+}
+
+
+def evidence_of(model):
+    (component,) = read(model).components
+    (found,) = component.evidence
+    return found
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_what_is_read_is_what_a_block_network_says(case):
+    plain, blocks = (evidence_of(declare()) for declare in SAME[case])
+    for name in ("family", "density", "noise", "axes", "one_mode", "symmetric", "self_loops"):
+        assert getattr(plain, name) == getattr(blocks, name), name
+    (own,), (other,) = plain.networks.values(), blocks.networks.values()
+    assert (own.shape, own.full, own.first) == (other.shape, other.full, other.first)
+    for name in ("index", "values", "unknown"):
+        np.testing.assert_array_equal(getattr(own, name), getattr(other, name), name)
+    every = np.argwhere(np.ones(own.shape))
+    np.testing.assert_allclose(own.cell_exposures(every), other.cell_exposures(every), 1e-9)
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_the_declared_densities_are_the_same(case):
+    plain, blocks = (declare() for declare in SAME[case])
+    densities = [model.compile_logp(mode=PLAIN) for model in (plain, blocks)]
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        point = {
+            name: rng.integers(2, size=x.shape) if x.dtype.kind == "i" else rng.normal(size=x.shape)
+            for name, x in plain.initial_point().items()
+        }
+        np.testing.assert_allclose(*(density(point) for density in densities), rtol=1e-9)
+
+
+@pytest.mark.parametrize("case", ["matrix", "list of cells"])
+def test_scores_and_draws(case):
+    model = SAME[case][0]()
+    testing.check_scores(model, n_points=3)
+    testing.check_draws(model, n_draws=1000)
+
+
+@pytest.mark.parametrize("case", ["exposures", "undirected"])
+def test_chains_have_the_law_of_an_enumeration(case):
+    testing.check_law(SAME[case][0](), n_sweeps=30_000)
+
+
+def test_draws_are_those_of_a_block_network():
+    arguments = {"draws": 20, "tune": 10, "chains": 1, "random_seed": 1, "progressbar": False}
+    arguments |= {"quiet": True, "compute_convergence_checks": False}
+    plain, blocks = (
+        pmm.sample(model=declare(), **arguments)["posterior"] for declare in SAME["undirected"]
+    )
+    for name in ("weights", "z", "density"):
+        np.testing.assert_array_equal(plain[name], blocks[name])
+
+
+def test_networks_that_share_their_densities_share_their_clusters():
+    with pm.Model() as model:
+        w = weights("weights", K)
+        other = weights("other_weights", L)
+        density = probability((K, L))
+        for name, x in {"a": EDGES, "b": EDGES[:2]}.items():
+            row = pm.Categorical(f"row_{name}", w, shape=len(x))
+            column = pm.Categorical(f"column_{name}", other, shape=M)
+            pm.Bernoulli(name, density[row[:, None], column], observed=x)
+    (component,) = read(model).components
+    assert list(component.evidence[0].networks) == ["a", "b"]
+
+
+def test_three_axes():
+    x = RNG.integers(2, size=(N, M, 2)).astype(float)
+    with pm.Model() as model:
+        axes = [
+            pm.Categorical(f"z{a}", weights(f"w{a}", 2 + a % 2), shape=n)
+            for a, n in enumerate(x.shape)
+        ]
+        density = probability((2, 3, 2))
+        chosen = density[axes[0][:, None, None], axes[1][:, None], axes[2]]
+        pm.Bernoulli("x", chosen, observed=x)
+    testing.check_scores(model, n_points=3)
+    np.testing.assert_array_equal(evidence_of(model).networks["x"].index, np.argwhere(x))
+
+
+def test_data_that_are_set_later_are_read():
+    with pm.Model() as model:
+        where = [pm.Data(f"end_{axis}", ends) for axis, ends in enumerate(UPPER)]
+        z = pm.Categorical("z", weights("weights", K), shape=N)
+        density = probability((K, K))
+        pm.Bernoulli("x", density[z[where[0]], z[where[1]]], observed=LOOPED[UPPER])
+    np.testing.assert_array_equal(evidence_of(model).networks["x"].index, np.transpose(UPPER))
+
+
+# Not what labels choose of one matrix.
+OTHERWISE = {
+    "clipped": lambda p, r, c: pt.clip(p[r[:, None], c], 0.1, 0.9),
+    "two labels of one sum": lambda p, r, c: 0.5 * (p[r[:, None], c] + p[r[:, None], 0]),
+    "the lower triangle": lambda p, r, c: p[
+        pt.maximum(r[UPPER[0]], r[UPPER[1]]) % K, pt.minimum(r[UPPER[0]], r[UPPER[1]]) % L
+    ],
+    "a slope": lambda p, r, c: 0.5 * p[r[:, None], c],
+    "one label in two places": lambda p, r, c: p[r[:, None], r[:M] % L],
+    "labels that are changed": lambda p, r, c: p[pt.minimum(r[:, None], 1), c],
+    "transformed": lambda p, r, c: pt.sigmoid(p[r[:, None], c]),
+    "one label": lambda p, r, c: p[r][:, :1] * np.ones(M),
+}
+
+
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_anything_else_is_no_network(case):
+    def observe(p, r, c):
+        chosen = OTHERWISE[case](p, r, c)
+        shape = (len(UPPER[0]),) if case == "the lower triangle" else (N, M)
+        pm.Bernoulli("x", chosen, observed=np.zeros(shape))
+
+    model = two(probability, observe)
+    assert read_network(Context.of(model), model["x"]) is None
+
+
+def test_two_parameters_are_of_the_same_cells():
+    def observe(p, r, c):
+        mean, precision = p[0][r[:, None], c], p[1][r[::-1][:, None], c]
+        pm.Normal("x", mean, tau=precision, observed=COUNTS)
+
+    model = two(moments, observe)
+    assert read_network(Context.of(model), model["x"]) is None
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (
+            lambda: two(
+                lambda shape: pm.Uniform("density", shape=shape),
+                lambda p, r, c: pm.Bernoulli("x", p[r[:, None], c], observed=EDGES),
+            ),
+            "'density', a parameter of 'x', is a Uniform; expected a Beta",
+        ),
+        (
+            lambda: one(
+                probability,
+                lambda p, z: pm.Bernoulli(
+                    "x", (pt.triu(p) + pt.triu(p, 1).T)[z[:, None], z], observed=np.ones((N, N))
+                ),
+            ),
+            "once; found",
+        ),
+        (
+            lambda: two(
+                rate,
+                lambda p, r, c: pm.Poisson("x", UNEVEN * p[r[:, None], c], observed=COUNTS),
+            ),
+            "labels of more than one object",
+        ),
+    ],
+)
+def test_what_looks_like_a_network_is_refused_in_words(declare, message):
+    with pytest.raises(pmm.UnservedModelError, match=message):
+        pmm.sample(10, tune=10, chains=1, model=declare(), progressbar=False)
