@@ -17,7 +17,7 @@ here with zeros where something is missing, so that it multiplies whole vectors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import log, pi
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.features.kept import Kept
 from pm_match.numerics.masked import MaskedTable, pattern_grams
 
 _LOG_2PI = log(2.0 * pi)
@@ -52,6 +53,7 @@ class Emission:
     intercept: NDArray[np.float64]  # (M,)
     # (M,) or (M, M): L, with the noise precision L L'; or its diagonal if features are independent
     root: NDArray[np.float64]
+    _scaled: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @classmethod
     def of_nothing(cls, n_factors: int) -> "Emission":
@@ -105,8 +107,11 @@ class Emission:
         return np.diag(self.root**-2.0)
 
     def scaled(self, precision: float) -> "Emission":
-        """Multiply the noise precision by a shared one."""
-        return Emission(self.projection, self.intercept, self.root * np.sqrt(precision))
+        """Multiply the noise precision by a shared one; it is the same object for the same one."""
+        return self._scaled(
+            lambda own: Emission(self.projection, self.intercept, self.root * np.sqrt(own)),
+            precision,
+        )
 
     def restricted(self, seen: NDArray[np.bool_]) -> "Emission":
         """Return the emission of some of the features (M,), the others integrated out."""

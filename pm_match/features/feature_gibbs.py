@@ -25,7 +25,6 @@ from pm_match.features.feature_sums import (
     log_evidence,
 )
 from pm_match.features.isometric import draw_isometries, exchange_labels
-from pm_match.features.kept import Kept
 from pm_match.features.parts import Features, Parameter, Setting
 from pm_match.features.permute import Regressions, permute_labels
 from pm_match.features.points import FeaturesPoints
@@ -194,13 +193,8 @@ class FeatureGibbs(PartitionStep):
 
     def _load(self, point) -> None:
         """Sum up the data by the clusters of a point."""
-        features = self.part
         labels = self._points.labels(point)
-        sums = [
-            domain.sums(label, features.truncation)
-            for domain, label in zip(features.domains, labels, strict=True)
-        ]
-        self._take(point, sums, [np.flatnonzero(label < 0) for label in labels])
+        self._take(point, self.part.sums(labels), [np.flatnonzero(own < 0) for own in labels])
 
     def _take(self, point, sums: list[ClusterSums], irrelevant: list[NDArray]) -> None:
         """Begin with sums of every domain, and its irrelevant objects."""
@@ -209,7 +203,6 @@ class FeatureGibbs(PartitionStep):
         self._some = [own.kept(self._occupied) for own in sums]
         self._contributions = Contributions(self._some)
         self._precision = self._points.precision(point)
-        self._scaled, self._backgrounds = [Kept() for _ in sums], [Kept() for _ in sums]
 
     def _held(self, point) -> NDArray[np.bool_]:
         """Say which clusters (T,) hold something."""
@@ -220,15 +213,7 @@ class FeatureGibbs(PartitionStep):
 
     def _setting(self, point) -> Setting:
         """Read the setting, with the shared precision (if there is one) at its present value."""
-        setting = self.part.setting(point)
-        if setting.gamma is None:
-            return setting
-        emissions = [
-            kept(Emission.scaled, emission, self._precision)
-            for kept, emission in zip(self._scaled, setting.emissions, strict=True)
-        ]
-        r = setting.latent_precision * self._precision
-        return Setting(tuple(emissions), setting.spreads, r)
+        return self.part.setting(point).given(self._precision)
 
     # -- latent vectors integrated out ------------------------------------------------------------
 
@@ -240,20 +225,8 @@ class FeatureGibbs(PartitionStep):
             return -np.inf  # not positive definite
         contributions = self._contributions.of(setting.emissions)
         total = log_evidence(contributions, setting.latent_precision)
-        for d, irrelevant in enumerate(self._irrelevant):
-            if len(irrelevant):
-                total += self._log_background(d, irrelevant, point)
+        total += self.part.log_irrelevant(self._irrelevant, point)
         return total if np.isfinite(total) else -np.inf
-
-    def _log_background(self, d: int, irrelevant: NDArray, point) -> float:
-        """Log density of the irrelevant objects of a domain."""
-        background = self.part.background(d, point)
-        assert background is not None
-        domain = self.part.domains[d]
-        return self._backgrounds[d](
-            lambda own: domain.power * float(own.log_density(domain.data)[irrelevant].sum()),
-            background,
-        )
 
     def _draw_numbers(self, parameter: Parameter, point, evidence: bool) -> None:
         """Draw the numbers of a variable one by one."""

@@ -1,7 +1,8 @@
 """What is read of feature vectors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums
+from pm_match.features.kept import Kept
 from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point, UnservedModelError
@@ -60,7 +62,9 @@ class Setting:
     gamma: tuple[float, float] | None = None
 
     def given(self, precision: float) -> "Setting":
-        """Return the setting with the shared precision at some value."""
+        """Return the setting with the shared precision, if there is one, at some value."""
+        if self.gamma is None:
+            return self
         return Setting(
             tuple(emission.scaled(precision) for emission in self.emissions),
             self.spreads,
@@ -75,6 +79,7 @@ class Background:
     name: str  # the observed variable
     mean: NDArray[np.float64]  # (N, M)
     root: NDArray[np.float64]  # (M,) or (M, M): of the noise precision, as in `Emission`
+    kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     def log_density(self, data: MaskedTable) -> NDArray[np.float64]:
         """Log density (N,) of what is observed of each object, as an irrelevant one."""
@@ -269,6 +274,30 @@ class Features(Evidence):
         """Log density of a domain's objects (N_d,) as irrelevant ones, if there may be any."""
         own, domain = self.background(number, point), self.domains[number]
         return None if own is None else domain.power * own.log_density(domain.data)
+
+    def log_irrelevant(self, irrelevant: Sequence[NDArray[np.int64]], point: Point) -> float:
+        """Log density of the irrelevant objects, whose numbers are given for every domain.
+
+        It is found anew only when how they vary has changed.
+        """
+
+        def found(d: int, rows: NDArray) -> float:
+            own = self.log_background(d, point)
+            assert own is not None
+            return float(own[rows].sum())
+
+        total = 0.0
+        for d, rows in enumerate(irrelevant):
+            if len(rows):
+                background = self.background(d, point)
+                assert background is not None
+                total += background.kept(partial(found, d), rows)
+        return total
+
+    def sums(self, labels: Sequence[NDArray[np.int64]]) -> list[ClusterSums]:
+        """Sum the features of every domain by the labels of its objects."""
+        own = zip(self.domains, labels, strict=True)
+        return [domain.sums(label, self.truncation) for domain, label in own]
 
     def prior(self, parameter: Parameter, point: Point) -> tuple[NDArray, NDArray]:
         """Mean and precision of a parameter's normal prior, in its shape.

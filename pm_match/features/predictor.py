@@ -76,9 +76,8 @@ class FeaturePredictor(Predictor):
 
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Bring the clusters to a draw."""
-        features, setting = self.features, self.features.setting(point)
-        if setting.gamma is not None:
-            setting = setting.given(self._points.precision(point))
+        features = self.features
+        setting = features.setting(point).given(self._points.precision(point))
         self._labels = labels[features.clustering]
         self.clusters = Clusters.of(
             features.domains,

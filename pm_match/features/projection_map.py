@@ -111,12 +111,12 @@ class ProjectionMAP(PartitionStep):
         """Perform one update of a point; the point given is left as it is."""
         features, points = self.part, self._points
         setting = features.setting(point)
-        sums = [
-            domain.sums(label, features.truncation)
-            for domain, label in zip(features.domains, points.labels(point), strict=True)
-        ]
         objective = ProjectionObjective(
-            sums, setting.emissions, setting.latent_precision, features.n_factors, setting.gamma
+            features.sums(points.labels(point)),
+            setting.emissions,
+            setting.latent_precision,
+            features.n_factors,
+            setting.gamma,
         )
         if not self.started:
             self.started = True
@@ -130,7 +130,6 @@ class ProjectionMAP(PartitionStep):
         own = zip(features.projections, objective.projections(), strict=True)
         points.write_projections(new, {p: drawn for p, drawn in own if p is not None})
         precision, factors = objective.draw(self.rng)
-        setting = features.setting(new)
-        setting = setting if setting.gamma is None else setting.given(precision)
+        setting = features.setting(new).given(precision)
         points.write_factors(self.rng, new, precision, factors, setting)
         return new, [{"projection_log_joint": reached}]

@@ -109,8 +109,7 @@ class ShardedFeatures(ShardedEvidence):
         self._scatter = {name: own[0] for name, own in totals.items()}
 
     def _setting(self, point: Point) -> Setting:
-        setting = self.features.setting(point)
-        return setting if setting.gamma is None else setting.given(self._points.precision(point))
+        return self.features.setting(point).given(self._points.precision(point))
 
     def parameters(self, point: Point) -> dict[str, tuple[NDArray, NDArray]]:
         """Return what `FeatureScorer.table` multiplies features by, and adds."""

@@ -90,9 +90,7 @@ class FeatureState(EvidenceState):
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
         """Draw precision, latent vectors, deviations and missing values."""
         precision, factors = self.evidence.draw(rng, self.site.slot_of(self._number))
-        setting = self.setting
-        setting = setting if setting.gamma is None else setting.given(precision)
-        self.points.write_factors(rng, new, precision, factors, setting)
+        self.points.write_factors(rng, new, precision, factors, self.setting.given(precision))
 
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log marginal likelihood by the plain formula."""

@@ -259,7 +259,7 @@ class Maximiser:
                 at = self._moved(point, own)
                 prior = sum(log_density(at) for _, log_density in self._others)
                 now = self._features.setting(at)
-                rest = self._log_background(irrelevant, at)
+                rest = self._features.log_irrelevant(irrelevant, at)
             changes: list[dict[str, Any]] = [{} for _ in sums]
             for part, values in zip(self._parts, own, strict=False):
                 changes[part.domain] |= part.put(values, now)
@@ -300,16 +300,6 @@ class Maximiser:
                 part.write(new)
         return new, log_prior
 
-    def _log_background(self, irrelevant: Sequence[NDArray], point: Point) -> float:
-        """Log density of the irrelevant objects of all domains."""
-        found = 0.0
-        for d, objects in enumerate(irrelevant):
-            if len(objects):
-                own = self._features.log_background(d, point)
-                assert own is not None
-                found += float(own[objects].sum())
-        return found
-
     def _moved(self, point: Point, own: Sequence[NDArray]) -> dict[str, NDArray]:
         """Return a point with the others of all values (those of parts come first)."""
         new = dict(point)
@@ -319,13 +309,8 @@ class Maximiser:
 
     def _sums(self, labels: Sequence[NDArray]) -> list[ClusterSums]:
         """Sum up the data by the clusters that hold something."""
-        features = self._features
         held = np.unique(np.concatenate(labels))
-        held = held[held >= 0]
-        return [
-            own.sums(label, features.truncation).kept(held)
-            for own, label in zip(features.domains, labels, strict=True)
-        ]
+        return [own.kept(held[held >= 0]) for own in self._features.sums(labels)]
 
     def _fitted(self, point: Point, sums: Sequence[ClusterSums]) -> Setting:
         """Return the setting at a point, with what is far off there brought near the data.
