@@ -44,7 +44,7 @@ class Gradient:
     log_spread: NDArray[np.float64] | None  # (M,)
 
 
-class _Said:
+class Said:
     """What a domain says of the means of its clusters, deviations integrated out."""
 
     def __init__(self, sums: ClusterSums, emission: Emission, spread: NDArray | None, k: int):
@@ -142,7 +142,7 @@ def evidence(
     `numpy.linalg.LinAlgError` if a precision is not positive definite.
     """
     k, r = n_factors, setting.latent_precision
-    said = [_Said(*own, k) for own in zip(sums, setting.emissions, setting.spreads, strict=True)]
+    said = [Said(*own, k) for own in zip(sums, setting.emissions, setting.spreads, strict=True)]
     precision = np.add.reduce([own.gram for own in said]) + r * np.eye(k)
     linear = np.add.reduce([own.linear for own in said])
     lower = np.linalg.cholesky(precision)

@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
-from pymc.model.core import Model
 
 from pm_match.checks import check_flag
 from pm_match.clusters.hyperparameter_gibbs import numbers_of
-from pm_match.clusters.points import ClusteringPoints
 from pm_match.clusters.step import PartitionStep, statistics
-from pm_match.clusters.units import units
 from pm_match.features.emission import Emission, draw_missing
+from pm_match.features.exchanges import Exchanges
 from pm_match.features.feature_sums import (
     ClusterSums,
     Contributions,
-    contribution,
     draw_factors,
     draw_intercepts,
     draw_projection,
@@ -26,20 +23,14 @@ from pm_match.features.feature_sums import (
 )
 from pm_match.features.isometric import draw_isometries, exchange_labels
 from pm_match.features.parts import Features, Parameter, Setting
-from pm_match.features.permute import Regressions, permute_labels
 from pm_match.features.points import FeaturesPoints
 from pm_match.numerics.rescale import rescale
 from pm_match.numerics.slices import draw_elliptical_slice, draw_slice
 from pm_match.numerics.wishart import draw_wishart
-from pm_match.reading import read
 from pm_match.reading.ancestry import Ancestry, Refusal, parameters
-from pm_match.reading.evidence import Point
-from pm_match.reading.parts import Clustering, Structure
+from pm_match.reading.parts import Structure
 from pm_match.reading.priors import log_density_function
 from pm_match.reading.probe import point_function, sampled_function
-
-# Exchanges of labels that are proposed for every cluster of a domain.
-_PROPOSALS = 4
 
 
 class FeatureGibbs(PartitionStep):
@@ -148,10 +139,10 @@ class FeatureGibbs(PartitionStep):
                 self._forward[p.name] = wishart_functions(model, rv)
         self._isometric = {name for own in features.sliced for name in own.names}
         self._direction = np.empty(features.n_factors)
-        self._exchanges, self._turned = None, None
-        if self.permute:
-            self._exchanges = Exchanges(model, features, _regressed(features))
-            self._turned = Exchanges(model, features, {i.domain for i in features.sliced})
+        regressed = _regressed(features) if self.permute else set()
+        turned = {i.domain for i in features.sliced} if self.permute else set()
+        self._exchanges = Exchanges(model, features, regressed)
+        self._turned = Exchanges(model, features, turned)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -166,13 +157,17 @@ class FeatureGibbs(PartitionStep):
                 self._draw_numbers(parameter, new, evidence=True)
             elif parameter.update == "normal":
                 self._draw_normal(parameter, new)
-        turned = self._exchange_turned(new)
-        self._draw_isometries(new, self._draw_intercepts(new))
+        self._exchange_turned(new)
+        setting = self._draw_intercepts(new)
+        if self._isometric:
+            draw_isometries(self.rng, self.part, setting, new, self._key, self._some)
         factors = self._draw_factors(self._setting(new))
-        accepted, proposed = np.add(turned, self._draw_projections(new, factors))
+        self._draw_projections(new, factors)
         self._draw_noise(new, factors)
         setting = self._setting(new)
         self._points.write_factors(self.rng, new, None, factors, setting)
+        accepted = self._turned.accepted + self._exchanges.accepted
+        proposed = self._turned.proposed + self._exchanges.proposed
         return new, [{"permute_accepted": accepted / max(proposed, 1)}]
 
     def draw_some(self, point: PointType, names: Collection[str]) -> PointType:
@@ -268,47 +263,21 @@ class FeatureGibbs(PartitionStep):
         pairs = zip(setting.emissions, drawn, strict=True)
         return replace(setting, emissions=tuple(replace(e, intercept=a) for e, a in pairs))
 
-    def _draw_isometries(self, point, setting: Setting) -> None:
-        if self._isometric:
-            own = {isometry.domain for isometry in self.part.sliced}
-            others = [
-                None if d in own else contribution(*pair)
-                for d, pair in enumerate(zip(self._some, setting.emissions, strict=True))
-            ]
-            draw_isometries(self.rng, self.part, setting, point, self._key, self._some, others)
-
-    def _exchange_turned(self, point) -> tuple[int, int]:
-        """Exchange labels of a domain whose projection is turned along; say how many of how many.
+    def _exchange_turned(self, point) -> None:
+        """Exchange labels of a domain whose projection is turned along.
 
         Latent vectors, deviations and weights are integrated out; the latter are drawn.
         """
-        exchanges = self._turned if self.permute else None
-        chosen = None if exchanges is None else exchanges.load(self.rng, point)
-        if exchanges is None or chosen is None:
-            return 0, 0
-        features = self.part
-        (isometry,) = (
-            own for own in features.sliced if features.domains[own.domain].assignment == chosen
-        )
-        found = exchange_labels(
-            self.rng,
-            features,
-            self._setting(point),
-            point,
-            self._key,
-            self._sums,
-            isometry,
-            exchanges.prior,
-            exchanges.held,
-            exchanges.objects(),
-            _PROPOSALS,
-        )
-        if found.accepted:
-            point[self._key[isometry.orientation.name]] = found.raw
-            exchanges.rename(found.renamed, found.held)
-            exchanges.draw(self.rng, point)
+        chosen, features = self._turned.load(self.rng, point), self.part
+        if chosen is None:
+            return
+        (own,) = (i for i in features.sliced if features.domains[i.domain].assignment == chosen)
+        given = features, self._setting(point), point, self._key, self._sums, own
+        raw = exchange_labels(self.rng, *given, self._turned)
+        if self._turned.changed:
+            point[self._key[own.orientation.name]] = raw
+            self._turned.draw(self.rng, point)
             self._load(point)
-        return found.accepted, found.proposed
 
     # -- given latent vectors ---------------------------------------------------------------------
 
@@ -321,21 +290,12 @@ class FeatureGibbs(PartitionStep):
         factors[self._occupied] = draw_factors(self.rng, own, r)
         return factors
 
-    def _draw_projections(self, point, factors: NDArray) -> tuple[int, int]:
-        """Draw projections given factors (T, K'), which then exchange their scale.
-
-        Returns
-        -------
-        accepted, proposed : int
-            Exchanges of labels.
-        """
+    def _draw_projections(self, point, factors: NDArray) -> None:
+        """Draw projections given factors (T, K'), which then exchange their scale."""
         own = [p for p in self._parameters if p.update == "projection"]
-        if not own:
-            return 0, 0
         features, rng, k = self.part, self.rng, self.part.n_factors
-        setting = self._setting(point)
-        exchanges = self._exchanges if self.permute else None
-        chosen = None if exchanges is None else exchanges.load(rng, point)
+        exchanges, setting = self._exchanges, self._setting(point)
+        chosen = exchanges.load(rng, point)
         drawn: dict[Parameter, NDArray] = {}
         priors = []
         for p in own:
@@ -343,7 +303,7 @@ class FeatureGibbs(PartitionStep):
             centre, precision = features.prior(p, point)
             deviating = emission.projection[:, k:]
             explained = factors[:, k:] @ deviating.T
-            if exchanges is not None and features.domains[p.domain].assignment == chosen:
+            if features.domains[p.domain].assignment == chosen:
                 left, root = sums.shifted(emission.intercept).shifted(explained), emission.root
                 renamed = exchanges.propose(
                     rng,
@@ -363,13 +323,12 @@ class FeatureGibbs(PartitionStep):
                 rng, sums, emission, factors[:, :k], explained, centre, precision
             )
             priors.append((centre, precision))
-        if exchanges is not None and exchanges.changed:
+        if exchanges.changed:
             exchanges.draw(rng, point)
         if len(drawn) == len(features.domains):
             # Only if all projections are ours can the latent vectors change their scale with them.
             drawn = self._rescale(drawn, priors, factors, setting.latent_precision, point)
         self._points.write_projections(point, drawn)
-        return (0, 0) if exchanges is None else (exchanges.accepted, exchanges.proposed)
 
     def _rescale(self, projections: dict, priors, factors: NDArray, r: float, point) -> dict:
         """Exchange scale between projections and occupied latent vectors; draw the empty ones."""
@@ -417,79 +376,6 @@ class FeatureGibbs(PartitionStep):
         point[self._key[parameter.name]] = forward(drawn[0])
 
 
-class Exchanges:
-    """Exchanges of labels within the domains of a clustering, for one step at a time.
-
-    `domains`: those whose clusters may exchange their labels, unless something forbids it; `free`
-    are the assignments of those that may. For the step, `prior` has the Beta parameters (T - 1,) of
-    the weights' sticks, `held` the objects in each cluster (T,), and `changed` says whether any
-    label has, so that labels and weights are to be written.
-    """
-
-    def __init__(self, model: Model, features: Features, domains: set[int]):
-        self._clustering, self.free = _free(read(model), features, domains)
-        self._points = ClusteringPoints(model, self._clustering)
-        self._renamed = np.zeros(features.truncation, np.int64)
-
-    def load(self, rng: np.random.Generator, point: Point) -> str | None:
-        """Begin with a point: choose the assignment whose clusters may exchange their labels."""
-        self.accepted, self.proposed, self.changed = 0, 0, False
-        if not self.free:
-            return None
-        clustering = self._clustering
-        labels = self._points.labels(point)
-        self._labels = {name: labels[where] for name, where in clustering.slices.items()}
-        self.prior = clustering.prior(point)
-        self.held = np.bincount(labels[labels >= 0], minlength=clustering.truncation)
-        self._chosen = self.free[int(rng.integers(len(self.free)))]
-        return self._chosen
-
-    def propose(
-        self,
-        rng: np.random.Generator,
-        sums: NDArray,
-        counts: NDArray,
-        mean: NDArray,
-        precision: NDArray,
-        latent: NDArray,
-    ) -> NDArray[np.int64] | None:
-        """Exchange labels of the chosen domain, of which `Regressions` takes all but the labels.
-
-        Return (T,) or None: the new name of every label, None if all are kept.
-        """
-        objects = self.objects()
-        groups = np.flatnonzero(objects)
-        if not len(groups):
-            return None
-        own = Regressions.of(sums, counts, mean, precision, latent, groups)
-        n_proposals = _PROPOSALS * len(groups)
-        accepted, proposed = permute_labels(
-            rng, *self.prior, self.held, objects, own, self._renamed, n_proposals
-        )
-        self.accepted += accepted
-        self.proposed += proposed
-        if not accepted:
-            return None
-        self.rename(self._renamed, self.held)
-        return self._renamed.copy()
-
-    def objects(self) -> NDArray[np.int64]:
-        """Count the chosen assignment's objects in each cluster (T,)."""
-        labels = self._labels[self._chosen]
-        return np.bincount(labels[labels >= 0], minlength=len(self.held))
-
-    def rename(self, renamed: NDArray[np.int64], held: NDArray[np.int64]) -> None:
-        """Rename the labels of the chosen assignment; all assignments then have `held` objects."""
-        self.changed, self.held = True, held
-        labels = self._labels[self._chosen]
-        self._labels[self._chosen] = np.where(labels >= 0, renamed[labels], -1)
-
-    def draw(self, rng: np.random.Generator, point: dict[str, NDArray]) -> None:
-        """Write the labels, and weights that are drawn given them, to a new `point`."""
-        labels = np.concatenate(list(self._labels.values()))
-        self._points.draw(rng, point, point, labels, self.held, np.zeros((0, 2)))
-
-
 def _regressed(features: Features) -> set[int]:
     """Find the domains whose projections can be integrated out, given the latent vectors."""
     return {
@@ -499,31 +385,6 @@ def _regressed(features: Features) -> set[int]:
         )
         if w is not None and w.update == "projection" and not domain.full
     }
-
-
-def _free(
-    structure: Structure, features: Features, domains: set[int]
-) -> tuple[Clustering, list[str]]:
-    """Find the clustering of some features, and the assignments whose labels may be exchanged."""
-    for component in structure.components:
-        if not any(own is features for own in component.evidence):
-            continue
-        clustering = component.clusterings[features.clustering]
-        found: list[str] = []
-        # What else sees the clusters would have to be asked about an exchange too.
-        if len(component.evidence) == 1 and len(clustering.assignments) > 1:
-            served = {features.domains[number].assignment for number in domains}
-            of_object = units(clustering.n_objects, clustering.links).of_object
-            for name, where in clustering.slices.items():
-                others = np.delete(of_object, where)
-                known = (clustering.known[where] >= 0).any()
-                shared = np.isin(of_object[where], others).any()
-                inside = (clustering.apart >= where.start) & (clustering.apart < where.stop)
-                kept_from_others = (inside[:, 0] != inside[:, 1]).any()
-                if name in served and not (known or shared or kept_from_others):
-                    found.append(name)
-        return clustering, found
-    raise ValueError("expected features of the structure; found others")
 
 
 def wishart_functions(model, rv):

@@ -47,7 +47,9 @@ from numpy.typing import NDArray
 
 from pm_match.clusters.exchange import draw_exchange, shift_objects
 from pm_match.features.emission import Emission
-from pm_match.features.feature_sums import ClusterSums, Contribution, contribution
+from pm_match.features.evidence_gradient import Said
+from pm_match.features.exchanges import PROPOSALS, Exchanges
+from pm_match.features.feature_sums import ClusterSums
 from pm_match.features.parts import Features, Isometry, Setting
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower
@@ -335,41 +337,22 @@ class _Domain:
         return ((self.weight * ratio) @ outer).reshape(j, k, k), (self.pull * ratio) @ w
 
 
-def without_deviations(found: Contribution, k: int, r: float) -> tuple[NDArray, NDArray]:
-    """Return what a domain adds to P (J, K, K) and m (J, K), its deviations integrated out.
-
-    `found`: of all factors; `k`, K: how many of them are no deviations; `r`: prior precision of all
-    factors.
-    """
-    gram, linear = found[0], found[1]
-    if gram.shape[1] == k:
-        return gram, linear
-    cross = gram[:, k:, :k]
-    own = gram[:, k:, k:] + r * np.eye(gram.shape[1] - k)
-    solved = np.linalg.solve(own, np.concatenate([cross, linear[:, k:, None]], axis=2))
-    down = cross.transpose(0, 2, 1) @ solved
-    return gram[:, :k, :k] - down[:, :, :k], linear[:, :k] - down[:, :, k]
-
-
-def _seen(features: Features, setting: Setting, point, keys, sums, contributions):
+def _seen(features: Features, setting: Setting, point, keys, sums):
     """Give, as `draw_isometries` takes them, what all domains say.
 
     Return `domains`; `shapes` with (q, numbers, prior), as `Shape` has them, of every isometric
     domain; `said`, what every domain adds to P and m.
     """
-    k, r = features.n_factors, setting.latent_precision
-    own = {i.domain: i for i in features.sliced}
+    k, own = features.n_factors, {i.domain: i for i in features.sliced}
     domains, shapes, said = {}, {}, []
-    for d, emission in enumerate(setting.emissions):
+    for d, (emission, spread) in enumerate(zip(setting.emissions, setting.spreads, strict=True)):
         if d not in own:
-            found = contributions[d]
-            assert found is not None
-            said.append(without_deviations(found, k, r))
+            found = Said(sums[d], emission, spread, k)
+            said.append((found.gram, found.linear))
             continue
         domain = domains[d] = _Domain.of(sums[d], emission)
         w = np.ascontiguousarray(emission.projection[:, :k])
         scale = np.linalg.norm(w) / np.sqrt(k)
-        spread = setting.spreads[d]
         variance = 0.0 if spread is None else float(spread[0]) ** 2
         numbers = np.array([log(scale), 0.5 * log(variance) if variance > 0.0 else -inf])
         prior = np.zeros((2, 2))
@@ -401,16 +384,15 @@ def draw_isometries(
     point: dict[str, NDArray],
     keys: dict[str, str],
     sums: Sequence[ClusterSums],
-    contributions: Sequence[Contribution | None],
 ) -> None:
     """Draw the projections of all domains with an isometry, and write them to a new `point`.
 
     `setting`: at the point; `keys`: the value variable of every parameter; `sums`: of each domain,
-    of the clusters with objects; `contributions`: of each domain; None of those with an isometry.
+    of the clusters with objects.
     """
     k, r = features.n_factors, setting.latent_precision
     own = {i.domain: i for i in features.sliced}
-    domains, shapes, said = _seen(features, setting, point, keys, sums, contributions)
+    domains, shapes, said = _seen(features, setting, point, keys, sums)
     for d, (q, numbers, _) in shapes.items():
         domain, before = domains[d], numbers.copy()
         shape = _shape(d, domain, shapes[d], said, r)
@@ -467,16 +449,6 @@ def _draw_common_scale(
 # -- matchings -------------------------------------------------------------------------------------
 
 
-class Exchanged(NamedTuple):
-    """What exchanges of a domain's labels have led to."""
-
-    renamed: NDArray[np.int64]  # (T,): the new name of every label
-    raw: NDArray[np.float64]  # (M, K): the matrix whose polar factor is the projection's
-    held: NDArray[np.int64]  # (T,): objects in each cluster, of all domains
-    accepted: int
-    proposed: int
-
-
 def exchange_labels(
     rng: np.random.Generator,
     features: Features,
@@ -485,36 +457,27 @@ def exchange_labels(
     keys: dict[str, str],
     sums: Sequence[ClusterSums],
     isometry: Isometry,
-    prior: tuple[NDArray, NDArray],
-    held: NDArray[np.int64],
-    objects: NDArray[np.int64],
-    n_proposals: int,
-) -> Exchanged:
+    exchanges: Exchanges,
+) -> NDArray[np.float64]:
     """Propose exchanges of two labels of a domain, its projection being turned along.
 
     `rng`, `features`, `setting`, `point`, `keys`: as of `draw_isometries`; `sums`: of each domain,
-    of all T clusters; `isometry`: of the domain; `prior` (T - 1,), (T - 1,): beta
-    parameters of the weights' sticks; `held`, `objects` (T,): objects in each cluster, of all
-    domains and of this one; `n_proposals`: for every cluster of the domain.
+    of all T clusters; `isometry`: of the domain; `exchanges`: of which this domain is the chosen
+    one. Return (M, K): the matrix whose polar factor is the projection's.
     """
     d, r = isometry.domain, setting.latent_precision
-    rigid = {own.domain for own in features.sliced}
-    contributions = [
-        None if e in rigid else contribution(*pair)
-        for e, pair in enumerate(zip(sums, setting.emissions, strict=True))
-    ]
-    domains, shapes, said = _seen(features, setting, point, keys, sums, contributions)
+    domains, shapes, said = _seen(features, setting, point, keys, sums)
     domain = domains[d]
     shape = _shape(d, domain, shapes[d], said, r)
     raw = domain.rotated(point[keys[isometry.orientation.name]])
-    groups, renamed = np.flatnonzero(objects), np.arange(len(held))
-    held, objects, vacant = held.copy(), objects.copy(), objects == 0
+    held, objects = exchanges.held.copy(), exchanges.objects()
+    groups, renamed, vacant = np.flatnonzero(objects), np.arange(len(held)), objects == 0
     expected = np.linalg.solve(shape.rest, shape.rest_linear[:, :, None])[:, :, 0]
     damped = shape.pull / (1.0 + exp(2.0 * shape.numbers[_SPREAD]) * shape.weight)
     frames = _Frames(damped[groups], expected)
     frame = frames(renamed[groups])
     # All are drawn as if none was accepted. What they are drawn as, then has other names.
-    drawn = np.empty((n_proposals * len(groups), 2), np.int64)
+    drawn = np.empty((PROPOSALS * len(groups), 2), np.int64)
     logs, names = np.empty(len(drawn)), renamed
     proposed = draw_exchanges(rng, groups, renamed, objects, drawn, logs)
     done = accepted = 0
@@ -525,14 +488,18 @@ def exchange_labels(
         moved = np.where(renamed == first, second, np.where(renamed == second, first, renamed))
         new = frames(moved[:, groups])
         turns = _turn_between(frame, new)
-        at = try_exchanges(shape, shape.q.copy(), turns, pairs, logs[some], *prior, held, objects)
+        given = shape, shape.q.copy(), turns, pairs, logs[some], *exchanges.prior
+        at = try_exchanges(*given, held, objects)
         done += at
         if at < len(pairs):
             done, accepted = done + 1, accepted + 1
             frame, renamed, raw = new[at], moved[at], turns[at] @ raw
             names = renamed.copy()
             names[vacant] = np.flatnonzero(objects == 0)
-    return Exchanged(renamed, domain.back(raw), held, accepted, proposed)
+    exchanges.accepted, exchanges.proposed = accepted, proposed
+    if accepted:
+        exchanges.rename(renamed, held)
+    return domain.back(raw)
 
 
 class _Frames:
