@@ -169,7 +169,7 @@ def cell_numbers(shape: Sequence[int], *indices: NDArray[np.int64]) -> list[NDAr
     `*indices` (n, n_axes): sets of cells. Equal cells get equal numbers, in one set or another.
     """
     if math.prod(shape) < 2**63:
-        return [_ravel(index, shape) for index in indices]
+        return [np.ravel_multi_index(tuple(index.T), tuple(shape)) for index in indices]
     # Too many cells for the position in the whole array: rank those that there are.
     _, rank = np.unique(np.concatenate(indices), axis=0, return_inverse=True)
     return np.split(rank.reshape(-1), np.cumsum([len(index) for index in indices])[:-1])
@@ -638,14 +638,6 @@ def _check_real(where, dtype) -> None:
 
 def _is_real(dtype) -> bool:
     return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype)
-
-
-def _ravel(index, shape) -> NDArray[np.int64]:
-    number = index[:, 0].astype(np.int64)
-    for axis in range(1, len(shape)):
-        number *= shape[axis]
-        number += index[:, axis]
-    return number
 
 
 def _no_labels(shape) -> tuple[pd.Index, ...]:
