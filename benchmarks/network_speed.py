@@ -17,7 +17,9 @@ import numpy as np
 import pymc as pm
 
 import pm_match as pmm
-from pm_match.networks.block_evidence import BlockEvidence, Board, NetworkCells
+from pm_match.clusters.evidence import Board
+from pm_match.networks.block_evidence import BlockEvidence
+from pm_match.networks.parts import NetworkCells, Relation
 from pm_match.clusters.protocol import collect
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.sweep import new_partition, place, sweep
@@ -72,7 +74,10 @@ class Kernel:
             for p, u in enumerate(own)
         ]
         flags = [np.ones(len(z), bool) for z in self.truth]
-        self.evidence = BlockEvidence("bernoulli", found, [0, 1], board, flags)
+        named = {str(number): own for number, own in enumerate(found)}
+        plain = False, False, False, lambda point: ((1.0,) * 4, None)
+        relation = Relation("bernoulli", (), (), (0, 1), named, *plain)
+        self.evidence = BlockEvidence(relation, board, flags)
         self.evidence.set_prior((1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
         self.terms = [
             collect([term for home, term in self.evidence.terms if home == number])

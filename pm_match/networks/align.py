@@ -66,7 +66,7 @@ class Sums:
         self.evidence: list[BlockEvidence] = []
         self.sums: list[NDArray[np.float64]] = []
         for relation in component.of(Relation):
-            evidence = relation.on(board)
+            evidence = BlockEvidence(relation, board)
             evidence.set_prior(relation.prior(point)[0], None)
             evidence.load()
             by_group = evidence.by_label([np.arange(1, sizes[c] + 1) for c in relation.axes])

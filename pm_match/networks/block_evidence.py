@@ -1,7 +1,6 @@
 """The data behind block evidence: from the stored cells of networks to the terms of the kernel."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import lgamma, log
 from typing import Any
 
@@ -26,66 +25,26 @@ from pm_match.networks.families import (
     log_constants,
 )
 from pm_match.networks.one_mode import OneMode
+from pm_match.networks.parts import NetworkCells, Prior, Relation
 from pm_match.numerics.ahead import Job, job
-
-Prior = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkCells:
-    """One network: which of its cells are known, and their values."""
-
-    shape: tuple[int, ...]  # objects on each of the A axes
-    # index, values (E, A), (E,): the stored cells
-    index: NDArray[np.int64]
-    values: NDArray[np.float64]
-    full: bool  # whether absent cells are known zeros, rather than unknown
-    unknown: NDArray[np.int64]  # (H, A): cells that are unknown though absent cells are not
-    # tuple of (N_a,) or None: exposures of the objects on each axis (of counts); None for ones
-    exposure: tuple[NDArray[np.float64] | None, ...]
-    first: tuple[int, ...]  # the number of each axis' first object in its partition
-
-    def exposures(self, axis: int) -> NDArray[np.float64]:
-        """Exposures of the objects on an axis."""
-        given = self.exposure[axis]
-        return np.ones(self.shape[axis]) if given is None else given
-
-    def cell_exposures(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Exposures of some cells."""
-        found = np.ones(len(index))
-        for axis, given in enumerate(self.exposure):
-            if given is not None:
-                found *= given[index[:, axis]]
-        return found
 
 
 class BlockEvidence:
-    """The networks of one relation: those that share their densities.
+    """The networks of one relation, for the units of a board.
 
-    `partitions`: the partition of each axis; `flagged`: for each partition of the board, which
-    units may be irrelevant; `one_mode`: whether both axes have the same objects; `symmetric`,
-    `self_loops`: in a one-mode relation, whether cells (i, j) and (j, i) are one, which is stored
-    with i <= j; and whether cells (i, i) are data. It has `terms`: the terms of
-    evidence, each with the partition whose sweeps it takes part in.
+    `flagged`: for each partition of the board, which units may be irrelevant; by default none. It
+    has `terms`: the terms of evidence, each with the partition whose sweeps it takes part in.
     """
 
     def __init__(
-        self,
-        family: str,
-        networks: Sequence[NetworkCells],
-        partitions: Sequence[int],
-        board: Board,
-        flagged: Sequence[NDArray[np.bool_]],
-        *,
-        one_mode: bool = False,
-        symmetric: bool = False,
-        self_loops: bool = False,
+        self, own: Relation, board: Board, flagged: Sequence[NDArray[np.bool_]] | None = None
     ):
-        self.family = FAMILIES[family]
-        self.networks = list(networks)
-        self.partitions = list(partitions)
-        self.board = board
-        self.one_mode, self.symmetric, self.self_loops = one_mode, symmetric, self_loops
+        if flagged is None:
+            flagged = [np.zeros(len(units.size), np.bool_) for units in board.units]
+        self.family, self.networks = FAMILIES[own.family], list(own.networks.values())
+        self.partitions, self.board = list(own.axes), board
+        self.one_mode, self.symmetric = own.one_mode, own.symmetric
+        self.self_loops = own.self_loops
         self._capacities = [capacity(board.truncations[p]) for p in self.partitions]
         self._unit_of = [
             [
@@ -99,7 +58,7 @@ class BlockEvidence:
         self._tabulated: tuple[float, ...] = ()
         self._sides = [(p, self._side(axis, flagged[p])) for axis, p in enumerate(self.partitions)]
         self.terms: list[tuple[int, Side | OneMode]] = [*self._sides]
-        if one_mode:
+        if self.one_mode:
             self.terms = [(self.partitions[0], self._one_mode_term())]
 
     # -- building ---------------------------------------------------------------------------------

@@ -17,33 +17,25 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
+from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.networks.families import add_gains, log_constants
+from pm_match.networks.parts import NetworkCells
 
 Sums = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class NewCells:
-    """Cells of new objects on one axis of a network, with the network's objects on the others."""
+class NewCells(NetworkCells):
+    """Cells of N new objects, on the first axis, with a network's objects on the others, in order.
 
-    cells: NetworkCells  # the network itself
-    axis: int
-    # index, values (E, A), (E,): the cells that are listed: first the new object, then those on the
-    # other axes in order
-    index: NDArray[np.int64]
-    values: NDArray[np.float64]
-    unknown: NDArray[np.int64]  # (H, A): cells that are unknown though absent cells are not
-    exposure: NDArray[np.float64]  # (N,): of the new objects
+    These axes are the network's own, but for the one that is of the new objects there.
+    """
 
-    @property
-    def others(self) -> list[int]:
-        """The network's other axes."""
-        return [axis for axis in range(len(self.cells.shape)) if axis != self.axis]
+    others: list[int]  # the network's other axes
 
     def rows(self, wanted: slice) -> "NewCells":
         """Return the cells of some of the new objects."""
-        first, end, _ = wanted.indices(len(self.exposure))
+        first, end, _ = wanted.indices(self.shape[0])
         keep, unsure = (
             (index[:, 0] >= first) & (index[:, 0] < end) for index in (self.index, self.unknown)
         )
@@ -51,23 +43,17 @@ class NewCells:
         shift[0] = first
         return replace(
             self,
+            shape=(end - first, *self.shape[1:]),
             index=self.index[keep] - shift,
             values=self.values[keep],
             unknown=self.unknown[unsure] - shift,
-            exposure=self.exposure[wanted],
+            exposure=(self.exposures(0)[wanted], *self.exposure[1:]),
         )
-
-    def exposures(self, index: NDArray) -> NDArray[np.float64]:
-        """Exposures of some cells."""
-        found = self.exposure[index[:, 0]]
-        for place, axis in enumerate(self.others):
-            found = found * self.cells.exposures(axis)[index[:, place + 1]]
-        return found
 
     def constant(self, family: int) -> NDArray[np.float64]:
         """Return what of the log predictive (N,) neither clusters nor draws enter."""
-        each = log_constants(family, self.values, self.exposures(self.index))
-        return np.bincount(self.index[:, 0], each, len(self.exposure))
+        each = log_constants(family, self.values, self.cell_exposures(self.index))
+        return np.bincount(self.index[:, 0], each, self.shape[0])
 
     def sums(self, labels: list[NDArray[np.int64]], widths: list[int], origin: float) -> Sums:
         """Sum the cells by the groups of the objects on the other axes.
@@ -76,7 +62,7 @@ class NewCells:
         `widths`: clusters on these axes; `origin`: where values are counted from. Return
         (3, N, L + 1): S, C and Q for each of the L products of clusters, and of noise.
         """
-        n, size = len(self.exposure), int(np.prod(widths))
+        n, size = self.shape[0], int(np.prod(widths))
 
         def grouped(index: NDArray, weights: NDArray) -> NDArray[np.float64]:
             ends = [own[index[:, place + 1]] for place, own in enumerate(labels)]
@@ -86,18 +72,19 @@ class NewCells:
             return np.bincount(where, weights, n * (size + 1)).reshape(n, size + 1)
 
         x = self.values - origin
-        if self.cells.full:
+        if self.full:
+            exposures = [self.exposures(axis) for axis in range(1, len(self.shape))]
             masses = [
-                np.bincount(own[own >= 0], self.cells.exposures(axis)[own >= 0], width)
-                for own, axis, width in zip(labels, self.others, widths, strict=True)
+                np.bincount(own[own >= 0], exposed[own >= 0], width)
+                for own, exposed, width in zip(labels, exposures, widths, strict=True)
             ]
-            everyone = np.prod([self.cells.exposures(axis).sum() for axis in self.others])
+            everyone = np.prod([exposed.sum() for exposed in exposures])
             inside = reduce(np.multiply.outer, masses).ravel()
             mass = np.append(inside, everyone - inside.sum())
-            counts = self.exposure[:, None] * mass
-            counts -= grouped(self.unknown, self.exposures(self.unknown))
+            counts = self.exposures(0)[:, None] * mass
+            counts -= grouped(self.unknown, self.cell_exposures(self.unknown))
         else:
-            counts = grouped(self.index, self.exposures(self.index))
+            counts = grouped(self.index, self.cell_exposures(self.index))
         return np.stack([grouped(self.index, x), counts, grouped(self.index, x * x)])
 
 

@@ -1,16 +1,44 @@
 """What is read of networks that share their densities."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.clusters.evidence import Board
-from pm_match.networks.block_evidence import BlockEvidence, NetworkCells, Prior
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
+
+Prior = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkCells:
+    """One network: which of its cells are known, and their values."""
+
+    shape: tuple[int, ...]  # objects on each of the A axes
+    # index, values (E, A), (E,): the stored cells
+    index: NDArray[np.int64]
+    values: NDArray[np.float64]
+    full: bool  # whether absent cells are known zeros, rather than unknown
+    unknown: NDArray[np.int64]  # (H, A): cells that are unknown though absent cells are not
+    # tuple of (N_a,) or None: exposures of the objects on each axis (of counts); None for ones
+    exposure: tuple[NDArray[np.float64] | None, ...]
+    first: tuple[int, ...]  # the number of each axis' first object in its partition
+
+    def exposures(self, axis: int) -> NDArray[np.float64]:
+        """Exposures of the objects on an axis."""
+        given = self.exposure[axis]
+        return np.ones(self.shape[axis]) if given is None else given
+
+    def cell_exposures(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Exposures of some cells."""
+        found = np.ones(len(index))
+        for axis, given in enumerate(self.exposure):
+            if given is not None:
+                found *= given[index[:, axis]]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +54,9 @@ class Relation(Evidence):
     noise: tuple[str, ...]
     axes: tuple[int, ...]  # the number of each axis' clustering in the component
     networks: Mapping[str, NetworkCells]
-    one_mode: bool
+    one_mode: bool  # whether both axes have the same objects
+    # symmetric, self_loops: in a one-mode relation, whether cells (i, j) and (j, i) are one, which
+    # is stored with i <= j; and whether cells (i, i) are data
     symmetric: bool
     self_loops: bool
     # the parameters of the densities' prior, and of the noise's, at a point (see `families`)
@@ -58,25 +88,3 @@ class Relation(Evidence):
             if self.symmetric and name in posterior:
                 # 1, as netCDF knows no True.
                 posterior[name].attrs["symmetric"] = 1
-
-    def on(
-        self,
-        board: Board,
-        flagged: Sequence[NDArray[np.bool_]] | None = None,
-    ) -> BlockEvidence:
-        """Make the evidence of the networks for the units of a board.
-
-        `flagged` says for each of its partitions which units may be irrelevant; None for none.
-        """
-        if flagged is None:
-            flagged = [np.zeros(len(own.size), np.bool_) for own in board.units]
-        return BlockEvidence(
-            self.family,
-            list(self.networks.values()),
-            self.axes,
-            board,
-            flagged,
-            one_mode=self.one_mode,
-            symmetric=self.symmetric,
-            self_loops=self.self_loops,
-        )

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import type_name
-from pm_match.networks.block_evidence import NetworkCells
 from pm_match.networks.data import as_network
 from pm_match.networks.edges import NewCells, log_edges
-from pm_match.networks.parts import Relation
+from pm_match.networks.parts import NetworkCells, Relation
 from pm_match.networks.state import RelationState
 from pm_match.prediction.predictor import Place, Predictor, coords
 
@@ -112,8 +111,8 @@ class RelationPredictor(Predictor):
         for own in sides:
             homes = [self.relation.axes[axis] for axis in own.others]
             labels = [
-                self._labels[home][own.cells.first[axis] :][: own.cells.shape[axis]]
-                for home, axis in zip(homes, own.others, strict=True)
+                self._labels[home][first:][:n]
+                for home, first, n in zip(homes, own.first[1:], own.shape[1:], strict=True)
             ]
             found.append(own.sums(labels, [clusterings[home].truncation for home in homes], origin))
         return np.sum(found, axis=0) if found else None
@@ -140,10 +139,11 @@ def _cells(model: Model, place: Place, relation: Relation, name: str, axis: int,
             f"{type_name(observed)} and shape {shape}"
         )
     labels = _other_labels(model, place, relation, cells, others)
+    shape = shape[0], *(cells.shape[a] for a in others)
     network = as_network(
         where,
         _ordered(where, observed, labels),
-        shape=(shape[0], *(cells.shape[a] for a in others)),
+        shape=shape,
         absent="zero" if cells.full else "unknown",
         family=relation.family,  # type: ignore[arg-type]
     )
@@ -153,15 +153,18 @@ def _cells(model: Model, place: Place, relation: Relation, name: str, axis: int,
         everything = np.ones(network.shape, bool)
         everything[tuple(network.index.T)] = False
         unknown = np.argwhere(everything)
+    own = _exposure(where, relation, cells, axis, network)
     new = NewCells(
-        cells,
-        axis,
+        shape,
         network.index,
         network.values,
+        cells.full,
         unknown,
-        _exposure(where, relation, cells, axis, network),
+        (own, *(cells.exposure[a] for a in others)),
+        (0, *(cells.first[a] for a in others)),
+        others,
     )
-    impossible = (new.exposures(new.index) == 0.0) & (new.values != 0.0)
+    impossible = (new.cell_exposures(new.index) == 0.0) & (new.values != 0.0)
     if impossible.any():
         cell = tuple(new.index[impossible][0].tolist())
         raise ValueError(f"{where!r}: expected zeros where the exposure is 0; found cell {cell}")

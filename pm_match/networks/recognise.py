@@ -8,9 +8,8 @@ from pymc.logprob.transforms import LogOddsTransform, LogTransform
 from pytensor.tensor.random.basic import BetaRV, GammaRV, NormalRV
 
 from pm_match.networks import BlockNetworkParts
-from pm_match.networks.block_evidence import NetworkCells
 from pm_match.networks.data import PROBABILITIES, as_network, cell_numbers
-from pm_match.networks.parts import Relation
+from pm_match.networks.parts import NetworkCells, Relation
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.networks.parts import Relation
 from pm_match.networks.points import RelationPoints
 from pm_match.numerics.ahead import Job
@@ -18,7 +19,7 @@ class RelationState(EvidenceState):
         self.relation, self.points, self.site = relation, points, site
         numbers = range(len(site.clusterings))
         flagged = [site.relevance_groups(number) >= 0 for number in numbers]
-        self.evidence = relation.on(site.board, flagged)
+        self.evidence = BlockEvidence(relation, site.board, flagged)
         self.terms = self.evidence.terms
 
     def kernels(self) -> list[Job]:

@@ -14,7 +14,8 @@ from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.sweep import new_partition, place, reassign
 from pm_match.clusters.units import units
 from pm_match.networks import families
-from pm_match.networks.block_evidence import BlockEvidence, NetworkCells
+from pm_match.networks.block_evidence import BlockEvidence
+from pm_match.networks.parts import NetworkCells, Relation
 from pm_match.numerics.log_gamma import draw_log_gamma, log_rising, near_log_rising
 
 
@@ -145,6 +146,10 @@ def test_log_gamma_variates_too_small_for_a_float():
     assert drawn.min() < -1000.0
 
 
+def of_two_axes(family, cells):
+    return Relation(family, (), (), (0, 1), {"x": cells}, False, False, False, lambda _: None)
+
+
 def test_values_far_from_zero_keep_their_digits():
     """Years, say: sums of squares would lose what is said of a unit."""
     rng = np.random.default_rng(0)
@@ -156,7 +161,7 @@ def test_values_far_from_zero_keep_their_digits():
         board = Board(own, [3, 3])
         cells = NetworkCells((40, 30), index, far + x, True, index[:0], (None, None), (0, 0))
         flags = [np.zeros(n, bool) for n in (40, 30)]
-        evidence = BlockEvidence("normal", [cells], [0, 1], board, flags)
+        evidence = BlockEvidence(of_two_axes("normal", cells), board, flags)
         partitions = [
             new_partition(u.size, 3, None, board.slots_of(p), board.n_slots[p : p + 1])
             for p, u in enumerate(own)
@@ -193,7 +198,8 @@ def test_scores_of_blocks_far_beyond_the_tables():
         )
         for p, (u, n) in enumerate(zip(own, shape, strict=True))
     ]
-    evidence = BlockEvidence("bernoulli", [cells], [0, 1], board, [np.ones(n, bool) for n in shape])
+    flags = [np.ones(n, bool) for n in shape]
+    evidence = BlockEvidence(of_two_axes("bernoulli", cells), board, flags)
     assert evidence.plain
     prior, noise = PRIORS["bernoulli"], (1.1, 0.8, 1.0, 1.0)
     evidence.set_prior(prior, noise)
