@@ -28,7 +28,7 @@ Sums = NDArray[np.float64]
 class NewCells(NetworkCells):
     """Cells of N new objects, on the first axis, with a network's objects on the others, in order.
 
-    These axes are the network's own, but for the one that is of the new objects there.
+    These axes are the network's own, but for the first: new objects are in no partition.
     """
 
     others: list[int]  # the network's other axes
