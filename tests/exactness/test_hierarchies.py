@@ -59,7 +59,7 @@ def plain_log_joint(part, point, z, labels):
     total = log_sticks(*part.clustering.prior(point), z, part.clustering.truncation)
     for view, w in zip(part.views, labels, strict=True):
         total += log_links(z[view.objects], w, view.concentration(point))
-        total += log_marginal(view.values, w, view.prior(point), shared=True)
+        total += log_marginal(view.values, w, view.normals.prior(point), shared=True)
     return total
 
 
@@ -80,7 +80,7 @@ def log_conditional(step, point):
         for t, row in enumerate(natural[view.link]):
             n = np.bincount(w[z[view.objects] == t], minlength=len(row))
             total += stats.dirichlet.logpdf(row, view.concentration(point)[t] + n)
-        prior = view.prior(point)
+        prior = view.normals.prior(point)
         precision, mean = natural[view.normals.precision], natural[view.normals.mean]
         inverse_scale = prior.inverse_scale.copy()
         for u, own in enumerate(mean):
@@ -153,7 +153,7 @@ def test_sweeps_visit_assignments_as_often_as_they_are_probable(n_swaps):
         total = log_sticks(*part.clustering.prior(point), np.array(z), 2)
         for view, own, precision in zip(part.views, map(np.array, w), precisions, strict=True):
             total += log_links(np.array(z)[view.objects], own, view.concentration(point))
-            total += log_vectors(view.values, own, precision, view.prior(point))
+            total += log_vectors(view.values, own, precision, view.normals.prior(point))
         logs.append(total)
     p = np.exp(np.array(logs) - max(logs))
     p /= p.sum()

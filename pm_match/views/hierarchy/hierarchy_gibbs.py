@@ -116,7 +116,7 @@ class HierarchyGibbs(PartitionStep):
         for v, (view, precision) in enumerate(
             zip(part.views, self._precisions(point), strict=True)
         ):
-            prior, concentration = view.prior(point), view.concentration(point)
+            prior, concentration = view.normals.prior(point), view.concentration(point)
             state.w[v, view.objects] = self._writer.read(point, view.assignment)
             # With precision L L', the values L' x have precision 1.
             root = np.linalg.cholesky(precision)
@@ -135,7 +135,7 @@ class HierarchyGibbs(PartitionStep):
         total = log_prior(state.sticks_a, state.sticks_b, state.counts) + log_links(state)
         self._top.draw(rng, point, new, state.z.copy(), state.counts, flags)
         for v, (view, writer) in enumerate(zip(part.views, self._normals, strict=True)):
-            prior, n_marginal = view.prior(point), view.normals.truncation
+            prior, n_marginal = view.normals.prior(point), view.normals.truncation
             labels = state.w[v, view.objects]
             total += log_marginal(view.values, labels, prior, shared=True)
             mean, precision = draw_parameters(

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from pymc.logprob.transforms import SimplexTransform
 from pytensor.tensor.random.basic import CategoricalRV, DirichletRV
 
-from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals
 from pm_match.normal.recognise import mean_and_precision, normals_candidates, verified_normals
 from pm_match.reading.ancestry import RV, Refusal, names, parameters, read_each
@@ -35,10 +34,6 @@ class HierarchyView:
     values: NDArray[np.float64]  # (N_v, D): in the order of `objects`
     # from a point to the parameters (T, T_v) of the link's Dirichlet prior
     concentration: Callable[[Point], NDArray[np.float64]] = field(repr=False)
-
-    def prior(self, point: Point) -> NormalWishartPrior:
-        """Evaluate the prior of means and precision at a `point`."""
-        return self.normals.prior(point)
 
 
 @dataclass(frozen=True, eq=False)

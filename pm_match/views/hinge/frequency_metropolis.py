@@ -10,7 +10,7 @@ from pymc.blocking import PointType, StatsType
 from pm_match.checks import check_count
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import statistics
-from pm_match.normal.conjugate import draw_parameters
+from pm_match.normal.conjugate import draw_parameters, update
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.ahead import Job
@@ -338,8 +338,8 @@ class FrequencyMetropolis(HMCStep):
         """Make the log prior of frequencies (M, m) times factors (m,), as a function of these.
 
         A mixture's means and precisions are integrated out: what is left of them are, cluster by
-        cluster, the determinants of the scale matrices of `normal.conjugate.posterior`, here from
-        sums that are made once.
+        cluster, the determinants of the scale matrices of `normal.conjugate.update`, from sums that
+        are made once.
         """
         if not self._mixture:
             own = self.part.frequency_prior(point)
@@ -352,13 +352,10 @@ class FrequencyMetropolis(HMCStep):
         averages = member @ frequencies / counts[:, None]
         residuals = frequencies - averages[which]
         scatters = np.einsum("tj,ja,jb->tab", member, residuals, residuals)
-        shares = prior.strength * counts / (prior.strength + counts)
-        degrees = prior.degrees + counts
 
         def log_marginal(factors) -> float:
-            shifts = averages * factors - prior.center
-            scales = prior.inverse_scale + scatters * np.multiply.outer(factors, factors)
-            scales += shares[:, None, None] * shifts[:, :, None] * shifts[:, None, :]
+            scaled = averages * factors, scatters * np.multiply.outer(factors, factors)
+            _, _, degrees, scales = update(counts, *scaled, prior, shared=False)
             return -0.5 * float(degrees @ np.linalg.slogdet(scales)[1])
 
         return log_marginal
