@@ -111,11 +111,11 @@ class _Incomplete:
         self._weights = log_weights_function(model, clustering)
         self._parameters = [natural_function(model, own.names) for own in normals]
         self._writer = Writer(model, [name for own in normals for name in own.missing])
-        grouped, where = units(clustering.n_objects, clustering.links), clustering.slices
+        grouped = units(clustering.n_objects, clustering.links)
         found = [
-            (values, place, values.objects + where[values.assignment].start)
+            (values, place, objects)
             for place, own in enumerate(normals)
-            for values in own.values
+            for values, objects in zip(own.values, own.objects(clustering), strict=True)
         ]
         drawn = np.zeros(len(grouped.size), bool)
         for values, _, objects in found:

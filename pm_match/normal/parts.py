@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.special import gammaln
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.numerics.polar import polar_factor
 from pm_match.reading.evidence import Evidence, Table
-from pm_match.reading.parts import Point, UnservedModelError
+from pm_match.reading.parts import Clustering, Point, UnservedModelError
 
 
 class Map(NamedTuple):
@@ -220,6 +221,17 @@ class Normals(Evidence):
         """What steps of its own draw: maps, scale matrix and factors of the precisions."""
         scale = [self.scale_matrix.name] if self.scale_matrix else []
         return [*self.mapped, *scale, *(own.name for own in self.factors)]
+
+    @property
+    def rows(self) -> list[slice]:
+        """Where the vectors of each variable are among all."""
+        ends = np.cumsum([0, *(len(own.objects) for own in self.values)]).tolist()
+        return [slice(*pair) for pair in pairwise(ends)]
+
+    def objects(self, clustering: Clustering) -> list[NDArray[np.int64]]:
+        """Return the objects of each variable's vectors, as their clustering numbers them."""
+        where = clustering.slices
+        return [own.objects + where[own.assignment].start for own in self.values]
 
     def vectors(self, point: Point) -> NDArray[np.float64]:
         """Read all vectors (R, D), one variable after the other."""

@@ -53,8 +53,7 @@ class VectorLabels:
     def __init__(self, model: Model, normals: Normals):
         clustering = read(model).clustering_of(normals)
         self._clustering = ClusteringPoints(model, clustering)
-        where = clustering.slices
-        self._objects = [v.objects + where[v.assignment].start for v in normals.values]
+        self._objects = normals.objects(clustering)
 
     def __call__(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
         """Read those of every variable."""

@@ -60,11 +60,9 @@ class NormalsPredictor(Predictor):
     """
 
     def __init__(self, model: Model, normals: Normals, clustering: Clustering):
-        self.normals, slices = normals, clustering.slices
+        self.normals = normals
         self._parameters = natural_function(model, normals.names) if normals.factors else None
-        self._objects = np.concatenate(
-            [own.objects + slices[own.assignment].start for own in normals.values]
-        )
+        self._objects = np.concatenate(normals.objects(clustering))
 
     def observed(self, place: Place) -> list[str]:
         """Names of the observed variables of an assignment's objects."""
@@ -168,14 +166,11 @@ class NormalsPredictor(Predictor):
 
     def of_missing(self, rng, place, holes, wanted):
         """Return means and standard deviations, given draws of means and precisions."""
-        normals, start = self.normals, 0
-        prior = normals.prior(self._point)
+        normals, prior = self.normals, self.normals.prior(self._point)
         drawn = draw_posterior(rng, *self._posterior, prior, normals.shared)
-        for own in normals.values:
-            if own.name == holes.variable:
-                break
-            start += len(own.objects)
-        labels, found = self._labels[start:], np.zeros((*holes.values.shape, 2))
+        number = [own.name for own in normals.values].index(holes.variable)
+        own, labels = normals.values[number], self._labels[normals.rows[number]]
+        found = np.zeros((*holes.values.shape, 2))
         factors = None if own.factor is None else own.factor.read(self._point)
         for part in Incomplete.of(holes.values, own.incomplete).given(*drawn, factors):
             label = labels[part.rows]

@@ -30,9 +30,7 @@ class NormalsState(EvidenceState):
     def __init__(self, normals: Normals, site: Site, points: NormalsPoints):
         self.normals, self.points, self.site = normals, points, site
         clustering, own = site.clusterings[normals.clustering], site.units[normals.clustering]
-        # The vectors may be of some objects only.
-        where = clustering.slices
-        objects = np.concatenate([v.objects + where[v.assignment].start for v in normals.values])
+        objects = np.concatenate(normals.objects(clustering))
         rows = NormalRows(objects, own, normals.n_features)
         self.evidence: NormalEvidence
         if normals.shared:
@@ -136,19 +134,17 @@ class NormalsState(EvidenceState):
         self, point: Point
     ) -> Iterator[tuple[PrecisionFactor, NDArray[np.float64], NDArray[np.float64]]]:
         """Say how factors (R,) are distributed in the clusters that are expected: shape, rate."""
-        normals, x, labels, start = self.normals, self.evidence.values, self._labels(), 0
+        normals, x, labels = self.normals, self.evidence.values, self._labels()
         if not normals.factors:
             return
         away = squares(x, *self._clusters(x, labels, normals.truncation), labels)
         seen = np.full(len(x), normals.n_features)
         for rows, part, clusters in self._given(x, labels):
             away[rows], seen[rows] = part.squares(clusters), (~part.hidden).sum(axis=1)
-        for own in normals.values:
-            end = start + len(own.objects)
+        for own, here in zip(normals.values, normals.rows, strict=True):
             if own.factor is not None:
-                given = normals.power, point, seen[start:end], away[start:end]
+                given = normals.power, point, seen[here], away[here]
                 yield own.factor, *own.factor.conditional(*given)
-            start = end
 
     def _clusters(
         self, x: NDArray, labels: NDArray[np.int64], n: int
@@ -169,10 +165,9 @@ class NormalsState(EvidenceState):
         for _ in range(_ROUNDS if normals.missing else 0):
             for rows, part, clusters in self._given(x.copy(), labels):
                 x[rows] = part.expected(clusters)
-        ends = np.cumsum([len(own.objects) for own in normals.values])[:-1]
         found: dict[str, NDArray[np.float64]] = {}
-        for own, vectors in zip(normals.values, np.split(x, ends), strict=True):
-            found |= own.missing_of(vectors, point)
+        for own, here in zip(normals.values, normals.rows, strict=True):
+            found |= own.missing_of(x[here], point)
         return found
 
     def _labels(self) -> NDArray[np.int64]:
@@ -187,16 +182,15 @@ class NormalsState(EvidenceState):
         Yield the rows of some of these, what is expected by the clusters that hold something, and
         of which of these each row is.
         """
-        normals, start = self.normals, 0
+        normals = self.normals
         if not normals.missing:
             return
         used, labels = np.unique(labels, return_inverse=True)
         means, precisions = self._clusters(x, labels, len(used))
         factors = self.evidence.factors
-        for own, incomplete in zip(normals.values, self._incomplete, strict=True):
+        for here, incomplete in zip(normals.rows, self._incomplete, strict=True):
             if incomplete is not None:
-                weights = None if factors is None else factors[start:]
+                weights = None if factors is None else factors[here]
                 for part in incomplete.given(means, precisions, weights):
-                    rows = start + part.rows
+                    rows = here.start + part.rows
                     yield rows, part, labels[rows]
-            start += len(own.objects)
