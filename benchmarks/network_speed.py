@@ -76,7 +76,7 @@ class Kernel:
         flags = [np.ones(len(z), bool) for z in self.truth]
         named = {str(number): own for number, own in enumerate(found)}
         plain = False, False, False, lambda point: ((1.0,) * 4, None)
-        relation = Relation("bernoulli", (), (), (0, 1), named, *plain)
+        relation = Relation("bernoulli", (), (), (0, 1), named, (), *plain)
         self.evidence = BlockEvidence(relation, board, flags)
         self.evidence.set_prior((1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
         self.terms = [

@@ -43,7 +43,7 @@ def draw_table(op: Design, rng: np.random.Generator, parts: Inputs) -> NDArray[n
     shape = tuple(len(z) for z in parts.axes)
     clusters, padded = _padded(op, parts)
     if op.absent == "unknown":
-        return _draw_values(op, rng, parts.cells, clusters, padded, parts.exposure)
+        return _listed(op, rng, parts.cells, clusters, padded, parts.exposure)
     if op.family == "normal":
         n_known = count_cells(shape, op.one_mode, op.symmetric, op.self_loops) - len(parts.cells)
         if n_known > op.max_edges:
@@ -51,7 +51,7 @@ def draw_table(op: Design, rng: np.random.Generator, parts: Inputs) -> NDArray[n
         index = _all_cells(op, shape)
         number, unknown = cell_numbers(shape, index, parts.cells)
         index = index[~np.isin(number, unknown)]
-        return _draw_values(op, rng, index, clusters, padded, parts.exposure)
+        return _listed(op, rng, index, clusters, padded, parts.exposure)
 
     # The objects of each cluster on each axis, in order.
     members = [
@@ -106,23 +106,32 @@ _PARAMETER = {
 }
 
 
-def _draw_values(op, rng, index, clusters, padded, exposure) -> NDArray[np.float64]:
-    """Draw the values of listed cells."""
+def _listed(op, rng, index, *given) -> NDArray[np.float64]:
+    """Draw a table of listed cells."""
+    return np.column_stack([index, draw_values(op.family, op.symmetric, rng, index, *given)])
+
+
+def draw_values(
+    family: str, symmetric: bool, rng: np.random.Generator, index, clusters, densities, exposure
+) -> NDArray[np.float64]:
+    """Draw the values (n,) of listed cells.
+
+    `index` (n, A): the cells; `clusters`, (N_a,) for each axis: labels of its objects; `densities`:
+    that of the family, or mean and precision; `exposure`: (N_a,) or None for each axis.
+    """
     cluster = [z[index[:, axis]] for axis, z in enumerate(clusters)]
-    if op.symmetric:
+    if symmetric:
         cluster = [np.minimum(*cluster), np.maximum(*cluster)]
-    parameters = [theta[tuple(cluster)] for theta in padded]
-    if op.family == "bernoulli":
-        values = rng.random(len(index)) < parameters[0]
-    elif op.family in COUNTS:
-        exposed = np.ones(len(index))
-        for axis, given in enumerate(exposure):
-            if given is not None:
-                exposed = exposed * given[index[:, axis]]
-        values = _counts(rng, op.family, parameters[0], exposed)
-    else:
-        values = rng.normal(parameters[0], 1.0 / np.sqrt(parameters[1]))
-    return np.column_stack([index, values]).astype(np.float64)
+    parameters = [theta[tuple(cluster)] for theta in densities]
+    if family == "bernoulli":
+        return (rng.random(len(index)) < parameters[0]).astype(np.float64)
+    if family not in COUNTS:
+        return rng.normal(parameters[0], 1.0 / np.sqrt(parameters[1]))
+    exposed = np.ones(len(index))
+    for axis, given in enumerate(exposure):
+        if given is not None:
+            exposed = exposed * given[index[:, axis]]
+    return _counts(rng, family, parameters[0], exposed).astype(np.float64)
 
 
 def _all_cells(op, shape) -> NDArray[np.int64]:

@@ -30,8 +30,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, gammaln
+from scipy.special import betaln, expit, gammaln
 
+from pm_match.networks.data import PROBABILITIES
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma, log_rising
 
@@ -232,6 +233,12 @@ def log_constants(
     elif family == NEGATIVE_BINOMIAL:
         found[seen] = -np.log(x) - betaln(n, x)
     return found
+
+
+def densities(family: str, drawn: Sequence[Any]) -> list[NDArray[np.float64]]:
+    """Return the parameters of blocks themselves, of what `draw_parameters` gives."""
+    *others, last = drawn
+    return [*others, expit(last) if family in PROBABILITIES else np.exp(last)]
 
 
 def draw_parameters(

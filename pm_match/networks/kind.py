@@ -27,8 +27,9 @@ class Networks(Kind):
     name = "networks"
 
     def claims(self, context: Context, rv: RV) -> bool:
-        """Whether a variable is a network."""
-        return rv in context.model.observed_RVs and read_network(context, rv) is not None
+        """Whether a variable is a network, or holds the missing cells of one."""
+        own = rv in context.model.observed_RVs or context.is_missing(rv)
+        return own and read_network(context, rv) is not None
 
     def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
         """Find the flags that networks were declared with."""

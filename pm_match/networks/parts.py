@@ -42,6 +42,18 @@ class NetworkCells:
 
 
 @dataclass(frozen=True, eq=False)
+class MissingCells:
+    """The free variable that holds cells of a network that are declared missing."""
+
+    name: str
+    network: str
+    shape: tuple[int, ...]  # of the variable
+    index: NDArray[np.int64]  # (C, A): the cells, in order
+    # one for each axis, (N_a,) or None: exposures that these cells have; None for ones
+    exposure: tuple[NDArray[np.float64] | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Relation(Evidence):
     """Networks that share their densities."""
 
@@ -54,6 +66,7 @@ class Relation(Evidence):
     noise: tuple[str, ...]
     axes: tuple[int, ...]  # the number of each axis' clustering in the component
     networks: Mapping[str, NetworkCells]
+    missing: tuple[MissingCells, ...]
     one_mode: bool  # whether both axes have the same objects
     # symmetric, self_loops: in a one-mode relation, whether cells (i, j) and (j, i) are one, which
     # is stored with i <= j; and whether cells (i, i) are data
@@ -65,7 +78,7 @@ class Relation(Evidence):
     @property
     def names(self) -> list[str]:
         """The variables that are drawn with the clusters."""
-        return [*self.density, *self.noise]
+        return [*self.density, *self.noise, *(own.name for own in self.missing)]
 
     @property
     def clusterings(self) -> tuple[int, ...]:
@@ -74,8 +87,8 @@ class Relation(Evidence):
 
     @property
     def hyperpriors(self) -> list[str]:
-        """All: the priors of densities and noise may have free hyperparameters."""
-        return self.names
+        """The priors of densities and noise may have free hyperparameters."""
+        return [*self.density, *self.noise]
 
     @property
     def relabelled(self) -> list[str]:

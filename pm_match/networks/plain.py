@@ -50,14 +50,16 @@ def read_network(context: Context, rv: RV) -> BlockNetworkParts | None:
 
 def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
     family = _FAMILIES.get(type(rv.owner.op))
-    if family is None or context.missing_part(rv) is not None:
+    if family is None:
         return None
     graphs, number = parameters(rv), None
     if family == "normal":
         graphs = [graphs[0], graphs[1] ** -2.0]
     elif family == "negative-binomial":
         number, *graphs = graphs
-    choices = [_read_choice(context, graph, rv.shape) for graph in graphs]
+    missing = context.is_missing(rv)
+    shape = context.shapes[rv.name] if missing else context.observed([rv]).shape
+    choices = [_read_choice(context, graph, shape) for graph in graphs]
     first = choices[0]
     if first is None or not all(c is not None and first.is_like(c) for c in choices):
         return None
@@ -68,7 +70,7 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
     if number is not None:
         if context.ancestry.of([number]):
             return None
-        (exposure,) = context.at([pt.broadcast_to(number, rv.shape).ravel()])({})
+        (exposure,) = context.at([pt.broadcast_to(number, shape).ravel()])({})
     sizes = [context.shapes[own.name][0] for own in first.axes]
     exposures = _by_axis(exposure, first.cells, sizes)
     if exposures is None:
@@ -113,7 +115,7 @@ class _Choice:
         return same and np.array_equal(self.cells, other.cells)
 
 
-def _read_choice(context: Context, graph: RV, shape: RV) -> _Choice | None:
+def _read_choice(context: Context, graph: RV, shape: tuple[int, ...]) -> _Choice | None:
     """Find by numbers what the entries of a parameter are; None if it is no choice by labels."""
     if _n_label_indices(context, graph) < 2:
         return None

@@ -7,7 +7,7 @@ from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
 from pm_match.networks.data import PROBABILITIES
-from pm_match.networks.parts import Relation
+from pm_match.networks.parts import MissingCells, Relation
 
 
 class RelationPoints(Writer):
@@ -27,3 +27,9 @@ class RelationPoints(Writer):
             self.write_probability if self.relation.family in PROBABILITIES else self.write_positive
         )
         write(point, names[-1], drawn[-1])
+
+    def write_missing(
+        self, point: dict[str, NDArray], missing: MissingCells, values: NDArray
+    ) -> None:
+        """Write the values (C,) of missing cells."""
+        self.write(point, {missing.name: values.reshape(missing.shape)})

@@ -9,7 +9,7 @@ from pytensor.tensor.random.basic import BetaRV, GammaRV, NormalRV
 
 from pm_match.networks import BlockNetworkParts
 from pm_match.networks.data import PROBABILITIES, as_network, cell_numbers
-from pm_match.networks.parts import NetworkCells, Relation
+from pm_match.networks.parts import MissingCells, NetworkCells, Relation
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
@@ -54,11 +54,12 @@ class RelationCandidate:
     """Networks that share their densities, by what they are declared with."""
 
     networks: Mapping[RV, BlockNetworkParts]
+    missing: Mapping[RV, BlockNetworkParts]  # what holds missing cells of theirs
 
     @property
     def covered(self) -> list[RV]:
         """The claimed variables that it is evidence of."""
-        return list(self.networks)
+        return [*self.networks, *self.missing]
 
     @property
     def checked(self) -> list[RV]:
@@ -75,7 +76,7 @@ class RelationCandidate:
         parts = next(iter(networks.values()))
         home = {rv: number for number, c in enumerate(clusterings) for rv in c.assignments}
         axes = tuple(home[rv] for rv in parts.axes)
-        for rv, other in networks.items():
+        for rv, other in (*networks.items(), *self.missing.items()):
             if tuple(home[a] for a in other.axes) != axes:
                 raise Refusal(
                     f"{rv.name!r}: its axes are {names(other.axes)}, whose clusters are not those "
@@ -110,7 +111,16 @@ class RelationCandidate:
             density=tuple(str(rv.name) for rv in parts.density),
             noise=() if known is not None else tuple(str(rv.name) for rv in noise),
             axes=axes,
-            networks={rv.name: _cells(context, rv, p, first) for rv, p in networks.items()},
+            networks={
+                context.whole_name(rv): _cells(context, rv, p, first) for rv, p in networks.items()
+            },
+            missing=tuple(
+                MissingCells(
+                    rv.name, context.whole_name(rv), context.shapes[rv.name], p.cells, p.exposure
+                )
+                for rv, p in self.missing.items()
+                if p.cells is not None
+            ),
             one_mode=parts.one_mode,
             symmetric=parts.symmetric,
             self_loops=parts.self_loops,
@@ -138,13 +148,27 @@ def relation_candidates(
     groups: dict[tuple[RV, ...], dict[RV, BlockNetworkParts]] = {}
     for rv, parts in networks.items():
         groups.setdefault(parts.density, {})[rv] = parts
+    relations = []
     for own in groups.values():
-        _check_relation(context, own)
-    return [RelationCandidate(own) for own in groups.values()]
+        missing = {rv: parts for rv, parts in own.items() if context.is_missing(rv)}
+        seen = {rv: parts for rv, parts in own.items() if rv not in missing}
+        _check_relation(context, seen, missing)
+        relations.append(RelationCandidate(seen, missing))
+    return relations
 
 
-def _check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) -> None:
+def _check_relation(
+    context: Context,
+    networks: Mapping[RV, BlockNetworkParts],
+    missing: Mapping[RV, BlockNetworkParts],
+) -> None:
     """Refuse networks that share densities and differ in what else they should share."""
+    whole = {context.whole_name(rv): own for rv, own in networks.items()}
+    for rv, other in missing.items():
+        seen = whole.get(context.whole_name(rv))
+        # Of cells on the diagonal alone, nobody knows whether the density is symmetric.
+        if seen is None or seen.axes != other.axes or other.symmetric > seen.symmetric:
+            raise Refusal(f"{rv.name!r}: what is observed of it is no network like it")
     parts = next(iter(networks.values()))
     for what in ("family", "one_mode", "symmetric", "self_loops"):
         if len({getattr(p, what) for p in networks.values()}) > 1:
@@ -171,7 +195,7 @@ def _check_relation(context: Context, networks: Mapping[RV, BlockNetworkParts]) 
             context.must_be_plain(rv, transforms)
         companions = [rv for rv in declared[:-1]]
         for rv in declared:
-            others = [*networks, *companions] if rv is declared[-1] else list(networks)
+            others = [*networks, *missing, *(companions if rv is declared[-1] else ())]
             context.ancestry.only_children(rv, others)
 
 

@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.networks.block_evidence import BlockEvidence
-from pm_match.networks.parts import Relation
+from pm_match.networks.draws import draw_values
+from pm_match.networks.families import densities
+from pm_match.networks.parts import MissingCells, Relation
 from pm_match.networks.points import RelationPoints
 from pm_match.numerics.ahead import Job
 
@@ -35,12 +37,26 @@ class RelationState(EvidenceState):
         self.evidence.set_prior(*self.relation.prior(point))
 
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
-        """Draw densities and noise."""
+        """Draw densities and noise, and missing cells given these."""
         relation = self.relation
         slot_of = [self.site.slot_of(axis) for axis in relation.axes]
-        self.points.write_parameters(new, relation.density, self.evidence.draw(rng, slot_of))
+        drawn = self.evidence.draw(rng, slot_of)
+        self.points.write_parameters(new, relation.density, drawn)
+        for own in relation.missing:
+            self.points.write_missing(new, own, self._values(rng, own, drawn))
         if relation.noise:
             self.points.write_parameters(new, relation.noise, self.evidence.draw_noise(rng))
+
+    def _values(self, rng, missing: MissingCells, drawn) -> NDArray[np.float64]:
+        """Draw the values of missing cells."""
+        relation = self.relation
+        cells = relation.networks[missing.network]
+        clusters = [
+            self.site.labels(axis)[first:][:n]
+            for axis, first, n in zip(relation.axes, cells.first, cells.shape, strict=True)
+        ]
+        given = missing.index, clusters, densities(relation.family, drawn), missing.exposure
+        return draw_values(relation.family, relation.symmetric, rng, *given)
 
     def log_factor(self, point: Point) -> float:
         """Log evidence under the priors at a point."""

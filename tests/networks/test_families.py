@@ -147,7 +147,7 @@ def test_log_gamma_variates_too_small_for_a_float():
 
 
 def of_two_axes(family, cells):
-    return Relation(family, (), (), (0, 1), {"x": cells}, False, False, False, lambda _: None)
+    return Relation(family, (), (), (0, 1), {"x": cells}, (), False, False, False, lambda _: None)
 
 
 def test_values_far_from_zero_keep_their_digits():

@@ -297,6 +297,81 @@ def test_data_that_are_set_later_are_read():
     np.testing.assert_array_equal(evidence_of(model).networks["x"].index, np.transpose(UPPER))
 
 
+MASK = np.array([[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]], bool)
+
+
+def hidden(x):
+    return np.ma.masked_array(x, mask=MASK)
+
+
+# Networks of which some cells are missing.
+MISSING = {
+    "bernoulli": lambda: two(
+        probability, lambda p, r, c: pm.Bernoulli("x", p[r[:, None], c], observed=hidden(EDGES))
+    ),
+    "poisson": lambda: two(
+        rate,
+        lambda p, r, c: pm.Poisson(
+            "x", SIZES[:, None] * OTHERS * p[r[:, None], c], observed=hidden(COUNTS)
+        ),
+    ),
+    "negative-binomial": lambda: two(
+        lambda shape: pm.Beta("density", 5.0, 3.0, shape=shape),
+        lambda p, r, c: pm.NegativeBinomial(
+            "x", n=SIZES[:, None] * OTHERS, p=p[r[:, None], c], observed=hidden(COUNTS)
+        ),
+    ),
+    "normal": lambda: two(
+        moments,
+        lambda p, r, c: pm.Normal(
+            "x", p[0][r[:, None], c], tau=p[1][r[:, None], c], observed=hidden(COUNTS)
+        ),
+    ),
+    "undirected": lambda: one(
+        probability,
+        lambda p, z: pm.Bernoulli(
+            "x",
+            (pt.triu(p) + pt.triu(p, 1).T)[z[UPPER[0]], z[UPPER[1]]],
+            observed=np.ma.masked_array(LOOPED[UPPER], mask=np.arange(len(UPPER[0])) % 2),
+        ),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+@pytest.mark.parametrize("case", MISSING)
+def test_missing_cells_are_drawn_with_the_blocks(case):
+    model = MISSING[case]()
+    assert "x_unobserved" in evidence_of(model).names
+    testing.check_draws(model)
+
+
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_missing_cells_count_for_nothing():
+    unknown = np.where(np.eye(N, dtype=bool) | (LOOPED.T > LOOPED), np.nan, LOOPED)
+    masked = np.ma.masked_array(LOOPED, mask=np.isnan(unknown))
+    plain, blocks = (
+        evidence_of(one(probability, observe))
+        for observe in (
+            lambda p, z: pm.Bernoulli("x", p[z[:, None], z], observed=masked),
+            lambda p, z: block(z, z, density=p, observed=unknown, self_loops=True),
+        )
+    )
+    assert plain.names == ["density", "x_unobserved"]
+    (own,), (other,) = plain.networks.values(), blocks.networks.values()
+    known = np.argwhere(~masked.mask)
+    np.testing.assert_array_equal(own.index, known)
+    np.testing.assert_array_equal(own.values, LOOPED[tuple(known.T)])
+    np.testing.assert_array_equal(plain.missing[0].index, np.argwhere(masked.mask))
+    assert not own.full
+    assert other.full
+    assert N * N - len(other.unknown) == len(known)
+    testing.check_law(
+        one(probability, lambda p, z: pm.Bernoulli("x", p[z[:, None], z], observed=masked)),
+        n_sweeps=20_000,
+    )
+
+
 # Not what labels choose of one matrix.
 OTHERWISE = {
     "clipped": lambda p, r, c: pt.clip(p[r[:, None], c], 0.1, 0.9),
