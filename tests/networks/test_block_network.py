@@ -643,7 +643,7 @@ def test_a_declared_network_is_read_back(model):
         assert parts.relevance == (m["relevance"], None)
         assert parts.exposure == (None, None)
         assert parts.unknown.tolist() == [[1, 2]]
-        assert parts[6:] == ("bernoulli", False, False, False, "zero")
+        assert parts[6:] == ("bernoulli", False, False, False, "zero", None)
         free = read_block_network(m["free"])
         assert free.axes == (m["page_cluster"],) * 2
         assert (free.one_mode, free.symmetric, free.noise) == (True, True, ())
