@@ -293,7 +293,7 @@ def test_degrees_of_new_objects():
     place = find_place(read(model), "a_row")
     new = read_new_objects(model, Predictive(model, place.component), place, row)
     (cells,) = new.seen[0].forward
-    found = cells.exposure[:, None] * cells.cells.exposures(1)
+    found = cells.exposures(0)[:, None] * cells.exposures(1)
     np.testing.assert_allclose(found, row.sum(axis=1)[:, None] * x.sum(axis=0) / x.sum())
 
 
@@ -312,7 +312,7 @@ def test_dispersion_of_new_objects(exposure):
     place = find_place(read(model), "a_row")
     new = read_new_objects(model, Predictive(model, place.component), place, row)
     (cells,) = new.seen[0].forward
-    found = cells.exposure[:, None] * cells.cells.exposures(1)
+    found = cells.exposures(0)[:, None] * cells.exposures(1)
     degrees = row.sum(axis=1)[:, None] * x.sum(axis=0) / x.sum()
     np.testing.assert_allclose(found, 0.4 * degrees if exposure else np.full((2, 5), 0.4))
 
