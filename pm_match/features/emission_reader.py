@@ -84,26 +84,15 @@ class Observed:
 
 
 @dataclass(frozen=True, eq=False)
-class Graphs:
-    """The graphs of the features of a clustering, from which `Setting`s are read."""
+class Declared:
+    """The features of a clustering's objects: a variable of each assignment that has some."""
 
     observed: list[Observed]
-    data: list[MaskedTable]  # of each
-    latent: RV
-    transposed: bool  # whether the latent vectors are declared as (K, T)
-    # the precision that all noise shares; None if the noise of the domains is given
-    precision: RV | None
-    n_factors: int
 
     @property
     def covered(self) -> list[RV]:
         """Observed variables and missing values, and potentials that bring densities to powers."""
         return [rv for own in self.observed for rv in own.covered]
-
-    @property
-    def integrated(self) -> list[RV]:
-        """What no irrelevant object may depend on: clusters, latent vectors and deviations."""
-        return [*(own.assignment for own in self.observed), self.latent, *self.deviations]
 
     @property
     def deviations(self) -> list[RV]:
@@ -114,6 +103,23 @@ class Graphs:
     def rvs(self) -> list[RV]:
         """The variables with the features of all domains."""
         return [rv for own in self.observed for rv in own.rvs]
+
+
+@dataclass(frozen=True, eq=False)
+class Graphs(Declared):
+    """The graphs of the features of a clustering, from which `Setting`s are read."""
+
+    data: list[MaskedTable]  # of each observed variable
+    latent: RV
+    transposed: bool  # whether the latent vectors are declared as (K, T)
+    # the precision that all noise shares; None if the noise of the domains is given
+    precision: RV | None
+    n_factors: int
+
+    @property
+    def integrated(self) -> list[RV]:
+        """What no irrelevant object may depend on: clusters, latent vectors and deviations."""
+        return [*(own.assignment for own in self.observed), self.latent, *self.deviations]
 
 
 class _Watched:

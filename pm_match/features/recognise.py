@@ -9,11 +9,7 @@ from numpy.typing import NDArray
 from pymc.distributions.multivariate import WishartRV
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, MvNormalRV, NormalRV
 
-from pm_match.features.emission_reader import (
-    EmissionReader,
-    Graphs,
-    Observed,
-)
+from pm_match.features.emission_reader import Declared, EmissionReader, Graphs, Observed
 from pm_match.features.parts import (
     FeatureDomain,
     Features,
@@ -38,27 +34,19 @@ _MOST_SLICED = 100
 
 
 @dataclass(frozen=True, eq=False)
-class FeaturesCandidate:
+class FeaturesCandidate(Declared):
     """What looks like feature vectors, by ancestry."""
 
     clustering: int  # the number of the clustering whose objects they are of
-    observed: list[Observed]  # the observed variable of each assignment that has features
     # list of (variable, variable or None): what the latent vectors may be, the likeliest first,
     # each with the precision that it and all noise share, if there is one that can be integrated
     # out
     latents: list[tuple[RV, RV | None]]
 
     @property
-    def covered(self) -> list[RV]:
-        """The claimed variables: those that are observed, or hold missing values; potentials."""
-        return [rv for own in self.observed for rv in own.covered]
-
-    @property
     def checked(self) -> list[RV]:
         """All random variables whose declared densities are looked at."""
-        deviations = [own.deviation for own in self.observed if own.deviation is not None]
-        rvs = [rv for own in self.observed for rv in own.rvs]
-        return [*(latent for latent, _ in self.latents), *deviations, *rvs]
+        return [*(latent for latent, _ in self.latents), *self.deviations, *self.rvs]
 
     def verified(
         self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
@@ -150,9 +138,9 @@ def features_candidate(
             observed.append(_observed(context, assignment, rvs, coarse))
     if not observed:
         return None
-    rvs = [rv for own in observed for rv in own.rvs]
     observed = [replace(own, deviation=deviation_of(context, own, truncation)) for own in observed]
-    deviations = [own.deviation for own in observed if own.deviation is not None]
+    declared = Declared(observed)
+    rvs, deviations = declared.rvs, declared.deviations
     common = set.intersection(*(ancestry.of([own.mean]) for own in observed))
     latents = [
         rv
@@ -170,7 +158,7 @@ def features_candidate(
         )
     for rv in deviations:
         context.must_be_free(rv)
-        ancestry.only_children(rv, [v for own in observed for v in own.covered])
+        ancestry.only_children(rv, declared.covered)
     for place, own in enumerate(observed):
         flag = clustering.flags.get(own.assignment)
         if flag is not None and flag not in ancestry.parents[own.rvs[0]]:
@@ -189,7 +177,7 @@ def features_candidate(
     pairs = [(rv, None if apart else _shared_precision(context, rv, observed)) for rv in latents]
     # What has the precision of the noise is more likely to be the latent vectors.
     pairs.sort(key=lambda pair: pair[1] is None)
-    return FeaturesCandidate(number, observed, pairs)
+    return FeaturesCandidate(observed, number, pairs)
 
 
 def feature_flags(context: Context, values: Sequence[RV]) -> dict[RV, RV]:
