@@ -65,6 +65,7 @@ from pm_match.numerics.cholesky import (
 )
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.masked import MaskedTable
+from pm_match.numerics.zeros import zeros
 
 # Where the numbers of `ProjectedNormal.hyper` are.
 SHAPE, RATE, LATENT, NORMALISER = range(4)
@@ -653,44 +654,35 @@ class ProjectedNormalEvidence:
         kept[common] = np.arange(len(common))
         n_kept = len(common)
         return ProjectedNormal(
-            hyper=np.zeros(4),
             given=np.zeros(1, np.bool_),
-            rate=np.zeros(1),
             background=np.zeros(len(pattern) if self.flagged else 0),
-            background_total=np.zeros(1),
             # If some pattern has all factors, nothing is to be had by leaving zeros out.
             first=first if a < k else np.zeros(k, np.int64),
             # Those that are there come first, in their order.
             part=np.ascontiguousarray(np.argsort(~seen, axis=1, kind="stable")[:, :a]),
             n_part=n_part,
-            projected=np.zeros((len(pattern), a)),
             pattern=np.ascontiguousarray(pattern),
-            gram=np.zeros((len(usage), a, a)),
             kept=kept,
-            precision=np.zeros((slots, k, k)),
-            linear=np.zeros((slots, k)),
-            quadratic=np.zeros(slots),
-            log_det=np.zeros(slots),
-            held=np.zeros(slots, np.int64),
-            version=np.zeros(slots, np.int64),
-            epoch=np.zeros(1, np.int64),
             gain=aligned_zeros(n_kept, n_products, slots),
             gain_log_det=aligned_zeros(n_kept, slots),
             gain_stamp=np.full((n_kept, slots), -1, np.int64),
             gain_epoch=np.full(n_kept, -1, np.int64),
             loss=aligned_zeros(n_kept, slots, n_products),
-            loss_log_det=np.zeros((n_kept, slots)),
             loss_stamp=np.full((n_kept, slots), -1, np.int64),
             products=aligned_zeros(n_products),
             delta=aligned_zeros(3, slots),
-            matrix=np.zeros((k, k)),
-            lower=np.zeros((k, k)),
-            own=np.zeros((3, a, a)),
-            vector=np.zeros(k),
-            solution=np.zeros(k),
-            group_held=np.zeros(slots, np.int64),
-            group_precision=np.zeros((slots, k, k)),
-            group_linear=np.zeros((slots, k)),
+            **zeros("held S, version S, epoch 1, group_held S", np.int64, S=slots),
+            **zeros(
+                "hyper 4, rate 1, background_total 1, projected U A, gram P A A, precision S K K, "
+                "linear S K, quadratic S, log_det S, loss_log_det Q S, matrix K K, lower K K, "
+                "own 3 A A, vector K, solution K, group_precision S K K, group_linear S K",
+                U=len(pattern),
+                P=len(usage),
+                Q=n_kept,
+                A=a,
+                S=slots,
+                K=k,
+            ),
         )
 
     def load(

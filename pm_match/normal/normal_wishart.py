@@ -46,6 +46,7 @@ from pm_match.normal.normal_rows import NormalRows
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, invert
 from pm_match.numerics.kernels import entry, inlined, part
+from pm_match.numerics.zeros import zeros
 
 # Updates of rank one after which an inverse is computed anew: rounding errors do not add up.
 _REFRESH = 256
@@ -447,31 +448,20 @@ class NormalWishartEvidence(NormalEvidence):
         several = np.full(n_units, -1)
         several[rows.several_units] = np.arange(n_several)
         self.term = NormalWishart(
-            hyper=np.zeros(6),
-            log_gamma=np.zeros(len(rows.unit) + 1),
-            prior_scatter=np.zeros((d, d)),
-            prior_inverse=np.zeros((d, d)),
             size=rows.size,
-            weight=np.zeros(n_units),
-            value=np.zeros((n_units, d)),
             several=several,
-            within=np.zeros((n_several, d, d)),
-            held=np.zeros(slots),
-            held_weight=np.zeros(slots),
-            log_det=np.zeros(slots),
-            mean=np.zeros((slots, d)),
-            scatter=np.zeros((slots, d, d)),
-            inverse=np.zeros((slots, d, d)),
             updates=np.zeros(slots, np.int64),
-            away=np.zeros(d),
-            product=np.zeros(d),
-            matrix=np.zeros((d, d)),
-            lower=np.zeros((d, d)),
-            scratch=np.zeros((d, d)),
-            part_held=np.zeros((2, slots)),
-            part_weight=np.zeros((2, slots)),
-            part_mean=np.zeros((2, slots, d)),
-            part_scatter=np.zeros((2, slots, d, d)),
+            **zeros(
+                "hyper 6, log_gamma N, prior_scatter D D, prior_inverse D D, weight U, value U D, "
+                "within Q D D, held S, held_weight S, log_det S, mean S D, scatter S D D, "
+                "inverse S D D, away D, product D, matrix D D, lower D D, scratch D D, "
+                "part_held 2 S, part_weight 2 S, part_mean 2 S D, part_scatter 2 S D D",
+                N=len(rows.unit) + 1,
+                U=n_units,
+                Q=n_several,
+                S=slots,
+                D=d,
+            ),
         )
 
     def kernels(self, slots: NDArray) -> list[Job]:

@@ -39,6 +39,7 @@ from pm_match.normal.normal_wishart import add_outer, away_from, quadratic, shif
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import dot, factorise, invert
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.zeros import zeros
 
 # Updates of rank one after which the inverse is computed anew: rounding errors do not add up.
 _REFRESH = 512
@@ -182,21 +183,14 @@ class SharedNormalEvidence(NormalEvidence):
         super().__init__(rows, truncation)
         d, slots = rows.n_features, capacity(truncation)
         self.term = SharedNormal(
-            hyper=np.zeros(3),
-            weight=np.zeros(len(rows.size)),
-            value=np.zeros((len(rows.size), d)),
-            held_weight=np.zeros(slots),
-            mean=np.zeros((slots, d)),
-            scatter=np.zeros((d, d)),
-            inverse=np.zeros((d, d)),
-            log_det=np.zeros(1),
-            length=np.zeros(slots),
             updates=np.zeros(1, np.int64),
-            away=np.zeros(d),
-            product=np.zeros(d),
-            solved=np.zeros(d),
-            lower=np.zeros((d, d)),
-            scratch=np.zeros((d, d)),
+            **zeros(
+                "hyper 3, weight U, value U D, held_weight S, mean S D, scatter D D, inverse D D, "
+                "log_det 1, length S, away D, product D, solved D, lower D D, scratch D D",
+                U=len(rows.size),
+                S=slots,
+                D=d,
+            ),
         )
 
     def kernels(self, slots: NDArray) -> list[Job]:

@@ -37,6 +37,7 @@ from pm_match.clusters.label_swap import swap_labels
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import log_rising
 from pm_match.numerics.stick_breaking import predictive
+from pm_match.numerics.zeros import zeros
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -74,29 +75,21 @@ def new_state(
     n: int, n_clusters: int, n_marginal: Sequence[int], n_features: Sequence[int]
 ) -> HierarchyState:
     """Make an empty state for `n` samples, views with so many clusters and features."""
-    v, most, widest = len(n_marginal), max(n_marginal), max(n_features)
-    whole, real = np.int64, np.float64
+    v = len(n_marginal)
+    sizes = {"N": n, "V": v, "T": n_clusters, "U": max(n_marginal), "D": max(n_features)}
+    counts = "z N, counts T, pairs V T U, totals V T, held V U, named T, renamed T"
     return HierarchyState(
-        z=np.zeros(n, whole),
-        w=np.full((v, n), -1, whole),
-        counts=np.zeros(n_clusters, whole),
-        pairs=np.zeros((v, n_clusters, most), whole),
-        totals=np.zeros((v, n_clusters), whole),
-        held=np.zeros((v, most), whole),
-        n_marginal=np.array(n_marginal, whole),
-        n_features=np.array(n_features, whole),
-        values=np.zeros((v, n, widest), real),
-        sums=np.zeros((v, most, widest), real),
-        center=np.zeros((v, widest), real),
-        strength=np.zeros(v, real),
-        concentration=np.zeros((v, n_clusters, most), real),
-        concentration_total=np.zeros((v, n_clusters), real),
-        sticks_a=np.zeros(n_clusters - 1, real),
-        sticks_b=np.zeros(n_clusters - 1, real),
-        weight=np.zeros(n_clusters, real),
-        link=np.zeros((v, most), real),
-        named=np.zeros(n_clusters, whole),
-        renamed=np.zeros(n_clusters, whole),
+        w=np.full((v, n), -1, np.int64),
+        n_marginal=np.array(n_marginal, np.int64),
+        n_features=np.array(n_features, np.int64),
+        sticks_a=np.zeros(n_clusters - 1),
+        sticks_b=np.zeros(n_clusters - 1),
+        **zeros(counts, np.int64, **sizes),
+        **zeros(
+            "values V N D, sums V U D, center V D, strength V, concentration V T U, "
+            "concentration_total V T, weight T, link V U",
+            **sizes,
+        ),
     )
 
 
