@@ -56,11 +56,6 @@ class Emission:
     _scaled: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @classmethod
-    def of_nothing(cls, n_factors: int) -> "Emission":
-        """Return the emission of a domain without features."""
-        return cls(np.zeros((0, n_factors)), np.zeros(0), np.zeros(0))
-
-    @classmethod
     def of_projection(cls, projection: NDArray) -> "Emission":
         """Return the emission with a projection and standard noise."""
         return cls(projection, np.zeros(len(projection)), np.ones(len(projection)))

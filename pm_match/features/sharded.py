@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.features.emission import Emission
 from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.feature_sums import (
     ClusterSums,
@@ -132,7 +131,8 @@ class ShardedFeatures(ShardedEvidence):
         ):
             # Only differences between clusters matter: small numbers lose less in 32 bits.
             middle = own.mean(axis=0)
-            weighed = _weigh(emission, own - middle)
+            away, precision = own - middle, emission.precision
+            weighed = away @ precision if emission.full else away * precision
             constants = -0.5 * ((own + middle) * weighed).sum(axis=1)
             found[domain.assignment] = np.ascontiguousarray(weighed.T), constants
         return found
@@ -175,7 +175,7 @@ class ShardedFeatures(ShardedEvidence):
         setting, precision = self.features.setting(new), None
         if setting.gamma is not None:
             own = self._contributions(setting, sums)
-            n = sum(c.sum() * d.n_features for d, (c, _) in self._counted(sums))
+            n = sum(sums[d.assignment][0].sum() * d.n_features for d in self.features.domains)
             shape, rate = shared_precision(own, setting.latent_precision, setting.gamma, n)
             precision = float(np.exp(draw_log_gamma(rng, np.array([shape]))[0]) / rate)
             setting = setting.given(precision)
@@ -187,9 +187,6 @@ class ShardedFeatures(ShardedEvidence):
             self._step.rng, self._step.sums = rng, self._cluster_sums(sums)
             drawn, _ = self._step.step(new)
             new.update(drawn)
-
-    def _counted(self, sums: Mapping[str, Sums]):
-        return [(domain, sums[domain.assignment]) for domain in self.features.domains]
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         """Log marginal likelihood given emissions, but for the noise, which is in `log_base`."""
@@ -205,11 +202,6 @@ class ShardedFeatures(ShardedEvidence):
         """Log density of all features as nothing but noise."""
         own = self._contributions(self._setting(point), sums)
         return sum(constant - 0.5 * squares for *_, constant, squares in own)
-
-
-def _weigh(emission: Emission, means: NDArray) -> NDArray[np.float64]:
-    """Multiply means (T, M) by the noise precision."""
-    return means @ emission.precision if emission.full else means * emission.precision
 
 
 class _FromSums(FeatureGibbs):

@@ -40,7 +40,8 @@ class FeatureState(EvidenceState):
             self._by_assignment(widths, [0 for _ in self._assignments]),
             self._by_assignment([d.power for d in features.domains], [1.0] * len(domains)),
         )
-        self._nothing = [Emission.of_nothing(features.n_all_factors) for _ in self._assignments]
+        nobody = Emission.of_projection(np.zeros((0, features.n_all_factors)))
+        self._nothing = [nobody for _ in self._assignments]
         self.terms = [(self._number, self.evidence.term)]
 
     def kernels(self) -> list[Job]:

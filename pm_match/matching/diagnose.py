@@ -135,7 +135,8 @@ def diagnose(
     # Without assignments, the log joint and single numbers can still be judged.
     sets = read_sets(posterior, assignments, group, sample_dims) if assignments else []
     shape = tuple(posterior.sizes[dim] for dim in sample_dims)
-    names = _chain_names(posterior, sample_dims[0], shape[0])
+    dim = sample_dims[0]
+    names = posterior[dim].to_numpy() if dim in posterior.coords else np.arange(shape[0])
     stats = _statistics(idata, posterior, sample_dims) if group == "posterior" else {}
     log_joint = stats.get("log_joint")
     best = int(np.argmax(log_joint)) if log_joint is not None else -1
@@ -175,7 +176,7 @@ def diagnose(
         if by_set
         else np.zeros((shape[0], 1), int)
     )
-    chains = pd.DataFrame({"group": groups}, index=pd.Index(names, name="chain"))
+    chains = pd.DataFrame({"group": groups}, index=pd.Index(names.tolist(), name="chain"))
     if log_joint is not None:
         chains["log_joint"] = log_joint.mean(axis=1)
     chains["within"] = within
@@ -191,10 +192,6 @@ def diagnose(
         convergence_advice(table, worst, chains, shape[1]),
         truncation_advice(filled),
     )
-
-
-def _chain_names(posterior: xr.Dataset, dim: Hashable, n_chains: int) -> list[Any]:
-    return posterior[dim].to_numpy().tolist() if dim in posterior.coords else list(range(n_chains))
 
 
 def _statistics(

@@ -246,7 +246,8 @@ class Maximiser:
         irrelevant = [np.flatnonzero(label < 0) for label in labels]
         setting = self._fitted(point, sums)
         for part in self._parts:
-            part.unit = _unit(setting.emissions[part.domain])
+            full, root = setting.emissions[part.domain].full, setting.emissions[part.domain].root
+            part.unit = np.linalg.inv(root).T if full else np.diag(1.0 / root)
         lengths = [part.start(point, setting) for part in self._parts]
         n_known = sum(lengths)
         others = [np.array(point[key], float).ravel() for key, _ in self._others]
@@ -350,10 +351,6 @@ class Maximiser:
 
     def _value(self, sums: Sequence[ClusterSums], setting: Setting) -> float:
         return evidence(sums, setting, self._features.n_factors)[0]
-
-
-def _unit(emission: Emission) -> NDArray[np.float64]:
-    return np.linalg.inv(emission.root).T if emission.full else np.diag(1.0 / emission.root)
 
 
 def _changed(setting: Setting, changes: Sequence[dict[str, Any]]) -> Setting:

@@ -119,11 +119,6 @@ class FactorPoints(Writer):
         value = self.read(point, name)
         return value if self.transformed[name] else np.log(value)
 
-    def likelihood(self, point: Point, view: FactorView) -> CanonicalForm:
-        """Find what a view says of all its latents at a point, missing values integrated out."""
-        intercept = self.intercept(point, view) if view.intercept else None
-        return likelihood(view.table, self.loadings(point, view), view.noise(point), intercept)
-
     def exchange_centre(
         self,
         rng: np.random.Generator,
@@ -199,7 +194,9 @@ class FactorPoints(Writer):
     def view_form(self, point: Point, view: FactorView) -> LatentForm:
         """Find what a view says of its latents at a point, missing values integrated out."""
         sizes = {n: own.shape[1] for n, own in zip(view.latents, view.loadings, strict=True)}
-        return LatentForm(self.likelihood(point, view), sizes)
+        intercept = self.intercept(point, view) if view.intercept else None
+        given = view.table, self.loadings(point, view), view.noise(point), intercept
+        return LatentForm(likelihood(*given), sizes)
 
     def shared_form(
         self, point: Point, names: list[str] | None = None
