@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytensor.tensor as pt
+import scipy
 from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import (
@@ -22,6 +23,7 @@ from pytensor.tensor.random.basic import (
     PoissonRV,
 )
 from pytensor.tensor.subtensor import AdvancedSubtensor
+from scipy.sparse.linalg import lsqr
 
 from pm_match.networks.data import Family, count_cells
 from pm_match.networks.op import BlockNetworkParts, read_block_network
@@ -36,8 +38,10 @@ _FAMILIES: dict[type, Family] = {
 }
 # At how many random points a parameter has to be what was found.
 _N_POINTS = 3
-# Rounds of averages, after which exposures are products of vectors or are never.
-_N_ROUNDS = 100
+# Rounding errors are less, relative.
+_CLOSE = 1e-10
+# Rounds after which exposures are products of vectors, or never.
+_MOST_ROUNDS = 1000
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,14 +61,15 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
         graphs = [graphs[0], graphs[1] ** -2.0]
     elif family == "negative-binomial":
         number, *graphs = graphs
+    if not all(_n_label_indices(context, graph) >= 2 for graph in graphs):
+        return None
     missing = context.is_missing(rv)
     shape = context.shapes[rv.name] if missing else context.observed([rv]).shape
     choices = [_read_choice(context, graph, shape) for graph in graphs]
     first = choices[0]
     if first is None or not all(c is not None and first.is_like(c) for c in choices):
         return None
-    multiplied = all(c is None or np.allclose(c.factor, 1.0) for c in choices)
-    if family != "poisson" and not multiplied:
+    if family != "poisson" and not all(c is None or _is_one(c.factor) for c in choices):
         return None
     exposure = first.factor
     if number is not None:
@@ -72,7 +77,7 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
             return None
         (exposure,) = context.at([pt.broadcast_to(number, shape).ravel()])({})
     sizes = [context.shapes[own.name][0] for own in first.axes]
-    exposures = _by_axis(exposure, first.cells, sizes)
+    exposures = _by_axis(exposure, first.cells, sizes, first.symmetric)
     if exposures is None:
         return None
     loops = first.one_mode and bool((first.cells[:, 0] == first.cells[:, 1]).any())
@@ -117,8 +122,6 @@ class _Choice:
 
 def _read_choice(context: Context, graph: RV, shape: tuple[int, ...]) -> _Choice | None:
     """Find by numbers what the entries of a parameter are; None if it is no choice by labels."""
-    if _n_label_indices(context, graph) < 2:
-        return None
     parents = context.ancestry.of([graph])
     free = [rv for rv in context.model.free_RVs if rv in parents]
     densities = [rv for rv in free if not _is_assignment(rv)]
@@ -204,7 +207,7 @@ class _Probe:
             if choice.symmetric:
                 own = [np.minimum(*own), np.maximum(*own)]
             expected = self.factor * density[tuple(own)]
-            if not np.allclose(self._at(density, labels), expected, rtol=1e-9, atol=0.0):
+            if not np.allclose(self._at(density, labels), expected, rtol=_CLOSE, atol=0.0):
                 return False
         return True
 
@@ -223,17 +226,28 @@ def _is_assignment(rv: RV) -> bool:
     return isinstance(rv.owner.op, CategoricalRV)
 
 
-def _by_axis(exposure: Array, cells: Integers, sizes: list[int]) -> tuple[Array | None, ...] | None:
-    """Find exposures of objects whose products are those of cells; None if there are none."""
-    if np.allclose(exposure, 1.0):
+def _by_axis(
+    exposure: Array, cells: Integers, sizes: list[int], symmetric: bool
+) -> tuple[Array | None, ...] | None:
+    """Find exposures of objects whose products are those of cells; None if there are none.
+
+    Those of both axes of a symmetric network are the same.
+    """
+    if _is_one(exposure):
         return (None,) * len(sizes)
     if not (np.isfinite(exposure) & (exposure > 0.0)).all():
         return None
-    left, found = np.log(exposure), [np.zeros(size) for size in sizes]
-    for _ in range(_N_ROUNDS):
-        for own, index in zip(found, cells.T, strict=True):
-            n = np.maximum(np.bincount(index, minlength=len(own)), 1)
-            mean = np.bincount(index, left, len(own)) / n
-            own += mean
-            left -= mean[index]
-    return tuple(np.exp(own) for own in found) if np.abs(left).max() < 1e-9 else None
+    first = np.cumsum([0, *sizes[:-1]]) * (not symmetric)
+    rows, n = np.arange(len(cells)).repeat(len(sizes)), int(first[-1]) + sizes[-1]
+    ends = (np.ones(cells.size), (rows, (cells + first).ravel()))
+    products = scipy.sparse.csr_array(ends, shape=(len(cells), n))
+    logs = np.log(exposure)
+    found = lsqr(products, logs, atol=0.0, btol=0.0, conlim=0.0, iter_lim=_MOST_ROUNDS)[0]
+    if np.abs(products @ found - logs).max() > _CLOSE:
+        return None
+    each = np.exp(found)
+    return tuple(each[start : start + size] for start, size in zip(first, sizes, strict=True))
+
+
+def _is_one(factor: Array) -> bool:
+    return bool((np.abs(factor - 1.0) < _CLOSE).all())

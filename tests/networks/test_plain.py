@@ -21,6 +21,7 @@ KNOWN = np.array([[0, 0], [2, 1], [1, 2], [3, 2], [0, 1]]).T
 EDGES = RNG.integers(2, size=(N, M)).astype(float)
 COUNTS = RNG.poisson(1.5, (N, M)).astype(float)
 LOOPED = RNG.integers(2, size=(N, N)).astype(float)
+PAIRED = RNG.poisson(1.5, (N, N)).astype(float)
 UNEVEN = RNG.uniform(0.5, 2.0, (N, M))
 SIZES, OTHERS = np.array([1.0, 0.5, 2.0, 1.5]), np.array([0.25, 1.0, 3.0])
 
@@ -129,6 +130,29 @@ SAME = {
             rate,
             lambda p, r, c: block(
                 r, c, density=p, observed=COUNTS, family="poisson", exposure=[SIZES, OTHERS]
+            ),
+        ),
+    ),
+    "exposures of an undirected network": (
+        lambda: one(
+            rate,
+            lambda p, z: pm.Poisson(
+                "x",
+                (SIZES[:, None] * SIZES)[UPPER]
+                * (pt.triu(p) + pt.triu(p, 1).T)[z[UPPER[0]], z[UPPER[1]]],
+                observed=PAIRED[UPPER],
+            ),
+        ),
+        lambda: one(
+            rate,
+            lambda p, z: block(
+                z,
+                z,
+                density=p,
+                observed=np.triu(PAIRED, 1),
+                family="poisson",
+                symmetric=True,
+                exposure=[SIZES],
             ),
         ),
     ),
