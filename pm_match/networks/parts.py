@@ -49,6 +49,7 @@ class MissingCells:
     network: str
     shape: tuple[int, ...]  # of the variable
     index: NDArray[np.int64]  # (C, A): the cells, in order
+    symmetric: bool  # whether the upper triangle of the density is used for both
     # one for each axis, (N_a,) or None: exposures that these cells have; None for ones
     exposure: tuple[NDArray[np.float64] | None, ...]
 

@@ -4,7 +4,8 @@
 of its cells, ``density[row[i], column[j]]``. They are read by numbers, whatever the graph: every
 entry of the density gets a value of its own, and digits of the objects' numbers are used as labels,
 so that each entry of the data says which objects it is of. What was found is then held against the
-declaration at random labels and densities.
+declaration: in the density it is linear, by its graph; every object has every label once, and every
+pair of labels meets somewhere.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +15,13 @@ import numpy as np
 import pytensor.tensor as pt
 import scipy
 from numpy.typing import NDArray
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Apply
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Abs, Add, Cast, Identity, Mul, Pow, Sign, Sqrt, Sub, TrueDiv
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
     BernoulliRV,
     CategoricalRV,
@@ -22,13 +29,17 @@ from pytensor.tensor.random.basic import (
     NormalRV,
     PoissonRV,
 )
-from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from scipy.sparse.linalg import lsqr
 
 from pm_match.networks.data import Family, count_cells
 from pm_match.networks.op import BlockNetworkParts, read_block_network
 from pm_match.reading.ancestry import RV, parameters
 from pm_match.reading.context import Context
+from pm_match.reading.owners import mixed_labels
+from pm_match.reading.probe import held_value
 
 _FAMILIES: dict[type, Family] = {
     BernoulliRV: "bernoulli",
@@ -36,8 +47,8 @@ _FAMILIES: dict[type, Family] = {
     NegBinomialRV: "negative-binomial",
     NormalRV: "normal",
 }
-# At how many random points a parameter has to be what was found.
-_N_POINTS = 3
+# What leaves values as they are, and puts them elsewhere.
+_PLACES = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape, Alloc, SpecifyShape, ViewOp)
 # Rounding errors are less, relative.
 _CLOSE = 1e-10
 # Rounds after which exposures are products of vectors, or never.
@@ -58,7 +69,7 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
         return None
     graphs, number = parameters(rv), None
     if family == "normal":
-        graphs = [graphs[0], graphs[1] ** -2.0]
+        graphs = [graphs[0], _precision(graphs[1])]
     elif family == "negative-binomial":
         number, *graphs = graphs
     if not all(_n_label_indices(context, graph) >= 2 for graph in graphs):
@@ -76,6 +87,7 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
         if context.ancestry.of([number]):
             return None
         (exposure,) = context.at([pt.broadcast_to(number, shape).ravel()])({})
+        exposure = exposure.astype(np.float64)
     sizes = [context.shapes[own.name][0] for own in first.axes]
     exposures = _by_axis(exposure, first.cells, sizes, first.symmetric)
     if exposures is None:
@@ -130,7 +142,93 @@ def _read_choice(context: Context, graph: RV, shape: tuple[int, ...]) -> _Choice
     (density,), assignments = densities, [rv for rv in free if _is_assignment(rv)]
     if min(context.shapes[density.name]) < 2 or any(rv.type.ndim != 1 for rv in assignments):
         return None
-    return _Probe(context, pt.broadcast_to(graph, shape).ravel(), density, assignments).read()
+    if not _is_linear(graph, density):
+        return None
+    entries = pt.broadcast_to(graph, shape).ravel()
+    try:
+        return _Probe(context, entries, density, assignments).read()
+    except (IndexError, ValueError, AssertionError):
+        # Of labels or densities that it is not made for.
+        return None
+
+
+def _is_linear(graph: RV, density: RV) -> bool:
+    """Whether a graph is linear in a density, by its operations."""
+    inside: dict[RV, bool] = {density: True}
+
+    def depends(variable: RV) -> bool:
+        """Whether it depends on the density, not on its shape alone; refuse what is not linear."""
+        if variable not in inside:
+            node = variable.owner
+            random = node is None or isinstance(node.op, Shape | Shape_i | RandomVariable)
+            own = [] if random else [v for v in node.inputs if depends(v)]
+            if own and not _keeps_linear(node, own):
+                raise _NotLinearError
+            inside[variable] = bool(own)
+        return inside[variable]
+
+    try:
+        return depends(graph)
+    except _NotLinearError:
+        return False
+
+
+class _NotLinearError(Exception):
+    """A graph is not linear."""
+
+
+def _keeps_linear(node: Apply, own: list[RV]) -> bool:
+    """Whether an operation is linear in some of its inputs."""
+    core = getattr(node.op, "core_op", node.op)
+    if isinstance(node.op, Elemwise):
+        if isinstance(node.op.scalar_op, Mul):
+            return len(own) == 1
+        if isinstance(node.op.scalar_op, TrueDiv):
+            return own == [node.inputs[0]]
+        return isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)
+    if isinstance(core, Dot):
+        return len(own) == 1
+    return isinstance(core, _PLACES) and own == [node.inputs[0]]
+
+
+def _precision(scale: RV) -> RV:
+    """Return what a standard deviation is one over the square root of, in the ways of `pm.Normal`.
+
+    What is in another way is a power of itself, which is not linear.
+    """
+    node = scale.owner
+    if node is None:
+        return scale**-2.0
+    if isinstance(getattr(node.op, "core_op", node.op), _PLACES):
+        inside, *where = node.inputs
+        return node.clone_with_new_inputs([_precision(inside), *where], strict=False).outputs[0]
+    if _is_scalar(node, TrueDiv) and _holds(node.inputs[0], 1.0):
+        root = node.inputs[1].owner
+        if root is not None and _is_scalar(root, Sqrt):
+            return root.inputs[0]
+    if _is_scalar(node, Pow) and _holds(node.inputs[1], -0.5):
+        return node.inputs[0]
+    if _is_scalar(node, Mul) and len(node.inputs) == 2:
+        # That of a `tau`: one over the root of its size, and its sign.
+        power, sign = (factor.owner for factor in node.inputs)
+        if power is not None and _is_scalar(power, Pow) and _holds(power.inputs[1], -0.5):
+            size = power.inputs[0].owner
+            both = size is not None and sign is not None and size.inputs == sign.inputs
+            if both and _is_scalar(size, Abs) and _is_scalar(sign, Sign):
+                return size.inputs[0]
+    return scale**-2.0
+
+
+def _is_scalar(node: Apply, op: type) -> bool:
+    return isinstance(getattr(node.op, "scalar_op", None), op)
+
+
+def _holds(variable: RV, number: float) -> bool:
+    """Whether a variable is a constant number, however it is broadcast."""
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        (variable,) = variable.owner.inputs
+    held = held_value(variable)
+    return held is not None and bool((held == number).all())
 
 
 class _Probe:
@@ -181,6 +279,7 @@ class _Probe:
         """Say which entry of the density each entry is, (E, A); -1 if it is none."""
         n = int(np.prod(self.dims))
         number = self._at(np.arange(1.0, n + 1.0).reshape(self.dims), labels) / self.factor - 1.0
+        number = np.where(np.isfinite(number), number, -1.0)
         place = np.clip(np.rint(number), 0, n - 1).astype(np.int64)
         found = np.stack(np.unravel_index(place, self.dims), axis=1)
         return np.where((np.abs(number - place) < 1e-6 * n)[:, None], found, -1)
@@ -195,19 +294,36 @@ class _Probe:
         return found
 
     def _agrees(self, choice: _Choice) -> bool:
-        """Whether the entries are what was found, at random points."""
+        """Whether the entries are what was found, for all labels of objects, and all pairs."""
         sizes = np.array([self.sizes[rv] for rv in choice.axes])
         if not ((choice.cells >= 0) & (choice.cells < sizes)).all():
             return False
-        rng = np.random.default_rng(20170401)
-        for _ in range(_N_POINTS):
-            density = rng.uniform(0.1, 0.9, self.dims)
-            labels = {rv: rng.integers(self.n_labels[rv], size=n) for rv, n in self.sizes.items()}
+        most = tuple(self.n_labels[rv] for rv in choice.axes)
+        rng, met = np.random.default_rng(20170401), np.zeros(most, bool)
+        density = rng.uniform(0.1, 0.9, self.dims)
+
+        def fails(labels: Mapping[RV, Integers]) -> bool:
             own = [labels[rv][i] for rv, i in zip(choice.axes, choice.cells.T, strict=True)]
+            met[tuple(own)] = True
             if choice.symmetric:
                 own = [np.minimum(*own), np.maximum(*own)]
             expected = self.factor * density[tuple(own)]
-            if not np.allclose(self._at(density, labels), expected, rtol=_CLOSE, atol=0.0):
+            return not np.allclose(self._at(density, labels), expected, rtol=_CLOSE, atol=0.0)
+
+        rows: dict[RV, Integers] = {
+            rv: mixed_labels(rng, self.n_labels[rv], n) for rv, n in self.sizes.items()
+        }
+        for turn in range(max(most)):
+            if fails({rv: labels[turn % len(labels)] for rv, labels in rows.items()}):
+                return False
+        for pair in np.argwhere(~met):
+            if met[tuple(pair)]:
+                continue
+            # Of one assignment on both axes, half of the objects have the first label.
+            half = {rv: rng.random(n) < 0.5 for rv, n in self.sizes.items()}
+            last = dict(zip(choice.axes, pair.tolist(), strict=True))
+            first = dict(zip(choice.axes[::-1], pair[::-1].tolist(), strict=True))
+            if fails({rv: first[rv] * own + last[rv] * ~own for rv, own in half.items()}):
                 return False
         return True
 

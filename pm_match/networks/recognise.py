@@ -82,6 +82,13 @@ class RelationCandidate:
                     f"{rv.name!r}: its axes are {names(other.axes)}, whose clusters are not those "
                     f"of {names(parts.axes)}, though they share the density {names(parts.density)}"
                 )
+        truncations = tuple(clusterings[number].truncation for number in axes)
+        for rv in parts.density:
+            if context.shapes[str(rv.name)] != truncations:
+                raise Refusal(
+                    f"{rv.name!r}: expected the shape {truncations}, the clusters of "
+                    f"{names(parts.axes)}; found {context.shapes[str(rv.name)]}"
+                )
         _check_one_axis_each(networks)
         _check_no_link_across(clusterings, networks, home)
         noise = next((p.noise for p in networks.values() if p.noise), ())
@@ -116,7 +123,12 @@ class RelationCandidate:
             },
             missing=tuple(
                 MissingCells(
-                    rv.name, context.whole_name(rv), context.shapes[rv.name], p.cells, p.exposure
+                    rv.name,
+                    context.whole_name(rv),
+                    context.shapes[rv.name],
+                    p.cells,
+                    p.symmetric,
+                    p.exposure,
                 )
                 for rv, p in self.missing.items()
                 if p.cells is not None
@@ -166,9 +178,9 @@ def _check_relation(
     whole = {context.whole_name(rv): own for rv, own in networks.items()}
     for rv, other in missing.items():
         seen = whole.get(context.whole_name(rv))
-        # Of cells on the diagonal alone, nobody knows whether the density is symmetric.
-        if seen is None or seen.axes != other.axes or other.symmetric > seen.symmetric:
+        if seen is None or seen.axes != other.axes:
             raise Refusal(f"{rv.name!r}: what is observed of it is no network like it")
+        context.ancestry.only_children(rv, [], drawn=True)
     parts = next(iter(networks.values()))
     for what in ("family", "one_mode", "symmetric", "self_loops"):
         if len({getattr(p, what) for p in networks.values()}) > 1:

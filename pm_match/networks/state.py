@@ -56,7 +56,7 @@ class RelationState(EvidenceState):
             for axis, first, n in zip(relation.axes, cells.first, cells.shape, strict=True)
         ]
         given = missing.index, clusters, densities(relation.family, drawn), missing.exposure
-        return draw_values(relation.family, relation.symmetric, rng, *given)
+        return draw_values(relation.family, missing.symmetric, rng, *given)
 
     def log_factor(self, point: Point) -> float:
         """Log evidence under the priors at a point."""

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, needs_tree
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
-from pm_match.reading.ancestry import RV, depends
+from pm_match.reading.ancestry import RV, Ancestry, depends
 from pm_match.reading.coarsen import coarsenings
 from pm_match.reading.evidence import Evidence, Point
 from pm_match.reading.label_tables import LabelDensities
@@ -156,8 +156,18 @@ class _Objects:
         relevance = None if own.relevance is None else model[own.relevance]
         self._flags = None if relevance is None else model.rvs_to_values[relevance].name
         observed = [rv for rv in model.observed_RVs if depends(rv, [assignment])]
+        every = {
+            other.name
+            for component in points.structure.components
+            for clustering in component.clusterings
+            for other in clustering.assignments
+        }
+        parents = Ancestry(model).parents
         for rv in observed:
             _check_whole(model, rv)
+            # Given the labels of one end, an edge looks like what is seen of the other.
+            if len(every & {parent.name for parent in parents[rv]}) > 1:
+                raise self._of_several()
         powers = coarsenings(model, observed) if coarsened else []
         densities = LabelDensities(model, [assignment, *observed, *powers], [assignment])
         self._relevance = None
@@ -177,6 +187,12 @@ class _Objects:
         owner = np.concatenate(known)
         self._owned = Owned(self._find(owner, points), self.n)
 
+    def _of_several(self) -> UnservedModelError:
+        return UnservedModelError(
+            f"{self.name!r}: expected data of one object each; found some that depend on the "
+            "clusters of several, as edges of networks do"
+        )
+
     def _find(self, owner: NDArray, points: RecordedPoints) -> NDArray:
         """Find whose every entry is, by some draws."""
         for number, point in enumerate(points):
@@ -192,10 +208,7 @@ class _Objects:
             if (owner == -2).any() or not check_owners(entries, table, owner, self._mixed)[
                 owner >= 0
             ].all():
-                raise UnservedModelError(
-                    f"{self.name!r}: expected data of one object each; found some that depend on "
-                    "the clusters of several, as edges of networks do"
-                )
+                raise self._of_several()
         if (owner < 0).any():
             raise UnservedModelError(
                 f"{self.name!r}: there are data over it that no cluster tells anything of"

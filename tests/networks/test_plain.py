@@ -396,30 +396,154 @@ def test_missing_cells_count_for_nothing():
     )
 
 
+def pinned(p):
+    """A block that is known."""
+    return pt.set_subtensor(p[2, 1], 0.5)
+
+
 # Not what labels choose of one matrix.
 OTHERWISE = {
     "clipped": lambda p, r, c: pt.clip(p[r[:, None], c], 0.1, 0.9),
-    "two labels of one sum": lambda p, r, c: 0.5 * (p[r[:, None], c] + p[r[:, None], 0]),
-    "the lower triangle": lambda p, r, c: p[
-        pt.maximum(r[UPPER[0]], r[UPPER[1]]) % K, pt.minimum(r[UPPER[0]], r[UPPER[1]]) % L
+    "bounded below": lambda p, r, c: pt.maximum(p, 1e-6)[r[:, None], c],
+    "a block that is known": lambda p, r, c: pinned(p)[r[:, None], c],
+    "a row that is known": lambda p, r, c: pt.concatenate([p[:-1], pt.fill(p[:1], 0.05)])[
+        r[:, None], c
     ],
+    "merged labels": lambda p, r, c: p[pt.switch(pt.eq(r, 2), 0, r)[:, None], c],
+    "merged labels of one object": lambda p, r, c: p[
+        pt.switch(pt.eq(r, 2) & pt.eq(np.arange(N), 3), 0, r)[:, None], c
+    ],
+    "shifted labels": lambda p, r, c: p[((r + 1) % K)[:, None], c],
+    "two labels of one sum": lambda p, r, c: 0.5 * (p[r[:, None], c] + p[r[:, None], 0]),
     "a slope": lambda p, r, c: 0.5 * p[r[:, None], c],
+    "a square": lambda p, r, c: p[r[:, None], c] * p[r[:, None], c],
     "one label in two places": lambda p, r, c: p[r[:, None], r[:M] % L],
     "labels that are changed": lambda p, r, c: p[pt.minimum(r[:, None], 1), c],
     "transformed": lambda p, r, c: pt.sigmoid(p[r[:, None], c]),
+    "log odds": lambda p, r, c: pt.sigmoid(pm.math.logit(p)[r[:, None], c] + 0.3),
     "one label": lambda p, r, c: p[r][:, :1] * np.ones(M),
 }
 
 
 @pytest.mark.parametrize("case", OTHERWISE)
 def test_anything_else_is_no_network(case):
-    def observe(p, r, c):
-        chosen = OTHERWISE[case](p, r, c)
-        shape = (len(UPPER[0]),) if case == "the lower triangle" else (N, M)
-        pm.Bernoulli("x", chosen, observed=np.zeros(shape))
-
-    model = two(probability, observe)
+    model = two(
+        probability,
+        lambda p, r, c: pm.Bernoulli("x", OTHERWISE[case](p, r, c), observed=EDGES),
+    )
     assert read_network(Context.of(model), model["x"]) is None
+
+
+@pytest.mark.parametrize("block", [(0, 7), (3, 4), (5, 1), (8, 9), (9, 2)])
+def test_all_pairs_of_labels_are_tried(block):
+    """Where there are more labels than objects, most of them never meet by chance."""
+    n, known = 10, np.zeros((10, 10))
+    known[block] = 1.0
+    with pm.Model() as model:
+        row = pm.Categorical("row", weights("row_weights", n), shape=N)
+        column = pm.Categorical("column", weights("column_weights", n), shape=M)
+        p = probability((n, n)) * (1.0 - known) + 0.5 * known
+        pm.Bernoulli("x", p[row[:, None], column], observed=EDGES)
+    assert read_network(Context.of(model), model["x"]) is None
+
+
+@pytest.mark.parametrize("number", [0, 7, 13, 19])
+def test_all_labels_of_every_object_are_tried(number):
+    with pm.Model() as model:
+        row = pm.Categorical("row", weights("row_weights", K), shape=20)
+        column = pm.Categorical("column", weights("column_weights", L), shape=15)
+        own = pt.switch(pt.eq(row, 2) & pt.eq(np.arange(20), number), 0, row)
+        pm.Bernoulli("x", probability((K, L))[own[:, None], column], observed=np.ones((20, 15)))
+    assert read_network(Context.of(model), model["x"]) is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda m, t, r, c: {"mu": pt.abs(m)[r[:, None], c], "tau": t[r[:, None], c]},
+        lambda m, t, r, c: {"mu": pt.maximum(m, 0.0)[r[:, None], c], "tau": t[r[:, None], c]},
+        lambda m, t, r, c: {"mu": m[r[:, None], c], "sigma": t[r[:, None], c]},
+        lambda m, t, r, c: {"mu": m[r[:, None], c], "tau": 2.0 * t[r[:, None], c]},
+        lambda m, t, r, c: {"mu": m[r[:, None], c], "sigma": 1.0},
+    ],
+)
+def test_numbers_whose_parameters_are_changed_are_no_network(changed):
+    model = two(moments, lambda p, r, c: pm.Normal("x", **changed(*p, r, c), observed=COUNTS))
+    assert read_network(Context.of(model), model["x"]) is None
+
+
+@pytest.mark.parametrize("ways", ["tau", "root", "power"])
+def test_precisions_are_read_however_they_are_declared(ways):
+    def observe(p, r, c):
+        own = p[1][r[:, None], c]
+        spread = {"tau": {"tau": own}, "root": {"sigma": 1.0 / pt.sqrt(own)}}
+        spread = spread.get(ways, {"sigma": own**-0.5})
+        pm.Normal("x", p[0][r[:, None], c], **spread, observed=COUNTS)
+
+    assert evidence_of(two(moments, observe)).density == ("mean", "precision")
+
+
+def test_a_number_of_trials_may_be_one_for_all():
+    model = two(
+        probability,
+        lambda p, r, c: pm.NegativeBinomial("x", n=2.0, p=p[r[:, None], c], observed=COUNTS),
+    )
+    (cells,) = evidence_of(model).networks.values()
+    np.testing.assert_allclose(cells.cell_exposures(np.argwhere(COUNTS >= 0.0)), 2.0)
+    testing.check_scores(model, n_points=2)
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        lambda b, z: pm.math.sigmoid(pm.math.logit(b)[z, 0] + b[z, 1]),
+        lambda b, z: 1.0 - pt.sqrt(1.0 - b[z, 0] * b[z, 1]),
+        lambda b, z: pt.sigmoid(pt.linalg.inv(b + 2.0 * pt.eye(K))[z, 0] * b[z, 1]),
+    ],
+)
+def test_mixtures_that_look_like_networks_are_served_as_before(p):
+    with pm.Model() as model:
+        z = pm.Categorical("z", weights("weights", K), shape=N)
+        pm.Bernoulli("x", p(pm.Beta("b", 2.0, 2.0, shape=(K, K)), z), observed=LOOPED[0])
+    assert evidence_of(model).kind != "networks"
+
+
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+@pytest.mark.parametrize(
+    "more",
+    [
+        lambda x: pm.Potential("more", -2.0 * pm.math.sum(x)),
+        lambda x: pm.Normal("more", pm.math.sum(x), observed=1.0),
+    ],
+)
+def test_missing_cells_that_something_else_depends_on_are_refused(more):
+    model = two(
+        probability,
+        lambda p, r, c: more(pm.Bernoulli("x", p[r[:, None], c], observed=hidden(EDGES))),
+    )
+    with pytest.raises(pmm.UnservedModelError, match="'more' depends on 'x_unobserved' too"):
+        pmm.steps(model)
+
+
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_missing_cells_have_a_symmetry_of_their_own():
+    def observe(p, z):
+        i, j = UPPER
+        chosen = [(pt.triu(p) + pt.triu(p, 1).T)[z[i], z[j]], p[z[j], z[i]]]
+        hide = np.repeat([False, True], len(i))
+        x = np.ma.masked_array(np.tile(LOOPED[UPPER], 2), mask=hide)
+        pm.Bernoulli("x", pt.concatenate(chosen), observed=x)
+
+    model = one(probability, observe)
+    assert read_network(Context.of(model), model["x_observed"]) is None
+    assert read(model).empty
+
+
+def test_edges_have_no_likelihood_of_one_object():
+    model = SAME["matrix"][0]()
+    idata = pmm.find_matching(model, starts=1, random_seed=0, progressbar=False)
+    with pytest.raises(pmm.UnservedModelError, match="as edges of networks do"):
+        pmm.log_predictive(idata, model, progressbar=False)
 
 
 def test_two_parameters_are_of_the_same_cells():
@@ -449,6 +573,13 @@ def test_two_parameters_are_of_the_same_cells():
                 ),
             ),
             "once; found",
+        ),
+        (
+            lambda: two(
+                lambda shape: probability((K + 2, L)),
+                lambda p, r, c: pm.Bernoulli("x", p[r[:, None], c], observed=EDGES),
+            ),
+            r"'density': expected the shape \(3, 2\), the clusters of 'column', 'row'; found",
         ),
         (
             lambda: two(
