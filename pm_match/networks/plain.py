@@ -1,45 +1,20 @@
 """Reads networks that are declared in plain PyMC: entries of a matrix that two labels choose.
 
 ``pm.Bernoulli("edge", p=density[row[:, None], column], observed=x)`` is a network, and so is a list
-of its cells, ``density[row[i], column[j]]``. They are read by numbers, whatever the graph: every
-entry of the density gets a value of its own, and digits of the objects' numbers are used as labels,
-so that each entry of the data says which objects it is of. What was found is then held against the
-declaration: in the density it is linear, by its graph; every object has every label once, and every
-pair of labels meets somewhere.
+of its cells, ``density[row[i], column[j]]``.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-
 import numpy as np
-import pytensor.tensor as pt
 import scipy
 from numpy.typing import NDArray
-from pytensor.compile.ops import ViewOp
-from pytensor.graph.basic import Apply
-from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Abs, Add, Cast, Identity, Mul, Pow, Sign, Sqrt, Sub, TrueDiv
-from pytensor.tensor.basic import Alloc
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import Dot
-from pytensor.tensor.random.basic import (
-    BernoulliRV,
-    CategoricalRV,
-    NegBinomialRV,
-    NormalRV,
-    PoissonRV,
-)
-from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.random.basic import BernoulliRV, NegBinomialRV, NormalRV, PoissonRV
 from scipy.sparse.linalg import lsqr
 
 from pm_match.networks.data import Family, count_cells
 from pm_match.networks.op import BlockNetworkParts, read_block_network
 from pm_match.reading.ancestry import RV, parameters
+from pm_match.reading.choices import n_label_indices, precision, read_choice
 from pm_match.reading.context import Context
-from pm_match.reading.owners import mixed_labels
-from pm_match.reading.probe import held_value
 
 _FAMILIES: dict[type, Family] = {
     BernoulliRV: "bernoulli",
@@ -47,11 +22,9 @@ _FAMILIES: dict[type, Family] = {
     NegBinomialRV: "negative-binomial",
     NormalRV: "normal",
 }
-# What leaves values as they are, and puts them elsewhere.
-_PLACES = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape, Alloc, SpecifyShape, ViewOp)
 # Rounding errors are less, relative.
 _CLOSE = 1e-10
-# Rounds after which exposures are products of vectors, or never.
+# Rounds after which exposures are products of numbers of objects, or never.
 _MOST_ROUNDS = 1000
 
 Array = NDArray[np.float64]
@@ -69,14 +42,14 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
         return None
     graphs, number = parameters(rv), None
     if family == "normal":
-        graphs = [graphs[0], _precision(graphs[1])]
+        graphs = [graphs[0], precision(graphs[1])]
     elif family == "negative-binomial":
         number, *graphs = graphs
-    if not all(_n_label_indices(context, graph) >= 2 for graph in graphs):
+    if not all(n_label_indices(context, graph) >= 2 for graph in graphs):
         return None
     missing = context.is_missing(rv)
     shape = context.shapes[rv.name] if missing else context.observed([rv]).shape
-    choices = [_read_choice(context, graph, shape) for graph in graphs]
+    choices = [read_choice(context, graph, shape) for graph in graphs]
     first = choices[0]
     if first is None or not all(c is not None and first.is_like(c) for c in choices):
         return None
@@ -86,8 +59,7 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
     if number is not None:
         if context.ancestry.of([number]):
             return None
-        (exposure,) = context.at([pt.broadcast_to(number, shape).ravel()])({})
-        exposure = exposure.astype(np.float64)
+        exposure = np.broadcast_to(context.at([number])({})[0], shape).ravel().astype(np.float64)
     sizes = [context.shapes[own.name][0] for own in first.axes]
     exposures = _by_axis(exposure, first.cells, sizes, first.symmetric)
     if exposures is None:
@@ -109,237 +81,6 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
         absent="zero" if len(first.cells) >= n_cells else "unknown",
         cells=first.cells,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Choice:
-    """A parameter each of whose entries is a factor times what labels choose of a density."""
-
-    density: RV
-    axes: tuple[RV, ...]  # the assignment on each axis of the density
-    cells: Integers  # (E, A): the objects that each of the E entries is of
-    symmetric: bool  # whether the two labels are sorted, so that the upper triangle serves both
-    factor: Array  # (E,)
-
-    @property
-    def one_mode(self) -> bool:
-        """Whether both axes are of the same objects."""
-        return len(self.axes) == 2 and self.axes[0] is self.axes[1]
-
-    def is_like(self, other: "_Choice") -> bool:
-        """Whether another parameter is chosen by the same labels."""
-        same = self.axes == other.axes and self.symmetric == other.symmetric
-        return same and np.array_equal(self.cells, other.cells)
-
-
-def _read_choice(context: Context, graph: RV, shape: tuple[int, ...]) -> _Choice | None:
-    """Find by numbers what the entries of a parameter are; None if it is no choice by labels."""
-    parents = context.ancestry.of([graph])
-    free = [rv for rv in context.model.free_RVs if rv in parents]
-    densities = [rv for rv in free if not _is_assignment(rv)]
-    if len(free) < len(parents) or len(densities) != 1 or densities[0].type.ndim < 2:
-        return None
-    (density,), assignments = densities, [rv for rv in free if _is_assignment(rv)]
-    if min(context.shapes[density.name]) < 2 or any(rv.type.ndim != 1 for rv in assignments):
-        return None
-    if not _is_linear(graph, density):
-        return None
-    entries = pt.broadcast_to(graph, shape).ravel()
-    try:
-        return _Probe(context, entries, density, assignments).read()
-    except (IndexError, ValueError, AssertionError):
-        # Of labels or densities that it is not made for.
-        return None
-
-
-def _is_linear(graph: RV, density: RV) -> bool:
-    """Whether a graph is linear in a density, by its operations."""
-    inside: dict[RV, bool] = {density: True}
-
-    def depends(variable: RV) -> bool:
-        """Whether it depends on the density, not on its shape alone; refuse what is not linear."""
-        if variable not in inside:
-            node = variable.owner
-            random = node is None or isinstance(node.op, Shape | Shape_i | RandomVariable)
-            own = [] if random else [v for v in node.inputs if depends(v)]
-            if own and not _keeps_linear(node, own):
-                raise _NotLinearError
-            inside[variable] = bool(own)
-        return inside[variable]
-
-    try:
-        return depends(graph)
-    except _NotLinearError:
-        return False
-
-
-class _NotLinearError(Exception):
-    """A graph is not linear."""
-
-
-def _keeps_linear(node: Apply, own: list[RV]) -> bool:
-    """Whether an operation is linear in some of its inputs."""
-    core = getattr(node.op, "core_op", node.op)
-    if isinstance(node.op, Elemwise):
-        if isinstance(node.op.scalar_op, Mul):
-            return len(own) == 1
-        if isinstance(node.op.scalar_op, TrueDiv):
-            return own == [node.inputs[0]]
-        return isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)
-    if isinstance(core, Dot):
-        return len(own) == 1
-    return isinstance(core, _PLACES) and own == [node.inputs[0]]
-
-
-def _precision(scale: RV) -> RV:
-    """Return what a standard deviation is one over the square root of, in the ways of `pm.Normal`.
-
-    What is in another way is a power of itself, which is not linear.
-    """
-    node = scale.owner
-    if node is None:
-        return scale**-2.0
-    if isinstance(getattr(node.op, "core_op", node.op), _PLACES):
-        inside, *where = node.inputs
-        return node.clone_with_new_inputs([_precision(inside), *where], strict=False).outputs[0]
-    if _is_scalar(node, TrueDiv) and _holds(node.inputs[0], 1.0):
-        root = node.inputs[1].owner
-        if root is not None and _is_scalar(root, Sqrt):
-            return root.inputs[0]
-    if _is_scalar(node, Pow) and _holds(node.inputs[1], -0.5):
-        return node.inputs[0]
-    if _is_scalar(node, Mul) and len(node.inputs) == 2:
-        # That of a `tau`: one over the root of its size, and its sign.
-        power, sign = (factor.owner for factor in node.inputs)
-        if power is not None and _is_scalar(power, Pow) and _holds(power.inputs[1], -0.5):
-            size = power.inputs[0].owner
-            both = size is not None and sign is not None and size.inputs == sign.inputs
-            if both and _is_scalar(size, Abs) and _is_scalar(sign, Sign):
-                return size.inputs[0]
-    return scale**-2.0
-
-
-def _is_scalar(node: Apply, op: type) -> bool:
-    return isinstance(getattr(node.op, "scalar_op", None), op)
-
-
-def _holds(variable: RV, number: float) -> bool:
-    """Whether a variable is a constant number, however it is broadcast."""
-    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
-        (variable,) = variable.owner.inputs
-    held = held_value(variable)
-    return held is not None and bool((held == number).all())
-
-
-class _Probe:
-    """The entries of a parameter (E,), as a function of a density and of labels."""
-
-    def __init__(self, context: Context, graph: RV, density: RV, assignments: list[RV]):
-        self.density, self.assignments = density, assignments
-        self.dims = context.shapes[density.name]
-        self.sizes = {rv: context.shapes[rv.name][0] for rv in assignments}
-        # labels that each assignment may have
-        chances = [parameters(rv)[0].shape[-1] for rv in assignments]
-        self.n_labels = dict(
-            zip(assignments, map(int, context.at(chances)(context.start)), strict=True)
-        )
-        self._call = context.function([graph], [density, *assignments])
-        self.factor = self._at(
-            np.ones(self.dims), {rv: np.zeros(n) for rv, n in self.sizes.items()}
-        )
-
-    def _at(self, density: Array, labels: Mapping[RV, NDArray]) -> Array:
-        values = {self.density: density, **labels}
-        return self._call({rv: np.asarray(value, rv.dtype) for rv, value in values.items()})[0]
-
-    def read(self) -> _Choice | None:
-        """Find the cells of the entries; None if they are something else."""
-        if not (np.isfinite(self.factor) & (self.factor > 0.0)).all():
-            return None
-        owners = [
-            (self._chosen({rv: np.full(n, rv is own) for rv, n in self.sizes.items()}) == 1).all(0)
-            for own in self.assignments
-        ]
-        if not (np.sum(owners, axis=0) == 1).all():
-            return None
-        axes = tuple(self.assignments[number] for number in np.argmax(owners, axis=0))
-        if any(self.n_labels[rv] > n for rv, n in zip(axes, self.dims, strict=True)):
-            return None
-        cells = self._numbers(np.asarray)
-        choice = _Choice(self.density, axes, cells, False, self.factor)
-        if choice.one_mode and not self._agrees(choice):
-            # Labels that are sorted tell of two numbers their sum, and the sum of their squares.
-            total, squares = cells.sum(axis=1), self._numbers(np.square).sum(axis=1)
-            apart = np.rint(np.sqrt(np.maximum(2 * squares - total**2, 0))).astype(np.int64)
-            cells = np.stack([total - apart, total + apart], axis=1) // 2
-            choice = replace(choice, cells=cells, symmetric=True)
-        return choice if self._agrees(choice) else None
-
-    def _chosen(self, labels: Mapping[RV, NDArray]) -> Integers:
-        """Say which entry of the density each entry is, (E, A); -1 if it is none."""
-        n = int(np.prod(self.dims))
-        number = self._at(np.arange(1.0, n + 1.0).reshape(self.dims), labels) / self.factor - 1.0
-        number = np.where(np.isfinite(number), number, -1.0)
-        place = np.clip(np.rint(number), 0, n - 1).astype(np.int64)
-        found = np.stack(np.unravel_index(place, self.dims), axis=1)
-        return np.where((np.abs(number - place) < 1e-6 * n)[:, None], found, -1)
-
-    def _numbers(self, number: Callable[[Integers], Integers]) -> Integers:
-        """Read a number of each entry's objects, (E, A), digit by digit."""
-        own = {rv: number(np.arange(size)) for rv, size in self.sizes.items()}
-        found = np.zeros((len(self.factor), len(self.dims)), np.int64)
-        for digit in range(max(int(numbers.max()) for numbers in own.values()).bit_length()):
-            labels = {rv: (numbers >> digit) & 1 for rv, numbers in own.items()}
-            found += self._chosen(labels) << digit
-        return found
-
-    def _agrees(self, choice: _Choice) -> bool:
-        """Whether the entries are what was found, for all labels of objects, and all pairs."""
-        sizes = np.array([self.sizes[rv] for rv in choice.axes])
-        if not ((choice.cells >= 0) & (choice.cells < sizes)).all():
-            return False
-        most = tuple(self.n_labels[rv] for rv in choice.axes)
-        rng, met = np.random.default_rng(20170401), np.zeros(most, bool)
-        density = rng.uniform(0.1, 0.9, self.dims)
-
-        def fails(labels: Mapping[RV, Integers]) -> bool:
-            own = [labels[rv][i] for rv, i in zip(choice.axes, choice.cells.T, strict=True)]
-            met[tuple(own)] = True
-            if choice.symmetric:
-                own = [np.minimum(*own), np.maximum(*own)]
-            expected = self.factor * density[tuple(own)]
-            return not np.allclose(self._at(density, labels), expected, rtol=_CLOSE, atol=0.0)
-
-        rows: dict[RV, Integers] = {
-            rv: mixed_labels(rng, self.n_labels[rv], n) for rv, n in self.sizes.items()
-        }
-        for turn in range(max(most)):
-            if fails({rv: labels[turn % len(labels)] for rv, labels in rows.items()}):
-                return False
-        for pair in np.argwhere(~met):
-            if met[tuple(pair)]:
-                continue
-            # Of one assignment on both axes, half of the objects have the first label.
-            half = {rv: rng.random(n) < 0.5 for rv, n in self.sizes.items()}
-            last = dict(zip(choice.axes, pair.tolist(), strict=True))
-            first = dict(zip(choice.axes[::-1], pair[::-1].tolist(), strict=True))
-            if fails({rv: first[rv] * own + last[rv] * ~own for rv, own in half.items()}):
-                return False
-        return True
-
-
-def _n_label_indices(context: Context, graph: RV) -> int:
-    """Count the indices of a graph that depend on labels."""
-    return sum(
-        any(map(_is_assignment, context.ancestry.of([index])))
-        for variable in ancestors([graph], blockers=context.model.basic_RVs)
-        if variable.owner is not None and isinstance(variable.owner.op, AdvancedSubtensor)
-        for index in variable.owner.inputs[1:]
-    )
-
-
-def _is_assignment(rv: RV) -> bool:
-    return isinstance(rv.owner.op, CategoricalRV)
 
 
 def _by_axis(

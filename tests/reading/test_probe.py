@@ -35,7 +35,7 @@ DECLARING = {
     "views/hinge/fourier.py",
 }
 # Readers name the types of random variables, and nothing else.
-READERS = ("kind.py", "recognise.py", "emission_reader.py", "labelled_latents.py")
+READERS = ("kind.py", "recognise.py", "emission_reader.py", "labelled_latents.py", "plain.py")
 TYPES = {"pytensor.tensor.random.basic"}
 
 
