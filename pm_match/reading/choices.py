@@ -3,8 +3,8 @@
 Such as the probabilities of edges, ``density[row[:, None], column]``. They are read by numbers,
 whatever the graph: every entry of the density gets a value of its own, and digits of the objects'
 numbers are used as labels, so that each entry tells which objects it belongs to. What was found is
-then held against the declaration: in the density it is linear, by its graph; every object has every
-label once, and every pair of labels meets somewhere.
+then held against the declaration: by its graph, it is linear in the density, and labels do nothing
+but choose; every object has every label once, and every pair of labels meets somewhere.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,20 @@ from numpy.typing import NDArray
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Abs, Add, Cast, Identity, Mul, Pow, Sign, Sqrt, Sub, TrueDiv
+from pytensor.scalar.basic import (
+    Abs,
+    Add,
+    Cast,
+    Identity,
+    Mul,
+    Pow,
+    ScalarMaximum,
+    ScalarMinimum,
+    Sign,
+    Sqrt,
+    Sub,
+    TrueDiv,
+)
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
@@ -79,7 +92,7 @@ def read_choice(context: Context, graph: RV, shape: tuple[int, ...]) -> Choice |
     (density,), assignments = densities, [rv for rv in free if _is_assignment(rv)]
     if min(context.shapes[density.name]) < 2 or any(rv.type.ndim != 1 for rv in assignments):
         return None
-    if not _is_linear(graph, density):
+    if not _is_linear(graph, density, assignments):
         return None
     entries = pt.broadcast_to(graph, shape).ravel()
     try:
@@ -89,43 +102,56 @@ def read_choice(context: Context, graph: RV, shape: tuple[int, ...]) -> Choice |
         return None
 
 
-def _is_linear(graph: RV, density: RV) -> bool:
-    """Whether a graph is linear in a density, by its operations."""
-    inside: dict[RV, bool] = {density: True}
+def _is_linear(graph: RV, density: RV, assignments: list[RV]) -> bool:
+    """Whether a graph is linear in a density, and labels do nothing in it but choose.
 
-    def depends(variable: RV) -> bool:
-        """Whether it depends on the density, not on its shape alone; refuse what is not linear."""
+    That is, by its operations: numbers alone would not show what happens to few of them.
+    """
+    # By variable: whether the density's values enter it, and whether labels do.
+    inside = {density: (True, False)} | dict.fromkeys(assignments, (False, True))
+
+    def look(variable: RV) -> tuple[bool, bool]:
         if variable not in inside:
             node = variable.owner
-            random = node is None or isinstance(node.op, Shape | Shape_i | RandomVariable)
-            own = [] if random else [v for v in node.inputs if depends(v)]
-            if own and not _keeps_linear(node, own):
-                raise _NotLinearError
-            inside[variable] = bool(own)
+            if node is None or isinstance(node.op, Shape | Shape_i | RandomVariable):
+                return False, False
+            entered = [look(v) for v in node.inputs]
+            if any(own or by_label for own, by_label in entered) and not _is_choice(node, entered):
+                raise _OtherwiseError
+            inside[variable] = any(own for own, _ in entered), any(own for _, own in entered)
         return inside[variable]
 
     try:
-        return depends(graph)
-    except _NotLinearError:
+        return look(graph)[0]
+    except _OtherwiseError:
         return False
 
 
-class _NotLinearError(Exception):
-    """A graph is not linear."""
+class _OtherwiseError(Exception):
+    """A graph is something else."""
 
 
-def _keeps_linear(node: Apply, own: list[RV]) -> bool:
-    """Whether an operation is linear in some of its inputs."""
+def _is_choice(node: Apply, entered: list[tuple[bool, bool]]) -> bool:
+    """Whether an operation is linear in the density, and its labels are nothing but chosen by.
+
+    `entered`: for every input, whether the density and labels enter it.
+    """
     core = getattr(node.op, "core_op", node.op)
+    n_own = sum(own for own, _ in entered)
+    # Neither the density's, nor free of labels.
+    beside = any(by_label and not own for own, by_label in entered)
     if isinstance(node.op, Elemwise):
-        if isinstance(node.op.scalar_op, Mul):
-            return len(own) == 1
-        if isinstance(node.op.scalar_op, TrueDiv):
-            return own == [node.inputs[0]]
-        return isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)
+        scalar = node.op.scalar_op
+        if n_own == 0:
+            return isinstance(scalar, Cast | Identity | ScalarMinimum | ScalarMaximum)
+        if isinstance(scalar, Mul):
+            return n_own == 1 and not beside
+        if isinstance(scalar, TrueDiv):
+            return n_own == 1 and entered[0][0] and not beside
+        return isinstance(scalar, Add | Sub | Cast | Identity) and not beside
     if isinstance(core, Dot):
-        return len(own) == 1
-    return isinstance(core, _PLACES) and own == [node.inputs[0]]
+        return n_own <= 1
+    return isinstance(core, _PLACES) and not any(own for own, _ in entered[1:])
 
 
 def precision(scale: RV) -> RV:

@@ -216,6 +216,23 @@ SAME = {
             lambda p, z: block(z, z, density=p, observed=np.triu(LOOPED, 1), symmetric=True),
         ),
     ),
+    "sorted labels": (
+        lambda: one(
+            probability,
+            lambda p, z: pm.Bernoulli(
+                "x",
+                p[
+                    pt.minimum(z[UPPER[0]], z[UPPER[1]]),
+                    pt.maximum(z[UPPER[0]], z[UPPER[1]]),
+                ],
+                observed=LOOPED[UPPER],
+            ),
+        ),
+        lambda: one(
+            probability,
+            lambda p, z: block(z, z, density=p, observed=np.triu(LOOPED, 1), symmetric=True),
+        ),
+    ),
     "one triangle": (
         lambda: one(
             probability,
@@ -396,6 +413,10 @@ def test_missing_cells_count_for_nothing():
     )
 
 
+ONE = np.zeros((N, M))
+ONE[0, 0] = 1.0
+
+
 def pinned(p):
     """A block that is known."""
     return pt.set_subtensor(p[2, 1], 0.5)
@@ -412,6 +433,12 @@ OTHERWISE = {
     "merged labels": lambda p, r, c: p[pt.switch(pt.eq(r, 2), 0, r)[:, None], c],
     "merged labels of one object": lambda p, r, c: p[
         pt.switch(pt.eq(r, 2) & pt.eq(np.arange(N), 3), 0, r)[:, None], c
+    ],
+    "one cell that is otherwise": lambda p, r, c: (
+        p[r[:, None], c] * (1.0 - 0.9 * ONE * pt.eq(r[:, None], 2) * pt.eq(c, 1))
+    ),
+    "labels of one cell that are otherwise": lambda p, r, c: p[
+        pt.switch(pt.eq(r[:, None], 2) & pt.eq(c, 1) & (ONE > 0.0), 0, r[:, None]), c
     ],
     "shifted labels": lambda p, r, c: p[((r + 1) % K)[:, None], c],
     "two labels of one sum": lambda p, r, c: 0.5 * (p[r[:, None], c] + p[r[:, None], 0]),
