@@ -415,6 +415,9 @@ def test_missing_cells_count_for_nothing():
 
 ONE = np.zeros((N, M))
 ONE[0, 0] = 1.0
+# By the cell and the labels at its ends.
+FACTORS = np.ones((N, M, K, L))
+FACTORS[0, 0, 2, 1] = 0.1
 
 
 def pinned(p):
@@ -436,6 +439,9 @@ OTHERWISE = {
     ],
     "one cell that is otherwise": lambda p, r, c: (
         p[r[:, None], c] * (1.0 - 0.9 * ONE * pt.eq(r[:, None], 2) * pt.eq(c, 1))
+    ),
+    "one cell that is multiplied": lambda p, r, c: (
+        p[r[:, None], c] * pt.constant(FACTORS)[np.arange(N)[:, None], np.arange(M), r[:, None], c]
     ),
     "labels of one cell that are otherwise": lambda p, r, c: p[
         pt.switch(pt.eq(r[:, None], 2) & pt.eq(c, 1) & (ONE > 0.0), 0, r[:, None]), c
