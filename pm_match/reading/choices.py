@@ -165,10 +165,14 @@ def precision(scale: RV) -> RV:
     if isinstance(getattr(node.op, "core_op", node.op), _PLACES):
         inside, *where = node.inputs
         return node.clone_with_new_inputs([precision(inside), *where], strict=False).outputs[0]
-    if _is_scalar(node, TrueDiv) and _holds(node.inputs[0], 1.0):
+    if _is_one_over(node):
         root = node.inputs[1].owner
         if root is not None and _is_scalar(root, Sqrt):
             return root.inputs[0]
+    if _is_scalar(node, Sqrt):
+        inside = node.inputs[0].owner
+        if inside is not None and _is_one_over(inside):
+            return inside.inputs[1]
     if _is_scalar(node, Pow) and _holds(node.inputs[1], -0.5):
         return node.inputs[0]
     if _is_scalar(node, Mul) and len(node.inputs) == 2:
@@ -184,6 +188,10 @@ def precision(scale: RV) -> RV:
 
 def _is_scalar(node: Apply, op: type) -> bool:
     return isinstance(getattr(node.op, "scalar_op", None), op)
+
+
+def _is_one_over(node: Apply) -> bool:
+    return _is_scalar(node, TrueDiv) and _holds(node.inputs[0], 1.0)
 
 
 def _holds(variable: RV, number: float) -> bool:

@@ -505,11 +505,12 @@ def test_numbers_whose_parameters_are_changed_are_no_network(changed):
     assert read_network(Context.of(model), model["x"]) is None
 
 
-@pytest.mark.parametrize("ways", ["tau", "root", "power"])
+@pytest.mark.parametrize("ways", ["tau", "root", "root of one over", "power"])
 def test_precisions_are_read_however_they_are_declared(ways):
     def observe(p, r, c):
         own = p[1][r[:, None], c]
         spread = {"tau": {"tau": own}, "root": {"sigma": 1.0 / pt.sqrt(own)}}
+        spread["root of one over"] = {"sigma": pt.sqrt(1.0 / own)}
         spread = spread.get(ways, {"sigma": own**-0.5})
         pm.Normal("x", p[0][r[:, None], c], **spread, observed=COUNTS)
 
