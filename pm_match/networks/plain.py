@@ -13,7 +13,7 @@ from scipy.sparse.linalg import lsqr
 from pm_match.networks.data import Family, count_cells
 from pm_match.networks.op import BlockNetworkParts, read_block_network
 from pm_match.reading.ancestry import RV, parameters
-from pm_match.reading.choices import n_label_indices, precision, read_choice
+from pm_match.reading.choices import CLOSE, n_label_indices, precision, read_choice
 from pm_match.reading.context import Context
 
 _FAMILIES: dict[type, Family] = {
@@ -22,8 +22,6 @@ _FAMILIES: dict[type, Family] = {
     NegBinomialRV: "negative-binomial",
     NormalRV: "normal",
 }
-# Rounding errors are less, relative.
-_CLOSE = 1e-10
 # Rounds after which exposures are products of numbers of objects, or never.
 _MOST_ROUNDS = 1000
 
@@ -49,12 +47,13 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
         return None
     missing = context.is_missing(rv)
     shape = context.shapes[rv.name] if missing else context.observed([rv]).shape
-    choices = [read_choice(context, graph, shape) for graph in graphs]
+    found = [read_choice(context, graph, shape) for graph in graphs]
+    choices = [choice for choice in found if choice is not None]
+    if len(choices) < len(found) or not all(map(choices[0].is_like, choices)):
+        return None
+    if family != "poisson" and not all(_is_one(choice.factor) for choice in choices):
+        return None
     first = choices[0]
-    if first is None or not all(c is not None and first.is_like(c) for c in choices):
-        return None
-    if family != "poisson" and not all(c is None or _is_one(c.factor) for c in choices):
-        return None
     exposure = first.factor
     if number is not None:
         if context.ancestry.of([number]):
@@ -67,7 +66,7 @@ def _read_plain(context: Context, rv: RV) -> BlockNetworkParts | None:
     loops = first.one_mode and bool((first.cells[:, 0] == first.cells[:, 1]).any())
     n_cells = count_cells(sizes, first.one_mode, first.symmetric, loops)
     return BlockNetworkParts(
-        density=tuple(choice.density for choice in choices if choice),
+        density=tuple(choice.density for choice in choices),
         noise=(),
         axes=first.axes,
         relevance=(None,) * len(sizes),
@@ -100,11 +99,11 @@ def _by_axis(
     products = scipy.sparse.csr_array(ends, shape=(len(cells), n))
     logs = np.log(exposure)
     found = lsqr(products, logs, atol=0.0, btol=0.0, conlim=0.0, iter_lim=_MOST_ROUNDS)[0]
-    if np.abs(products @ found - logs).max() > _CLOSE:
+    if np.abs(products @ found - logs).max() > CLOSE:
         return None
     each = np.exp(found)
     return tuple(each[start : start + size] for start, size in zip(first, sizes, strict=True))
 
 
 def _is_one(factor: Array) -> bool:
-    return bool((np.abs(factor - 1.0) < _CLOSE).all())
+    return bool((np.abs(factor - 1.0) < CLOSE).all())

@@ -46,7 +46,7 @@ from pm_match.reading.probe import held_value
 # What leaves values as they are, and puts them elsewhere.
 _PLACES = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape, Alloc, SpecifyShape, ViewOp)
 # Rounding errors are less, relative.
-_CLOSE = 1e-10
+CLOSE = 1e-10
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -279,7 +279,7 @@ class _Probe:
             if choice.symmetric:
                 own = [np.minimum(*own), np.maximum(*own)]
             expected = self.factor * density[tuple(own)]
-            return not np.allclose(self._at(density, labels), expected, rtol=_CLOSE, atol=0.0)
+            return not np.allclose(self._at(density, labels), expected, rtol=CLOSE, atol=0.0)
 
         rows: dict[RV, Integers] = {
             rv: mixed_labels(rng, self.n_labels[rv], n) for rv, n in self.sizes.items()

@@ -69,6 +69,13 @@ def listed(where, values):
     return tuple(where), values
 
 
+def undirected():
+    return one(
+        probability,
+        lambda p, z: block(z, z, density=p, observed=np.triu(LOOPED, 1), symmetric=True),
+    )
+
+
 # In plain PyMC, and with `BlockNetwork`.
 SAME = {
     "matrix": (
@@ -211,10 +218,7 @@ SAME = {
                 observed=LOOPED[UPPER],
             ),
         ),
-        lambda: one(
-            probability,
-            lambda p, z: block(z, z, density=p, observed=np.triu(LOOPED, 1), symmetric=True),
-        ),
+        undirected,
     ),
     "sorted labels": (
         lambda: one(
@@ -228,10 +232,7 @@ SAME = {
                 observed=LOOPED[UPPER],
             ),
         ),
-        lambda: one(
-            probability,
-            lambda p, z: block(z, z, density=p, observed=np.triu(LOOPED, 1), symmetric=True),
-        ),
+        undirected,
     ),
     "one triangle": (
         lambda: one(
